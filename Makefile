@@ -1,0 +1,40 @@
+# The two commands of the README are `make demo` and `make test`; each builds its own virtual
+# environment from the lock first. PYTHON chooses the interpreter, 3.11 or newer.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: demo test lint crds bench lock clean
+.DEFAULT_GOAL := test
+
+.venv/installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: .venv/installed ## carry the examples through, without a cluster
+	$(BIN)/jobflow run examples/diamond.yaml
+
+test: .venv/installed lint ## everything that takes under three minutes
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report --include='src/jobflow/core/*,src/jobflow/webhook/*' --fail-under=95
+
+lint: .venv/installed
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+crds: .venv/installed ## write charts/jobflow/crds from the types
+	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
+
+bench: .venv/installed ## print the figures of docs/performance.md
+	$(BIN)/python -m bench
+
+lock: ## resolve requirements.lock anew (needs uv): hashes only, no addresses
+	uv pip compile pyproject.toml --group dev --generate-hashes --no-emit-index-url \
+		--python-version 3.11 --universal --no-annotate --no-header -q -o requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,39 @@
+"""`flow.volcano.sh/v1alpha1` JobTemplate: a vcjob spec that is not run by itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from jobflow.api.job import JobSpec
+from jobflow.api.meta import Doc, ListMeta, ObjectMeta, Struct
+
+
+class JobTemplateStatus(Struct, frozen=True, kw_only=True):
+    """What came of a template."""
+
+    job_depends_on_list: Annotated[
+        list[str] | None, Doc("Names of Volcano jobs made from this template.")
+    ] = None
+
+
+class JobTemplate(Struct, frozen=True, kw_only=True):
+    """A template. `spec` stays as it was written, so that what a newer Volcano adds survives;
+    `typed_spec` reads it as the fields we know."""
+
+    api_version: str = "flow.volcano.sh/v1alpha1"
+    kind: str = "JobTemplate"
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: dict[str, Any] = {}
+
+    def typed_spec(self) -> JobSpec:
+        """The spec as a type. Raises msgspec.ValidationError where a field has another type."""
+        return msgspec.convert(self.spec, JobSpec)
+
+
+class JobTemplateList(Struct, frozen=True, kw_only=True):
+    """A page of templates."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[JobTemplate] = []

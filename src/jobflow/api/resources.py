@@ -1,0 +1,91 @@
+"""Where each kind lives: group, version, plural, scope, and its path on the API server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind that an API server serves."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or only the version for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of the collection (no name), an object or its subresource.
+
+        Without a namespace the path of a namespaced kind spans all namespaces.
+        """
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/".join(parts)
+
+
+FLOW_GROUP = "flow.volcano.sh"
+
+JOBFLOWS = Resource(FLOW_GROUP, "v1alpha1", "jobflows", "JobFlow")
+JOBTEMPLATES = Resource(FLOW_GROUP, "v1alpha1", "jobtemplates", "JobTemplate")
+JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
+QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod")
+EVENTS = Resource("", "v1", "events", "Event")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+CRDS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+
+
+class StatusCause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fault in a `Status`: `field` is its JSON path, `reason` a FieldValue… word."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a `Status` is about, and its faults one by one."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: list[StatusCause] | None = None
+    retry_after_seconds: int | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`v1` Status: an API server's answer when it is no object (meta/v1 types.go)."""
+
+    api_version: str = "v1"
+    kind: str = "Status"
+    metadata: dict[str, str] = {}
+    status: str = "Failure"
+    message: str = ""
+    reason: str = ""
+    details: StatusDetails | None = None
+    code: int = 0

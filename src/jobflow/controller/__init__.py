@@ -1,0 +1,1 @@
+"""Carries flows through: event, owner key, queue, plan, apply."""

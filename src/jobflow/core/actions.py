@@ -1,0 +1,117 @@
+"""What `plan` may look at and what it may ask for: values only, carried out elsewhere.
+
+A plan never waits for its own status. What is irreversible (a delete) is planned only when the
+status that was read already holds its reason; so `apply` may carry out the actions of one plan in
+any order and together with its status write, and a crash between any two of them loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlowStatus
+from jobflow.api.jobtemplate import JobTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A vcjob, read live, that has a name which we wanted and which is not ours."""
+
+    job: Job
+    owner_alive: bool
+    """False when its controller owner is gone or being deleted; True when it has no owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server's answer to a create that it did not carry out."""
+
+    code: int
+    """HTTP status: 422 is for good; 400 and 403 may be lifted (quota, another webhook)."""
+    message: str
+    retry_at: datetime | None
+    """When the create may be tried again; None: never (the namespace is being deleted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A frozen snapshot of all that a plan may look at, for one flow."""
+
+    templates: Mapping[str, JobTemplate] = field(default_factory=dict)
+    """Templates of the flow's namespace by name; one that is not there does not exist yet."""
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    """vcjobs by name whose controller owner is this flow's UID, and the last object seen of those
+    that were deleted (until the flow's status holds their outcome)."""
+    deleted: frozenset[str] = frozenset()
+    """Which of `jobs` are gone from the cluster."""
+    absent: frozenset[str] = frozenset()
+    """Answers to Confirm: vcjobs that a live read, after a live read of this very flow, did not
+    find."""
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    """Answers to creates that met a name already in use, by vcjob name."""
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    """Answers to creates that were refused, by vcjob name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateJob:
+    """Make this vcjob."""
+
+    step: str
+    name: str
+    manifest: Mapping[str, Any]
+    """The whole object, ready to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete this vcjob, if it still is the one with this UID; gone already is success."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Read the flow and this vcjob live: the answer is in the next View."""
+
+    name: str
+
+
+Action = CreateJob | DeleteJob | Confirm
+
+
+class EventType(StrEnum):
+    """`type` of a Kubernetes Event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to tell the user by an Event on the flow."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now about one flow."""
+
+    actions: tuple[Action, ...]
+    status: JobFlowStatus
+    """The whole status to be; the same as the flow's when there is nothing to write."""
+    urgent: bool = False
+    """Whether the status has to be written at once: the flow's phase changed, or what comes next
+    waits for it. Otherwise writes may be coalesced to one a second."""
+    events: tuple[Event, ...] = ()
+    requeue_after: timedelta | None = None
+    """When to plan again although nothing happened; None: not by time."""
