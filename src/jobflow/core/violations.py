@@ -1,0 +1,99 @@
+"""What is wrong with an object, as values that read like the API server's own errors.
+
+A violation says where, what and what to do; nothing here decides whether something is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+MAX_QUOTED = 200
+"""Characters of an offending value that a message repeats; the rest is cut, with dots."""
+
+
+class Reason(StrEnum):
+    """The kind of a violation, as `Status.details.causes[].reason` names it.
+
+    Source: k8s.io/apimachinery/pkg/util/validation/field, ErrorType.
+    """
+
+    INVALID = "FieldValueInvalid"
+    REQUIRED = "FieldValueRequired"
+    DUPLICATE = "FieldValueDuplicate"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    NOT_FOUND = "FieldValueNotFound"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+    FORBIDDEN = "FieldValueForbidden"
+    TYPE_INVALID = "FieldValueTypeInvalid"
+
+
+_WORDS = {
+    Reason.INVALID: "Invalid value",
+    Reason.REQUIRED: "Required value",
+    Reason.DUPLICATE: "Duplicate value",
+    Reason.NOT_SUPPORTED: "Unsupported value",
+    Reason.NOT_FOUND: "Not found",
+    Reason.TOO_LONG: "Too long",
+    Reason.TOO_MANY: "Too many",
+    Reason.FORBIDDEN: "Forbidden",
+    Reason.TYPE_INVALID: "Invalid value",
+}
+
+_WITHOUT_VALUE = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG, Reason.TOO_MANY})
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One fault of an object."""
+
+    path: str
+    """JSON path without a leading dot: `spec.flows[2].dependsOn.targets[0]`."""
+    reason: Reason
+    value: Any
+    """The offending value; the text leaves it out where it says nothing (Required, Forbidden,
+    Too long, Too many)."""
+    detail: str
+    """What is wrong and what to do; may be empty where the reason says all (Duplicate)."""
+
+    def __str__(self) -> str:
+        """`path: message`, as kubectl prints a cause; the message alone for the object itself."""
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+    @property
+    def message(self) -> str:
+        """The text without the path: what a `StatusCause` holds."""
+        word = _WORDS[self.reason]
+        if self.reason not in _WITHOUT_VALUE:
+            word = f"{word}: {quoted(self.value)}"
+        return f"{word}: {self.detail}" if self.detail else word
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What admission says of an object: refused where there is a violation."""
+
+    violations: tuple[Violation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What is only suspicious; one sentence each, for `Warning:` headers."""
+
+
+def quoted(value: Any) -> str:
+    """A value as JSON for a message, cut to `MAX_QUOTED` characters; never raises."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        text = msgspec.json.encode(repr(value)).decode()
+    return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
+
+
+def some(names: Iterable[str], shown: int = 3) -> str:
+    """`a, b, c and 996 more`: at most `shown` names, in the order given."""
+    listed = list(names)
+    text = ", ".join(listed[:shown])
+    return f"{text} and {len(listed) - shown} more" if len(listed) > shown else text
