@@ -274,7 +274,8 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
 
 
 class JobFlow(Struct, frozen=True, kw_only=True):
-    """A flow."""
+    """Runs Volcano jobs in an order: each step makes a job from a JobTemplate once what it depends
+    on has been reached."""
 
     api_version: str = "flow.volcano.sh/v1alpha1"
     kind: str = "JobFlow"

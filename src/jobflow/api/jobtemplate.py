@@ -19,8 +19,11 @@ class JobTemplateStatus(Struct, frozen=True, kw_only=True):
 
 
 class JobTemplate(Struct, frozen=True, kw_only=True):
-    """A template. `spec` stays as it was written, so that what a newer Volcano adds survives;
-    `typed_spec` reads it as the fields we know."""
+    """A Volcano job specification that is not run by itself: steps of JobFlows make jobs from it.
+
+    `spec` stays as it was written, so that a field which this version does not know reaches the
+    job; `typed_spec` reads it as the fields we know.
+    """
 
     api_version: str = "flow.volcano.sh/v1alpha1"
     kind: str = "JobTemplate"

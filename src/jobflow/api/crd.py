@@ -1,0 +1,202 @@
+"""Writes the CustomResourceDefinitions from the types, so that there is one definition a kind.
+
+The schema says shapes and meanings; rules (patterns, enums, ranges) live in the webhook, which can
+name all that is wrong at once and is never stricter than what is stored already
+(docs/decisions/crd-shapes-webhook-rules.md). No field has a `default:`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from jobflow.api.job import JobSpec
+from jobflow.api.jobflow import JobFlow, JobFlowSpec, JobFlowStatus
+from jobflow.api.jobtemplate import JobTemplate, JobTemplateStatus
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, Resource
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    resource: Resource
+    short_name: str
+    doc: type
+    spec: type
+    status: type
+    columns: tuple[tuple[str, str, str, int], ...]
+    """Name, type, JSON path and priority (0: always, 1: with -o wide) of the printer columns."""
+
+
+_AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
+
+_KINDS = {
+    "JobFlow": _Kind(
+        JOBFLOWS,
+        "jf",
+        JobFlow,
+        JobFlowSpec,
+        JobFlowStatus,
+        (
+            ("Status", "string", ".status.state.phase", 0),
+            ("Progress", "string", ".status.progress", 0),
+            _AGE,
+            ("Reason", "string", ".status.state.reason", 1),
+            ("Message", "string", ".status.state.message", 1),
+            ("Started", "date", ".status.startTime", 1),
+        ),
+    ),
+    "JobTemplate": _Kind(
+        JOBTEMPLATES,
+        "jt",
+        JobTemplate,
+        JobSpec,
+        JobTemplateStatus,
+        (
+            ("Queue", "string", ".spec.queue", 0),
+            ("Tasks", "string", ".spec.tasks[*].name", 0),
+            _AGE,
+        ),
+    ),
+}
+
+
+def crd(kind: str) -> dict[str, Any]:
+    """The CustomResourceDefinition of `JobFlow` or `JobTemplate`. KeyError for any other kind."""
+    described = _KINDS[kind]
+    resource = described.resource
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "shortNames": [described.short_name],
+                "singular": resource.kind.lower(),
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": resource.version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [_column(*column) for column in described.columns],
+                    "schema": {"openAPIV3Schema": openapi_schema(kind)},
+                }
+            ],
+        },
+    }
+
+
+def openapi_schema(kind: str) -> Schema:
+    """The structural schema (apiextensions/v1) of a whole object of this kind."""
+    described = _KINDS[kind]
+    return {
+        "type": "object",
+        "description": _doc(described.doc),
+        "properties": {
+            "apiVersion": {
+                "type": "string",
+                "description": f"{described.resource.api_version}, the version of this schema.",
+            },
+            "kind": {"type": "string", "description": f"{kind}, the kind of this object."},
+            "metadata": {"type": "object"},
+            "spec": _struct(described.spec),
+            "status": _struct(described.status),
+        },
+    }
+
+
+def to_yaml(document: dict[str, Any]) -> str:
+    """YAML as it stands in charts/jobflow/crds: keys in order, no anchors."""
+    return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _column(name: str, kind: str, path: str, priority: int) -> dict[str, Any]:
+    column: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path}
+    return column | {"priority": priority} if priority else column
+
+
+def _doc(described: type) -> str:
+    """The first paragraph of a docstring: what the user reads. The rest is for developers."""
+    return " ".join((described.__doc__ or "").split("\n\n")[0].split())
+
+
+def _struct(described: type) -> Schema:
+    info = msgspec.inspect.type_info(described)
+    return {"description": _doc(described)} | _schema(info)
+
+
+def _schema(info: msgspec.inspect.Type) -> Schema:
+    """The structural schema of one type. KeyError for a type that has none."""
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _schema(inner) | _annotations(info)
+        case msgspec.inspect.UnionType(types=types):
+            (inner,) = (t for t in types if not isinstance(t, msgspec.inspect.NoneType))
+            return _schema(inner)
+        case msgspec.inspect.StructType(fields=fields):
+            properties = {field.encode_name: _schema(field.type) for field in fields}
+            return {"type": "object", "properties": properties}
+        case msgspec.inspect.ListType(item_type=item):
+            return {"type": "array", "items": _described_item(item)}
+        case msgspec.inspect.DictType(value_type=msgspec.inspect.AnyType()):
+            return {"type": "object"}
+        case msgspec.inspect.DictType(value_type=value):
+            return {"type": "object", "additionalProperties": _described_item(value)}
+    return dict(_SCALARS[type(info)])
+
+
+_SCALARS: dict[type, Schema] = {
+    msgspec.inspect.DateTimeType: {"type": "string", "format": "date-time"},
+    msgspec.inspect.StrType: {"type": "string"},
+    msgspec.inspect.IntType: {"type": "integer"},
+    msgspec.inspect.BoolType: {"type": "boolean"},
+}
+
+
+def _described_item(info: msgspec.inspect.Type) -> Schema:
+    """An element's schema; a struct brings its own docstring, for no field describes it."""
+    if isinstance(info, msgspec.inspect.StructType):
+        return {"description": _doc(info.cls)} | _schema(info)
+    return _schema(info)
+
+
+def _annotations(info: msgspec.inspect.Metadata) -> Schema:
+    extra = dict(info.extra_json_schema or {})
+    if not extra.get("description"):
+        extra.pop("description", None)
+    return extra
+
+
+def write(directory: Path) -> list[Path]:
+    """Write each CRD to `<directory>/<group>_<plural>.yaml`; returns the paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for kind, described in _KINDS.items():
+        resource = described.resource
+        path = directory / f"{resource.group}_{resource.plural}.yaml"
+        path.write_text(to_yaml(crd(kind)), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+if __name__ == "__main__":
+    for written in write(Path(sys.argv[1])):
+        print(written)

@@ -1,0 +1,89 @@
+"""The CRDs say what the types say, and charts/ holds what the types give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from jobflow.api.crd import crd, openapi_schema, to_yaml
+from jobflow.api.jobflow import JobFlow
+
+CHART = Path(__file__).parents[2] / "charts" / "jobflow" / "crds"
+KINDS = {"JobFlow": "flow.volcano.sh_jobflows", "JobTemplate": "flow.volcano.sh_jobtemplates"}
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            yield from nodes(schema[name], f"{path}[]")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_chart_holds_the_crd_of_the_types(kind: str) -> None:
+    stored = (CHART / f"{KINDS[kind]}.yaml").read_text(encoding="utf-8")
+    assert stored == to_yaml(crd(kind)), "run `make crds`"
+    assert yaml.safe_load(stored) == crd(kind)
+    assert len(stored) < 200 * 1024
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_typed_and_described(kind: str) -> None:
+    for path, schema in nodes(openapi_schema(kind)):
+        assert schema["type"] in {"object", "array", "string", "integer"}, path
+        assert "default" not in schema, path
+        if path not in {".metadata"} and not path.endswith("[]"):
+            assert schema["description"], path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_are_volcanos(kind: str) -> None:
+    spec = crd(kind)["spec"]
+    assert (spec["group"], spec["versions"][0]["name"]) == ("flow.volcano.sh", "v1alpha1")
+    assert spec["names"]["shortNames"] == [{"JobFlow": "jf", "JobTemplate": "jt"}[kind]]
+    assert spec["versions"][0]["subresources"] == {"status": {}}
+
+
+def test_printer_columns() -> None:
+    columns = {
+        kind: [
+            column["name"] + ("*" if column.get("priority") else "")
+            for column in crd(kind)["spec"]["versions"][0]["additionalPrinterColumns"]
+        ]
+        for kind in KINDS
+    }
+    assert columns == {
+        "JobFlow": ["Status", "Progress", "Age", "Reason*", "Message*", "Started*"],
+        "JobTemplate": ["Queue", "Tasks", "Age"],
+    }
+
+
+def test_what_is_not_carried_out_is_not_in_the_crd() -> None:
+    step = openapi_schema("JobFlow")["properties"]["spec"]["properties"]["flows"]["items"]
+    assert set(step["properties"]) == {"name", "template", "dependsOn", "patch"}
+    assert set(step["properties"]["dependsOn"]["properties"]) == {
+        "targets",
+        "strategy",
+        "condition",
+        "probe",
+    }
+
+
+def test_a_patch_is_typed_nowhere_so_that_null_survives() -> None:
+    step = openapi_schema("JobFlow")["properties"]["spec"]["properties"]["flows"]["items"]
+    for name in ("jobSpec", "spec"):
+        patch = step["properties"]["patch"]["properties"][name]
+        assert patch["x-kubernetes-preserve-unknown-fields"] is True
+        assert "properties" not in patch
+
+
+def test_unset_fields_are_left_out_and_never_null() -> None:
+    flow = msgspec.json.decode(b'{"metadata": {"name": "x"}, "spec": {"flows": []}}', type=JobFlow)
+    assert b"null" not in msgspec.json.encode(flow)

@@ -1,0 +1,36 @@
+"""What every test gets: no task may outlive it; a missing tool fails where CI requires it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+
+@pytest_asyncio.fixture
+async def no_task_left_behind() -> AsyncIterator[None]:
+    """Fail a test that leaves asyncio tasks running."""
+    before = asyncio.all_tasks()
+    yield
+    left = [task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()]
+    assert not left, f"tasks left behind: {left}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Async tests get the fixture; others have no loop that a task could be left in."""
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.fixturenames.insert(0, "no_task_left_behind")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs kubectl where there is none; fail instead under JOBFLOW_REQUIRE_TOOLS=1."""
+    if item.get_closest_marker("kubectl") and shutil.which("kubectl") is None:
+        if os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1":
+            pytest.fail("kubectl is not on PATH and JOBFLOW_REQUIRE_TOOLS=1")
+        pytest.skip("kubectl is not on PATH")
