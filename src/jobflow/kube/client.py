@@ -1,0 +1,434 @@
+"""Requests to an API server, bytes out and bytes in. Knows paths and errors, keeps no copies.
+
+Every request but a watch goes through `Client.request`. Nothing is retried here, except once after
+a 401 with renewed credentials: whoever asks decides what to do about an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+import jobflow
+from jobflow.api.meta import ListMeta
+from jobflow.api.resources import Resource, Status
+from jobflow.kube import credentials
+from jobflow.kube.credentials import Credentials, Login
+
+T = TypeVar("T")
+Query = Sequence[tuple[str, str]]
+Observe = Callable[[str, str, int, float], None]
+"""Told of every answer: HTTP method, resource (`jobs`, `jobflows/status`), code, seconds. Code 0
+stands for no answer at all."""
+
+PAGE = 500
+"""Objects a page of a list."""
+CONNECT_SECONDS = 5.0
+MERGE_PATCH = "application/merge-patch+json"
+NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+"""What `Client` raises when no answer came, beside ApiError for an answer that is an error."""
+
+REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Gone",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+"""`Status.reason` by HTTP code (k8s.io/apimachinery meta/v1 StatusReason), for bodies without."""
+
+
+class ApiError(Exception):
+    """An answer of the API server that is an error."""
+
+    def __init__(self, status: Status, retry_after: float | None = None) -> None:
+        super().__init__(f"{status.code} {status.reason}: {status.message}")
+        self.status = status
+        details = status.details
+        after = details.retry_after_seconds if details else None
+        self.retry_after = retry_after if after is None else float(after)
+        """Seconds the server asks to wait; None where it does not say."""
+
+    @property
+    def code(self) -> int:
+        """The HTTP status."""
+        return self.status.code
+
+    @property
+    def reason(self) -> str:
+        """The machine's word: NotFound, Conflict, AlreadyExists, Invalid …"""
+        return self.status.reason
+
+    @property
+    def message(self) -> str:
+        """The server's sentence."""
+        return self.status.message
+
+    @property
+    def not_found(self) -> bool:
+        """404."""
+        return self.code == 404
+
+    @property
+    def already_exists(self) -> bool:
+        """409 because the name is in use."""
+        return self.code == 409 and self.reason == "AlreadyExists"
+
+    @property
+    def conflict(self) -> bool:
+        """409 because the object is no longer what the request said."""
+        return self.code == 409 and self.reason != "AlreadyExists"
+
+    @property
+    def gone(self) -> bool:
+        """410: the resource version or the continue token is too old."""
+        return self.code == 410 or self.reason in ("Gone", "Expired")
+
+
+class Page(Protocol):
+    """A page of a list."""
+
+    @property
+    def metadata(self) -> ListMeta: ...
+
+
+P = TypeVar("P", bound=Page)
+
+
+class Client:
+    """The door to one API server. An async context manager; `close` it otherwise."""
+
+    def __init__(self, auth: Credentials, *, namespace: str = "default") -> None:
+        self.namespace = namespace
+        """The namespace of the kubeconfig's context or of the pod."""
+        self.observe: Observe | None = None
+        self._auth = auth
+        self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    async def from_kubeconfig(cls, path: str | None, *, namespace: str | None = None) -> Client:
+        """As the kubeconfig says; None: KUBECONFIG, the user's own file or, in a pod, the service
+        account. Raises ConfigError."""
+        auth = await credentials.find(path)
+        return cls(auth, namespace=namespace or (await auth.login()).namespace)
+
+    @classmethod
+    def at(cls, server: str, *, namespace: str = "default") -> Client:
+        """Of a server that asks for no credentials: the sandbox, a test."""
+        return cls(Credentials(Login(server.rstrip("/"))), namespace=namespace)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections. Requests after it open new ones."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    # ------------------------------------------------------------------ requests
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: float = 10.0,  # noqa: ASYNC109 - of the exchange, passed on to the connection
+    ) -> bytes:
+        """Send one request and return the answer's body.
+
+        Raises ApiError for an answer of 300 and above, one of NETWORK_ERRORS for none within
+        `timeout` seconds (connecting, waiting for a connection and reading included).
+        """
+        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        headers = {"Content-Type": content_type} if body is not None else {}
+        started, code = time.perf_counter(), 0
+        try:
+            response = await self._open(method, path, query, body, headers, limits)
+            code = response.status
+            async with response:
+                answer = await response.read()
+            if code >= 300:
+                raise _error(response, answer)
+            return answer
+        finally:
+            if self.observe is not None:
+                self.observe(method, resource_of(path), code, time.perf_counter() - started)
+
+    async def get(self, resource: Resource, namespace: str, name: str, type: type[T]) -> T:
+        """One object. Raises ApiError (404 where there is none)."""
+        return decoder(type).decode(await self.request("GET", resource.path(namespace, name)))
+
+    async def list(
+        self,
+        resource: Resource,
+        type_of_list: type[P],
+        *,
+        namespace: str = "",
+        query: Query = (),
+        limit: int = PAGE,
+        timeout: float = 60.0,  # noqa: ASYNC109 - of each page
+    ) -> AsyncIterator[P]:
+        """The pages of a list, read as they are taken.
+
+        Without a resourceVersion in `query` the read is consistent: nothing that was written
+        before it is missing. Raises ApiError; 410 where the list took longer than its version is
+        kept. `limit` 0 asks for everything in one page.
+        """
+        pages, more = decoder(type_of_list), ""
+        while True:
+            paging = [("limit", str(limit))] if limit else []
+            if more:
+                paging.append(("continue", more))
+            body = await self.request(
+                "GET", resource.path(namespace), query=[*query, *paging], timeout=timeout
+            )
+            page = pages.decode(body)
+            yield page
+            more = page.metadata.continue_
+            if not more:
+                return
+
+    async def create(
+        self, resource: Resource, namespace: str, body: bytes, *, query: Query = ()
+    ) -> bytes:
+        """POST an object; returns it as stored."""
+        return await self.request("POST", resource.path(namespace), query=query, body=body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: bytes,
+        *,
+        subresource: str = "",
+        content_type: str = MERGE_PATCH,
+        query: Query = (),
+    ) -> bytes:
+        """PATCH an object, a JSON merge patch unless `content_type` says otherwise; returns it."""
+        path = resource.path(namespace, name, subresource)
+        return await self.request("PATCH", path, query=query, body=body, content_type=content_type)
+
+    async def replace(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: bytes,
+        *,
+        subresource: str = "",
+        query: Query = (),
+    ) -> bytes:
+        """PUT an object; returns it as stored. 409 where its resourceVersion is not the newest."""
+        path = resource.path(namespace, name, subresource)
+        return await self.request("PUT", path, query=query, body=body)
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """DELETE an object, with `uid` only if it still is that one (else 409). Gone is success."""
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation,
+        }
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        try:
+            path = resource.path(namespace, name)
+            await self.request("DELETE", path, body=msgspec.json.encode(options))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        resource_version: str,
+        query: Query = (),
+        timeout_seconds: int = 300,
+        silence: float = 90.0,
+    ) -> AsyncIterator[bytes]:
+        """The frames of a watch as JSON, of any length, bookmarks and ERROR frames included.
+
+        Ends when the server ends it, after `timeout_seconds` at the latest. A frame that was cut
+        off is not yielded. Raises ApiError where the watch was refused and one of NETWORK_ERRORS
+        where the connection broke or nothing came for `silence` seconds (bookmarks come about once
+        a minute). Close the iterator (contextlib.aclosing) to close the connection.
+        """
+        asked = [
+            ("watch", "1"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", resource_version),
+            ("timeoutSeconds", str(timeout_seconds)),
+            *query,
+        ]
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_SECONDS, sock_read=min(silence, timeout_seconds + 15)
+        )
+        path = resource.path(namespace)
+        response = await self._open("GET", path, asked, None, {}, limits)
+        try:
+            if response.status >= 300:
+                raise _error(response, await response.read())
+            async for line in _lines(response.content.iter_any()):
+                yield line
+        finally:
+            response.close()
+
+    # ------------------------------------------------------------------ connection
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: bytes | None,
+        headers: dict[str, str],
+        limits: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        """Send; signed anew and sent once more where the signature was refused."""
+        login = await self._auth.login()
+        response = await self._send(login, method, path, query, body, headers, limits)
+        if response.status == 401:
+            other = await self._auth.renewed(login)
+            if other is not None:
+                response.close()
+                response = await self._send(other, method, path, query, body, headers, limits)
+        return response
+
+    async def _send(
+        self,
+        login: Login,
+        method: str,
+        path: str,
+        query: Query,
+        body: bytes | None,
+        headers: dict[str, str],
+        limits: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        text = login.server + quote(path, safe="/:")
+        url = URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
+        if login.authorization is not None:
+            headers = {**headers, "Authorization": login.authorization}
+        return await self._connections(login).request(
+            method,
+            url,
+            data=body,
+            headers=headers,
+            timeout=limits,
+            ssl=login.tls or True,
+            server_hostname=login.tls_name,
+            proxy=login.proxy,
+            allow_redirects=False,
+        )
+
+    def _connections(self, login: Login) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=100),
+                headers={
+                    "Accept": "application/json",
+                    # compressing a list costs an API server more than sending it
+                    "Accept-Encoding": "identity",
+                    "User-Agent": f"jobflow/{jobflow.__version__}",
+                },
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=2**20,
+                trust_env=not credentials.is_loopback(login.server),
+            )
+        return self._session
+
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder(type: type[T]) -> msgspec.json.Decoder[T]:
+    """The one decoder of a type: making one costs more than decoding a small object."""
+    if (known := _decoders.get(type)) is None:
+        known = _decoders[type] = msgspec.json.Decoder(type)
+    return known
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Whole lines out of chunks cut anywhere; what has no end at the end is dropped."""
+    begun: list[bytes] = []
+    async for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            if begun:
+                line = b"".join((*begun, line))
+                begun.clear()
+            if line:
+                yield line
+        if rest:
+            begun.append(rest)
+
+
+def _error(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    """The answer as an error; proxies and load balancers answer with anything but a Status."""
+    code = response.status
+    try:
+        status = decoder(Status).decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = Status(message="", kind="")
+    if status.kind != "Status" or not status.code:
+        text = status.message or body[:1000].decode(errors="replace").strip()
+        status = msgspec.structs.replace(
+            status, kind="Status", status="Failure", code=code, message=text
+        )
+    if not status.reason:
+        status = msgspec.structs.replace(status, reason=REASONS.get(code, "Unknown"))
+    return ApiError(status, retry_after=_seconds(response.headers.get("Retry-After")))
+
+
+def _seconds(header: str | None) -> float | None:
+    """A Retry-After header: seconds, or a date (RFC 9110 10.2.3)."""
+    if header is None:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def resource_of(path: str) -> str:
+    """The kind of a request's path, for metrics: `jobs`, `jobflows/status`, `version`."""
+    parts = path.strip("/").split("/")
+    parts = parts[3:] if parts[0] == "apis" else parts[2:] if parts[0] == "api" else parts
+    if len(parts) > 2 and parts[0] == "namespaces":
+        parts = parts[2:]
+    return "/".join(parts[::2]) if parts else ""

@@ -1,0 +1,213 @@
+"""Where the API server is and how to sign requests to it, from a kubeconfig or from inside a pod.
+
+Reads files and runs credential plugins through kubernetes_asyncio; sends nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+import yaml
+
+log = structlog.get_logger(__name__)
+
+REREAD_SECONDS = 60.0
+"""How old what was read of token files and credential plugins may get. A kubelet renews a service
+account's token long before it expires, so a minute late is early enough (client-go does the same).
+"""
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class ConfigError(ValueError):
+    """The kubeconfig or the pod's service account cannot be used; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What is needed to reach one API server, as of now."""
+
+    server: str
+    authorization: str | None = None
+    """Value of the Authorization header."""
+    tls: ssl.SSLContext | None = None
+    tls_name: str | None = None
+    """The name the server's certificate is checked against, where it is not the URL's host."""
+    proxy: str | None = None
+    namespace: str = "default"
+
+
+class Credentials:
+    """A login that is kept fresh: token files are read again, expired plugin tokens renewed."""
+
+    def __init__(
+        self,
+        login: Login,
+        *,
+        reread: Callable[[], Awaitable[Login]] | None = None,
+        renew: Callable[[], Awaitable[Login]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._login = login
+        self._reread = reread
+        self._renew = renew
+        self._clock = clock
+        self._read_at = clock()
+        self._lock = asyncio.Lock()
+
+    async def login(self) -> Login:
+        """The login to use for the next request; read again when it is old enough."""
+        if self._reread is not None and self._clock() - self._read_at >= REREAD_SECONDS:
+            async with self._lock:
+                if self._clock() - self._read_at >= REREAD_SECONDS:
+                    await self._replace(self._reread)
+        return self._login
+
+    async def renewed(self, refused: Login) -> Login | None:
+        """Another login after the server refused this one (401); None: there is no other."""
+        async with self._lock:
+            if self._login == refused and self._renew is not None:
+                await self._replace(self._renew)
+        return None if self._login == refused else self._login
+
+    async def _replace(self, read: Callable[[], Awaitable[Login]]) -> None:
+        try:
+            self._login = await read()
+        except ConfigError as error:
+            log.warning("credentials could not be renewed, going on with the old", error=str(error))
+        self._read_at = self._clock()
+
+
+def is_loopback(server: str) -> bool:
+    """Whether the server is on this machine; a proxy is never asked for such a one."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def find(path: str | None) -> Credentials:
+    """Credentials from this kubeconfig; without one from KUBECONFIG, the user's own file or, in a
+    pod, its service account. Raises ConfigError."""
+    candidate = path or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    if path or _exists(candidate):
+        return await _from_kubeconfig(candidate)
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return await _from_pod()
+    raise ConfigError(
+        f"no kubeconfig at {candidate} and not inside a pod: pass --kubeconfig or set KUBECONFIG"
+    )
+
+
+def _exists(path: str) -> bool:
+    """Whether one of the files of a KUBECONFIG list is there."""
+    return any(Path(part).expanduser().is_file() for part in path.split(os.pathsep))
+
+
+async def _from_pod() -> Credentials:
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config import ConfigException, load_incluster_config
+
+    async def read() -> Login:
+        configuration = Configuration()
+        try:
+            load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
+        except (ConfigException, OSError) as error:
+            raise ConfigError(f"service account of this pod: {error}") from error
+        return _login(configuration, _pod_namespace())
+
+    return Credentials(await read(), reread=read, renew=read)
+
+
+def _pod_namespace() -> str:
+    return NAMESPACE_FILE.read_text().strip() if NAMESPACE_FILE.is_file() else "default"
+
+
+async def _from_kubeconfig(path: str) -> Credentials:
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config import ConfigException, load_kube_config
+
+    loader: Any = None
+
+    async def renew() -> Login:
+        """All anew; runs a credential plugin although its last token should still be good."""
+        nonlocal loader
+        if not _exists(path):
+            raise ConfigError(f"kubeconfig {path}: no such file")
+        configuration = Configuration()
+        try:
+            loader = await load_kube_config(path, client_configuration=configuration)
+            return _login(configuration, loader.current_context["context"].get("namespace"))
+        except (ConfigException, OSError, yaml.YAMLError, ssl.SSLError) as error:
+            raise ConfigError(f"kubeconfig {path}: {error}") from error
+        except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"kubeconfig {path}: not a kubeconfig") from error
+
+    async def reread() -> Login:
+        """Token files again; a plugin only when its token is about to expire."""
+        configuration = Configuration()
+        try:
+            await loader.load_and_set(configuration)
+        except (ConfigException, OSError, ssl.SSLError) as error:
+            raise ConfigError(f"kubeconfig {path}: {error}") from error
+        return _login(configuration, loader.current_context["context"].get("namespace"))
+
+    login = await renew()
+    return Credentials(login, reread=reread if _changes(loader) else None, renew=renew)
+
+
+def _changes(loader: Any) -> bool:
+    """Whether what this kubeconfig leads to changes by itself: a file, a token with an expiry.
+
+    A plugin whose token names no expiry is asked again after a 401 only (client-go's rule).
+    """
+    user = loader._user or {}
+    if "exec" in user:
+        return hasattr(loader, "exec_plugin_expiry")
+    return "tokenFile" in user or "auth-provider" in user
+
+
+def _login(configuration: Any, namespace: str | None) -> Login:
+    """The login that a kubernetes_asyncio Configuration describes."""
+    server: str = configuration.host
+    token = configuration.api_key.get("BearerToken")
+    return Login(
+        server=server.rstrip("/"),
+        authorization=token.strip() if token else None,
+        tls=_tls(configuration) if server.startswith("https") else None,
+        tls_name=configuration.tls_server_name,
+        proxy=configuration.proxy,
+        namespace=namespace or "default",
+    )
+
+
+_contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    """One context for the same files with the same content: a new one only after they changed, so
+    that open connections are kept."""
+    files = [getattr(configuration, name) for name in ("ssl_ca_cert", "cert_file", "key_file")]
+    verify: bool = getattr(configuration, "verify_ssl", True)
+    key = (verify, *(Path(f).read_bytes() if f else None for f in files))
+    if (context := _contexts.get(key)) is None:
+        authority, certificate, private_key = files
+        context = ssl.create_default_context(cafile=authority)
+        if certificate:
+            context.load_cert_chain(certificate, keyfile=private_key)
+        if not verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        _contexts.clear()
+        _contexts[key] = context
+    return context
