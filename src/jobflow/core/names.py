@@ -1,0 +1,58 @@
+"""The names JobFlow gives: vcjobs and label values. It never parses one; labels say what is what.
+
+Admission refuses flows whose planned names do not fit, so shortening is only for what nobody could
+plan: unforeseen attempts, and label values, which Kubernetes caps and annotations hold in full.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+MAX_NAME = 63
+"""Longest name of a vcjob or a pod, and longest label value: a vcjob's name is a label value on
+its pods, and a DNS label (RFC 1123) has at most this many characters."""
+
+_HASH = 8
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_NOT_IN_A_LABEL = re.compile(r"[^-A-Za-z0-9_.]+")
+
+
+def job_name(flow: str, step: str, run: int = 0, *, room: int = 0) -> str:
+    """The vcjob of a step: `<flow>-<step>`, and `<flow>-<step>-r<run>` for a later run.
+
+    `room` keeps characters free for what Volcano appends in pod names (`longest_pod_suffix` in
+    `core.job_rules`). A first run's name is never shortened, whatever its length. A later run's
+    that would be longer than MAX_NAME less `room` becomes a prefix, `-`, 8 hex digits of the whole
+    base name, `-r<run>`.
+    """
+    base = f"{flow}-{step}"
+    if run == 0:
+        return base
+    tail = f"-r{run}"
+    if len(base) + len(tail) + room <= MAX_NAME:
+        return base + tail
+    return _shortened(base, max(MAX_NAME - room - len(tail), _HASH + 2)) + tail
+
+
+def label_value(text: str) -> str:
+    """`text` where it is a label value, else a value made of its start and a hash of the whole.
+
+    The same text always gives the same value, and two texts the same value only if their hashes
+    collide. What a label value may not hold is replaced by `-`.
+    """
+    if not text or (len(text) <= MAX_NAME and _LABEL_VALUE.fullmatch(text)):
+        return text
+    return _shortened(text, MAX_NAME)
+
+
+def qualified(namespace: str, name: str) -> str:
+    """`<namespace>.<name>`, as Volcano refers to a flow or a template in labels."""
+    return f"{namespace}.{name}"
+
+
+def _shortened(text: str, length: int) -> str:
+    """At most `length` characters (10 or more): a prefix, a dash and a hash of the whole text."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+    prefix = _NOT_IN_A_LABEL.sub("-", text)[: length - _HASH - 1].strip("-_.")
+    return f"{prefix}-{digest}" if prefix else digest
