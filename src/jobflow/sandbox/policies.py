@@ -1,0 +1,230 @@
+"""What a change of a pod means to its vcjob: the event, and the action a policy asks for.
+
+Values only. Source: Volcano's pkg/controllers/job, job_controller_handler.go (events) and
+applyPolicies in job_controller_util.go (actions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from jobflow.api.job import JobSpec, LifecyclePolicy, Task
+from jobflow.sandbox.duration import parse_duration
+
+
+class BusEvent(StrEnum):
+    """What happened (bus.volcano.sh/v1alpha1 Event)."""
+
+    ANY = "*"
+    POD_PENDING = "PodPending"
+    POD_RUNNING = "PodRunning"
+    POD_FAILED = "PodFailed"
+    POD_EVICTED = "PodEvicted"
+    TASK_COMPLETED = "TaskCompleted"
+    TASK_FAILED = "TaskFailed"
+    OUT_OF_SYNC = "OutOfSync"
+    COMMAND_ISSUED = "CommandIssued"
+
+
+class BusAction(StrEnum):
+    """What to do (bus.volcano.sh/v1alpha1 Action)."""
+
+    SYNC = "SyncJob"
+    ABORT = "AbortJob"
+    RESTART = "RestartJob"
+    RESTART_TASK = "RestartTask"
+    RESTART_POD = "RestartPod"
+    RESTART_PARTITION = "RestartPartition"
+    TERMINATE = "TerminateJob"
+    COMPLETE = "CompleteJob"
+    RESUME = "ResumeJob"
+
+
+INTERNAL_EVENTS = frozenset({BusEvent.OUT_OF_SYNC, BusEvent.COMMAND_ISSUED, BusEvent.POD_RUNNING})
+"""Events that no policy is asked about, `*` included."""
+
+
+class PodPhase(StrEnum):
+    """`status.phase` of a pod."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+ENDED_POD_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as the job controller looks at it."""
+
+    name: str
+    task: str
+    phase: PodPhase = PodPhase.PENDING
+    uid: str = ""
+    version: int = 0
+    """`status.version` of the vcjob when the pod was made."""
+    partition: str = ""
+    exit_code: int = 0
+    """Of the first container, once it has terminated."""
+    ready: bool = True
+    """Whether all its containers are."""
+    restarts: int = 0
+    """Of all its containers together."""
+    deleting: bool = False
+    since: datetime | None = None
+    """When it went into this phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something that the job controller has to see to, for one vcjob."""
+
+    event: BusEvent = BusEvent.OUT_OF_SYNC
+    action: BusAction | None = None
+    """What to do, whatever the policies say (a Command)."""
+    task: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    partition: str = ""
+    exit_code: int = 0
+    version: int | None = None
+    """The version of the vcjob that the pod belongs to; None: not from a pod."""
+    since: datetime | None = None
+
+
+SYNC = Request()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The action on a request; with a delay it is for later, unless the pod changes before."""
+
+    action: BusAction = BusAction.SYNC
+    delay: timedelta = timedelta()
+
+
+def pod_request(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) -> Request:
+    """The request that a new or changed pod makes; `pods` are the vcjob's, `new` among them.
+
+    A pod that is seen for the first time counts as changed into its phase. Volcano counts it as
+    Pending, and so forgets a failure that happened while it was down.
+    """
+    event = _event(old, new, spec, pods)
+    return Request(
+        event=event,
+        task=new.task,
+        pod=new.name,
+        pod_uid=new.uid,
+        partition=new.partition,
+        exit_code=new.exit_code if event is BusEvent.POD_FAILED else 0,
+        version=new.version,
+        since=new.since,
+    )
+
+
+def evicted_request(pod: Pod) -> Request:
+    """The request that a pod makes which someone other than the job controller has deleted."""
+    return Request(
+        event=BusEvent.POD_EVICTED,
+        task=pod.task,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        partition=pod.partition,
+        version=pod.version,
+    )
+
+
+def _event(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) -> BusEvent:
+    changed = old is None or old.phase != new.phase
+    task = next((task for task in spec.tasks or () if task.name == new.task), None)
+    if new.phase is PodPhase.FAILED and changed:
+        return BusEvent.POD_FAILED
+    if new.phase is PodPhase.SUCCEEDED and changed and _task_completed(task, pods.values()):
+        return BusEvent.TASK_COMPLETED
+    if new.phase is PodPhase.RUNNING and changed:
+        return BusEvent.POD_RUNNING
+    if new.phase is PodPhase.PENDING and changed:
+        return BusEvent.POD_PENDING
+    if new.phase not in ENDED_POD_PHASES and _task_failed(task, pods.values()):
+        return BusEvent.TASK_FAILED
+    return BusEvent.OUT_OF_SYNC
+
+
+def _task_completed(task: Task | None, pods: Iterable[Pod]) -> bool:
+    """Whether all replicas of the task have succeeded."""
+    if task is None or not task.replicas:
+        return False
+    done = sum(pod.task == task.name and pod.phase is PodPhase.SUCCEEDED for pod in pods)
+    return done >= task.replicas
+
+
+def _task_failed(task: Task | None, pods: Iterable[Pod]) -> bool:
+    """Whether the containers of the task's pods have restarted `maxRetry` times together."""
+    if task is None or not task.replicas or task.max_retry == -1:
+        return False
+    restarts = sum(
+        pod.restarts
+        for pod in pods
+        if pod.task == task.name and pod.phase in (PodPhase.PENDING, PodPhase.RUNNING)
+    )
+    return restarts >= (task.max_retry or 3)
+
+
+def decide(spec: JobSpec, version: int, request: Request) -> Decision:
+    """What to do on a request: the task's policies first, then the job's; else a sync.
+
+    Requests of pods that belong to an earlier version of the vcjob are only synced.
+    """
+    if request.action is not None:
+        return Decision(request.action)
+    outdated = request.version is not None and request.version < version
+    if request.event in INTERNAL_EVENTS or outdated:
+        return Decision()
+    for policy in _policies(spec, request.task):
+        if _matches(policy, request) and policy.action:
+            return Decision(BusAction(policy.action), _timeout(policy))
+    return Decision()
+
+
+def _policies(spec: JobSpec, task_name: str) -> Iterable[LifecyclePolicy]:
+    for task in spec.tasks or ():
+        if task_name and task.name == task_name:
+            yield from task.policies or ()
+            break
+    yield from spec.policies or ()
+
+
+def _matches(policy: LifecyclePolicy, request: Request) -> bool:
+    events = [*(policy.events or ()), *([policy.event] if policy.event else ())]
+    if request.event in events or BusEvent.ANY in events:
+        return request.event is not BusEvent.POD_PENDING or policy.timeout is not None
+    return policy.exit_code is not None and policy.exit_code == request.exit_code
+
+
+def _timeout(policy: LifecyclePolicy) -> timedelta:
+    return timedelta(seconds=parse_duration(policy.timeout) if policy.timeout else 0.0)
+
+
+def policy_faults(spec: JobSpec) -> list[str]:
+    """What in the policies cannot be carried out: an unknown action, a timeout that is none."""
+    faults = []
+    places = [("spec", spec.policies or ())] + [
+        (f"spec.tasks[{i}]", task.policies or ()) for i, task in enumerate(spec.tasks or ())
+    ]
+    for place, policies in places:
+        for index, policy in enumerate(policies):
+            path = f"{place}.policies[{index}]"
+            if policy.action is None or policy.action not in set(BusAction) - {BusAction.SYNC}:
+                faults.append(f"{path}.action: {policy.action!r} is no action")
+            try:
+                _timeout(policy)
+            except ValueError as error:
+                faults.append(f"{path}.timeout: {policy.timeout!r} {error}")
+    return faults
