@@ -1,0 +1,98 @@
+"""Plain scalars mean what kubectl reads; the expected values are kubectl 1.32's own output."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from jobflow.cli.scalars import NotJSONError, Scalar, key_text, plain_value
+
+ROWS: list[tuple[str, Scalar]] = [
+    ("yes", True),
+    ("y", True),
+    ("On", True),
+    ("n", False),
+    ("off", False),
+    ("TRUE", True),
+    ("tRUE", "tRUE"),
+    ("~", None),
+    ("null", None),
+    ("Null", None),
+    ("2020-01-01", "2020-01-01"),
+    ("2001-12-14t21:59:43.10-05:00", "2001-12-14t21:59:43.10-05:00"),
+    ("1:30", "1:30"),
+    ("0777", 511),
+    ("0o17", 15),
+    ("0x1F", 31),
+    ("-0x1f", -31),
+    ("0x", "0x"),
+    ("0b11", 3),
+    ("1_000", 1000),
+    ("1__0", 10),
+    ("_1", "_1"),
+    ("08", 8),
+    ("+5", 5),
+    ("-0", 0),
+    ("1e3", 1000),
+    ("0.1e1", 1),
+    (".5", 0.5),
+    ("-.5", -0.5),
+    ("1.", 1),
+    ("1.0", 1),
+    ("1e400", "1e400"),
+    ("9223372036854775807", 9223372036854775807),
+    ("18446744073709551615", 18446744073709552000.0),
+    ("12345678901234567890123", 1.2345678901234568e22),
+    ("=", "="),
+    ("10s", "10s"),
+    ("1.14.2", "1.14.2"),
+    ("-", "-"),
+    (".", "."),
+    ("a", "a"),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), ROWS)
+def test_a_plain_scalar_means_what_kubectl_reads(text: str, value: Scalar) -> None:
+    read = plain_value(text)
+    assert (type(read), read) == (type(value), value)
+
+
+@pytest.mark.parametrize("text", [".inf", "-.Inf", "+.INF", ".nan", ".NaN"])
+def test_what_json_cannot_hold_is_refused(text: str) -> None:
+    with pytest.raises(NotJSONError):
+        plain_value(text)
+
+
+def test_a_number_of_a_million_digits_is_text_and_costs_nothing() -> None:
+    assert plain_value("1" * 1_000_000) == "1" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "key"), [(1, "1"), (1.5, "1.5"), (True, "true"), (False, "false"), ("a", "a")]
+)
+def test_keys_become_text(value: Scalar, key: str) -> None:
+    assert key_text(value) == key
+
+
+def test_null_is_no_key() -> None:
+    assert key_text(None) is None
+
+
+@pytest.mark.kubectl
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
+def test_kubectl_agrees() -> None:
+    rows = "".join(f"  k{i}: {text}\n" for i, (text, _) in enumerate(ROWS) if text != "-")
+    manifest = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\ndata:\n{rows}"
+    answer = subprocess.run(
+        ["kubectl", "label", "--local", "-f", "-", "a=b", "-o", "json"],
+        input=manifest,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    read = json.loads(answer.stdout)["data"]
+    assert read == {f"k{i}": value for i, (text, value) in enumerate(ROWS) if text != "-"}
