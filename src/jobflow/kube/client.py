@@ -7,7 +7,7 @@ a 401 with renewed credentials: whoever asks decides what to do about an error.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode
@@ -190,7 +190,7 @@ class Client:
         query: Query = (),
         limit: int = PAGE,
         timeout: float = 60.0,  # noqa: ASYNC109 - of each page
-    ) -> AsyncIterator[P]:
+    ) -> AsyncGenerator[P, None]:
         """The pages of a list, read as they are taken.
 
         Without a resourceVersion in `query` the read is consistent: nothing that was written
@@ -279,7 +279,7 @@ class Client:
         query: Query = (),
         timeout_seconds: int = 300,
         silence: float = 90.0,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The frames of a watch as JSON, of any length, bookmarks and ERROR frames included.
 
         Ends when the server ends it, after `timeout_seconds` at the latest. A frame that was cut

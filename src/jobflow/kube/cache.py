@@ -1,0 +1,170 @@
+"""A copy of the objects of one kind that never goes back in time. Talks to nobody but its handler.
+
+Three hands write to it: a list (`replace`), a watch (`changed`, `deleted`) and whoever wrote an
+object to the API server or read it live (`learn`). They come in any order, so versions decide.
+
+Resource versions compare as integers within one kind (KEP-5504), across objects too. `version` is
+how far list and watch have come: everything up to it is in the copy. Hence an object at or below
+`version` that the copy lacks has been deleted since, and one above it is news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from jobflow.api.meta import ObjectMeta
+
+
+class Kept(Protocol):
+    """An object of any kind."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=Kept)
+Key = tuple[str, str]
+"""Namespace and name."""
+OnChange = Callable[[T | None, T | None], None]
+"""Told of every change of the copy: (None, new) added, (old, new) changed, (last, None) deleted."""
+
+
+def version_of(text: str) -> int:
+    """A resource version as a number; 0 where there is none."""
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def key_of(obj: Kept) -> Key:
+    """Where the copy keeps an object."""
+    return obj.metadata.namespace, obj.metadata.name
+
+
+class Cache(Generic[T]):
+    """The copy of one kind. `on_change` is called after the copy has changed."""
+
+    def __init__(
+        self, on_change: OnChange[T] | None = None, *, slim: Callable[[T], T] | None = None
+    ) -> None:
+        self.on_change: OnChange[T] = on_change or _nobody
+        self.version = 0
+        self.served: bool | None = None
+        """False while the server does not serve the kind or forbids it; None: not known yet."""
+        self.synced = False
+        """Whether the copy has ever been level with a whole list."""
+        self.on_state: Callable[[], None] = _nothing
+        """Called when `served` or `synced` may have changed."""
+        self._objects: dict[Key, T] = {}
+        self._slim = slim
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The copy of an object."""
+        return self._objects.get((namespace, name))
+
+    # ------------------------------------------------------------------ from list and watch
+
+    def replace(
+        self, objects: Iterable[T], version: str, *, unreadable: Collection[str] = ()
+    ) -> None:
+        """Bring the copy level with a whole list taken at `version`.
+
+        What the list lacks is gone, unless it was written after the list was taken, or the list
+        holds it in a form we cannot read (`unreadable` UIDs): then the last readable copy stays.
+        """
+        taken = version_of(version)
+        missing = dict(self._objects)
+        for obj in objects:
+            missing.pop(key_of(obj), None)
+            self._take(obj)
+        self.version = max(self.version, taken)
+        for obj in missing.values():
+            meta = obj.metadata
+            if version_of(meta.resource_version) <= taken and meta.uid not in unreadable:
+                self._drop(obj)
+        self.served = self.synced = True
+        self.on_state()
+
+    def absent(self) -> None:
+        """The server does not serve the kind, or not to us. What was copied stays."""
+        self.served = False
+        self.on_state()
+
+    def changed(self, obj: T) -> None:
+        """An ADDED or MODIFIED event; passed over where the object has been deleted since."""
+        version = version_of(obj.metadata.resource_version)
+        if version < self.version and key_of(obj) not in self._objects:
+            return
+        self._advance(obj.metadata.resource_version)
+        self._take(obj)
+
+    def deleted(self, last: T) -> None:
+        """A DELETED event; `last` is the object as it was."""
+        version = version_of(last.metadata.resource_version)
+        self._advance(last.metadata.resource_version)
+        held = self._objects.get(key_of(last))
+        if held is None:
+            return
+        newer = version_of(held.metadata.resource_version) < version
+        if held.metadata.uid == last.metadata.uid:
+            self._drop(last if newer else held)
+        elif newer:
+            self._drop(held)
+
+    def bookmark(self, version: str) -> None:
+        """Nothing of this kind has changed up to `version` but what was told."""
+        self._advance(version)
+
+    # ------------------------------------------------------------------ from writes and live reads
+
+    def learn(self, obj: T) -> bool:
+        """An object as the API server just answered a write or a read with it.
+
+        False where the object has been deleted since: the copy then stays without it.
+        """
+        version = version_of(obj.metadata.resource_version)
+        held = self._objects.get(key_of(obj))
+        if held is None and version <= self.version:
+            return False
+        if held is not None and held.metadata.uid != obj.metadata.uid:
+            if version <= version_of(held.metadata.resource_version):
+                return False
+        self._take(obj)
+        return True
+
+    # ------------------------------------------------------------------
+
+    def _take(self, obj: T) -> None:
+        key = key_of(obj)
+        held = self._objects.get(key)
+        if held is not None:
+            newer = version_of(obj.metadata.resource_version)
+            if newer <= version_of(held.metadata.resource_version):
+                return
+            if held.metadata.uid != obj.metadata.uid:
+                self._drop(held)
+                held = None
+        if self._slim is not None:
+            obj = self._slim(obj)
+        self._objects[key] = obj
+        self.on_change(held, obj)
+
+    def _drop(self, last: T) -> None:
+        del self._objects[key_of(last)]
+        self.on_change(last, None)
+
+    def _advance(self, version: str) -> None:
+        self.version = max(self.version, version_of(version))
+
+
+def _nothing() -> None:
+    """Nobody waits."""
+
+
+def _nobody(old: object, new: object) -> None:
+    """Nobody listens."""

@@ -1,0 +1,221 @@
+"""Keeps a Cache level with one kind on the API server: lists, watches, starts over when it must.
+
+Decides nothing about the objects. Every failure ends in another try after a backoff, so `run` ends
+only by being cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from jobflow.api.meta import ListMeta, Object
+from jobflow.api.resources import Resource, Status
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.cache import Cache, Kept
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, decoder
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T", bound=Kept)
+
+WATCH_SECONDS = 300
+"""A watch is asked to end after this long and up to twice this long (client-go's figures), so that
+watches do not all end together."""
+ABSENT_SECONDS = 30.0
+"""How long to wait before asking again for a kind that the server does not serve."""
+LONGEST_WAIT = 30.0
+
+
+class RawList(msgspec.Struct):
+    """A page of a list whose items are read one by one."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[msgspec.Raw] = []
+
+
+class Frame(msgspec.Struct):
+    """One event of a watch; what `object` is depends on `type`."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Reflector(Generic[T]):
+    """List and watch of one kind into one cache."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        type: type[T],
+        cache: Cache[T],
+        *,
+        namespace: str = "",
+        query: Query = (),
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.resource = resource
+        self.cache = cache
+        self.heard_at: float | None = None
+        """time.monotonic() of the last word of the server about this kind."""
+        self._client = client
+        self._decoder = decoder(type)
+        self._namespace = namespace
+        self._query = query
+        self._backoff = backoff or Backoff(most=LONGEST_WAIT)
+        self._version: str | None = None
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Keep the cache level until cancelled."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                quiet = await self._watch()
+            except ApiError as error:
+                await asyncio.sleep(self._after(error))
+            except NETWORK_ERRORS as error:
+                self._tell(f"{type(error).__name__}: {error}")
+                await asyncio.sleep(self._backoff.next())
+            else:
+                await asyncio.sleep(self._backoff.next() if quiet else 0)
+
+    # ------------------------------------------------------------------ list
+
+    async def _list(self) -> None:
+        """One whole list; in one page where the paged one outlived its version (410)."""
+        try:
+            objects, version, unreadable = await self._pages(limit=500)
+        except ApiError as error:
+            if not error.gone:
+                raise
+            objects, version, unreadable = await self._pages(limit=0)
+        self.cache.replace(objects, version, unreadable=unreadable)
+        self._version = version
+        self._hear()
+
+    async def _pages(self, limit: int) -> tuple[list[T], str, set[str]]:
+        objects: list[T] = []
+        unreadable: set[str] = set()
+        version = ""
+        pages = self._client.list(
+            self.resource, RawList, namespace=self._namespace, query=self._query, limit=limit
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                version = page.metadata.resource_version
+                for raw in page.items:
+                    obj = self._read(raw)
+                    if obj is not None:
+                        objects.append(obj)
+                    else:
+                        unreadable.add(decoder(Object).decode(raw).metadata.uid)
+        return objects, version, unreadable
+
+    # ------------------------------------------------------------------ watch
+
+    async def _watch(self) -> bool:
+        """Follow one watch to its end. Returns whether it brought nothing and ended at once."""
+        assert self._version is not None
+        seconds = WATCH_SECONDS + random.randrange(WATCH_SECONDS)
+        started, heard = time.monotonic(), False
+        frames = self._client.watch(
+            self.resource,
+            namespace=self._namespace,
+            resource_version=self._version,
+            query=self._query,
+            timeout_seconds=seconds,
+        )
+        async with aclosing(frames):
+            async for line in frames:
+                self._frame(line)
+                if not heard:
+                    heard = True
+                    self._recovered()
+                self._hear()
+        return not heard and time.monotonic() - started < 1.0
+
+    def _frame(self, line: bytes) -> None:
+        """Take in one event. Raises ApiError for an ERROR."""
+        try:
+            frame = decoder(Frame).decode(line)
+        except msgspec.DecodeError as error:
+            raise _garbled(f"a watch frame that is no event: {error}") from error
+        match frame.type:
+            case "ADDED" | "MODIFIED" | "DELETED":
+                obj = self._read(frame.object)
+                if obj is None:
+                    self._version = decoder(Object).decode(frame.object).metadata.resource_version
+                    return
+                if frame.type == "DELETED":
+                    self.cache.deleted(obj)
+                else:
+                    self.cache.changed(obj)
+                self._version = obj.metadata.resource_version
+            case "BOOKMARK":
+                self._version = decoder(Object).decode(frame.object).metadata.resource_version
+                self.cache.bookmark(self._version)
+            case "ERROR":
+                raise ApiError(decoder(Status).decode(frame.object))
+            case other:
+                raise _garbled(f"a watch event of type {other!r}")
+
+    def _read(self, raw: msgspec.Raw) -> T | None:
+        """The object; None, and a line in the log, where its fields are not what the kind says.
+
+        One object that came past the CRD's schema must not hide all others.
+        """
+        try:
+            return self._decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            meta = decoder(Object).decode(raw).metadata
+            log.error(
+                "object cannot be read, passing it over",
+                kind=self.resource.kind,
+                object=f"{meta.namespace}/{meta.name}",
+                error=str(error),
+            )
+            return None
+
+    # ------------------------------------------------------------------ trouble
+
+    def _after(self, error: ApiError) -> float:
+        """Seconds to wait after an error of the server. Only throttling leaves the version good."""
+        self._tell(str(error))
+        if error.gone:
+            self._version = None
+            return self._backoff.next()
+        if error.code in (403, 404):
+            self._version = None
+            self.cache.absent()
+            return max(ABSENT_SECONDS if error.code == 404 else 0.0, self._backoff.next())
+        if error.code != 429:
+            self._version = None
+        return max(self._backoff.next(), min(error.retry_after or 0.0, LONGEST_WAIT))
+
+    def _hear(self) -> None:
+        self.heard_at = time.monotonic()
+
+    def _tell(self, trouble: str) -> None:
+        """Log trouble once, not at every try."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.warning("cannot follow", kind=self.resource.kind, error=trouble)
+
+    def _recovered(self) -> None:
+        self._backoff.reset()
+        if self._trouble:
+            self._trouble = ""
+            log.info("following again", kind=self.resource.kind)
+
+
+def _garbled(message: str) -> ApiError:
+    return ApiError(Status(code=500, reason="InternalError", message=message))
