@@ -1,0 +1,32 @@
+"""What the controller tells of its work, for metrics. Nothing here counts: `serve` plugs that in."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Result(StrEnum):
+    """How one reconcile went."""
+
+    DONE = "done"
+    REQUEUED = "requeued"
+    RETRIED = "retried"
+
+
+class Hooks:
+    """Called by queue and reconciler; this one lets it pass. Must not raise and must not wait."""
+
+    def depth(self, keys: int) -> None:
+        """How many keys are ready and not yet taken."""
+
+    def waited(self, seconds: float) -> None:
+        """How long a key was ready before it was taken."""
+
+    def retried(self) -> None:
+        """A key came back after a failure, with a delay."""
+
+    def reconciled(self, seconds: float, result: Result) -> None:
+        """One reconcile is over."""
+
+    def event_dropped(self) -> None:
+        """An Event was given up: too many, or refused."""

@@ -1,0 +1,290 @@
+"""What this process knows of the cluster: indexed copies of flows, templates, vcjobs and queues.
+
+Webhook and controller read it. It talks to nobody: reflectors (`feeds`) and the controller's own
+writes (`learn_…`) bring it the objects, its listeners are told what changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from sys import intern
+from typing import Any, Protocol
+
+import msgspec
+
+from jobflow.api.job import ENDED_PHASES, Job, JobCondition
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.meta import ObjectMeta, Struct
+from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES, QUEUES
+from jobflow.kube.cache import Cache, Key
+from jobflow.kube.client import Client
+from jobflow.kube.reflector import Reflector
+
+EMPTY: Mapping[str, Any] = {}
+
+
+class QueueStatus(Struct, frozen=True, kw_only=True):
+    """`status` of a Volcano Queue, as far as admission reads it."""
+
+    state: str = ""
+
+
+class Queue(Struct, frozen=True, kw_only=True):
+    """`scheduling.volcano.sh/v1beta1` Queue."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+
+
+class Listener(Protocol):
+    """Told of every change, after the store has it. (None, new) added, (last, None) deleted."""
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None: ...
+
+    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None: ...
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None: ...
+
+
+class Store:
+    """The copies and their indexes. All methods are O(answer); none waits."""
+
+    def __init__(self) -> None:
+        self.flows = Cache[JobFlow](self._flow_changed)
+        self.templates_cache = Cache[JobTemplate](self._template_changed)
+        self.jobs = Cache[Job](self._job_changed, slim=slim_job)
+        self.queues_cache = Cache[Queue](self._queue_changed)
+        self._templates: dict[str, dict[str, JobTemplate]] = {}
+        self._users: dict[Key, dict[str, None]] = {}
+        self._jobs_of: dict[str, dict[str, Job]] = {}
+        self._ended: dict[str, dict[str, Job]] = {}
+        self._queues: dict[str, str] = {}
+        self._listeners: list[Listener] = []
+        self._synced = asyncio.Event()
+        for cache in (self.flows, self.templates_cache, self.jobs, self.queues_cache):
+            cache.on_state = self._look
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind has been listed once; queues only where they are served."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return as soon as `synced`."""
+        await self._synced.wait()
+
+    def flow(self, namespace: str, name: str) -> JobFlow | None:
+        """The copy of a flow."""
+        return self.flows.get(namespace, name)
+
+    def template(self, namespace: str, name: str) -> JobTemplate | None:
+        """The copy of a template."""
+        return self.templates_cache.get(namespace, name)
+
+    def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
+        """All templates of a namespace by name. Not to be kept: it changes with the store."""
+        return self._templates.get(namespace, EMPTY)
+
+    def queues(self) -> Mapping[str, str] | None:
+        """State by queue name (`Open` …; empty where Volcano has not said yet); None where the
+        kind is not served or not known yet."""
+        return self._queues if self.queues_cache.served else None
+
+    def flows_using(self, namespace: str, template: str) -> list[JobFlow]:
+        """The flows of the namespace with a step that runs this template, ended ones included."""
+        names = self._users.get((namespace, template), EMPTY)
+        found = (self.flows.get(namespace, name) for name in names)
+        return [flow for flow in found if flow is not None]
+
+    def jobs_of(self, flow_uid: str) -> Mapping[str, Job]:
+        """vcjobs by name whose controller owner is the flow with this UID, as of now, and the last
+        objects of those that were deleted after they had ended (`deleted_of` names these)."""
+        live = self._jobs_of.get(flow_uid, EMPTY)
+        return {**self._ended.get(flow_uid, EMPTY), **live}
+
+    def deleted_of(self, flow_uid: str) -> frozenset[str]:
+        """Which of `jobs_of` are gone from the cluster."""
+        ended = self._ended.get(flow_uid)
+        if not ended:
+            return frozenset()
+        return frozenset(ended.keys() - self._jobs_of.get(flow_uid, EMPTY).keys())
+
+    # ------------------------------------------------------------------ writing
+
+    def learn_flow(self, flow: JobFlow) -> bool:
+        """A flow as the API server has just answered with it. False: it has been deleted since."""
+        return self.flows.learn(flow)
+
+    def learn_job(self, job: Job) -> bool:
+        """The same of a vcjob."""
+        return self.jobs.learn(job)
+
+    def subscribe(self, listener: Listener) -> None:
+        """Tell it of every change from now on."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """No longer."""
+        self._listeners.remove(listener)
+
+    # ------------------------------------------------------------------ indexes
+
+    def _flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        self._index_templates(old, new)
+        if new is None:
+            assert old is not None
+            self._ended.pop(old.metadata.uid, None)
+        elif ended := self._ended.get(new.metadata.uid):
+            for name in [name for name in ended if _recorded(new, name)]:
+                del ended[name]
+            if not ended:
+                del self._ended[new.metadata.uid]
+        for listener in self._listeners:
+            listener.flow_changed(old, new)
+
+    def _index_templates(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        flow = new or old
+        assert flow is not None
+        before, after = _templates_named(old), _templates_named(new)
+        namespace, name = flow.metadata.namespace, flow.metadata.name
+        for template in after - before:
+            self._users.setdefault((namespace, template), {})[name] = None
+        for template in before - after:
+            users = self._users[namespace, template]
+            del users[name]
+            if not users:
+                del self._users[namespace, template]
+
+    def _template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
+        if new is not None:
+            meta = new.metadata
+            self._templates.setdefault(meta.namespace, {})[meta.name] = new
+        elif old is not None:
+            templates = self._templates[old.metadata.namespace]
+            del templates[old.metadata.name]
+            if not templates:
+                del self._templates[old.metadata.namespace]
+        for listener in self._listeners:
+            listener.template_changed(old, new)
+
+    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        before, after = owner_uid(old), owner_uid(new)
+        if old is not None and before and before != after:
+            jobs = self._jobs_of[before]
+            del jobs[old.metadata.name]
+            if not jobs:
+                del self._jobs_of[before]
+        if new is not None and after:
+            self._jobs_of.setdefault(after, {})[new.metadata.name] = new
+        if new is None and old is not None and before and old.ended:
+            self._keep(before, old)
+        for listener in self._listeners:
+            listener.job_changed(old, new)
+
+    def _keep(self, flow_uid: str, last: Job) -> None:
+        """Remember how a deleted vcjob ended, unless its flow remembers already or is gone too."""
+        reference = last.metadata.controller
+        assert reference is not None
+        flow = self.flows.get(last.metadata.namespace, reference.name)
+        if flow is None or flow.metadata.uid != flow_uid or _recorded(flow, last.metadata.name):
+            return
+        self._ended.setdefault(flow_uid, {})[last.metadata.name] = last
+
+    def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:
+        if new is not None:
+            self._queues[new.metadata.name] = new.status.state
+        elif old is not None:
+            del self._queues[old.metadata.name]
+
+    def _look(self) -> None:
+        """See whether everything has been listed by now."""
+        needed = (self.flows, self.templates_cache, self.jobs)
+        if all(cache.synced for cache in needed) and self.queues_cache.served is not None:
+            self._synced.set()
+
+
+def feeds(
+    store: Store, client: Client, *, namespace: str = ""
+) -> list[Reflector[JobFlow] | Reflector[JobTemplate] | Reflector[Job] | Reflector[Queue]]:
+    """The reflectors that keep the store level with the API server; each has to be `run`."""
+    return [
+        Reflector(client, JOBFLOWS, JobFlow, store.flows, namespace=namespace),
+        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates_cache, namespace=namespace),
+        Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
+        Reflector(client, QUEUES, Queue, store.queues_cache),
+    ]
+
+
+def owner_uid(job: Job | None) -> str:
+    """The UID of the flow that controls a vcjob; empty where no JobFlow does."""
+    reference = job.metadata.controller if job is not None else None
+    return reference.uid if reference is not None and reference.kind == JOBFLOWS.kind else ""
+
+
+def _templates_named(flow: JobFlow | None) -> set[str]:
+    return {step.template_name for step in flow.steps} if flow is not None else set()
+
+
+def _recorded(flow: JobFlow, job: str) -> bool:
+    """Whether the flow's status holds how this vcjob ended."""
+    status = flow.status
+    records = status.job_status_list or ()
+    if any(record.name == job and record.state in ENDED_PHASES for record in records):
+        return True
+    conditions = (status.conditions or {}).values()
+    return any(entry.job == job and entry.phase in ENDED_PHASES for entry in conditions)
+
+
+# ---------------------------------------------------------------------- memory
+
+KEPT_PREFIXES = ("volcano.sh/", "flow.volcano.sh/")
+"""Labels and annotations of a vcjob that are copied; what else users put there is theirs."""
+
+
+def slim_job(job: Job) -> Job:
+    """The same vcjob in less memory: words that many share are one object, strange labels go."""
+    meta, status = job.metadata, job.status
+    references = meta.owner_references
+    return Job(
+        metadata=msgspec.structs.replace(
+            meta,
+            namespace=intern(meta.namespace),
+            labels=_words(meta.labels),
+            annotations=_words(meta.annotations),
+            owner_references=[_shared(reference) for reference in references or ()] or None,
+            finalizers=[intern(word) for word in meta.finalizers or ()] or None,
+        ),
+        status=msgspec.structs.replace(
+            status,
+            state=msgspec.structs.replace(status.state, phase=intern(status.state.phase)),
+            conditions=[
+                JobCondition(
+                    status=intern(entry.status), last_transition_time=entry.last_transition_time
+                )
+                for entry in status.conditions or ()
+            ]
+            or None,
+        ),
+    )
+
+
+def _words(table: dict[str, str] | None) -> dict[str, str] | None:
+    if not table:
+        return None
+    return {
+        intern(key): intern(value) for key, value in table.items() if key.startswith(KEPT_PREFIXES)
+    } or None
+
+
+def _shared(reference: Any) -> Any:
+    return msgspec.structs.replace(
+        reference,
+        api_version=intern(reference.api_version),
+        kind=intern(reference.kind),
+        name=intern(reference.name),
+        uid=intern(reference.uid),
+    )
