@@ -1,0 +1,179 @@
+"""The rules of a flow's own words: each a generator of violations. They look at nothing else.
+
+Source: DESIGN of JobFlow's language and, for names, k8s.io/apimachinery/pkg/util/validation.
+What Volcano could carry to Succeed is admitted: a target given twice, for one, is no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from jobflow.api.jobflow import Condition, DependsOn, RetainPolicy, Strategy
+from jobflow.core.name_rules import all_names, name_violations
+from jobflow.core.outline import Outline
+from jobflow.core.suggest import Suggester, did_you_mean, supported
+from jobflow.core.violations import Reason, Violation
+
+Rule = Callable[[Outline], Iterator[Violation]]
+
+_STRATEGIES = frozenset({None, *Strategy})
+_CONDITIONS = frozenset({None, *Condition})
+_RETAIN_POLICIES = frozenset({None, *RetainPolicy})
+
+_SHOWN_OF_A_CYCLE = 8
+
+
+def flow_has_a_name(outline: Outline) -> Iterator[Violation]:
+    """An API server sees to this before it asks a webhook; a file is first seen here."""
+    metadata = outline.flow.metadata
+    if metadata.name:
+        if not all_names([metadata.name]):
+            yield from name_violations("metadata.name", metadata.name)
+    elif not metadata.generate_name:
+        yield Violation("metadata.name", Reason.REQUIRED, "", "name or generateName is required")
+
+
+def flow_has_steps(outline: Outline) -> Iterator[Violation]:
+    if not outline.steps:
+        yield Violation("spec.flows", Reason.REQUIRED, None, "a flow has at least one step")
+
+
+def steps_have_names(outline: Outline) -> Iterator[Violation]:
+    """A step's name becomes part of its vcjob's, and by default is its JobTemplate's."""
+    if all_names(outline.names):
+        return
+    for i, name in enumerate(outline.names):
+        path = f"spec.flows[{i}].name"
+        if name:
+            yield from name_violations(path, name)
+        else:
+            detail = "a step has a name, which is also its JobTemplate's unless template is set"
+            yield Violation(path, Reason.REQUIRED, name, detail)
+
+
+def step_names_are_unique(outline: Outline) -> Iterator[Violation]:
+    if len(outline.graph.index) == len(outline.names):
+        return
+    for i, name in enumerate(outline.names):
+        first = outline.graph.index[name]
+        if first != i and name:
+            detail = (
+                f"already the name of spec.flows[{first}]; give each step its own name, and say "
+                "in template which JobTemplate it runs where that is named otherwise"
+            )
+            yield Violation(f"spec.flows[{i}].name", Reason.DUPLICATE, name, detail)
+
+
+def templates_have_names(outline: Outline) -> Iterator[Violation]:
+    named = [(i, step.template) for i, step in enumerate(outline.steps) if step.template]
+    if named and not all_names([template for _, template in named]):
+        for i, template in named:
+            yield from name_violations(f"spec.flows[{i}].template", template)
+
+
+def targets_are_steps(outline: Outline) -> Iterator[Violation]:
+    """Targets that are no step, with what was probably meant."""
+    if not outline.graph.unknown:
+        return
+    suggester = Suggester(outline.names)
+    for i, at in outline.graph.unknown:
+        target = outline.steps[i].targets[at]
+        guess = suggester.nearest(target)
+        meant = did_you_mean(guess if guess != outline.names[i] else None)
+        path = f"spec.flows[{i}].dependsOn.targets[{at}]"
+        yield Violation(path, Reason.INVALID, target, "no such step" + meant)
+
+
+def targets_are_other_steps(outline: Outline) -> Iterator[Violation]:
+    for i, at in outline.graph.own:
+        path = f"spec.flows[{i}].dependsOn.targets[{at}]"
+        detail = "a step cannot wait for itself; take this target out"
+        yield Violation(path, Reason.INVALID, outline.names[i], detail)
+
+
+def dependencies_have_an_order(outline: Outline) -> Iterator[Violation]:
+    """One cycle of each knot of steps that wait for each other, in running order."""
+    graph = outline.graph
+    for cycle in graph.cycles:
+        step, last = cycle[0], outline.names[cycle[-2]]
+        at = outline.steps[step].targets.index(last)
+        detail = (
+            f"these steps wait for each other: {_in_running_order(outline.names, cycle)}; "
+            "take one of these dependencies out"
+        )
+        yield Violation(f"spec.flows[{step}].dependsOn.targets[{at}]", Reason.INVALID, last, detail)
+
+
+def _in_running_order(names: list[str], cycle: list[int]) -> str:
+    """`a -> b -> c -> a`; of a long one its beginning and end."""
+    shown = [names[step] for step in cycle]
+    if len(shown) > _SHOWN_OF_A_CYCLE:
+        left_out = len(shown) - _SHOWN_OF_A_CYCLE
+        shown[5:-3] = [f"({left_out} more)"]
+    return " -> ".join(shown)
+
+
+def strategies_are_known(outline: Outline) -> Iterator[Violation]:
+    if _STRATEGIES.issuperset([depends_on.strategy for _, depends_on in outline.dependencies]):
+        return
+    for i, depends_on in outline.dependencies:
+        if (strategy := depends_on.strategy) not in _STRATEGIES:
+            path = f"spec.flows[{i}].dependsOn.strategy"
+            yield Violation(path, Reason.NOT_SUPPORTED, strategy, supported(strategy, Strategy))
+
+
+def conditions_are_known(outline: Outline) -> Iterator[Violation]:
+    if _CONDITIONS.issuperset([depends_on.condition for _, depends_on in outline.dependencies]):
+        return
+    for i, depends_on in outline.dependencies:
+        if (condition := depends_on.condition) not in _CONDITIONS:
+            path = f"spec.flows[{i}].dependsOn.condition"
+            yield Violation(path, Reason.NOT_SUPPORTED, condition, supported(condition, Condition))
+
+
+def retain_policy_is_known(outline: Outline) -> Iterator[Violation]:
+    if (policy := outline.flow.spec.job_retain_policy) not in _RETAIN_POLICIES:
+        detail = supported(policy, RetainPolicy)
+        yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
+
+
+def probes_are_absent(outline: Outline) -> Iterator[Violation]:
+    """Refused by name until they are carried out: Volcano's CRD has them and ignores them."""
+    for i, depends_on in outline.dependencies:
+        if depends_on.probe is not None and _asks_something(depends_on):
+            detail = (
+                "this version does not carry out probes; take the probe out and say in condition "
+                "what the targets have to reach"
+            )
+            yield Violation(f"spec.flows[{i}].dependsOn.probe", Reason.FORBIDDEN, None, detail)
+
+
+def _asks_something(depends_on: DependsOn) -> bool:
+    probe = depends_on.probe
+    return probe is not None and bool(
+        probe.http_get_list or probe.tcp_socket_list or probe.task_status_list
+    )
+
+
+def patches_have_one_name(outline: Outline) -> Iterator[Violation]:
+    for i, patch in outline.patches:
+        if patch.spec is not None and patch.job_spec is not None:
+            detail = "the same as patch.jobSpec by its other name, which is set too; keep one"
+            yield Violation(f"spec.flows[{i}].patch.spec", Reason.FORBIDDEN, None, detail)
+
+
+FLOW_RULES: tuple[Rule, ...] = (
+    flow_has_a_name,
+    flow_has_steps,
+    steps_have_names,
+    step_names_are_unique,
+    templates_have_names,
+    targets_are_steps,
+    targets_are_other_steps,
+    dependencies_have_an_order,
+    strategies_are_known,
+    conditions_are_known,
+    retain_policy_is_known,
+    probes_are_absent,
+    patches_have_one_name,
+)

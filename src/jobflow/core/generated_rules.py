@@ -1,0 +1,124 @@
+"""The rules of what JobFlow and Volcano make for a flow: names of vcjobs and pods, and its status.
+
+They look at names and sizes only; whether Volcano would take a vcjob's spec is `patch_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jobflow.core.flow_rules import Rule
+from jobflow.core.name_rules import MAX_OBJECT_NAME
+from jobflow.core.names import MAX_NAME, job_name
+from jobflow.core.outline import Outline
+from jobflow.core.violations import Reason, Violation
+
+MAX_STATUS = 1 << 20
+"""Bytes that a flow's status may come to (etcd takes 1.5 MiB for the whole object)."""
+FIXED_STATUS = 3072
+"""What a status takes besides its steps: state with reason and message, times, progress, names."""
+STATUS_OF_A_STEP = 86
+"""What a step takes at least of it, in JSON, besides its vcjob's name: the longest of
+`"":{"phase":"Skipped","reason":"UpstreamFailed","job":"","attempts":1},` and an entry in one of
+the …Jobs lists."""
+NAMES_OF_A_STEP = 3
+"""How often its vcjob's name stands in it: as a key of conditions, in there, and in a list."""
+
+
+def jobs_fit(outline: Outline) -> Iterator[Violation]:
+    """A vcjob's name is a label of its pods, and Volcano's admission takes no longer one."""
+    prefix = len(outline.flow_name) + 1
+    if not outline.names or max(map(len, outline.names)) + prefix <= MAX_NAME:
+        return
+    for i, name in enumerate(outline.names):
+        length = len(name) + prefix
+        if MAX_NAME < length and len(name) <= MAX_OBJECT_NAME:
+            yield _too_long(i, f"its vcjob {_quoted(job_name(outline.flow_name, name))}", length)
+
+
+def pods_fit(outline: Outline) -> Iterator[Violation]:
+    """Volcano's admission holds `<vcjob>-<task>-<n>` to 63 characters, n counting the tasks
+    (validateK8sPodNameLength); with a plugin that makes it a hostname every pod's name has to fit.
+    """
+    prefix = len(outline.flow_name) + 1
+    for use in outline.uses:
+        length = len(outline.names[use.index]) + prefix
+        if length <= MAX_NAME < length + len(use.pods.longest):
+            pod = job_name(outline.flow_name, outline.names[use.index]) + use.pods.longest
+            yield _too_long(use.index, f"its pod {_quoted(pod)}", len(pod))
+
+
+def _too_long(step: int, what: str, length: int) -> Violation:
+    detail = (
+        f"{what} would have {length} characters, and Volcano takes at most {MAX_NAME}; "
+        f"shorten the name of the step or of the flow by {length - MAX_NAME}"
+    )
+    return Violation(f"spec.flows[{step}].name", Reason.TOO_LONG, None, detail)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if len(name) <= 100 else f'"{name[:60]}…{name[-30:]}"'
+
+
+def hostnames_are_labels(outline: Outline) -> Iterator[Violation]:
+    """A hostname has no dots: a pod that is to have one is refused by the API server."""
+    if "." not in outline.flow_name and not any("." in name for name in outline.names):
+        return
+    for use in outline.uses:
+        name = job_name(outline.flow_name, outline.names[use.index])
+        if "." in name and use.pods.hostname_plugin:
+            detail = (
+                f'its vcjob "{name}" has the plugin {use.pods.hostname_plugin}, which makes the '
+                'names of its pods their hostnames, and these cannot hold "."; write "-" instead'
+            )
+            path = f"spec.flows[{use.index}].name"
+            yield Violation(path, Reason.INVALID, outline.names[use.index], detail)
+
+
+def pods_are_unique(outline: Outline) -> Iterator[Violation]:
+    """Step a with task b-c and step a-b with task c make pods of the same names, and Volcano
+    takes a pod that exists already for its own."""
+    names = outline.names
+    bases = [f"{names[use.index]}-{task}" for use in outline.uses for task in use.pods.tasks]
+    if len(set(bases)) != len(bases):
+        yield from _pods_used_twice(outline)
+
+
+def _pods_used_twice(outline: Outline) -> Iterator[Violation]:
+    first: dict[str, tuple[str, str]] = {}
+    for use in outline.uses:
+        step = outline.names[use.index]
+        for task in use.pods.tasks:
+            base = f"{step}-{task}"
+            other, other_task = first.setdefault(base, (step, task))
+            if other != step:
+                detail = (
+                    f'a pod of step "{other}" (task "{other_task}") would have the same name as '
+                    f'one of this step (task "{task}"); rename one of them'
+                )
+                pod = f"{job_name(outline.flow_name, base)}-0"
+                path = f"spec.flows[{use.index}].name"
+                yield Violation(path, Reason.DUPLICATE, pod, detail)
+
+
+def status_fits(outline: Outline) -> Iterator[Violation]:
+    """What the status comes to when all that may be left out of it is left out."""
+    steps = len(outline.names)
+    characters = sum(map(len, outline.names)) + steps * (len(outline.flow_name) + 1)
+    size = FIXED_STATUS + steps * STATUS_OF_A_STEP + NAMES_OF_A_STEP * characters
+    if size > MAX_STATUS:
+        room = (MAX_STATUS - FIXED_STATUS) * steps // (size - FIXED_STATUS)
+        detail = (
+            f"{steps} steps, but the status of a flow has room for about {room} with names of "
+            "this length (1 MiB); split the flow or shorten the names of the flow and its steps"
+        )
+        yield Violation("spec.flows", Reason.TOO_MANY, steps, detail)
+
+
+GENERATED_RULES: tuple[Rule, ...] = (
+    jobs_fit,
+    pods_fit,
+    hostnames_are_labels,
+    pods_are_unique,
+    status_fits,
+)

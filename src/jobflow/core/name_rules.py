@@ -1,0 +1,68 @@
+"""What a Kubernetes name may look like, and words for one that does not. No rule of flows here."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator
+
+from jobflow.core.violations import Reason, Violation
+
+MAX_OBJECT_NAME = 253
+"""Longest name of an object: a DNS-1123 subdomain (k8s.io/apimachinery validation)."""
+
+_SUBDOMAIN = r"[a-z0-9]++(?:-++[a-z0-9]++|\.[a-z0-9]++)*+"
+_NAME = re.compile(_SUBDOMAIN)
+_LINES = re.compile(rf"(?:{_SUBDOMAIN}\n)*+")
+_NOT_ALLOWED = re.compile(r"[^-.a-z0-9]")
+_TO_DASHES = re.compile(r"[^a-z0-9.]+")
+
+
+def all_names(texts: Collection[str]) -> bool:
+    """Whether each of the texts may be the name of an object."""
+    lines = "\n".join(texts) + "\n"
+    return (
+        lines.count("\n") == len(texts)
+        and _LINES.fullmatch(lines) is not None
+        and max(map(len, texts)) <= MAX_OBJECT_NAME
+    )
+
+
+def name_violations(path: str, text: str) -> Iterator[Violation]:
+    """What keeps `text`, which is not empty, from being the name of an object."""
+    if len(text) > MAX_OBJECT_NAME:
+        detail = f"{len(text)} characters, but a name has at most {MAX_OBJECT_NAME}; shorten it"
+        yield Violation(path, Reason.TOO_LONG, text, detail)
+    if not _NAME.fullmatch(text):
+        yield Violation(path, Reason.INVALID, text, _what_is_wrong(text))
+
+
+def _what_is_wrong(text: str) -> str:
+    strange = list(dict.fromkeys(_NOT_ALLOWED.findall(text)))
+    if strange:
+        shown = ", ".join(_character(one) for one in strange[:4])
+        more = f" and {len(strange) - 4} more" if len(strange) > 4 else ""
+        detail = (
+            f"a Kubernetes name cannot hold {shown}{more}: "
+            'use lower-case letters, digits, "-" and "."'
+        )
+    else:
+        detail = 'a Kubernetes name begins and ends with a letter or digit, also around each "."'
+    guess = _valid_form(text)
+    return f'{detail}; "{guess}" would do' if guess else detail
+
+
+def _character(one: str) -> str:
+    """A character so that it can be told apart from those that look like it."""
+    if one.isascii():
+        return f'"{one}"' if one.isprintable() else f"U+{ord(one):04X}"
+    name = unicodedata.name(one, "")
+    shown = f'"{one}" ' if one.isprintable() else ""
+    return f"{shown}(U+{ord(one):04X}{' ' + name if name else ''})"
+
+
+def _valid_form(text: str) -> str:
+    """The nearest valid name; empty where nothing is left of it."""
+    ascii_form = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
+    parts = (_TO_DASHES.sub("-", part).strip("-") for part in ascii_form.split("."))
+    return ".".join(part for part in parts if part)[:MAX_OBJECT_NAME].strip("-.")

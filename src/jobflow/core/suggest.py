@@ -1,0 +1,69 @@
+"""Guesses what somebody meant by an unknown word. It never decides that a word is wrong."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+_STRIPPED = (
+    " \t\r\n\u00a0\u200b\ufeff\"'`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb"
+)
+"""What word processors and YAML mistakes leave around a word."""
+
+
+def plain(word: str) -> str:
+    """A word without quotes and blanks around it, in lower case, its `_` and blanks as `-`."""
+    return word.strip(_STRIPPED).casefold().replace("_", "-").replace(" ", "-")
+
+
+class Suggester:
+    """The nearest known word for an unknown one, at a cost that is bounded whatever is asked.
+
+    Words that differ only in case, quotes or `_` are always found. Others are compared by
+    similarity until `budget` comparisons have been spent; after that there are no guesses.
+    """
+
+    def __init__(self, known: Sequence[str], *, budget: int = 1000) -> None:
+        self._known = known
+        self._budget = budget
+
+    @cached_property
+    def _by_plain_form(self) -> dict[str, str]:
+        return {plain(word): word for word in reversed(self._known) if word}
+
+    def nearest(self, word: str) -> str | None:
+        """The known word that is most like this one, if any is like it at all."""
+        wanted = plain(word)
+        if not wanted or len(word) > 300:
+            return None
+        if (same := self._by_plain_form.get(wanted)) is not None:
+            return same
+        candidates = self._candidates(wanted)
+        self._budget -= len(candidates)
+        matches = difflib.get_close_matches(wanted, candidates, n=1, cutoff=0.7)
+        return self._by_plain_form[matches[0]] if matches else None
+
+    def _candidates(self, wanted: str) -> list[str]:
+        """The words to compare with: all, or of very many those that begin and are sized alike."""
+        if self._budget <= 0:
+            return []
+        known: Iterable[str] = self._by_plain_form
+        if len(self._by_plain_form) > self._budget:
+            size = len(wanted)
+            known = (w for w in known if w[0] == wanted[0] and abs(len(w) - size) < 2)
+        return [
+            word for word, _ in zip(known, range(self._budget), strict=False) if len(word) < 300
+        ]
+
+
+def did_you_mean(guess: str | None) -> str:
+    """`; did you mean "x"?`, or nothing."""
+    return f'; did you mean "{guess}"?' if guess else ""
+
+
+def supported(value: object, words: Iterable[str]) -> str:
+    """The detail of an unsupported value: the words there are, and the one that was meant."""
+    listed = [str(word) for word in words]
+    guess = Suggester(listed).nearest(value) if isinstance(value, str) else None
+    return "supported values: " + ", ".join(f'"{word}"' for word in listed) + did_you_mean(guess)

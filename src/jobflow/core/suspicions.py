@@ -1,0 +1,61 @@
+"""What is only suspicious: warnings, one for each kind of suspicion. Nothing here refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from jobflow.core.outline import Outline
+from jobflow.core.violations import some
+
+Suspicion = Callable[[Outline], Iterator[str]]
+
+_TAKES_JOBS = frozenset({"", "Open"})
+"""States of a queue; a fresh one has none until Volcano opens it."""
+
+
+def templates_exist(outline: Outline) -> Iterator[str]:
+    """A template may come later: the step waits for it."""
+    templates = outline.known.templates
+    if templates is None or len(outline.uses) == len(outline.steps):
+        return
+    needed = dict.fromkeys(step.template or step.name for step in outline.steps)
+    missing = [f'"{name}"' for name in needed if name and name not in templates]
+    if len(missing) == 1:
+        yield f"JobTemplate {missing[0]} does not exist yet: its steps wait until it does"
+    elif missing:
+        yield f"JobTemplates {some(missing)} do not exist yet: their steps wait until they do"
+
+
+def queues_take_jobs(outline: Outline) -> Iterator[str]:
+    """The queues that the flow's vcjobs name."""
+    if outline.known.queues is not None:
+        yield from queue_warnings((use.spec for use in outline.uses), outline.known.queues)
+
+
+FLOW_SUSPICIONS: tuple[Suspicion, ...] = (templates_exist, queues_take_jobs)
+
+
+def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the queues that these vcjob specs name, in their order."""
+    named = dict.fromkeys(
+        queue for spec in specs if isinstance(queue := spec.get("queue"), str) and queue
+    )
+    missing = [f'"{queue}"' for queue in named if queue not in queues]
+    closed = [
+        f'"{queue}" ({queues[queue]})'
+        for queue in named
+        if queue in queues and queues[queue] not in _TAKES_JOBS
+    ]
+    if missing:
+        plural = len(missing) > 1
+        yield (
+            f"{'queues' if plural else 'queue'} {some(missing)} {'do' if plural else 'does'} not "
+            "exist: Volcano refuses jobs for a queue that does not exist"
+        )
+    if closed:
+        plural = len(closed) > 1
+        yield (
+            f"{'queues' if plural else 'queue'} {some(closed)} {'are' if plural else 'is'} not "
+            "Open: Volcano refuses jobs for a queue that is not"
+        )
