@@ -1,0 +1,104 @@
+"""One ASGI app on one port, as an awaitable: bound at once, served until told to stop.
+
+It installs no signal handlers, prints nothing and never ends the process; errors are raised.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+IDLE_SECONDS = 120
+"""How long an idle connection is kept. Longer than an API server's 90 s (Go's IdleConnTimeout), so
+that it is the client who closes and no request is sent into a closing connection."""
+DRAIN_SECONDS = 10
+"""How long requests that have begun may take once the server is told to stop."""
+BACKLOG = 2048
+
+
+class PortInUse(OSError):
+    """The port cannot be had. The text says which and how to choose another."""
+
+
+class Listener:
+    """A port that is ours from the moment this is made.
+
+    `flag` is the command line's name of the port, for the error. Raises PortInUse.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        port: int,
+        flag: str,
+        host: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._socket = _bind(host, port, flag)
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                loop="none",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=IDLE_SECONDS,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+                ssl_context_factory=None if tls is None else lambda config, default: tls,
+            )
+        )
+
+    @property
+    def port(self) -> int:
+        """The port, also where any free one was asked for."""
+        number: int = self._socket.getsockname()[1]
+        return number
+
+    async def serve(self) -> None:
+        """Serve until `stop`; what has begun is answered first."""
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """Take no more connections and let `serve` end."""
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        """Give the port back; only for a listener that is not served."""
+        self._socket.close()
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the composition root's business."""
+        yield
+
+
+def _bind(host: str, port: int, flag: str) -> socket.socket:
+    """A bound socket; without a host on all addresses, IPv4 and IPv6."""
+    both = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
+    try:
+        return socket.create_server(
+            (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both
+        )
+    except OSError as error:
+        place = f"{host}:{port}" if host else f"port {port}"
+        raise PortInUse(
+            error.errno, f"cannot listen on {place}: {error.strerror}; choose another by {flag}"
+        ) from error

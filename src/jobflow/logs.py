@@ -1,0 +1,62 @@
+"""Structured logs: one JSON object a line, ours and the libraries', on one stream.
+
+A line has `time`, `level`, `event` and what the event is about (flow, step, job …). It only
+configures; who logs gets a logger from structlog.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import msgspec
+import structlog
+
+_SHARED: list[structlog.typing.Processor] = [
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    structlog.stdlib.ExtraAdder(),
+    structlog.processors.format_exc_info,
+]
+LIBRARIES = {
+    "uvicorn.error": logging.WARNING,
+    "aiohttp": logging.WARNING,
+    "asyncio": logging.WARNING,
+}
+"""Loggers of libraries whose info lines say nothing to an operator."""
+
+
+def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> None:
+    """Log from `level` on as JSON lines to `stream` (standard error), for the whole process."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_SHARED,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.EventRenamer("event"),
+                structlog.processors.JSONRenderer(serializer=_json),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    for name, least in LIBRARIES.items():
+        logging.getLogger(name).setLevel(max(least, level))
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_SHARED,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def _json(value: Any, **_: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=repr).decode()

@@ -1,0 +1,49 @@
+"""The ValidatingWebhookConfiguration that sends reviews here: which kinds, which operations."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, VALIDATING_WEBHOOKS, Resource
+
+NAME = "jobflow"
+TIMEOUT_SECONDS = 10
+OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
+
+
+def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> dict[str, Any]:
+    """The manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA.
+
+    Status writes are no business of admission: the rules name no subresource.
+    """
+    return {
+        "apiVersion": VALIDATING_WEBHOOKS.api_version,
+        "kind": VALIDATING_WEBHOOKS.kind,
+        "metadata": {"name": name},
+        "webhooks": [_webhook(resource, url, ca_bundle) for resource in (JOBFLOWS, JOBTEMPLATES)],
+    }
+
+
+def _webhook(resource: Resource, url: str, ca_bundle: bytes) -> dict[str, Any]:
+    return {
+        "name": f"{resource.plural}.{resource.group}",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "clientConfig": {
+            "url": f"{url.rstrip('/')}/{resource.plural}/validate",
+            "caBundle": b64encode(ca_bundle).decode(),
+        },
+        "rules": [
+            {
+                "apiGroups": [resource.group],
+                "apiVersions": [resource.version],
+                "resources": [resource.plural],
+                "operations": OPERATIONS,
+                "scope": "Namespaced",
+            }
+        ],
+    }

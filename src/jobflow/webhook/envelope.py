@@ -1,0 +1,204 @@
+"""The AdmissionReview around an object: what comes in and what goes out, `admission.k8s.io/v1`.
+
+Shapes: k8s.io/api/admission/v1 types.go, as far as a verdict needs them. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import FLOW_GROUP, Status, StatusCause, StatusDetails
+from jobflow.core.violations import Reason, Verdict, Violation
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+MAX_CAUSES = 100
+"""Violations that one refusal lists; the rest is counted."""
+MAX_WARNING = 256
+"""Characters of a warning; the API server cuts longer ones (apiserver, warning headers)."""
+MAX_TEXT = 1024
+"""Characters of one violation in a refusal."""
+
+T = TypeVar("T")
+
+
+class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
+    """Base of the envelope's types."""
+
+
+class GroupVersionKind(_Wire):
+    """The kind of the object under review."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class AdmissionRequest(_Wire, Generic[T]):
+    """What the API server is about to do. `object` is absent on DELETE, `old_object` on CREATE."""
+
+    uid: str = ""
+    kind: GroupVersionKind = msgspec.field(default_factory=GroupVersionKind)
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    operation: str = ""
+    object: T | None = None
+    old_object: T | None = None
+
+
+class AdmissionReview(_Wire, Generic[T]):
+    """A question."""
+
+    api_version: str = ""
+    kind: str = ""
+    request: AdmissionRequest[T] | None = None
+
+
+class _Response(_Wire):
+    uid: str
+    allowed: bool
+    status: Status | None = None
+    warnings: list[str] | None = None
+
+
+class _Answer(_Wire, omit_defaults=False):
+    response: _Response
+    api_version: str = API_VERSION
+    kind: str = KIND
+
+
+class Malformed(ValueError):
+    """A body that is no review of this path. The text is one sentence for whoever sent it."""
+
+    code = 400
+    reason = "BadRequest"
+
+
+class TooLarge(Malformed):
+    """A body over the limit."""
+
+    code = 413
+    reason = "RequestEntityTooLarge"
+
+
+_OBJECT, _OLD_OBJECT = ("object", "object"), ("oldObject", "old_object")
+_NEEDED = {
+    "CREATE": (_OBJECT,),
+    "UPDATE": (_OBJECT, _OLD_OBJECT),
+    "DELETE": (_OLD_OBJECT,),
+}
+"""What the request of each operation carries: names on the wire and here."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def checked(review: AdmissionReview[T], kind: str) -> AdmissionRequest[T]:
+    """The request of a review that asks about `kind`; Malformed where it is another question."""
+    if review.kind != KIND or review.api_version != API_VERSION:
+        got = f"{review.api_version or 'no apiVersion'} {review.kind or 'no kind'}"
+        raise Malformed(f"the body is {_shown(got)}; send an {API_VERSION} {KIND}")
+    request = review.request
+    if request is None or not request.uid:
+        missing = "request" if request is None else "request.uid"
+        raise Malformed(f"the {KIND} has no {missing}; an answer needs its uid")
+    asked = request.kind
+    if asked.kind != kind or asked.group != FLOW_GROUP:
+        got = f"{asked.kind or 'no kind'} of group {asked.group or 'core'}"
+        raise Malformed(f"this path reviews {kind} of group {FLOW_GROUP}, not {_shown(got)}")
+    needed = _NEEDED.get(request.operation)
+    if needed is None:
+        raise Malformed(f"operation {_shown(request.operation)!r} is not {', '.join(_NEEDED)}")
+    for name, attribute in needed:
+        if getattr(request, attribute) is None:
+            raise Malformed(f"a {request.operation} needs request.{name}, which is missing")
+    return request
+
+
+def name_of(request: AdmissionRequest[Any]) -> str:
+    """The name to call the object by; that of a typed object may still be to be generated."""
+    if request.name:
+        return request.name
+    metadata = getattr(request.object, "metadata", None)
+    return metadata.name or metadata.generate_name if isinstance(metadata, ObjectMeta) else ""
+
+
+def allowed(uid: str, warnings: Sequence[str] = ()) -> bytes:
+    """The answer that lets the request pass."""
+    return _encode(_Answer(response=_Response(uid=uid, allowed=True, warnings=_headers(warnings))))
+
+
+def refused(uid: str, status: Status, warnings: Sequence[str] = ()) -> bytes:
+    """The answer that stops the request; the API server hands `status` on to the user."""
+    response = _Response(uid=uid, allowed=False, status=status, warnings=_headers(warnings))
+    return _encode(_Answer(response=response))
+
+
+def malformed(error: Malformed) -> bytes:
+    """A `v1` Status in place of a review: the API server repeats its message to the user."""
+    return _encode(Status(message=str(error), reason=error.reason, code=error.code))
+
+
+def invalid(kind: str, name: str, verdict: Verdict) -> Status:
+    """422 Invalid: kubectl prints its causes, other clients its message; both name every fault."""
+    total = len(verdict.violations)
+    shown = list(islice(verdict.violations, MAX_CAUSES))
+    causes = [_cause(violation) for violation in shown]
+    lines = [_cut(str(violation)) for violation in shown]
+    if more := total - len(shown):
+        causes.append(StatusCause(reason=Reason.TOO_MANY, message=f"and {more} more"))
+        lines.append(f"and {more} more")
+    listed = f" {lines[0]}" if len(lines) == 1 else "".join(f"\n* {line}" for line in lines)
+    return Status(
+        code=422,
+        reason="Invalid",
+        message=f'{kind}.{FLOW_GROUP} "{name}" is invalid:{listed}',
+        details=_details(kind, name, causes),
+    )
+
+
+def forbidden(kind: str, name: str, verdict: Verdict) -> Status:
+    """403 Forbidden: the object is well, but this may not be done to it now."""
+    return Status(
+        code=403,
+        reason="Forbidden",
+        message=_cut("; ".join(violation.detail for violation in verdict.violations)),
+        details=_details(kind, name, [_cause(violation) for violation in verdict.violations]),
+    )
+
+
+def failed(kind: str, name: str, code: int, reason: str, message: str) -> Status:
+    """No verdict: the question could not be answered, and an unjudged object is not let in."""
+    return Status(code=code, reason=reason, message=message, details=_details(kind, name, None))
+
+
+def _details(kind: str, name: str, causes: list[StatusCause] | None) -> StatusDetails:
+    return StatusDetails(name=name, group=FLOW_GROUP, kind=kind, causes=causes)
+
+
+def _cause(violation: Violation) -> StatusCause:
+    return StatusCause(
+        reason=violation.reason, message=_cut(violation.message), field=violation.path
+    )
+
+
+def _headers(warnings: Sequence[str]) -> list[str] | None:
+    """Warnings as HTTP headers can carry them: one line, short; None where there are none."""
+    return [_cut(" ".join(text.split()), MAX_WARNING) for text in warnings] or None
+
+
+def _cut(text: str, limit: int = MAX_TEXT) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _shown(text: str) -> str:
+    return _cut(" ".join(text.split()), 100)
+
+
+Loose = AdmissionReview[Any]
+"""A review whose object is whatever JSON it is."""

@@ -1,0 +1,147 @@
+"""AdmissionReview bytes in, answer bytes out: decoded straight into the kind's type, then judged.
+
+Whatever the body holds there is an answer; how a refusal is worded and coded is
+docs/decisions/refusals.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.violations import Reason, Verdict, Violation
+from jobflow.webhook import untyped
+from jobflow.webhook.envelope import (
+    AdmissionRequest,
+    AdmissionReview,
+    Malformed,
+    allowed,
+    checked,
+    failed,
+    forbidden,
+    invalid,
+    malformed,
+    name_of,
+    refused,
+)
+from jobflow.webhook.judges import Cluster, FlowJudge, Judge, NotReady, TemplateJudge
+
+T = TypeVar("T", JobFlow, JobTemplate)
+
+TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
+
+log = structlog.get_logger(__name__)
+
+
+class Outcome(StrEnum):
+    """What became of a review, for the metrics."""
+
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+    MALFORMED = "malformed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP response to a review and what it says."""
+
+    body: bytes
+    outcome: Outcome = Outcome.ALLOWED
+    code: int = 200
+    """HTTP status: 200 with every AdmissionReview, whatever its verdict; 400 or 413 without."""
+    operation: str = ""
+    violations: tuple[Violation, ...] = ()
+
+
+def reviewers(cluster: Cluster) -> dict[str, Reviewer[Any]]:
+    """The reviewer of each path."""
+    return {
+        "/jobflows/validate": Reviewer[JobFlow](FlowJudge(cluster)),
+        "/jobtemplates/validate": Reviewer[JobTemplate](TemplateJudge(cluster)),
+    }
+
+
+def not_a_review(error: Malformed) -> Answer:
+    """The answer to a body that is no review of this path."""
+    return Answer(malformed(error), Outcome.MALFORMED, error.code)
+
+
+class Reviewer(Generic[T]):
+    """Answers the reviews of one kind."""
+
+    def __init__(self, judge: Judge[T]) -> None:
+        self._judge = judge
+        self._kind = judge.kind
+        self._type = judge.object_type
+        self._decode = msgspec.json.Decoder(_review_of(judge.object_type)).decode
+
+    @property
+    def kind(self) -> str:
+        """The kind under review."""
+        return self._kind
+
+    async def review(self, body: bytes) -> Answer:
+        """The answer to a body; never raises for what the body holds."""
+        try:
+            request = self._request(body)
+        except Malformed as error:
+            return not_a_review(error)
+        if request.sub_resource:
+            return Answer(allowed(request.uid), operation=request.operation)
+        try:
+            verdict = await self._verdict(request)
+        except NotReady as error:
+            return self._failed(request, 503, "ServiceUnavailable", f"{error}; try again")
+        except RecursionError:
+            verdict = Verdict((TOO_DEEP,))
+        except Exception:
+            # A fault of ours must not let an object in that nobody judged, nor end the server.
+            log.exception("review failed", kind=self._kind, uid=request.uid, name=name_of(request))
+            message = f"JobFlow could not judge this {self._kind}: an error of its own, see its log"
+            return self._failed(request, 500, "InternalError", message)
+        return self._answer(request, verdict)
+
+    def _request(self, body: bytes) -> AdmissionRequest[Any]:
+        """The request with typed objects, or with plain JSON where the types do not fit."""
+        try:
+            review = self._decode(body)
+        except (msgspec.DecodeError, RecursionError):
+            review = untyped.decode(body)
+        return checked(review, self._kind)
+
+    async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
+        new, old = request.object, request.old_object
+        if not all(isinstance(obj, self._type) for obj in (new, old) if obj is not None):
+            return untyped.verdict(self._judge, request)
+        if request.operation == "CREATE":
+            return self._judge.create(new)
+        if request.operation == "UPDATE":
+            return self._judge.update(old, new)
+        return await self._judge.delete(old)
+
+    def _answer(self, request: AdmissionRequest[Any], verdict: Verdict) -> Answer:
+        if not verdict.violations:
+            return Answer(allowed(request.uid, verdict.warnings), operation=request.operation)
+        word = forbidden if request.operation == "DELETE" else invalid
+        status = word(self._kind, name_of(request), verdict)
+        return Answer(
+            refused(request.uid, status, verdict.warnings),
+            Outcome.REFUSED,
+            operation=request.operation,
+            violations=verdict.violations,
+        )
+
+    def _failed(self, request: AdmissionRequest[Any], code: int, why: str, text: str) -> Answer:
+        status = failed(self._kind, name_of(request), code, why, text)
+        return Answer(refused(request.uid, status), Outcome.FAILED, operation=request.operation)
+
+
+def _review_of(kind: type[T]) -> type[AdmissionReview[T]]:
+    return AdmissionReview[kind]  # type: ignore[valid-type]

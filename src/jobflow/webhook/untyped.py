@@ -1,0 +1,75 @@
+"""The verdict on an object that no type of ours fits: every place where it has the wrong shape.
+
+An API server holds objects against the CRD before it asks the webhook, so this is for bodies that
+were sent past one, and for objects that were stored under another schema. Those may be deleted,
+and labelled as long as their spec stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.schema import schema_violations
+from jobflow.core.violations import Reason, Verdict, Violation
+from jobflow.webhook.envelope import AdmissionRequest, Loose, Malformed
+from jobflow.webhook.judges import PASS, Judge
+
+T = TypeVar("T", JobFlow, JobTemplate)
+
+_decode = msgspec.json.Decoder(Loose).decode
+
+
+def decode(body: bytes) -> Loose:
+    """A review whose object is whatever JSON it is; Malformed where the body is none."""
+    try:
+        return _decode(body)
+    except RecursionError:
+        raise Malformed("the body is nested too deeply to be read") from None
+    except msgspec.ValidationError as error:
+        raise Malformed(f"the body is no AdmissionReview: {error}") from None
+    except msgspec.DecodeError as error:
+        raise Malformed(f"the body is not JSON: {error}") from None
+
+
+def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
+    """The verdict on a CREATE, UPDATE or DELETE of which an object has the wrong shape."""
+    if request.operation == "DELETE":
+        return PASS
+    if request.operation == "UPDATE" and _spec_stays(request.old_object, request.object):
+        return PASS
+    if misfits := _misfits(judge, request.object):
+        return Verdict(tuple(misfits))
+    return judge.changed(msgspec.convert(request.object, judge.object_type))
+
+
+def _spec_stays(old: Any, new: Any) -> bool:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return False
+    metadata = new.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("deletionTimestamp"):
+        return True
+    return _json(old.get("spec")) == _json(new.get("spec"))
+
+
+def _json(value: Any) -> bytes:
+    """Canonical JSON, for `1 == True` in Python and not in a spec."""
+    return msgspec.json.encode(value, order="sorted")
+
+
+def _misfits(judge: Judge[T], obj: Any) -> list[Violation]:
+    """All that the CRD's schema says, or the first thing that the type says (metadata)."""
+    try:
+        msgspec.convert(obj, judge.object_type)
+    except msgspec.ValidationError as error:
+        return schema_violations(judge.kind, obj, strict=False) or [_misfit(error)]
+    return []
+
+
+def _misfit(error: msgspec.ValidationError) -> Violation:
+    """msgspec's `what is wrong - at `$.path`` as a violation."""
+    text, _, place = str(error).partition(" - at `$")
+    return Violation(place.rstrip("`").lstrip("."), Reason.TYPE_INVALID, None, text)
