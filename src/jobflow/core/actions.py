@@ -25,6 +25,9 @@ class Holder:
     job: Job
     owner_alive: bool
     """False when its controller owner is gone or being deleted; True when it has no owner."""
+    retry_at: datetime | None = None
+    """When the create may be tried again, if the name may become free; until then the answer
+    stands. None: as soon as the answer is no longer in the View."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +116,7 @@ class Plan:
     """Whether the status has to be written at once: the flow's phase changed, or what comes next
     waits for it. Otherwise writes may be coalesced to one a second."""
     events: tuple[Event, ...] = ()
+    """What is worth telling of the way from the flow's status to `status`: to be sent once, when
+    that status is written. Until it is, every plan tells it again."""
     requeue_after: timedelta | None = None
     """When to plan again although nothing happened; None: not by time."""
