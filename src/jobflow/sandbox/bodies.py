@@ -1,0 +1,109 @@
+"""Request bodies as the objects and changes they ask for, with field validation as asked.
+
+Unknown and duplicate fields are an error (Strict), a warning (Warn) or dropped (Ignore).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox import failures, metadata
+from jobflow.sandbox.codec import duplicate_keys, load, load_object, load_yaml
+from jobflow.sandbox.http import JSON, Request
+from jobflow.sandbox.kinds import Object
+from jobflow.sandbox.operations import How, Target
+from jobflow.sandbox.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC, json_patch, merge
+from jobflow.sandbox.storage import Stored
+
+
+def new_object(where: Target, request: Request, how: How) -> Object:
+    """The object that a POST, or an apply of what is not there yet, asks for. Raises Failure."""
+    if request.content_type == APPLY:
+        obj = _mapping(load_yaml(request.body))
+    else:
+        obj = load_object(request)
+    if where.kind.projection:
+        obj = where.kind.projection.take(obj)
+    metadata.check_address(where.kind, obj, where.namespace, where.name)
+    metadata.check_types(obj)
+    dropped = where.kind.rules.complete(obj)
+    faults = _strict_faults(request, how, dropped)
+    if faults:
+        raise failures.bad_request(
+            f'{where.kind.kind} in version "{where.kind.version}" cannot be handled as a '
+            f"{where.kind.kind}: strict decoding error: {', '.join(faults)}"
+        )
+    return obj
+
+
+def replacement(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
+    """What a PUT asks for. Raises Failure."""
+    obj = new_object(where, request, how)
+
+    def change(current: Stored) -> Object:
+        return {**obj, "metadata": dict(obj["metadata"])}
+
+    return change
+
+
+def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
+    """What a PATCH asks for; carried out on the state it meets. Raises Failure."""
+    apply = _patcher(where, request)
+
+    def change(current: Stored) -> Object:
+        obj = apply(load(current.body))
+        if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+            raise failures.bad_request("the patch leaves no object with metadata")
+        metadata.check_address(where.kind, obj, where.namespace, where.name)
+        metadata.check_types(obj)
+        obj["metadata"].setdefault("resourceVersion", str(current.revision))
+        faults = _strict_faults(request, how, where.kind.rules.complete(obj))
+        if faults:
+            said = f"strict decoding error: {', '.join(faults)}"
+            raise failures.invalid(None, "", [Violation("patch", Reason.INVALID, obj, said)])
+        return obj
+
+    return change
+
+
+def _patcher(where: Target, request: Request) -> Callable[[Any], Any]:
+    """The patch as a function of the current object."""
+    match request.content_type:
+        case "application/merge-patch+json":
+            patch = _mapping(load(request.body))
+            return lambda current: merge(current, patch)
+        case "application/json-patch+json":
+            operations = load(request.body)
+            return lambda current: json_patch(current, operations)
+        case "application/apply-patch+yaml":
+            applied = _mapping(load_yaml(request.body))
+            applied.get("metadata", {}).pop("managedFields", None)
+            return lambda current: merge(current, applied)
+        case "application/strategic-merge-patch+json" if not where.kind.custom:
+            strategic = _mapping(load(request.body))
+            return lambda current: merge(current, strategic)
+    accepted = [JSON_PATCH, MERGE, APPLY]
+    raise failures.unsupported_media_type(
+        accepted if where.kind.custom else [*accepted[:2], STRATEGIC, APPLY]
+    )
+
+
+def _mapping(loaded: Any) -> Object:
+    if not isinstance(loaded, dict):
+        raise failures.bad_request("the body is no JSON object")
+    return loaded
+
+
+def _strict_faults(request: Request, how: How, dropped: list[str]) -> list[str]:
+    """What Strict refuses; with Warn it goes into the answer's warnings instead."""
+    if how.field_validation == "Ignore":
+        return []
+    twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []
+    faults = [f'duplicate field "{path}"' for path in twice]
+    faults += [f'unknown field "{path}"' for path in dropped]
+    if how.field_validation == "Strict":
+        return faults
+    request.warnings.extend(fault for fault in faults if fault not in request.warnings)
+    return []

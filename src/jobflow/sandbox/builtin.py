@@ -1,0 +1,140 @@
+"""The kinds that are served from the start and are no CustomResourceDefinition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobflow.sandbox.kinds import Kind, Object, Rules
+
+
+class NamespaceRules(Rules):
+    """A namespace is Active, then Terminating until it is empty."""
+
+    def begin(self, obj: Object) -> None:
+        obj["spec"] = {"finalizers": ["kubernetes"]}
+        obj["status"] = {"phase": "Active"}
+        metadata = obj["metadata"]
+        name = {"kubernetes.io/metadata.name": metadata.get("name", "")}
+        metadata["labels"] = {**(metadata.get("labels") or {}), **name}
+
+    def finalizers(self, obj: Object) -> list[str]:
+        return [*super().finalizers(obj), *(obj.get("spec") or {}).get("finalizers", ())]
+
+    def mark(self, obj: Object) -> None:
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
+
+class PodRules(Rules):
+    """A pod begins as Pending."""
+
+    def begin(self, obj: Object) -> None:
+        obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+
+
+def _pod_fields(pod: Object) -> Mapping[str, str]:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    return {
+        "status.phase": status.get("phase", ""),
+        "status.podIP": status.get("podIP", ""),
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.restartPolicy": spec.get("restartPolicy", ""),
+        "spec.schedulerName": spec.get("schedulerName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+    }
+
+
+def _event_fields(event: Object) -> Mapping[str, str]:
+    involved = event.get("involvedObject") or {}
+    fields = {f"involvedObject.{name}": str(involved.get(name, "")) for name in _INVOLVED}
+    source = (event.get("source") or {}).get("component", "")
+    return fields | {
+        "reason": event.get("reason", ""),
+        "type": event.get("type", ""),
+        "source": source,
+        "reportingComponent": event.get("reportingComponent", ""),
+    }
+
+
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+NAMESPACE = Kind(
+    group="",
+    version="v1",
+    plural="namespaces",
+    kind="Namespace",
+    namespaced=False,
+    short_names=("ns",),
+    subresources=frozenset({"status"}),
+    verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+    returns_deleted=True,
+    label_name=True,
+    rules=NamespaceRules(),
+    fields=lambda ns: {"status.phase": (ns.get("status") or {}).get("phase", "")},
+    selectable=frozenset({"status.phase"}),
+)
+POD = Kind(
+    group="",
+    version="v1",
+    plural="pods",
+    kind="Pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=frozenset({"status"}),
+    returns_deleted=True,
+    rules=PodRules(),
+    fields=_pod_fields,
+    selectable=frozenset(_pod_fields({})),
+)
+EVENT = Kind(
+    group="",
+    version="v1",
+    plural="events",
+    kind="Event",
+    short_names=("ev",),
+    fields=_event_fields,
+    selectable=frozenset(_event_fields({})),
+)
+SECRET = Kind(
+    group="",
+    version="v1",
+    plural="secrets",
+    kind="Secret",
+    fields=lambda secret: {"type": secret.get("type", "")},
+    selectable=frozenset({"type"}),
+)
+CONFIG_MAP = Kind(
+    group="", version="v1", plural="configmaps", kind="ConfigMap", short_names=("cm",)
+)
+LEASE = Kind(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease")
+CRD = Kind(
+    group="apiextensions.k8s.io",
+    version="v1",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    namespaced=False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    subresources=frozenset({"status"}),
+    generation=True,
+    returns_deleted=True,
+)
+VALIDATING = Kind(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="validatingwebhookconfigurations",
+    kind="ValidatingWebhookConfiguration",
+    namespaced=False,
+    categories=("api-extensions",),
+    generation=True,
+)
+MUTATING = Kind(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="mutatingwebhookconfigurations",
+    kind="MutatingWebhookConfiguration",
+    namespaced=False,
+    categories=("api-extensions",),
+    generation=True,
+)
+
+KINDS = (NAMESPACE, POD, EVENT, SECRET, CONFIG_MAP, LEASE, CRD, VALIDATING, MUTATING)

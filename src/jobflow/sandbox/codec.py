@@ -1,0 +1,93 @@
+"""Bodies of requests as objects: JSON, YAML and what little protobuf kubectl insists on.
+
+Finds duplicate keys, which most decoders pass over. Judges nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import yaml
+
+from jobflow.sandbox.failures import bad_request, unsupported_media_type
+from jobflow.sandbox.http import JSON, Request
+from jobflow.sandbox.kinds import Object
+
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+_decode = msgspec.json.Decoder().decode
+
+
+def load(body: bytes) -> Any:
+    """JSON. Raises Failure, 400."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be valid JSON): {error}"
+        ) from error
+
+
+def load_yaml(body: bytes) -> Any:
+    """YAML, of which JSON is a part. Raises Failure, 400; aliases are refused."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # no JSON: the YAML parser says what it is
+    try:
+        return yaml.load(body, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise bad_request(f"error converting YAML to JSON: {error}") from error
+
+
+class _PlainLoader(yaml.CSafeLoader):
+    """Refuses aliases, which can make gigabytes of a few lines; keeps dates as text."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.composer.ComposerError(
+                None, None, "aliases are not taken here", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+_PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, test) for tag, test in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def load_object(request: Request) -> Object:
+    """The object that a request brings. Raises Failure, 400 or 415."""
+    loaded = _loader(request.content_type)(request.body)
+    if not isinstance(loaded, dict):
+        raise bad_request("the object provided is unrecognized: it is no JSON object")
+    return loaded
+
+
+def _loader(media_type: str) -> Callable[[bytes], Any]:
+    if media_type == JSON:
+        return load
+    if media_type == YAML:
+        return load_yaml
+    raise unsupported_media_type((JSON, YAML, PROTOBUF))
+
+
+def duplicate_keys(body: bytes) -> list[str]:
+    """Paths of the keys that a JSON body has twice in one object, in order of the text."""
+    names: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(items)
+        if len(made) != len(items):
+            seen: set[str] = set()
+            names.extend(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        return made
+
+    json.loads(body, object_pairs_hook=pairs)
+    return names

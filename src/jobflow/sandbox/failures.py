@@ -1,0 +1,145 @@
+"""What the API server answers when it refuses: a `v1` Status for every way a request can fail.
+
+The sentences are those that kube-apiserver says (k8s.io/apimachinery/pkg/api/errors), because
+kubectl prints them and clients look into them. Nothing here decides whether a request fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jobflow.core.violations import Violation
+from jobflow.sandbox.kinds import Kind
+
+Status = dict[str, Any]
+
+
+class Failure(Exception):
+    """A request that is answered with a Status. `status["code"]` is the HTTP code."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status["message"])
+        self.status = status
+
+    @property
+    def code(self) -> int:
+        """The HTTP code."""
+        return int(self.status["code"])
+
+
+def status(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> Status:
+    """A `v1` Status that says Failure."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        **({"details": details} if details is not None else {}),
+        "code": code,
+    }
+
+
+def failure(code: int, reason: str, message: str, **details: Any) -> Failure:
+    """A Failure; keyword arguments fill `details`."""
+    return Failure(status(code, reason, message, details or None))
+
+
+def _of(kind: Kind, name: str) -> dict[str, Any]:
+    details: dict[str, Any] = {"name": name} if name else {}
+    if kind.group:
+        details["group"] = kind.group
+    return details | {"kind": kind.plural}
+
+
+def not_found(kind: Kind, name: str) -> Failure:
+    return failure(404, "NotFound", f'{kind.qualified} "{name}" not found', **_of(kind, name))
+
+
+def no_such_path() -> Failure:
+    """A path, a kind or a subresource that is not served."""
+    return failure(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(kind: Kind, name: str) -> Failure:
+    message = f'{kind.qualified} "{name}" already exists'
+    return failure(409, "AlreadyExists", message, **_of(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str = "") -> Failure:
+    """409; without `why`, for a resource version that is no longer the object's."""
+    why = why or (
+        "the object has been modified; please apply your changes to the latest version and try "
+        "again"
+    )
+    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}'
+    return failure(409, "Conflict", message, **_of(kind, name))
+
+
+def invalid(kind: Kind | None, name: str, violations: Sequence[Violation]) -> Failure:
+    """422 with a cause for each violation; no kind for a patch that cannot be carried out."""
+    texts = sorted({str(violation): None for violation in violations})
+    said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    whose = f"{kind.kind}.{kind.group}".rstrip(".") if kind else ""
+    details: dict[str, Any] = {"name": name} if name else {}
+    if kind and kind.group:
+        details["group"] = kind.group
+    if kind:
+        details["kind"] = kind.kind
+    details["causes"] = causes(violations)
+    return failure(422, "Invalid", f'{whose} "{name}" is invalid: {said}', **details)
+
+
+def causes(violations: Iterable[Violation]) -> list[dict[str, str]]:
+    """`Status.details.causes` of violations."""
+    return [
+        {"reason": str(fault.reason), "message": fault.message, "field": fault.path}
+        for fault in violations
+    ]
+
+
+def bad_request(message: str) -> Failure:
+    return failure(400, "BadRequest", message)
+
+
+def forbidden(kind: Kind, name: str, why: str, **details: Any) -> Failure:
+    message = f'{kind.qualified} "{name}" is forbidden: {why}'
+    return failure(403, "Forbidden", message, **_of(kind, name), **details)
+
+
+def method_not_allowed(kind: Kind | None = None) -> Failure:
+    message = "the server does not allow this method on the requested resource"
+    return failure(405, "MethodNotAllowed", message, **(_of(kind, "") if kind else {}))
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> Failure:
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted)
+    )
+    return failure(415, "UnsupportedMediaType", message)
+
+
+def too_large(limit: int) -> Failure:
+    message = f"Request entity too large: limit is {limit}"
+    return failure(413, "RequestEntityTooLarge", message)
+
+
+def expired(message: str) -> Failure:
+    """410: the resource version or the continue token is older than what is remembered."""
+    return failure(410, "Expired", message)
+
+
+def too_new(asked: int, current: int) -> Failure:
+    """504 for a resource version that has not been reached."""
+    message = f"Too large resource version: {asked}, current: {current}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    details = {"causes": [cause], "retryAfterSeconds": 1}
+    return failure(504, "Timeout", f"Timeout: {message}", **details)
+
+
+def internal(message: str) -> Failure:
+    cause = {"message": message}
+    return failure(500, "InternalError", f"Internal error occurred: {message}", causes=[cause])

@@ -1,0 +1,126 @@
+"""Requests and responses, between ASGI and the handlers. Knows no kinds and no objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from jobflow.sandbox.failures import Failure, bad_request, too_large
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON = "application/json"
+MAX_BODY = 3 * 1024 * 1024
+"""Bytes of a request body, as kube-apiserver takes them (MaxRequestBodyBytes)."""
+
+encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, its body read."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[bytes, bytes]
+    body: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+    """What the answer's `Warning:` headers will say."""
+
+    @property
+    def user_agent(self) -> str:
+        """Who asks."""
+        return self.headers.get(b"user-agent", b"").decode("latin-1")
+
+    @property
+    def accept(self) -> str:
+        """The media types the client takes."""
+        return self.headers.get(b"accept", b"").decode("latin-1")
+
+    @property
+    def content_type(self) -> str:
+        """The body's media type, without parameters."""
+        value = self.headers.get(b"content-type", b"").decode("latin-1")
+        return value.partition(";")[0].strip() or JSON
+
+    def flag(self, name: str) -> bool:
+        """Whether a query parameter is true."""
+        return self.query.get(name, "").lower() in ("1", "t", "true")
+
+    def number(self, name: str) -> int:
+        """A query parameter as a whole number, 0 where it is not given. Raises Failure, 400."""
+        text = self.query.get(name) or "0"
+        if not text.isdecimal():
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})')
+        return int(text)
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer: all of it in `body`, or in pieces from `stream`."""
+
+    body: bytes = b""
+    code: int = 200
+    media_type: str = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    stream: AsyncIterator[bytes] | None = None
+
+
+Handler = Callable[[Request, Receive], Awaitable[Response]]
+
+
+def read_request(scope: Scope) -> Request:
+    """The request of an ASGI scope, its body still to be read."""
+    query = scope["query_string"].decode("latin-1")
+    return Request(
+        scope["method"],
+        scope["path"],
+        dict(parse_qsl(query, keep_blank_values=True)) if query else {},
+        dict(scope["headers"]),
+    )
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The body. Raises Failure, 413, without reading on."""
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    while message.get("more_body") and len(body) <= MAX_BODY:
+        message = await receive()
+        body += message.get("body", b"")
+    if len(body) > MAX_BODY:
+        raise too_large(MAX_BODY)
+    return body
+
+
+def refusal(failed: Failure) -> Response:
+    """The answer to a request that failed."""
+    retry = (failed.status.get("details") or {}).get("retryAfterSeconds")
+    headers = ((b"retry-after", str(retry).encode()),) if retry else ()
+    return Response(encode(failed.status), failed.code, headers=headers)
+
+
+async def answer(response: Response, request: Request, send: Send) -> None:
+    """Send a response, with the request's warnings."""
+    headers = [(b"content-type", response.media_type.encode()), *response.headers]
+    headers += [(b"warning", _warning(text)) for text in request.warnings]
+    if response.stream is None:
+        headers.append((b"content-length", str(len(response.body)).encode()))
+    await send({"type": "http.response.start", "status": response.code, "headers": headers})
+    if response.stream is not None:
+        async for piece in response.stream:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+def _warning(text: str) -> bytes:
+    """A warning as its header says it (RFC 7234, code 299); control characters become blanks."""
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{quoted}"'.encode()

@@ -1,0 +1,128 @@
+"""What is there before the first request: namespaces, the CRDs of our kinds and Volcano's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobflow.api.crd import crd
+from jobflow.sandbox import builtin
+from jobflow.sandbox.kinds import Kind, Registry
+from jobflow.sandbox.operations import How, Target
+from jobflow.sandbox.writes import Writer
+
+NAMESPACES = ("default", "kube-system")
+
+
+def _permissive(
+    group: str, version: str, kind: str, short: list[str], columns: list[dict[str, Any]], scope: str
+) -> dict[str, Any]:
+    """A CRD whose objects may hold anything: Volcano itself checks them."""
+    plural = kind.lower() + "s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    properties = {"spec": anything, "status": anything}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": short,
+            },
+            "scope": scope,
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns,
+                }
+            ],
+        },
+    }
+
+
+def _column(name: str, path: str, kind: str = "string", priority: int = 0) -> dict[str, Any]:
+    return {"name": name, "type": kind, "jsonPath": path, "priority": priority}
+
+
+_AGE = _column("AGE", ".metadata.creationTimestamp", "date")
+
+VCJOB = _permissive(
+    "batch.volcano.sh",
+    "v1alpha1",
+    "Job",
+    ["vcjob", "vj"],
+    [
+        _column("STATUS", ".status.state.phase"),
+        _column("minAvailable", ".status.minAvailable", "integer"),
+        _column("RUNNINGS", ".status.running", "integer"),
+        _AGE,
+        _column("QUEUE", ".spec.queue", priority=1),
+    ],
+    "Namespaced",
+)
+QUEUE = _permissive(
+    "scheduling.volcano.sh",
+    "v1beta1",
+    "Queue",
+    ["q", "queue-v1beta1"],
+    [_column("PARENT", ".spec.parent")],
+    "Cluster",
+)
+POD_GROUP = _permissive(
+    "scheduling.volcano.sh",
+    "v1beta1",
+    "PodGroup",
+    ["pg", "podgroup-v1beta1"],
+    [
+        _column("STATUS", ".status.phase"),
+        _column("minMember", ".spec.minMember", "integer"),
+        _column("RUNNINGS", ".status.running", "integer"),
+        _AGE,
+        _column("QUEUE", ".spec.queue", priority=1),
+    ],
+    "Namespaced",
+)
+DEFAULT_QUEUE: dict[str, Any] = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "Queue",
+    "metadata": {"name": "default"},
+    "spec": {"reclaimable": True, "weight": 1},
+}
+
+
+async def preinstall(writer: Writer, registry: Registry) -> None:
+    """Create all of it, as a client would."""
+    how = How()
+    for name in NAMESPACES:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await writer.create(Target(builtin.NAMESPACE, name=name), namespace, how)
+    for definition in (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP):
+        registry.serve(_kind(definition))
+    queue = registry.of(DEFAULT_QUEUE["apiVersion"], DEFAULT_QUEUE["kind"])
+    assert queue is not None
+    await writer.create(Target(queue, name="default"), {**DEFAULT_QUEUE}, how)
+    status = Target(queue, name="default", subresource="status")
+    await writer.update(status, lambda now: {**now.obj, "status": {"state": "Open"}}, how)
+
+
+def _kind(definition: dict[str, Any]) -> Kind:
+    spec = definition["spec"]
+    return Kind(
+        group=spec["group"],
+        version=spec["versions"][0]["name"],
+        plural=spec["names"]["plural"],
+        kind=spec["names"]["kind"],
+        short_names=tuple(spec["names"]["shortNames"]),
+        namespaced=spec["scope"] == "Namespaced",
+        subresources=frozenset({"status"}),
+        custom=True,
+        generation=True,
+    )

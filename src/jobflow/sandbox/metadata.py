@@ -1,0 +1,273 @@
+"""`metadata` of objects: what the server fills in, what may change, and what names may look like.
+
+The rules and their words are those of k8s.io/apimachinery/pkg/api/validation.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.failures import bad_request
+from jobflow.sandbox.kinds import Kind, Object
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_VALUE = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
+_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_value = re.compile(_VALUE).fullmatch
+_is_name = re.compile(_NAME).fullmatch
+
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+"""Letters of generated names: no vowels and nothing that looks like another."""
+MAX_ANNOTATIONS = 256 * 1024
+
+_SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def now() -> str:
+    """This moment as metadata says it: UTC, whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def generated(prefix: str) -> str:
+    """A name from `generateName`."""
+    return prefix[:58] + "".join(random.choices(_SUFFIX, k=5))
+
+
+def check_address(kind: Kind, obj: Object, namespace: str, name: str) -> None:
+    """Bring the object's kind, namespace and name in line with the URL's. Raises Failure, 400."""
+    said = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
+    if said[1] != kind.kind:
+        raise bad_request(
+            f'{said[1]} in version "{said[0].rpartition("/")[2]}" cannot be handled as a '
+            f"{kind.kind}: no kind {said[1]} is registered for this path"
+        )
+    if said[0] != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({said[0]}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    obj["apiVersion"], obj["kind"] = said
+    metadata = obj.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata: it is no JSON object")
+    if metadata.get("namespace") not in (None, "", namespace):
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if namespace:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    if name and metadata.setdefault("name", name) != name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({name})"
+        )
+
+
+def begin(kind: Kind, obj: Object) -> None:
+    """Fill in what a new object gets from the server, in place."""
+    metadata = obj["metadata"]
+    for gone in (*_SERVER_SET, "resourceVersion", "selfLink", "generation", "managedFields"):
+        metadata.pop(gone, None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated(metadata["generateName"])
+    metadata["uid"] = str(uuid.UUID(int=random.getrandbits(128), version=4))
+    metadata["creationTimestamp"] = now()
+    if kind.generation:
+        metadata["generation"] = 1
+    _tidy(metadata)
+
+
+def carry_over(kind: Kind, obj: Object, old: Object) -> None:
+    """Keep what an update cannot change, in place; generation counts real changes."""
+    metadata, before = obj["metadata"], old["metadata"]
+    for name in (*_SERVER_SET, "generateName", "generation"):
+        if name in before:
+            metadata[name] = metadata.get(name) if name == "uid" else before[name]
+            metadata[name] = metadata[name] or before[name]
+        else:
+            metadata.pop(name, None)
+    for gone in ("selfLink", "managedFields"):
+        metadata.pop(gone, None)
+    _tidy(metadata)
+    if kind.generation and _content(kind, obj) != _content(kind, old):
+        metadata["generation"] = before.get("generation", 0) + 1
+
+
+def _content(kind: Kind, obj: Object) -> Object:
+    """What generation counts: everything but metadata and, where it has its own path, status."""
+    apart = ("metadata", "status") if kind.has_status else ("metadata",)
+    return {key: value for key, value in obj.items() if key not in apart}
+
+
+def _tidy(metadata: dict[str, Any]) -> None:
+    """Leave out what is empty, as Go's omitempty does."""
+    for name in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
+        if name in metadata and not metadata[name]:
+            del metadata[name]
+
+
+def check_types(obj: Object) -> None:
+    """Raise Failure, 400, where metadata has a wrong type: its fields cannot even be read."""
+    metadata = obj["metadata"]
+    for name, wanted in _TYPES.items():
+        value = metadata.get(name)
+        if value is not None and not isinstance(value, wanted):
+            raise bad_request(_mistyped(obj, f"ObjectMeta.metadata.{name}", value, wanted))
+    for name in ("labels", "annotations"):
+        for key, value in (metadata.get(name) or {}).items():
+            if not isinstance(value, str):
+                raise bad_request(_mistyped(obj, f"ObjectMeta.metadata.{name}.{key}", value, str))
+
+
+_TYPES: dict[str, type] = {
+    "name": str,
+    "generateName": str,
+    "namespace": str,
+    "resourceVersion": str,
+    "uid": str,
+    "labels": dict,
+    "annotations": dict,
+    "ownerReferences": list,
+    "finalizers": list,
+}
+_GO = {str: "string", dict: "map[string]string", list: "[]"}
+
+
+def _mistyped(obj: Object, where: str, value: Any, wanted: type) -> str:
+    found = (
+        "bool"
+        if isinstance(value, bool)
+        else {dict: "object", list: "array"}.get(
+            type(value), "number" if isinstance(value, (int, float)) else "string"
+        )
+    )
+    version = str(obj["apiVersion"]).rpartition("/")[2]
+    return (
+        f'{obj["kind"]} in version "{version}" cannot be handled as a {obj["kind"]}: json: cannot '
+        f"unmarshal {found} into Go struct field {where} of type {_GO[wanted]}"
+    )
+
+
+def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violation]:
+    """What is wrong with an object's metadata."""
+    metadata = obj["metadata"]
+    yield from _name(kind, metadata)
+    for key, value in (metadata.get("labels") or {}).items():
+        yield from _label(key, value)
+    yield from _annotations(metadata.get("annotations") or {})
+    yield from _owners(metadata.get("ownerReferences") or [])
+    for index, finalizer in enumerate(metadata.get("finalizers") or []):
+        if not isinstance(finalizer, str) or _bad_key(finalizer):
+            path = f"metadata.finalizers[{index}]"
+            yield Violation(path, Reason.INVALID, finalizer, _QUALIFIED)
+    if old is not None:
+        yield from _immutable(metadata, old["metadata"])
+
+
+_SUBDOMAIN_SAYS = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    f"for validation is '{_LABEL}(\\.{_LABEL})*')"
+)
+_LABEL_SAYS = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex "
+    f"used for validation is '{_LABEL}')"
+)
+_QUALIFIED = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_SAYS = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
+    "or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
+    name = metadata.get("name") or ""
+    if not name:
+        yield Violation("metadata.name", Reason.REQUIRED, name, "name or generateName is required")
+        return
+    longest = 63 if kind.label_name else 253
+    if len(name) > longest:
+        detail = f"must be no more than {longest} bytes"
+        yield Violation("metadata.name", Reason.INVALID, name, detail)
+    if kind.label_name and not _is_label(name):
+        yield Violation("metadata.name", Reason.INVALID, name, _LABEL_SAYS)
+    elif not kind.label_name and not _is_subdomain(name):
+        yield Violation("metadata.name", Reason.INVALID, name, _SUBDOMAIN_SAYS)
+
+
+def _bad_key(key: str) -> str:
+    """What is wrong with a label's key or a finalizer's name; empty where nothing is."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not prefix or len(prefix) > 253 or not _is_subdomain(prefix)):
+        return f"prefix part {_SUBDOMAIN_SAYS}"
+    if len(name) > 63:
+        return "name part must be no more than 63 bytes"
+    return "" if _is_name(name) else _QUALIFIED
+
+
+def _label(key: str, value: str) -> Iterator[Violation]:
+    if said := _bad_key(key):
+        yield Violation("metadata.labels", Reason.INVALID, key, said)
+    if len(value) > 63:
+        yield Violation("metadata.labels", Reason.INVALID, value, "must be no more than 63 bytes")
+    elif not _is_value(value):
+        yield Violation("metadata.labels", Reason.INVALID, value, _VALUE_SAYS)
+
+
+def _annotations(annotations: dict[str, str]) -> Iterator[Violation]:
+    total = 0
+    for key, value in annotations.items():
+        total += len(key.encode()) + len(value.encode())
+        if said := _bad_key(key.lower()):
+            yield Violation("metadata.annotations", Reason.INVALID, key, said)
+    if total > MAX_ANNOTATIONS:
+        detail = f"may not be more than {MAX_ANNOTATIONS} bytes"
+        yield Violation("metadata.annotations", Reason.TOO_LONG, "", detail)
+
+
+def _owners(references: list[Any]) -> Iterator[Violation]:
+    controllers = []
+    for index, reference in enumerate(references):
+        for name in ("apiVersion", "kind", "name", "uid"):
+            if not reference.get(name):
+                path = f"metadata.ownerReferences[{index}].{name}"
+                yield Violation(path, Reason.INVALID, "", "must not be empty")
+        if reference.get("controller"):
+            controllers.append(f"{reference.get('kind')}/{reference.get('name')}")
+    if len(controllers) > 1:
+        detail = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            + " and ".join(controllers)
+        )
+        yield Violation("metadata.ownerReferences", Reason.INVALID, None, detail)
+
+
+def _immutable(metadata: dict[str, Any], old: dict[str, Any]) -> Iterator[Violation]:
+    for name in ("name", "namespace", "uid"):
+        if metadata.get(name) != old.get(name):
+            path = f"metadata.{name}"
+            yield Violation(path, Reason.INVALID, metadata.get(name), "field is immutable")
+    added = set(metadata.get("finalizers") or ()) - set(old.get("finalizers") or ())
+    if old.get("deletionTimestamp") and added:
+        detail = (
+            "no new finalizers can be added if the object is being deleted, found new finalizers "
+            f"{sorted(added)}"
+        )
+        yield Violation("metadata.finalizers", Reason.FORBIDDEN, None, detail)

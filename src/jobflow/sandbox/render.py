@@ -1,0 +1,53 @@
+"""How stored objects are answered: as they are, as rows of a Table, or their metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jobflow.sandbox.http import JSON, Request, encode
+from jobflow.sandbox.kinds import Kind
+from jobflow.sandbox.storage import Stored
+
+
+class Renderer:
+    """Objects as they are stored."""
+
+    media_type = JSON
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def one(self, stored: Stored) -> bytes:
+        """One object."""
+        if self._kind.projection is None:
+            return stored.body
+        return encode(self._kind.projection.show(stored.obj))
+
+    def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
+        """A page of a list; `following` is the token of the next one."""
+        return b'{"apiVersion":"%b","kind":"%b","metadata":%b,"items":[%b]}' % (
+            self._kind.api_version.encode(),
+            self._kind.many.encode(),
+            encode(list_metadata(revision, following, remaining)),
+            b",".join(map(self.one, page)),
+        )
+
+    def event(self) -> Callable[[Stored], bytes]:
+        """A renderer of the objects of one watch, in order."""
+        return self.one
+
+
+def list_metadata(revision: int, following: str, remaining: int) -> dict[str, Any]:
+    """`metadata` of a list."""
+    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if following:
+        metadata["continue"] = following
+    if remaining:
+        metadata["remainingItemCount"] = remaining
+    return metadata
+
+
+def renderer(kind: Kind, request: Request) -> Renderer:
+    """What the request's Accept header asks for."""
+    return Renderer(kind)
