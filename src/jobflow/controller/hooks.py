@@ -1,4 +1,4 @@
-"""What the controller tells of its work, for metrics. Nothing here counts: `serve` plugs that in."""
+"""What the controller tells of its work, for metrics. Nothing here counts: `serve` plugs it in."""
 
 from __future__ import annotations
 

@@ -101,6 +101,20 @@ class ApiError(Exception):
         return self.code == 410 or self.reason in ("Gone", "Expired")
 
 
+class ServedResource(msgspec.Struct):
+    """One entry of an APIResourceList."""
+
+    name: str
+    kind: str = ""
+    namespaced: bool = False
+
+
+class Served(msgspec.Struct):
+    """`v1` APIResourceList: what one group and version has (meta/v1 types.go)."""
+
+    resources: list[ServedResource] = []
+
+
 class Page(Protocol):
     """A page of a list."""
 
@@ -306,6 +320,21 @@ class Client:
                 yield line
         finally:
             response.close()
+
+    async def resource_of_kind(self, api_version: str, kind: str) -> Resource | None:
+        """Where the server serves a kind, by its discovery; None where it does not."""
+        group, _, version = api_version.rpartition("/")
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        try:
+            served = decoder(Served).decode(await self.request("GET", path))
+        except ApiError as error:
+            if error.code in (403, 404):
+                return None
+            raise
+        for entry in served.resources:
+            if entry.kind == kind and "/" not in entry.name:
+                return Resource(group, version, entry.name, kind, entry.namespaced)
+        return None
 
     # ------------------------------------------------------------------ connection
 

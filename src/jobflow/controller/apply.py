@@ -1,0 +1,286 @@
+"""Carries out a Plan: sends its requests and brings the answers home. Decides nothing.
+
+Answers that are objects go into the store before `apply` returns, so that the next plan sees its
+own writes; the others go into the flow's Answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow, JobFlowStatus
+from jobflow.api.meta import Object, OwnerReference
+from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.controller.answers import Answers, Memory
+from jobflow.controller.status_patch import status_patch
+from jobflow.core.actions import Action, Confirm, CreateJob, DeleteJob, Holder, Plan, Refusal
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
+from jobflow.store import Store
+
+log = structlog.get_logger(__name__)
+
+REQUESTS_AT_ONCE = 16
+"""Of one plan."""
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""The cause in the API server's refusal to create in a namespace that is being deleted
+(k8s.io/apiserver plugin/namespace/lifecycle)."""
+
+
+@dataclass(slots=True)
+class Applied:
+    """What came of a plan, for the one place that handles outcomes."""
+
+    again: bool = False
+    """An answer is there that no watch event will bring: plan again at once."""
+    errors: list[str] = field(default_factory=list)
+    """What failed and may work later."""
+    retry_after: float = 0.0
+    """Seconds the server asked to wait; the longest."""
+    status_written: bool = False
+
+
+class Applier:
+    """Sends what plans ask for."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        memory: Memory,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._memory = memory
+        self._now = now
+
+    async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
+        """Carry out the plan's actions, and write its status if asked to, all at once.
+
+        Raises nothing that a server or a network can cause: it is in the result.
+        """
+        applied = Applied()
+        slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        confirming = [action for action in plan.actions if isinstance(action, Confirm)]
+        work: list[Awaitable[None]] = [
+            self._within(slots, self._act(flow, action, applied), applied)
+            for action in plan.actions
+            if not isinstance(action, Confirm)
+        ]
+        if confirming:
+            work.append(self._guard(self._confirm(flow, confirming, applied), applied))
+        if write_status:
+            work.append(self._guard(self._write_status(flow, plan.status, applied), applied))
+        if len(work) == 1:
+            await work[0]
+        elif work:
+            await asyncio.gather(*work)
+        return applied
+
+    # ------------------------------------------------------------------ errors
+
+    async def _within(
+        self, slots: asyncio.Semaphore, work: Awaitable[None], applied: Applied
+    ) -> None:
+        async with slots:
+            await self._guard(work, applied)
+
+    async def _guard(self, work: Awaitable[None], applied: Applied) -> None:
+        """Whatever a request can fail with becomes part of the outcome."""
+        try:
+            await work
+        except ApiError as error:
+            applied.errors.append(str(error))
+            applied.retry_after = max(applied.retry_after, error.retry_after or 0.0)
+        except NETWORK_ERRORS as error:
+            applied.errors.append(f"{type(error).__name__}: {error}")
+
+    # ------------------------------------------------------------------ actions
+
+    async def _act(self, flow: JobFlow, action: Action, applied: Applied) -> None:
+        match action:
+            case CreateJob():
+                await self._create(flow, action, applied)
+            case DeleteJob():
+                await self._delete(flow, action)
+
+    async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
+        namespace, answers = flow.metadata.namespace, self._memory.of(flow)
+        body = msgspec.json.encode(action.manifest)
+        try:
+            answer = await self._client.create(JOBS, namespace, body)
+        except ApiError as error:
+            if error.already_exists:
+                await self._met(flow, action.name, applied)
+            elif is_refusal(error):
+                self._refuse(answers, action, error)
+                applied.again = True
+                _say(flow, "job refused", action, code=error.code, message=error.message)
+            else:
+                raise
+        else:
+            answers.settle(action.name)
+            self._store.learn_job(decoder(Job).decode(answer))
+            _say(flow, "job created", action)
+
+    def _refuse(self, answers: Answers, action: CreateJob, error: ApiError) -> None:
+        if gone_namespace(error):
+            answers.refusals[action.name] = Refusal(error.code, error.message, None)
+        else:
+            self._memory.refuse(answers, action.name, error.code, error.message, self._now())
+
+    async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
+        """A vcjob of this name is there already: ours, or whose?"""
+        try:
+            job = await self._client.get(JOBS, flow.metadata.namespace, name, Job)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            applied.again = True
+            return
+        await self._take_in(flow, job, applied)
+
+    async def _take_in(self, flow: JobFlow, job: Job, applied: Applied) -> None:
+        """A vcjob read live, that has a name which the flow wants."""
+        name = job.metadata.name
+        applied.again = True
+        if not self._store.learn_job(job):
+            return
+        owner = job.metadata.controller
+        ours = owner is not None and owner.uid == flow.metadata.uid
+        if ours and job.metadata.deletion_timestamp is None:
+            self._memory.of(flow).settle(name)
+            log.info("job adopted", flow=_name(flow), job=name)
+            return
+        alive = True if ours else await self._alive(flow.metadata.namespace, owner)
+        self._memory.hold(flow, name, Holder(job, alive))
+        log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
+
+    async def _alive(self, namespace: str, owner: OwnerReference | None) -> bool:
+        """Whether the owner of a vcjob is there and not being deleted. True where it has none, and
+        where this account cannot find out: then it is left to its owner."""
+        if owner is None:
+            return True
+        resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
+        if resource is None:
+            return True
+        try:
+            found = await self._client.get(resource, namespace, owner.name, Object)
+        except ApiError as error:
+            if error.code == 403:
+                return True
+            if error.not_found:
+                return False
+            raise
+        return found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
+
+    async def _delete(self, flow: JobFlow, action: DeleteJob) -> None:
+        try:
+            await self._client.delete(JOBS, flow.metadata.namespace, action.name, uid=action.uid)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+        log.info("job deleted", flow=_name(flow), job=action.name)
+
+    # ------------------------------------------------------------------ live reads
+
+    async def _confirm(self, flow: JobFlow, actions: list[Confirm], applied: Applied) -> None:
+        """Read the flow, then the vcjobs: what is not there then, no one has made for this flow."""
+        meta = flow.metadata
+        live = await self._live(flow)
+        applied.again = True
+        if live is None or not self._store.learn_flow(live) or live.metadata.uid != meta.uid:
+            return
+        for action in actions:
+            try:
+                job = await self._client.get(JOBS, meta.namespace, action.name, Job)
+            except ApiError as error:
+                if not error.not_found:
+                    raise
+                self._memory.of(flow).absent.add(action.name)
+                log.info("job is not there", flow=_name(flow), job=action.name)
+            else:
+                await self._take_in(flow, job, applied)
+
+    async def _live(self, flow: JobFlow) -> JobFlow | None:
+        """The flow as it is now; None where it is gone."""
+        meta = flow.metadata
+        try:
+            return await self._client.get(JOBFLOWS, meta.namespace, meta.name, JobFlow)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    # ------------------------------------------------------------------ status
+
+    async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
+        meta, answers = flow.metadata, self._memory.of(flow)
+        try:
+            body = await self._client.patch(
+                JOBFLOWS,
+                meta.namespace,
+                meta.name,
+                status_patch(flow, status),
+                subresource="status",
+            )
+        except ApiError as error:
+            if error.not_found:
+                return
+            if not error.conflict:
+                raise
+            await self._catch_up(flow, applied, error)
+            return
+        stored = decoder(JobFlow).decode(body)
+        answers.sent = (status, stored.metadata.resource_version)
+        applied.status_written = True
+        self._store.learn_flow(stored)
+        state = status.state
+        log.info(
+            "status written",
+            flow=_name(flow),
+            phase=state.phase,
+            reason=state.reason,
+            progress=status.progress,
+        )
+
+    async def _catch_up(self, flow: JobFlow, applied: Applied, conflict: ApiError) -> None:
+        """The flow was not what we knew: read it, so that the next plan starts from what it is."""
+        live = await self._live(flow)
+        if live is None:
+            return
+        if live.metadata.resource_version == flow.metadata.resource_version:
+            raise conflict
+        self._store.learn_flow(live)
+        applied.again = True
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether a create was refused for what it is, not for the state the server is in."""
+    return 400 <= error.code < 500 and error.code not in (401, 408, 409, 429)
+
+
+def gone_namespace(error: ApiError) -> bool:
+    """Whether nothing can be made in this namespace any more."""
+    details = error.status.details
+    if details is None:
+        return False
+    if error.not_found and details.kind == "namespaces":
+        return True
+    return any(cause.reason == NAMESPACE_TERMINATING for cause in details.causes or ())
+
+
+def _name(flow: JobFlow) -> str:
+    return f"{flow.metadata.namespace}/{flow.metadata.name}"
+
+
+def _say(flow: JobFlow, what: str, action: CreateJob, **more: object) -> None:
+    log.info(what, flow=_name(flow), step=action.step, job=action.name, **more)

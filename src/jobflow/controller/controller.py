@@ -1,0 +1,98 @@
+"""The controller as one thing to run: reconcile workers over a store, and their events.
+
+`serve` makes the client and the store and keeps the store level; here nothing is listed or watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from jobflow.controller.answers import Memory
+from jobflow.controller.apply import Applier
+from jobflow.controller.events import Recorder
+from jobflow.controller.hooks import Hooks
+from jobflow.controller.queue import Queue
+from jobflow.controller.reconciler import Reconciler
+from jobflow.kube.cache import Key
+from jobflow.kube.client import Client
+from jobflow.store import Store
+
+log = structlog.get_logger(__name__)
+
+WORKERS = 32
+"""Flows reconciled at once. They mostly wait for the API server."""
+FLUSH_SECONDS = 2.0
+"""How long the last Events may take when the controller stops."""
+
+
+class Controller:
+    """Runs flows from the moment `run` is called until `stop`, or until it is cancelled.
+
+    Make a new one for each term of leadership: what one remembers is void in the next.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        *,
+        workers: int = WORKERS,
+        hooks: Hooks | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._store = store
+        self._workers = workers
+        memory = Memory(dice=dice)
+        self._queue: Queue[Key] = Queue(hooks=hooks, clock=clock, dice=dice)
+        self._recorder = Recorder(client, hooks=hooks, now=now)
+        self._reconciler = Reconciler(
+            store,
+            Applier(client, store, memory, now=now),
+            memory,
+            self._recorder,
+            self._queue,
+            hooks=hooks,
+            now=now,
+            clock=clock,
+        )
+
+    async def run(self) -> None:
+        """Reconcile every flow, then whatever changes. Waits for the store to be synced first.
+
+        Returns after `stop`, when all requests in flight have been answered; cancelling it breaks
+        them off.
+        """
+        await self._store.wait_synced()
+        self._store.subscribe(self._reconciler)
+        try:
+            self._reconciler.all_flows()
+            log.info("controller started", flows=len(self._store.flows), workers=self._workers)
+            async with asyncio.TaskGroup() as group:
+                sender = group.create_task(self._recorder.run(), name="events")
+                async with asyncio.TaskGroup() as workers:
+                    for number in range(self._workers):
+                        workers.create_task(self._reconciler.work(), name=f"worker-{number}")
+                sender.cancel()
+            await self._flush()
+            log.info("controller stopped")
+        finally:
+            self._store.unsubscribe(self._reconciler)
+
+    def stop(self) -> None:
+        """Start nothing new; `run` returns when what is under way has come to its end."""
+        self._queue.close()
+
+    async def _flush(self) -> None:
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._recorder.flush()
+        except TimeoutError:
+            log.warning("events given up, the API server is too slow")

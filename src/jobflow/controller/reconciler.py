@@ -1,0 +1,208 @@
+"""From an event to a plan carried out: who has to be looked at again, and when.
+
+What to do about a flow is `plan`'s to decide, how to do it is `apply`'s. Here an outcome is
+handled, in one place (`_settle`): done, again at once, again later, or a retry with backoff.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.controller.answers import Answers, Memory
+from jobflow.controller.apply import Applied, Applier
+from jobflow.controller.events import Recorder
+from jobflow.controller.hooks import Hooks, Result
+from jobflow.controller.queue import Queue
+from jobflow.core.actions import Plan, View
+from jobflow.core.plan import plan as plan_flow
+from jobflow.kube.cache import Key, key_of
+from jobflow.store import Store, owner_uid
+
+log = structlog.get_logger(__name__)
+
+STATUS_SECONDS = 1.0
+"""Least time between two status writes of a flow that nothing waits for."""
+AGAIN_AT_ONCE = 8
+"""How often in a row a flow is planned again at once, before it has to wait its backoff."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a reconcile went."""
+
+    again: bool = False
+    after: float | None = None
+    """Seconds until the flow has to be looked at though nothing happens."""
+    error: str = ""
+    """What failed and may work later; empty: nothing."""
+    retry_after: float = 0.0
+
+
+class Reconciler:
+    """Brings flows level with their specs. A Listener of the store; many run `work` at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        applier: Applier,
+        memory: Memory,
+        recorder: Recorder,
+        queue: Queue[Key],
+        *,
+        hooks: Hooks | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._applier = applier
+        self._memory = memory
+        self._recorder = recorder
+        self._queue = queue
+        self._hooks = hooks or Hooks()
+        self._now = now
+        self._clock = clock
+
+    # ------------------------------------------------------------------ events to keys
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        """A flow came, changed or went."""
+        flow = new or old
+        assert flow is not None
+        self._queue.add(key_of(flow))
+
+    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
+        """A template came, changed its spec or went: flows that still have steps may use it."""
+        template = new or old
+        assert template is not None
+        if old is not None and new is not None and old.spec == new.spec:
+            return
+        for flow in self._store.flows_using(*key_of(template)):
+            if not flow.final:
+                self._memory.lift(key_of(flow))
+                self._queue.add(key_of(flow))
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """A vcjob came, changed or went: its flow has to know, and whoever wants its name."""
+        for job in (old, new):
+            if job is not None and owner_uid(job):
+                reference = job.metadata.controller
+                assert reference is not None
+                self._queue.add((job.metadata.namespace, reference.name))
+        job = new or old
+        assert job is not None
+        for key in self._memory.released(key_of(job)):
+            self._queue.add(key)
+
+    def all_flows(self) -> None:
+        """Look at every flow: what happened before this process listened is not known."""
+        for flow in self._store.flows:
+            self._queue.add(key_of(flow))
+
+    # ------------------------------------------------------------------ work
+
+    async def work(self) -> None:
+        """Reconcile one key after another until the queue is closed."""
+        while (key := await self._queue.get()) is not None:
+            started = self._clock()
+            try:
+                outcome = await self._reconcile_safely(key)
+                result = self._settle(key, outcome)
+            finally:
+                self._queue.done(key)
+            self._hooks.reconciled(self._clock() - started, result)
+
+    async def _reconcile_safely(self, key: Key) -> Outcome:
+        """One flow that we fail on must not take the others with it."""
+        try:
+            return await self.reconcile(key)
+        except Exception as error:
+            log.exception("reconcile failed", flow="/".join(key))
+            return Outcome(error=f"{type(error).__name__}: {error}")
+
+    def _settle(self, key: Key, outcome: Outcome) -> Result:
+        """What happens to the key now. The one place that handles an outcome."""
+        if outcome.after is not None:
+            self._queue.add_after(key, outcome.after)
+        if outcome.error:
+            wait = self._queue.retry(key, at_least=outcome.retry_after)
+            log.warning("retrying", flow="/".join(key), error=outcome.error, seconds=round(wait, 3))
+            return Result.RETRIED
+        if outcome.again:
+            self._queue.add(key)
+            return Result.REQUEUED
+        self._queue.forget(key)
+        return Result.DONE
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Plan one flow and carry the plan out."""
+        flow = self._store.flow(*key)
+        if flow is None:
+            self._memory.forget(key)
+            return Outcome()
+        answers = self._memory.of(flow)
+        plan = plan_flow(flow, self._view(flow, answers), now=self._now())
+        wait = self._status_wait(flow, plan, answers)
+        write = wait == 0.0
+        applied = Applied()
+        if plan.actions or write:
+            applied = await self._applier.apply(flow, plan, write_status=write)
+        if applied.status_written:
+            for event in plan.events:
+                self._recorder.record(flow, event)
+        return self._outcome(flow, plan, applied, wait or None)
+
+    def _view(self, flow: JobFlow, answers: Answers) -> View:
+        uid = flow.metadata.uid
+        jobs = self._store.jobs_of(uid)
+        return View(
+            templates=self._store.templates(flow.metadata.namespace),
+            jobs=jobs,
+            deleted=self._store.deleted_of(uid),
+            absent=frozenset(answers.absent - jobs.keys()),
+            holders=dict(answers.holders),
+            refusals=dict(answers.refusals),
+        )
+
+    def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:
+        """Seconds until the plan's status may be written; None: there is nothing to write.
+
+        A status that the server stored otherwise than it was sent (a CRD without our fields drops
+        them) is not sent again and again.
+        """
+        if plan.status == flow.status:
+            return None
+        if answers.sent == (plan.status, flow.metadata.resource_version):
+            return None
+        if plan.urgent or answers.written_at is None:
+            return 0.0
+        return max(0.0, answers.written_at + STATUS_SECONDS - self._clock())
+
+    def _outcome(
+        self, flow: JobFlow, plan: Plan, applied: Applied, status_wait: float | None
+    ) -> Outcome:
+        answers = self._memory.of(flow)
+        if applied.status_written:
+            answers.written_at = self._clock()
+        if flow.final:
+            self._memory.forget(key_of(flow))
+        waits = [status_wait] if status_wait is not None else []
+        if plan.requeue_after is not None:
+            waits.append(plan.requeue_after.total_seconds())
+        answers.streak = answers.streak + 1 if applied.again else 0
+        error = "; ".join(dict.fromkeys(applied.errors))
+        if answers.streak > AGAIN_AT_ONCE and not error:
+            error = "planned again and again without getting on"
+        return Outcome(
+            again=applied.again,
+            after=min(waits) if waits else None,
+            error=error,
+            retry_after=applied.retry_after,
+        )
