@@ -1,0 +1,109 @@
+"""A vcjob spec of any JSON, read so that rules can look at it. It judges nothing, never raises.
+
+A value of the wrong type reads as None, like one that is missing: `core.schema` reports it, and no
+rule draws conclusions from it. Defaults are those that Volcano's mutating webhook sets before it
+validates (pkg/webhooks/admission/jobs/mutate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Map = Mapping[str, Any]
+_NOTHING: Map = {}
+
+_NEEDS_SVC = frozenset({"svc", "mpi", "pytorch", "ray", "tensorflow"})
+"""Plugins that bring the svc plugin along; it makes each pod's name its host name."""
+
+
+@dataclass(slots=True)
+class TaskView:
+    """One task; `index` is its place in `spec.tasks`."""
+
+    index: int
+    path: str
+    raw: Map
+    name: str | None
+    """With Volcano's default for a task without one; None where it is no text."""
+    replicas: int | None
+    """0 where it is not set, as in Volcano."""
+    min_available: int | None
+
+    @property
+    def pod_spec(self) -> Map:
+        """`template.spec`."""
+        return mapping(mapping(self.raw, "template"), "spec")
+
+
+@dataclass(slots=True)
+class JobView:
+    """A whole spec, which stands at `path`."""
+
+    path: str
+    raw: Map
+    tasks: list[TaskView]
+    plugins: Map
+    job_name: str | None
+
+    @property
+    def hostnames(self) -> bool:
+        """Whether pods get their names as host names."""
+        return not _NEEDS_SVC.isdisjoint(self.plugins)
+
+
+def job_view(spec: Any, path: str, job_name: str | None) -> JobView:
+    """Any JSON as a JobView."""
+    raw = spec if isinstance(spec, dict) else _NOTHING
+    tasks = [_task(i, f"{path}.tasks[{i}]", task) for i, task in elements(raw, "tasks")]
+    return JobView(path, raw, tasks, mapping(raw, "plugins"), job_name)
+
+
+def _task(index: int, path: str, raw: Map) -> TaskView:
+    name = raw.get("name") or f"default{index}"
+    return TaskView(
+        index,
+        path,
+        raw,
+        name if isinstance(name, str) else None,
+        integer(raw, "replicas") if raw.get("replicas") is not None else 0,
+        integer(raw, "minAvailable"),
+    )
+
+
+def integer(raw: Map, key: str) -> int | None:
+    """An integer of a map; `3.0` is one in JSON."""
+    value = raw.get(key)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def text(raw: Map, key: str) -> str | None:
+    """A text of a map."""
+    value = raw.get(key)
+    return value if isinstance(value, str) else None
+
+
+def texts(raw: Map, key: str) -> list[tuple[int, str]]:
+    """The texts of a list, each with its index."""
+    value = raw.get(key)
+    if not isinstance(value, list):
+        return []
+    return [(i, item) for i, item in enumerate(value) if isinstance(item, str)]
+
+
+def mapping(raw: Map, key: str) -> Map:
+    """A map of a map; empty where there is none."""
+    value = raw.get(key)
+    return value if isinstance(value, dict) else _NOTHING
+
+
+def elements(raw: Map, key: str) -> Iterator[tuple[int, Map]]:
+    """The maps of a list, each with its index."""
+    value = raw.get(key)
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, dict):
+                yield index, item
