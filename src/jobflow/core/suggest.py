@@ -5,11 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain, islice
 
 _STRIPPED = (
     " \t\r\n\u00a0\u200b\ufeff\"'`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb"
 )
 """What word processors and YAML mistakes leave around a word."""
+
+
+_LONGEST = 300
+"""Longer words are compared with nothing."""
 
 
 def plain(word: str) -> str:
@@ -35,12 +40,12 @@ class Suggester:
     def nearest(self, word: str) -> str | None:
         """The known word that is most like this one, if any is like it at all."""
         wanted = plain(word)
-        if not wanted or len(word) > 300:
+        if not wanted or len(wanted) > _LONGEST:
             return None
         if (same := self._by_plain_form.get(wanted)) is not None:
             return same
         candidates = self._candidates(wanted)
-        self._budget -= len(candidates)
+        self._budget -= len(candidates) + 1
         matches = difflib.get_close_matches(wanted, candidates, n=1, cutoff=0.7)
         return self._by_plain_form[matches[0]] if matches else None
 
@@ -48,13 +53,19 @@ class Suggester:
         """The words to compare with: all, or of very many those that begin and are sized alike."""
         if self._budget <= 0:
             return []
-        known: Iterable[str] = self._by_plain_form
-        if len(self._by_plain_form) > self._budget:
-            size = len(wanted)
-            known = (w for w in known if w[0] == wanted[0] and abs(len(w) - size) < 2)
-        return [
-            word for word, _ in zip(known, range(self._budget), strict=False) if len(word) < 300
-        ]
+        if len(self._by_plain_form) <= self._budget:
+            return [word for word in self._by_plain_form if len(word) <= _LONGEST]
+        size = len(wanted)
+        alike = (self._by_size.get((wanted[0], size + more), []) for more in (0, 1, -1))
+        return list(islice(chain.from_iterable(alike), self._budget))
+
+    @cached_property
+    def _by_size(self) -> dict[tuple[str, int], list[str]]:
+        """Plain forms by their first character and length."""
+        found: dict[tuple[str, int], list[str]] = {}
+        for word in self._by_plain_form:
+            found.setdefault((word[:1], len(word)), []).append(word)
+        return found
 
 
 def did_you_mean(guess: str | None) -> str:
