@@ -14,9 +14,6 @@ from typing import Any
 Map = Mapping[str, Any]
 _NOTHING: Map = {}
 
-_NEEDS_SVC = frozenset({"svc", "mpi", "pytorch", "ray", "tensorflow"})
-"""Plugins that bring the svc plugin along; it makes each pod's name its host name."""
-
 
 @dataclass(slots=True)
 class TaskView:
@@ -46,11 +43,6 @@ class JobView:
     tasks: list[TaskView]
     plugins: Map
     job_name: str | None
-
-    @property
-    def hostnames(self) -> bool:
-        """Whether pods get their names as host names."""
-        return not _NEEDS_SVC.isdisjoint(self.plugins)
 
 
 def job_view(spec: Any, path: str, job_name: str | None) -> JobView:

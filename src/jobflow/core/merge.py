@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobflow.core.schema import misspelt_fields
 from jobflow.core.violations import Reason, Violation
 
 PATCH = "$patch"
@@ -266,9 +267,10 @@ def _replaced(patch: list[Any], work: _Work) -> list[Any]:
 
 
 def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """What in a patch could not be merged as it was meant: elements that lack the key they are
-    merged by, and directives that this merge does not carry out. Never raises on any JSON.
+    """What in a patch could not be merged as it was meant: misspelt fields, elements that lack the
+    key they are merged by, directives that this merge does not carry out. Never raises on any JSON.
     """
+    yield from misspelt_fields(patch, path)
     work: deque[tuple[Any, Shape, str]] = deque([(patch, JOB_SPEC, path)])
     while work:
         node, shape, at = work.popleft()

@@ -21,10 +21,9 @@ _NOT_IN_A_LABEL = re.compile(r"[^-A-Za-z0-9_.]+")
 def job_name(flow: str, step: str, run: int = 0, *, room: int = 0) -> str:
     """The vcjob of a step: `<flow>-<step>`, and `<flow>-<step>-r<run>` for a later run.
 
-    `room` keeps characters free for what Volcano appends in pod names (`pod_name_room` in
-    `core.pod_rules`). A first run's name is never shortened, whatever its length. A later run's
-    that would be longer than MAX_NAME less `room` becomes a prefix, `-`, 8 hex digits of the whole
-    base name, `-r<run>`.
+    A first run's name is never shortened, whatever its length. A later run's that would be longer
+    than MAX_NAME less `room` becomes a prefix, `-`, 8 hex digits of the whole base name, `-r<run>`.
+    `room` keeps characters free for what Volcano appends in pod names (`core.pod_names`).
     """
     base = f"{flow}-{step}"
     if run == 0:

@@ -1,7 +1,7 @@
 """What Volcano's admission asks of a task's pods, as far as it shows without a server's dry run.
 
-Sources: pkg/webhooks/admission/jobs/validate/admit_job.go (validateTaskTemplate,
-validateTaskTopoPolicy, validateK8sPodNameLength), pkg/controllers/job/plugins/svc. Of the pod
+Source: pkg/webhooks/admission/jobs/validate/admit_job.go (validateTaskTemplate,
+validateTaskTopoPolicy, validateK8sPodNameLength). Of the pod
 template only what a patch easily gets wrong is looked at: that each container is whole.
 """
 
@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from jobflow.core.job_view import JobView, Map, TaskView, elements, job_view, mapping, text
+from jobflow.core.job_view import JobView, Map, TaskView, elements, mapping, text
 from jobflow.core.names import MAX_NAME
+from jobflow.core.pod_names import pod_names
 from jobflow.core.suggest import supported
 from jobflow.core.violations import Reason, Violation
 
@@ -42,12 +43,6 @@ def pod_violations(job: JobView) -> Iterator[Violation]:
             yield from _topology_policy(task)
     if job.job_name:
         yield from _pod_names(job, job.job_name)
-
-
-def pod_name_room(spec: Any) -> int:
-    """How many characters the longest pod name has beyond its vcjob's, as far as they count."""
-    job = job_view(spec, "", None)
-    return max((len(_longest_suffix(job, task)) for task in job.tasks), default=0)
 
 
 def _containers(task: TaskView) -> Iterator[Violation]:
@@ -110,22 +105,10 @@ def _whole_cpus(quantity: Any) -> bool:
 
 
 def _pod_names(job: JobView, job_name: str) -> Iterator[Violation]:
-    """Volcano refuses a pod name over 63 characters; of each task it looks at one, numbered with
-    the task's own index. Where pod names are host names, the last pod's counts."""
-    if job.hostnames and "." in job_name:
-        detail = f'the svc plugin names a Service like the job, and that has no ".": {job_name}'
-        yield Violation(f"{job.path}.plugins", Reason.INVALID, sorted(job.plugins), detail)
-    for task in job.tasks:
-        name = job_name + _longest_suffix(job, task)
-        if len(name) > MAX_NAME:
-            detail = (
-                f"its pod {name} would have {len(name)} characters, {len(name) - MAX_NAME} too "
-                "many: shorten the name of the flow, the step or the task"
-            )
-            yield Violation(f"{task.path}.name", Reason.INVALID, task.name, detail)
-
-
-def _longest_suffix(job: JobView, task: TaskView) -> str:
-    """`-<task>-<number>` of the pod whose name has to fit."""
-    last = (task.replicas or 1) - 1 if job.hostnames and not task.pod_spec.get("hostname") else 0
-    return f"-{task.name or ''}-{max(last, task.index)}"
+    pod = job_name + pod_names(job.raw).longest
+    if job.tasks and len(pod) > MAX_NAME:
+        detail = (
+            f"its pod {pod} would have {len(pod)} characters, {len(pod) - MAX_NAME} too many: "
+            "shorten the name of the flow, the step or the task"
+        )
+        yield Violation(f"{job.path}.tasks", Reason.INVALID, job_name, detail)

@@ -8,7 +8,7 @@ list, and leaves `status` alone, which no user writes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -87,8 +87,31 @@ def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
     except (msgspec.ValidationError, RecursionError):
         for violation in schema_violations("JobTemplate", {"spec": spec}, strict=False):
             at = path + violation.path.removeprefix("spec")
-            detail = violation.detail.replace(violation.path, at, 1)
+            detail = violation.detail.removeprefix(f"{violation.path} in body ")
             yield Violation(at, violation.reason, violation.value, detail)
+
+
+def misspelt_fields(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    """Fields of a vcjob spec, or of a patch of one, that are nearly known ones. Others that are
+    not known pass: a newer Volcano may know them. Pod templates are not looked into."""
+    work: list[tuple[Any, Schema, str]] = [(spec, _job_spec_schema(), path)]
+    for node, schema, at in work:  # grows as it goes, level by level
+        if isinstance(node, list):
+            items = schema.get("items")
+            work += [(item, items, f"{at}[{i}]") for i, item in enumerate(node) if items]
+        elif isinstance(node, dict) and (fields := schema.get("properties")):
+            for name, value in node.items():
+                if (below := fields.get(name)) is not None:
+                    work.append((value, below, f"{at}.{name}"))
+                elif guess := Suggester(list(fields)).nearest(name):
+                    detail = f"unknown field{did_you_mean(guess)}"
+                    yield Violation(f"{at}.{name}", Reason.FORBIDDEN, None, detail)
+
+
+@lru_cache(maxsize=1)
+def _job_spec_schema() -> Schema:
+    schema: Schema = openapi_schema("JobTemplate")["properties"]["spec"]
+    return schema
 
 
 def json_path(path: Path) -> str:
