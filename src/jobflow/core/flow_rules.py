@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from jobflow.api.jobflow import Condition, DependsOn, RetainPolicy, Strategy
-from jobflow.core.name_rules import all_names, name_violations
+from jobflow.core.name_rules import all_names, name_violations, object_name_violations
 from jobflow.core.outline import Outline
 from jobflow.core.suggest import Suggester, did_you_mean, supported
 from jobflow.core.violations import Reason, Violation
@@ -24,13 +24,7 @@ _SHOWN_OF_A_CYCLE = 8
 
 
 def flow_has_a_name(outline: Outline) -> Iterator[Violation]:
-    """An API server sees to this before it asks a webhook; a file is first seen here."""
-    metadata = outline.flow.metadata
-    if metadata.name:
-        if not all_names([metadata.name]):
-            yield from name_violations("metadata.name", metadata.name)
-    elif not metadata.generate_name:
-        yield Violation("metadata.name", Reason.REQUIRED, "", "name or generateName is required")
+    yield from object_name_violations(outline.flow.metadata)
 
 
 def flow_has_steps(outline: Outline) -> Iterator[Violation]:

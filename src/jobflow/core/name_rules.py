@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator
 
+from jobflow.api.meta import ObjectMeta
 from jobflow.core.violations import Reason, Violation
 
 MAX_OBJECT_NAME = 253
@@ -35,6 +36,15 @@ def name_violations(path: str, text: str) -> Iterator[Violation]:
         yield Violation(path, Reason.TOO_LONG, text, detail)
     if not _NAME.fullmatch(text):
         yield Violation(path, Reason.INVALID, text, _what_is_wrong(text))
+
+
+def object_name_violations(metadata: ObjectMeta) -> Iterator[Violation]:
+    """An API server sees to this before it asks a webhook; a file is first seen here."""
+    if metadata.name:
+        if not all_names([metadata.name]):
+            yield from name_violations("metadata.name", metadata.name)
+    elif not metadata.generate_name:
+        yield Violation("metadata.name", Reason.REQUIRED, "", "name or generateName is required")
 
 
 def _what_is_wrong(text: str) -> str:

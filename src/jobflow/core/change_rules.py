@@ -1,0 +1,141 @@
+"""The rules of changing and deleting: what of a flow or template that is in use has to stay.
+
+Every refusal says how to do what people want, by commands that this version has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from jobflow.api.job import ENDED_PHASES
+from jobflow.api.jobflow import ENDED_STEP_PHASES, FlowPhase, JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.labels import FORCE_DELETE
+from jobflow.api.meta import ObjectMeta
+from jobflow.core.names import job_name
+from jobflow.core.violations import Reason, Violation, some
+
+_OVER = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
+"""Phases of a step from which nothing more is started; Volcano's own controller leaves a vcjob's
+phase in conditions."""
+
+
+def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
+    """A flow runs as it was created. Metadata, finalizers and status may change."""
+    if old.spec == new.spec:
+        return
+    flow = _command_name("jf", new.metadata)
+    if old.final:
+        way = f"to run it otherwise, delete it (kubectl delete {flow}) and apply it again"
+    else:
+        way = (
+            f"to run it otherwise, kubectl annotate {flow} {FORCE_DELETE}=true, then kubectl "
+            f"delete {flow} and apply it again"
+        )
+    for path, what in _changes(old, new):
+        detail = f"{what}, but a flow cannot be changed once it is created; {way}"
+        yield Violation(path, Reason.FORBIDDEN, None, detail)
+
+
+def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
+    """(path, what happened) of each change; of a step that came or went only that."""
+    before = [step.name for step in old.steps]
+    after = [step.name for step in new.steps]
+    if before == after:
+        fields = msgspec.to_builtins(old.spec), msgspec.to_builtins(new.spec)
+        yield from ((path, "this is changed") for path in _differences("spec", *fields))
+        return
+    gone, come = _without(before, after), _without(after, before)
+    parts = [f"step {some(come)} is new"] if come else []
+    parts += [f"step {some(gone)} is gone"] if gone else []
+    yield "spec.flows", " and ".join(parts) or "the order of the steps is another"
+    if old.spec.job_retain_policy != new.spec.job_retain_policy:
+        yield "spec.jobRetainPolicy", "this is changed"
+
+
+def _without(names: Sequence[str], others: Sequence[str]) -> list[str]:
+    known = frozenset(others)
+    return [name for name in names if name not in known]
+
+
+def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    """JSON paths at which two values differ, as deep as both have the same shape."""
+    work = [(path, old, new)]
+    while work:
+        path, old, new = work.pop()
+        if old == new:
+            continue
+        below: list[tuple[str, Any, Any]] = []
+        if isinstance(old, dict) and isinstance(new, dict):
+            keys = dict.fromkeys(chain(old, new))
+            below = [(f"{path}.{key}", old.get(key), new.get(key)) for key in keys]
+        elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+            pairs = zip(old, new, strict=True)
+            below = [(f"{path}[{i}]", one, other) for i, (one, other) in enumerate(pairs)]
+        else:
+            yield path
+        work.extend(reversed(below))
+
+
+def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:
+    """A flow that has not ended is not deleted by accident (JobFlow document, delete block)."""
+    if flow.final or namespace_terminating or _may_go(flow.metadata):
+        return
+    phase = flow.status.state.phase or FlowPhase.PENDING
+    name = _command_name("jf", flow.metadata)
+    detail = (
+        f'flow "{flow.metadata.name}" is {phase} and has not ended: wait for its end or, to delete '
+        f"it and its jobs anyway, kubectl annotate {name} {FORCE_DELETE}=true and delete it again"
+    )
+    yield Violation("status.state.phase", Reason.FORBIDDEN, phase, detail)
+
+
+def template_is_not_needed(
+    template: JobTemplate, flows: Iterable[JobFlow], *, namespace_terminating: bool
+) -> Iterator[Violation]:
+    """No flow that still runs has a step to start from it, be it for another attempt."""
+    if namespace_terminating or _may_go(template.metadata):
+        return
+    name = template.metadata.name
+    needed = [
+        f'flow "{flow.metadata.name}" (step "{step}")'
+        for flow in flows
+        if (step := _step_to_start(flow, name)) is not None
+    ]
+    if needed:
+        template_name = _command_name("jt", template.metadata)
+        detail = (
+            f'template "{name}" is still needed by {some(needed)}: wait until its steps have ended '
+            f"or, to delete it anyway, kubectl annotate {template_name} {FORCE_DELETE}=true and "
+            "delete it again"
+        )
+        yield Violation("metadata.name", Reason.FORBIDDEN, name, detail)
+
+
+def _step_to_start(flow: JobFlow, template: str) -> str | None:
+    """The first step that may yet make a vcjob from the template; None where there is none."""
+    if flow.final or flow.metadata.deletion_timestamp is not None:
+        return None
+    conditions = flow.status.conditions or {}
+    for step in flow.steps:
+        if step.template_name == template:
+            condition = conditions.get(job_name(flow.metadata.name, step.name))
+            if condition is None or condition.phase not in _OVER:
+                return step.name
+    return None
+
+
+def _may_go(metadata: ObjectMeta) -> bool:
+    """Being deleted already, or somebody said that it is to be deleted anyway."""
+    forced = (metadata.annotations or {}).get(FORCE_DELETE) == "true"
+    return forced or metadata.deletion_timestamp is not None
+
+
+def _command_name(kind: str, metadata: ObjectMeta) -> str:
+    """`jf x -n team`, as kubectl takes it; without a namespace where it is the default one."""
+    place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
+    return f"{kind} {metadata.name}{place}"

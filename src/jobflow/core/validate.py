@@ -1,0 +1,110 @@
+"""Admission: what is wrong with a flow or a template, all at once. Pure; the same for webhook,
+lint and controller.
+
+A policy is a list of rules, a rule a generator of violations (`…_rules`). Here are only the
+policies, one a kind and operation. None of these functions raises on anything that decodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.change_rules import flow_has_ended, spec_stays, template_is_not_needed
+from jobflow.core.flow_rules import FLOW_RULES
+from jobflow.core.generated_rules import GENERATED_RULES
+from jobflow.core.job_rules import job_violations
+from jobflow.core.name_rules import object_name_violations
+from jobflow.core.outline import Known, Outline
+from jobflow.core.patch_rules import PATCH_RULES
+from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings
+from jobflow.core.violations import Verdict, Violation
+
+__all__ = [
+    "Known",
+    "validate_flow",
+    "validate_flow_delete",
+    "validate_flow_update",
+    "validate_template",
+    "validate_template_delete",
+    "validate_template_update",
+]
+
+PASS = Verdict()
+
+CREATE_RULES = (*FLOW_RULES, *GENERATED_RULES, *PATCH_RULES)
+
+
+def validate_flow(flow: JobFlow, known: Known) -> Verdict:
+    """JobFlow CREATE, lint, and the controller's own look at a flow that nobody admitted.
+
+    Linear in steps and targets. Violations are in the order of the object.
+    """
+    outline = Outline(flow, known)
+    violations = [violation for rule in CREATE_RULES for violation in rule(outline)]
+    warnings = [warning for suspicion in FLOW_SUSPICIONS for warning in suspicion(outline)]
+    if len(violations) > 1:
+        violations.sort(key=_position)
+    return Verdict(tuple(violations), tuple(warnings)) if violations or warnings else PASS
+
+
+def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
+    """JobFlow UPDATE: the spec stays. What was invalid before may still be labelled."""
+    return _verdict(spec_stays(old, new))
+
+
+def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdict:
+    """JobFlow DELETE: not while it runs, unless somebody says so."""
+    return _verdict(flow_has_ended(flow, namespace_terminating=namespace_terminating))
+
+
+def validate_template(template: JobTemplate, known: Known) -> Verdict:
+    """JobTemplate CREATE and lint: Volcano's own rules for a vcjob."""
+    violations = (
+        *object_name_violations(template.metadata),
+        *job_violations(template.spec, "spec", None),
+    )
+    warnings = () if known.queues is None else queue_warnings([template.spec], known.queues)
+    return Verdict(violations, tuple(warnings))
+
+
+def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:
+    """JobTemplate UPDATE: as CREATE, where the spec changed; vcjobs that exist stay as they are."""
+    return PASS if old.spec == new.spec else validate_template(new, known)
+
+
+def validate_template_delete(
+    template: JobTemplate, flows: Iterable[JobFlow], *, namespace_terminating: bool
+) -> Verdict:
+    """JobTemplate DELETE: not while a flow still has a step to start from it.
+
+    `flows`: those of the template's namespace that name it (others do no harm).
+    """
+    return _verdict(
+        template_is_not_needed(template, flows, namespace_terminating=namespace_terminating)
+    )
+
+
+def _verdict(violations: Iterator[Violation]) -> Verdict:
+    return Verdict(tuple(violations))
+
+
+_FLOW_PATH = re.compile(
+    r"(metadata|spec)(?:\.(\w+)(?:\[(\d+)\])?(?:\.(\w+)(?:\.(\w+)(?:\[(\d+)\])?)?)?)?"
+)
+_FIELDS = {
+    field: rank
+    for rank, field in enumerate(
+        ["metadata", "spec", "flows", "jobRetainPolicy", "name", "template", "dependsOn", "targets"]
+        + ["strategy", "condition", "probe", "patch", "jobSpec"]
+    )
+}
+
+
+def _position(violation: Violation) -> tuple[int, ...]:
+    """Where a violation stands in a flow; what is deeper than a list of a step counts as equal."""
+    found = _FLOW_PATH.match(violation.path)
+    parts = found.groups(default="") if found else ()
+    return tuple(int(part) if part.isdigit() else _FIELDS.get(part, -1) for part in parts)

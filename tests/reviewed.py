@@ -1,0 +1,54 @@
+"""Flows and templates as a user writes them, and what admission says of them, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.validate import Known, validate_flow
+from jobflow.core.violations import Verdict
+
+NOTHING_KNOWN = Known()
+
+
+def flow_of(*steps: Mapping[str, Any] | str, name: str = "f", **spec: Any) -> JobFlow:
+    """A flow `name` of these steps: whole ones, or `b: a c` for a step b with targets a and c."""
+    flows = [_step(step) if isinstance(step, str) else dict(step) for step in steps]
+    return msgspec.convert(
+        {"metadata": {"name": name, "namespace": "team"}, "spec": {"flows": flows} | spec}, JobFlow
+    )
+
+
+def _step(text: str) -> dict[str, Any]:
+    name, colon, targets = text.partition(":")
+    return {"name": name} | ({"dependsOn": {"targets": targets.split()}} if colon else {})
+
+
+def template_of(name: str, *tasks: str, replicas: int = 1, **spec: Any) -> JobTemplate:
+    """A template with these tasks (one, `main`, if none is named)."""
+    pod = {"spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
+    spec = {
+        "tasks": [
+            {"name": task, "replicas": replicas, "template": pod} for task in tasks or ("main",)
+        ]
+    } | spec
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, JobTemplate)
+
+
+def knowing(*templates: JobTemplate, queues: Mapping[str, str] | None = None) -> Known:
+    """Exactly these templates are there, and these queues, if any are named."""
+    return Known(templates={t.metadata.name: t for t in templates}, queues=queues)
+
+
+def said(verdict: Verdict) -> list[str]:
+    """The violations as a user reads them."""
+    return [str(violation) for violation in verdict.violations]
+
+
+def faults(flow: JobFlow, known: Known = NOTHING_KNOWN) -> list[str]:
+    """What is wrong with a new flow."""
+    return said(validate_flow(flow, known))
