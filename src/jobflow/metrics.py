@@ -10,10 +10,11 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from jobflow.controller.hooks import Hooks, Result
 from jobflow.webhook.review import Answer
 
 QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
@@ -34,32 +35,35 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._fields: set[tuple[str, str]] = set()
-        self._admission = self._histogram(
+        self._admission = self.histogram(
             "admission_seconds",
             "Judging a review, from its body to the answer.",
             ["kind", "operation", "outcome"],
             QUICK,
         )
-        self._violations = self._counter(
+        self._violations = self.counter(
             "admission_violations",
             "Violations in refused reviews, by the field (indices left out) and the reason.",
             ["kind", "field", "reason"],
         )
-        self._requests = self._histogram(
+        self._requests = self.histogram(
             "api_request_seconds",
             "Requests to the API server; code 0 is no answer.",
             ["verb", "resource", "code"],
             SLOW,
         )
-        self._reconciles = self._histogram(
-            "reconcile_seconds", "One pass over one flow.", ["outcome"], SLOW
-        )
-        self._waits = self._histogram(
-            "workqueue_wait_seconds", "From a flow's being due to the pass over it.", [], SLOW
-        )
-        self._retries = self._counter(
-            "workqueue_retries", "Passes that failed and were put off.", []
-        )
+        self.controller = ControllerMetrics(self)
+        """What the controller tells of its work."""
+
+    def histogram(
+        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
+    ) -> Histogram:
+        """A new histogram of ours."""
+        return Histogram(f"jobflow_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
+        """A new counter of ours."""
+        return Counter(f"jobflow_{name}", text, labels, registry=self.registry)
 
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""
@@ -77,23 +81,7 @@ class Metrics:
         """The API server answered a request."""
         self._requests.labels(verb, resource, code).observe(seconds)
 
-    def reconciled(self, outcome: str, seconds: float) -> None:
-        """A pass over a flow has ended."""
-        self._reconciles.labels(outcome).observe(seconds)
-
-    def waited(self, seconds: float) -> None:
-        """A flow was taken from the queue."""
-        self._waits.observe(seconds)
-
-    def retried(self) -> None:
-        """A flow was put back after a failure."""
-        self._retries.inc()
-
     # ------------------------------------------------------------------ asked when scraped
-
-    def watch_depth(self, depth: Callable[[], int]) -> None:
-        """Flows that are due."""
-        self._scraped("workqueue_depth", "Flows that are due.", [], lambda: {(): depth()})
 
     def watch_phases(self, kind: str, phases: Phases) -> None:
         """How many objects of a kind (`flows`, `jobs`) there are in each phase."""
@@ -116,14 +104,6 @@ class Metrics:
 
     # ------------------------------------------------------------------
 
-    def _histogram(
-        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
-    ) -> Histogram:
-        return Histogram(f"jobflow_{name}", text, labels, buckets=buckets, registry=self.registry)
-
-    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
-        return Counter(f"jobflow_{name}", text, labels, registry=self.registry)
-
     def _scraped(
         self,
         name: str,
@@ -141,6 +121,38 @@ class Metrics:
                 return OTHER
             self._fields.add((kind, field))
         return field
+
+
+class ControllerMetrics(Hooks):
+    """Counts the controller's work."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._depth = Gauge(
+            "jobflow_workqueue_depth", "Flows that are due.", registry=metrics.registry
+        )
+        self._waits = metrics.histogram(
+            "workqueue_wait_seconds", "From a flow's being due to the pass over it.", [], SLOW
+        )
+        self._retries = metrics.counter("workqueue_retries", "Passes put off by a failure.", [])
+        self._passes = metrics.histogram(
+            "reconcile_seconds", "One pass over one flow.", ["result"], SLOW
+        )
+        self._dropped = metrics.counter("events_dropped", "Events that were given up.", [])
+
+    def depth(self, keys: int) -> None:
+        self._depth.set(keys)
+
+    def waited(self, seconds: float) -> None:
+        self._waits.observe(seconds)
+
+    def retried(self) -> None:
+        self._retries.inc()
+
+    def reconciled(self, seconds: float, result: Result) -> None:
+        self._passes.labels(result).observe(seconds)
+
+    def event_dropped(self) -> None:
+        self._dropped.inc()
 
 
 class _Scraped(Collector):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.schema import schema_violations
 from jobflow.core.validate import (
     Known,
     validate_flow,
@@ -16,7 +19,7 @@ from jobflow.core.validate import (
     validate_template_delete,
     validate_template_update,
 )
-from jobflow.core.violations import Verdict
+from jobflow.core.violations import Verdict, Violation
 
 T = TypeVar("T", JobFlow, JobTemplate)
 
@@ -102,11 +105,15 @@ class TemplateJudge:
         self._cluster = cluster
 
     def create(self, new: JobTemplate) -> Verdict:
+        if misfits := _misfits(new):
+            return Verdict(misfits)
         return validate_template(new, known(self._cluster, new.metadata.namespace))
 
     def update(self, old: JobTemplate, new: JobTemplate) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
             return PASS
+        if new.spec != old.spec and (misfits := _misfits(new)):
+            return Verdict(misfits)
         return validate_template_update(old, new, known(self._cluster, new.metadata.namespace))
 
     def changed(self, new: JobTemplate) -> Verdict:
@@ -123,6 +130,16 @@ class TemplateJudge:
         if not await self._cluster.namespace_terminating(namespace):
             return verdict
         return validate_template_delete(old, flows, namespace_terminating=True)
+
+
+def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
+    """Where the spec, which decoding leaves as it is, has another shape than the CRD says."""
+    try:
+        template.typed_spec()
+    except msgspec.ValidationError:
+        spec = {"spec": template.spec}
+        return tuple(schema_violations(TemplateJudge.kind, spec, strict=False))
+    return ()
 
 
 def known(cluster: Cluster, namespace: str) -> Known:

@@ -6,6 +6,7 @@ docs/decisions/refusals.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -77,10 +78,11 @@ class Reviewer(Generic[T]):
     """Answers the reviews of one kind."""
 
     def __init__(self, judge: Judge[T]) -> None:
-        self._judge = judge
+        self._judge: Judge[T] = judge
         self._kind = judge.kind
-        self._type = judge.object_type
-        self._decode = msgspec.json.Decoder(_review_of(judge.object_type)).decode
+        self._type: type[T] = judge.object_type
+        typed: Any = AdmissionReview[judge.object_type]  # type: ignore[name-defined]
+        self._decode: Callable[[bytes], AdmissionReview[Any]] = msgspec.json.Decoder(typed).decode
 
     @property
     def kind(self) -> str:
@@ -117,8 +119,9 @@ class Reviewer(Generic[T]):
         return checked(review, self._kind)
 
     async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
-        new, old = request.object, request.old_object
-        if not all(isinstance(obj, self._type) for obj in (new, old) if obj is not None):
+        new: Any = request.object
+        old: Any = request.old_object
+        if not isinstance(new or old, self._type):
             return untyped.verdict(self._judge, request)
         if request.operation == "CREATE":
             return self._judge.create(new)
@@ -141,7 +144,3 @@ class Reviewer(Generic[T]):
     def _failed(self, request: AdmissionRequest[Any], code: int, why: str, text: str) -> Answer:
         status = failed(self._kind, name_of(request), code, why, text)
         return Answer(refused(request.uid, status), Outcome.FAILED, operation=request.operation)
-
-
-def _review_of(kind: type[T]) -> type[AdmissionReview[T]]:
-    return AdmissionReview[kind]  # type: ignore[valid-type]

@@ -13,6 +13,7 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.nulls import without_nulls
 from jobflow.core.schema import schema_violations
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.envelope import AdmissionRequest, Loose, Malformed
@@ -41,9 +42,18 @@ def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
         return PASS
     if request.operation == "UPDATE" and _spec_stays(request.old_object, request.object):
         return PASS
-    if misfits := _misfits(judge, request.object):
+    if misfits := schema_violations(judge.kind, request.object, strict=False):
         return Verdict(tuple(misfits))
-    return judge.changed(msgspec.convert(request.object, judge.object_type))
+    try:
+        new = _typed(judge, request.object)
+    except msgspec.ValidationError as error:
+        return Verdict((_misfit(error),))
+    if request.operation == "CREATE":
+        return judge.create(new)
+    try:
+        return judge.update(_typed(judge, request.old_object), new)
+    except msgspec.ValidationError:
+        return judge.changed(new)
 
 
 def _spec_stays(old: Any, new: Any) -> bool:
@@ -60,13 +70,11 @@ def _json(value: Any) -> bytes:
     return msgspec.json.encode(value, order="sorted")
 
 
-def _misfits(judge: Judge[T], obj: Any) -> list[Violation]:
-    """All that the CRD's schema says, or the first thing that the type says (metadata)."""
-    try:
-        msgspec.convert(obj, judge.object_type)
-    except msgspec.ValidationError as error:
-        return schema_violations(judge.kind, obj, strict=False) or [_misfit(error)]
-    return []
+def _typed(judge: Judge[T], obj: Any) -> T:
+    """The object as an API server would hand it on. Raises msgspec.ValidationError."""
+    if isinstance(obj, judge.object_type):
+        return obj
+    return msgspec.convert(without_nulls(judge.kind, obj), judge.object_type)
 
 
 def _misfit(error: msgspec.ValidationError) -> Violation:

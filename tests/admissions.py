@@ -1,0 +1,94 @@
+"""AdmissionReviews as an API server sends them, and a cluster that a test makes up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+
+UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
+
+
+def review(
+    operation: str,
+    new: Any = None,
+    old: Any = None,
+    *,
+    kind: str = "JobFlow",
+    group: str = "flow.volcano.sh",
+    **request: Any,
+) -> bytes:
+    """A review of `new` and `old`, manifests or any other JSON."""
+    objects = [obj for obj in (new, old) if isinstance(obj, dict)]
+    metadata = (objects[0].get("metadata") if objects else None) or {}
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    resource = {"group": group, "version": "v1alpha1", "resource": f"{kind.lower()}s"}
+    asked = {
+        "uid": UID,
+        "kind": {"group": group, "version": "v1alpha1", "kind": kind},
+        "resource": resource,
+        "requestKind": {"group": group, "version": "v1alpha1", "kind": kind},
+        "requestResource": resource,
+        "name": name if isinstance(name, str) else "",
+        "namespace": "default",
+        "operation": operation,
+        "userInfo": {"username": "admin", "groups": ["system:masters", "system:authenticated"]},
+        "object": new,
+        "oldObject": old,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    return json.dumps(
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked | request}
+    ).encode()
+
+
+def stored(manifest: Mapping[str, Any], *, status: Any = None, **metadata: Any) -> dict[str, Any]:
+    """A manifest as an API server keeps it."""
+    meta = {
+        "namespace": "default",
+        "uid": f"uid-of-{manifest['metadata']['name']}",
+        "resourceVersion": "41",
+        "generation": 1,
+        "creationTimestamp": "2026-08-01T10:00:00Z",
+    }
+    kept = {**manifest, "metadata": {**meta, **manifest["metadata"], **metadata}}
+    return kept if status is None else kept | {"status": status}
+
+
+@dataclass
+class FakeCluster:
+    """What the webhook knows in a test."""
+
+    known_templates: dict[str, Any] = field(default_factory=dict)
+    known_queues: Mapping[str, str] | None = field(default_factory=lambda: {"default": "Open"})
+    flows: list[Any] = field(default_factory=list)
+    terminating: bool = False
+    synced: bool = True
+    asked: list[str] = field(default_factory=list)
+    """Namespaces that were read live."""
+
+    def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
+        return {
+            name: msgspec.convert(template, JobTemplate)
+            for name, template in self.known_templates.items()
+        }
+
+    def queues(self) -> Mapping[str, str] | None:
+        return self.known_queues
+
+    def flows_using(self, namespace: str, template: str) -> Iterable[JobFlow]:
+        flows = [msgspec.convert(flow, JobFlow) for flow in self.flows]
+        return [
+            flow for flow in flows if any(step.template_name == template for step in flow.steps)
+        ]
+
+    async def namespace_terminating(self, name: str) -> bool:
+        self.asked.append(name)
+        return self.terminating
