@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -18,9 +17,12 @@ from yarl import URL
 
 import jobflow
 from jobflow.api.meta import ListMeta
-from jobflow.api.resources import Resource, Status
+from jobflow.api.resources import Resource
 from jobflow.kube import credentials
 from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError, error_of
+
+__all__ = ["NETWORK_ERRORS", "ApiError", "Client", "Observe", "Query", "decoder", "resource_of"]
 
 T = TypeVar("T")
 Query = Sequence[tuple[str, str]]
@@ -32,73 +34,6 @@ PAGE = 500
 """Objects a page of a list."""
 CONNECT_SECONDS = 5.0
 MERGE_PATCH = "application/merge-patch+json"
-NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
-"""What `Client` raises when no answer came, beside ApiError for an answer that is an error."""
-
-REASONS = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    409: "Conflict",
-    410: "Gone",
-    413: "RequestEntityTooLarge",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
-"""`Status.reason` by HTTP code (k8s.io/apimachinery meta/v1 StatusReason), for bodies without."""
-
-
-class ApiError(Exception):
-    """An answer of the API server that is an error."""
-
-    def __init__(self, status: Status, retry_after: float | None = None) -> None:
-        super().__init__(f"{status.code} {status.reason}: {status.message}")
-        self.status = status
-        details = status.details
-        after = details.retry_after_seconds if details else None
-        self.retry_after = retry_after if after is None else float(after)
-        """Seconds the server asks to wait; None where it does not say."""
-
-    @property
-    def code(self) -> int:
-        """The HTTP status."""
-        return self.status.code
-
-    @property
-    def reason(self) -> str:
-        """The machine's word: NotFound, Conflict, AlreadyExists, Invalid …"""
-        return self.status.reason
-
-    @property
-    def message(self) -> str:
-        """The server's sentence."""
-        return self.status.message
-
-    @property
-    def not_found(self) -> bool:
-        """404."""
-        return self.code == 404
-
-    @property
-    def already_exists(self) -> bool:
-        """409 because the name is in use."""
-        return self.code == 409 and self.reason == "AlreadyExists"
-
-    @property
-    def conflict(self) -> bool:
-        """409 because the object is no longer what the request said."""
-        return self.code == 409 and self.reason != "AlreadyExists"
-
-    @property
-    def gone(self) -> bool:
-        """410: the resource version or the continue token is too old."""
-        return self.code == 410 or self.reason in ("Gone", "Expired")
 
 
 class ServedResource(msgspec.Struct):
@@ -185,7 +120,7 @@ class Client:
             async with response:
                 answer = await response.read()
             if code >= 300:
-                raise _error(response, answer)
+                raise error_of(response, answer)
             return answer
         finally:
             if self.observe is not None:
@@ -315,7 +250,7 @@ class Client:
         response = await self._open("GET", path, asked, None, {}, limits)
         try:
             if response.status >= 300:
-                raise _error(response, await response.read())
+                raise error_of(response, await response.read())
             async for line in _lines(response.content.iter_any()):
                 yield line
         finally:
@@ -423,35 +358,6 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 yield line
         if rest:
             begun.append(rest)
-
-
-def _error(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-    """The answer as an error; proxies and load balancers answer with anything but a Status."""
-    code = response.status
-    try:
-        status = decoder(Status).decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        status = Status(message="", kind="")
-    if status.kind != "Status" or not status.code:
-        text = status.message or body[:1000].decode(errors="replace").strip()
-        status = msgspec.structs.replace(
-            status, kind="Status", status="Failure", code=code, message=text
-        )
-    if not status.reason:
-        status = msgspec.structs.replace(status, reason=REASONS.get(code, "Unknown"))
-    return ApiError(status, retry_after=_seconds(response.headers.get("Retry-After")))
-
-
-def _seconds(header: str | None) -> float | None:
-    """A Retry-After header: seconds, or a date (RFC 9110 10.2.3)."""
-    if header is None:
-        return None
-    if header.strip().isdigit():
-        return float(header)
-    try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def resource_of(path: str) -> str:

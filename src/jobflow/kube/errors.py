@@ -1,0 +1,108 @@
+"""An API server's errors as exceptions, whatever their bodies look like. Sends nothing."""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+
+import aiohttp
+import msgspec
+
+from jobflow.api.resources import Status
+
+NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+"""What `Client` raises when no answer came, beside ApiError for an answer that is an error."""
+
+REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Gone",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+"""`Status.reason` by HTTP code (k8s.io/apimachinery meta/v1 StatusReason), for bodies without."""
+
+
+class ApiError(Exception):
+    """An answer of the API server that is an error."""
+
+    def __init__(self, status: Status, retry_after: float | None = None) -> None:
+        super().__init__(f"{status.code} {status.reason}: {status.message}")
+        self.status = status
+        details = status.details
+        after = details.retry_after_seconds if details else None
+        self.retry_after = retry_after if after is None else float(after)
+        """Seconds the server asks to wait; None where it does not say."""
+
+    @property
+    def code(self) -> int:
+        """The HTTP status."""
+        return self.status.code
+
+    @property
+    def reason(self) -> str:
+        """The machine's word: NotFound, Conflict, AlreadyExists, Invalid …"""
+        return self.status.reason
+
+    @property
+    def message(self) -> str:
+        """The server's sentence."""
+        return self.status.message
+
+    @property
+    def not_found(self) -> bool:
+        """404."""
+        return self.code == 404
+
+    @property
+    def already_exists(self) -> bool:
+        """409 because the name is in use."""
+        return self.code == 409 and self.reason == "AlreadyExists"
+
+    @property
+    def conflict(self) -> bool:
+        """409 because the object is no longer what the request said."""
+        return self.code == 409 and self.reason != "AlreadyExists"
+
+    @property
+    def gone(self) -> bool:
+        """410: the resource version or the continue token is too old."""
+        return self.code == 410 or self.reason in ("Gone", "Expired")
+
+
+def error_of(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    """The answer as an error; proxies and load balancers answer with anything but a Status."""
+    code = response.status
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = Status(message="", kind="")
+    if status.kind != "Status" or not status.code:
+        text = status.message or body[:1000].decode(errors="replace").strip()
+        status = msgspec.structs.replace(
+            status, kind="Status", status="Failure", code=code, message=text
+        )
+    if not status.reason:
+        status = msgspec.structs.replace(status, reason=REASONS.get(code, "Unknown"))
+    return ApiError(status, retry_after=_seconds(response.headers.get("Retry-After")))
+
+
+def _seconds(header: str | None) -> float | None:
+    """A Retry-After header: seconds, or a date (RFC 9110 10.2.3)."""
+    if header is None:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return None

@@ -1,0 +1,376 @@
+"""Requests and their errors against a server that answers anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.job import Job, JobList
+from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, QUEUES
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
+from jobflow.kube.credentials import ConfigError, Credentials, Login
+from scripted_server import Answer, ScriptedServer, failure, frame, page, thing
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: ScriptedServer) -> AsyncIterator[Client]:
+    async with Client.at(server.url) as client:
+        yield client
+
+
+async def caught(client: Client) -> ApiError:
+    with pytest.raises(ApiError) as info:
+        await client.create(JOBS, "ns", b"{}")
+    return info.value
+
+
+# ---------------------------------------------------------------------- errors
+
+
+async def test_a_status_is_decoded(server: ScriptedServer, client: Client) -> None:
+    body = failure(409, "AlreadyExists", 'jobs "x" already exists', name="x")
+    server.others.append(Answer(409, body))
+    error = await caught(client)
+    assert error.already_exists
+    assert not error.conflict
+    assert error.status.details is not None
+    assert error.status.details.name == "x"
+    assert "already exists" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "reason"),
+    [
+        (503, b"<html>upstream gone</html>", "ServiceUnavailable"),
+        (502, b"", "Unknown"),
+        (500, b"\xff\xfe not utf-8", "InternalError"),
+        (404, b"404 page not found\n", "NotFound"),
+        (403, b'{"message": "no"}', "Forbidden"),
+        (403, b'{"code": "text"}', "Forbidden"),
+        (400, b"[1, 2]", "BadRequest"),
+        (302, b"", "Unknown"),
+    ],
+)
+async def test_a_body_that_is_no_status_becomes_one(
+    server: ScriptedServer, client: Client, code: int, body: bytes, reason: str
+) -> None:
+    server.others.append(Answer(code, body))
+    error = await caught(client)
+    assert (error.code, error.reason) == (code, reason)
+
+
+async def test_the_text_of_a_body_that_is_no_status_is_the_message(
+    server: ScriptedServer, client: Client
+) -> None:
+    server.others.append(Answer(503, b"no endpoints\n"))
+    assert (await caught(client)).message == "no endpoints"
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "seconds"),
+    [
+        ({"Retry-After": "7"}, {}, 7.0),
+        ({"Retry-After": "7"}, {"retryAfterSeconds": 3}, 3.0),
+        ({}, {"retryAfterSeconds": 1}, 1.0),
+        ({"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}, {}, 0.0),
+        ({"Retry-After": "soon"}, {}, None),
+        ({}, {}, None),
+    ],
+)
+async def test_retry_after_is_what_the_server_asks(
+    server: ScriptedServer,
+    client: Client,
+    headers: dict[str, str],
+    details: dict[str, Any],
+    seconds: float | None,
+) -> None:
+    server.others.append(Answer(429, failure(429, **details), headers=headers))
+    assert (await caught(client)).retry_after == seconds
+
+
+async def test_a_connection_that_breaks_is_a_network_error(
+    server: ScriptedServer, client: Client
+) -> None:
+    server.others.append(Answer(chunks=[b"{"], end="cut"))
+    with pytest.raises(NETWORK_ERRORS):
+        await client.create(JOBS, "ns", b"{}")
+
+
+async def test_an_answer_that_does_not_come_is_a_network_error(
+    server: ScriptedServer, client: Client
+) -> None:
+    server.others.append(Answer(chunks=[b"{"], end="hang"))
+    with pytest.raises(NETWORK_ERRORS):
+        await client.request("GET", "/version", timeout=0.05)
+
+
+async def test_nobody_listening_is_a_network_error() -> None:
+    async with Client.at("http://127.0.0.1:1") as client:
+        with pytest.raises(NETWORK_ERRORS):
+            await client.request("GET", "/version")
+
+
+# ---------------------------------------------------------------------- requests
+
+
+async def test_a_patch_is_a_merge_patch(server: ScriptedServer, client: Client) -> None:
+    server.others.append(Answer(body={}))
+    await client.patch(JOBFLOWS, "ns", "f", b'{"a":1}', subresource="status")
+    (asked,) = server.asked
+    assert asked.path == "/apis/flow.volcano.sh/v1alpha1/namespaces/ns/jobflows/f/status"
+    assert asked.headers["Content-Type"] == "application/merge-patch+json"
+    assert asked.body == b'{"a":1}'
+
+
+async def test_a_delete_names_the_uid_it_means(server: ScriptedServer, client: Client) -> None:
+    server.others.append(Answer(body={}))
+    await client.delete(JOBS, "ns", "j", uid="u1")
+    assert json.loads(server.asked[0].body)["preconditions"] == {"uid": "u1"}
+
+
+async def test_deleting_what_is_gone_succeeds(server: ScriptedServer, client: Client) -> None:
+    server.others.append(Answer(404, failure(404, "NotFound")))
+    await client.delete(JOBS, "ns", "j")
+    server.others.append(Answer(409, failure(409, "Conflict")))
+    with pytest.raises(ApiError):
+        await client.delete(JOBS, "ns", "j", uid="u1")
+
+
+async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: Client) -> None:
+    server.lists += [page(7, thing("a", 1), more="x/y="), page(7, thing("b", 2))]
+    pages = [page async for page in client.list(JOBS, JobList, query=[("labelSelector", "a=b")])]
+    assert [item.metadata.name for page in pages for item in page.items] == ["a", "b"]
+    first, second = server.asked
+    assert first.query == {"labelSelector": "a=b", "limit": "500"}
+    assert second.query == {"labelSelector": "a=b", "limit": "500", "continue": "x/y="}
+
+
+async def test_names_cannot_leave_their_place_in_the_path(
+    server: ScriptedServer, client: Client
+) -> None:
+    server.others.append(Answer(body=thing("x", 1)))
+    await client.get(JOBS, "ns", "x?y#z ä", Job)
+    assert server.asked[0].path.endswith("/jobs/x?y#z ä")
+    assert server.asked[0].query == {}
+
+
+async def test_every_answer_is_told(server: ScriptedServer, client: Client) -> None:
+    told: list[tuple[str, str, int]] = []
+    client.observe = lambda method, resource, code, seconds: told.append((method, resource, code))
+    server.others += [Answer(body={}), Answer(500, b""), Answer(end="cut")]
+    await client.patch(JOBFLOWS, "ns", "f", b"{}", subresource="status")
+    await caught(client)
+    with pytest.raises(NETWORK_ERRORS):
+        await client.create(JOBS, "ns", b"{}")
+    assert told == [("PATCH", "jobflows/status", 200), ("POST", "jobs", 500), ("POST", "jobs", 200)]
+
+
+@pytest.mark.parametrize(
+    ("path", "resource"),
+    [
+        (JOBS.path(), "jobs"),
+        (JOBS.path("ns", "x"), "jobs"),
+        (JOBFLOWS.path("ns", "x", "status"), "jobflows/status"),
+        (NAMESPACES.path("", "ns"), "namespaces"),
+        (QUEUES.path("", "q", "status"), "queues/status"),
+        ("/version", "version"),
+        ("/apis", ""),
+    ],
+)
+def test_metrics_name_the_kind_of_a_path(path: str, resource: str) -> None:
+    assert resource_of(path) == resource
+
+
+async def test_a_kind_is_found_by_discovery(server: ScriptedServer, client: Client) -> None:
+    served = [
+        {"name": "replicasets/status", "kind": "ReplicaSet", "namespaced": True},
+        {"name": "replicasets", "kind": "ReplicaSet", "namespaced": True},
+    ]
+    server.others += [Answer(body={"resources": served}), Answer(404, b"404 page not found")]
+    found = await client.resource_of_kind("apps/v1", "ReplicaSet")
+    assert found is not None
+    assert found.path("ns", "x") == "/apis/apps/v1/namespaces/ns/replicasets/x"
+    assert await client.resource_of_kind("gone/v1", "Gone") is None
+
+
+# ---------------------------------------------------------------------- watches
+
+
+async def frames(client: Client, **more: Any) -> list[bytes]:
+    async with aclosing(client.watch(JOBS, resource_version="5", **more)) as watch:
+        return [line async for line in watch]
+
+
+async def test_a_watch_is_cut_into_frames_wherever_the_network_cut_it(
+    server: ScriptedServer, client: Client
+) -> None:
+    whole = b"".join(frame("ADDED", thing(f"j{i}", i, note="x" * i)) for i in range(40))
+    for size in (1, 7, 64, 1000, len(whole)):
+        chunks = [whole[i : i + size] for i in range(0, len(whole), size)]
+        server.watches.append(Answer(chunks=chunks))
+        assert await frames(client) == whole.splitlines()
+
+
+async def test_a_frame_may_be_longer_than_any_buffer(
+    server: ScriptedServer, client: Client
+) -> None:
+    long = frame("ADDED", thing("j", 1, note="x" * 9_000_000))
+    server.watches.append(Answer(chunks=[long]))
+    assert await frames(client) == [long.rstrip()]
+
+
+async def test_half_a_frame_at_the_end_is_not_a_frame(
+    server: ScriptedServer, client: Client
+) -> None:
+    whole = frame("ADDED", thing("a", 1))
+    server.watches.append(Answer(chunks=[whole, whole[:20]]))
+    assert await frames(client) == [whole.rstrip()]
+
+
+async def test_a_watch_asks_for_bookmarks_and_an_end(
+    server: ScriptedServer, client: Client
+) -> None:
+    server.watches.append(Answer())
+    await frames(client, timeout_seconds=42)
+    assert server.asked[0].query == {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "5",
+        "timeoutSeconds": "42",
+    }
+
+
+async def test_a_watch_that_falls_silent_is_noticed(server: ScriptedServer, client: Client) -> None:
+    server.watches.append(Answer(chunks=[frame("ADDED", thing("a", 1))], end="hang"))
+    with pytest.raises(NETWORK_ERRORS):
+        await frames(client, silence=0.05)
+
+
+async def test_a_refused_watch_is_an_error(server: ScriptedServer, client: Client) -> None:
+    server.watches.append(Answer(410, failure(410, "Expired", "too old")))
+    with pytest.raises(ApiError) as info:
+        await frames(client)
+    assert info.value.gone
+
+
+# ---------------------------------------------------------------------- credentials
+
+
+def kubeconfig(path: Path, server: str, **user: Any) -> str:
+    """Writes a kubeconfig; JSON is YAML."""
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "team"}}],
+        "clusters": [{"name": "k", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+async def test_a_kubeconfig_says_server_token_and_namespace(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    path = kubeconfig(tmp_path / "config", server.url, token="t1")
+    server.others.append(Answer(body={}))
+    async with await Client.from_kubeconfig(path) as client:
+        await client.request("GET", "/version")
+        assert client.namespace == "team"
+    assert server.asked[0].headers["Authorization"] == "Bearer t1"
+
+
+async def test_a_refused_token_is_read_anew_and_the_request_sent_again(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    path = kubeconfig(tmp_path / "config", server.url, token="t1")
+    server.others += [Answer(401, failure(401, "Unauthorized")), Answer(body={})]
+    async with await Client.from_kubeconfig(path) as client:
+        kubeconfig(tmp_path / "config", server.url, token="t2")
+        await client.create(JOBS, "ns", b'{"a":1}')
+    assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer t1", "Bearer t2"]
+    assert [asked.body for asked in server.asked] == [b'{"a":1}', b'{"a":1}']
+
+
+async def test_a_refused_token_that_has_not_changed_is_not_tried_again(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    path = kubeconfig(tmp_path / "config", server.url, token="t1")
+    server.others.append(Answer(401, failure(401, "Unauthorized")))
+    async with await Client.from_kubeconfig(path) as client:
+        assert (await caught(client)).code == 401
+    assert len(server.asked) == 1
+
+
+async def test_a_token_that_gets_old_is_read_again() -> None:
+    clock = [0.0]
+    tokens = iter(["t2", "t3"])
+
+    async def reread() -> Login:
+        return Login("http://x", next(tokens))
+
+    credentials = Credentials(Login("http://x", "t1"), reread=reread, clock=lambda: clock[0])
+    clock[0] = 59
+    assert (await credentials.login()).authorization == "t1"
+    clock[0] = 60
+    assert (await credentials.login()).authorization == "t2"
+    clock[0] = 119
+    assert (await credentials.login()).authorization == "t2"
+
+
+async def test_credentials_that_cannot_be_read_again_stay_as_they_were() -> None:
+    async def broken() -> Login:
+        raise ConfigError("token file is empty")
+
+    clock = [0.0]
+    login = Login("http://x", "t1")
+    credentials = Credentials(login, reread=broken, renew=broken, clock=lambda: clock[0])
+    clock[0] = 100
+    assert await credentials.login() == login
+    assert await credentials.renewed(login) is None
+
+
+async def test_a_credential_plugin_is_run_again_after_a_refusal(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "plugin"
+    counter = tmp_path / "count"
+    plugin.write_text(
+        "#!/bin/sh\n"
+        f"echo x >> {counter}\n"
+        f"n=$(wc -l < {counter})\n"
+        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", '
+        '\\"kind\\": \\"ExecCredential\\", \\"status\\": {\\"token\\": \\"t$((n))\\"}}"\n'
+    )
+    plugin.chmod(0o755)
+    run = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    path = kubeconfig(tmp_path / "config", server.url, exec=run)
+    server.others += [Answer(401, failure(401)), Answer(body={}), Answer(body={})]
+    async with await Client.from_kubeconfig(path) as client:
+        await client.create(JOBS, "ns", b"{}")
+        await client.create(JOBS, "ns", b"{}")
+    tokens = [asked.headers["Authorization"] for asked in server.asked]
+    assert tokens == ["Bearer t1", "Bearer t2", "Bearer t2"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "clusters: 1", "{}", "\x00"])
+async def test_what_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=str(path)):
+        await Client.from_kubeconfig(str(path))
+
+
+async def test_a_kubeconfig_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        await Client.from_kubeconfig(str(tmp_path / "none"))
