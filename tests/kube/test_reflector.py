@@ -1,0 +1,199 @@
+"""A copy kept level with a server that pages, breaks off, forgets and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from jobflow.api.job import Job
+from jobflow.api.resources import JOBS
+from jobflow.kube import reflector
+from jobflow.kube.backoff import Backoff, delay
+from jobflow.kube.cache import Cache
+from jobflow.kube.client import Client
+from jobflow.kube.reflector import Reflector
+from scripted_server import Answer, ScriptedServer, failure, frame, page, thing
+
+
+class World:
+    """A scripted server and a copy that follows it."""
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self.server = server
+        self.told: list[str] = []
+        self.news = asyncio.Condition()
+        self.cache = Cache[Job](self._tell)
+
+    def _tell(self, old: Job | None, new: Job | None) -> None:
+        obj = new or old
+        assert obj is not None
+        sign = "+" if old is None else "-" if new is None else "~"
+        self.told.append(sign + obj.metadata.name)
+
+    def held(self) -> list[str]:
+        return sorted(obj.metadata.name for obj in self.cache)
+
+
+@asynccontextmanager
+async def following(server: ScriptedServer) -> AsyncIterator[World]:
+    """A reflector at work, with backoffs of no time."""
+    world = World(server)
+    async with Client.at(server.url) as client:
+        soon = Backoff(first=0.0001, most=0.001)
+        task = asyncio.create_task(Reflector(client, JOBS, Job, world.cache, backoff=soon).run())
+        try:
+            yield world
+        finally:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer() as server:
+        yield server
+
+
+async def test_it_watches_from_the_version_of_its_list(server: ScriptedServer) -> None:
+    server.lists += [page(7, thing("a", 1), more="next"), page(7, thing("b", 2))]
+    async with following(server) as world:
+        await server.until(lambda: server.watched)
+        assert world.held() == ["a", "b"]
+        assert world.cache.synced
+    assert server.watched[0].query["resourceVersion"] == "7"
+    assert "resourceVersion" not in server.listed[0].query
+
+
+async def test_it_goes_on_from_the_last_event_after_any_break(server: ScriptedServer) -> None:
+    server.lists.append(page(7, thing("a", 1)))
+    server.watches += [
+        Answer(chunks=[frame("MODIFIED", thing("a", 8))]),
+        Answer(chunks=[frame("ADDED", thing("b", 9)), b'{"type":"ADDED","ob'], end="cut"),
+        Answer(chunks=[frame("DELETED", thing("a", 12))], end="cut"),
+        Answer(chunks=[frame("BOOKMARK", thing("", 40))]),
+    ]
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 5)
+        assert world.held() == ["b"]
+    versions = [asked.query["resourceVersion"] for asked in server.watched]
+    assert versions == ["7", "8", "9", "12", "40"]
+    assert len(server.listed) == 1
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [
+        Answer(410, failure(410, "Expired", "too old resource version")),
+        Answer(chunks=[frame("ERROR", failure(410, "Expired", "too old resource version"))]),
+        Answer(chunks=[frame("ERROR", failure(410, "Gone"))], end="hang"),
+    ],
+)
+async def test_an_expired_version_leads_to_a_new_list(
+    server: ScriptedServer, expired: Answer
+) -> None:
+    server.lists += [page(7, thing("a", 1), thing("b", 2)), page(50, thing("b", 3), thing("c", 4))]
+    server.watches.append(expired)
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 2)
+        assert world.told == ["+a", "+b", "~b", "+c", "-a"]
+    assert server.watched[1].query["resourceVersion"] == "50"
+
+
+async def test_an_error_event_is_no_object(server: ScriptedServer) -> None:
+    server.lists += [page(7, thing("a", 1)), page(8, thing("a", 1))]
+    server.watches.append(Answer(chunks=[frame("ERROR", failure(500, "InternalError", "etcd"))]))
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 2)
+        assert world.told == ["+a"]
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"not json\n", b"[]\n", b'{"type":"NEWS","object":{}}\n', b'{"object":{}}\n']
+)
+async def test_a_frame_that_is_no_event_leads_to_a_new_list(
+    server: ScriptedServer, chunk: bytes
+) -> None:
+    server.lists += [page(7), page(9, thing("a", 8))]
+    server.watches.append(Answer(chunks=[chunk]))
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 2)
+        assert world.held() == ["a"]
+
+
+async def test_a_server_that_is_initializing_has_no_empty_list(server: ScriptedServer) -> None:
+    busy = failure(429, "TooManyRequests", "storage is (re)initializing")
+    server.lists += [
+        Answer(429, busy),
+        Answer(500, b"x"),
+        Answer(end="cut"),
+        page(7, thing("a", 1)),
+    ]
+    async with following(server) as world:
+        await server.until(lambda: server.watched)
+        assert world.held() == ["a"]
+        assert world.told == ["+a"]
+
+
+async def test_a_throttled_watch_keeps_its_place(server: ScriptedServer) -> None:
+    server.lists.append(page(7))
+    server.watches.append(Answer(429, failure(429, "TooManyRequests")))
+    async with following(server):
+        await server.until(lambda: len(server.watched) == 2)
+    assert len(server.listed) == 1
+
+
+async def test_a_list_that_outlives_its_version_is_taken_in_one_page(
+    server: ScriptedServer,
+) -> None:
+    server.lists += [
+        page(7, thing("a", 1), more="next"),
+        Answer(410, failure(410, "Expired", "continue token too old")),
+        page(9, thing("a", 1), thing("b", 8)),
+    ]
+    async with following(server) as world:
+        await server.until(lambda: server.watched)
+        assert world.held() == ["a", "b"]
+    assert [asked.query.get("limit") for asked in server.listed] == ["500", "500", None]
+
+
+async def test_a_kind_that_is_not_served_is_said_and_asked_for_again(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector, "ABSENT_SECONDS", 0.0)
+    server.lists += [Answer(404, b"404 page not found\n"), Answer(403, failure(403, "Forbidden"))]
+    server.lists.append(page(7, thing("a", 1)))
+    async with following(server) as world:
+        states: list[bool | None] = []
+        world.cache.on_state = lambda: states.append(world.cache.served)
+        await server.until(lambda: server.watched)
+        assert states == [False, False, True]
+
+
+async def test_one_unreadable_object_does_not_hide_the_others(server: ScriptedServer) -> None:
+    bad = thing("bad", 2, status={"state": {"phase": 7}})
+    server.lists += [page(7, thing("a", 1), bad)]
+    server.watches.append(
+        Answer(chunks=[frame("MODIFIED", {**bad, "metadata": thing("bad", 8)["metadata"]})])
+    )
+    server.watches.append(Answer(chunks=[frame("ADDED", thing("b", 9))]))
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 3)
+        assert world.held() == ["a", "b"]
+    assert server.watched[1].query["resourceVersion"] == "8"
+
+
+def test_delays_double_up_to_a_limit_and_spread() -> None:
+    assert [delay(n, first=1, most=10, dice=lambda: 0.0) for n in range(6)] == [1, 2, 4, 8, 10, 10]
+    assert delay(2, first=1, most=10, dice=lambda: 1.0) == 2
+    assert delay(10_000, first=1, most=10, dice=lambda: 0.0) == 10
+
+
+def test_a_success_starts_the_delays_over() -> None:
+    backoff = Backoff(first=1, most=10, dice=lambda: 0.0)
+    assert [backoff.next(), backoff.next()] == [1, 2]
+    backoff.reset()
+    assert backoff.next() == 1
