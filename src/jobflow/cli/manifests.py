@@ -65,16 +65,36 @@ class Manifest:
         A text, number, boolean or null is at its value, or at its key with `of_key`; a mapping, a
         list and whatever lacks something at its key.
         """
+        steps, complete = self._along(path)
+        if not steps:
+            return self._at(self.node.span)
+        nearest = steps[-1].entry
+        at_key = of_key or not complete or isinstance(nearest.value, MappingNode | ListNode)
+        return self._at(nearest.key if at_key else nearest.value.span)
+
+    def keys(self, path: str) -> list[str | int] | None:
+        """The keys and indices that a JSON path goes through, or None where it leads nowhere."""
+        steps, complete = self._along(path)
+        return [step.key for step in steps] if complete else None
+
+    def read_as(self, path: str, key: str) -> None:
+        """From now on a misspelt key is also found by its right name."""
+        steps, complete = self._along(path)
+        parent = steps[-2].entry.value if len(steps) > 1 else self.node
+        if complete and isinstance(parent, MappingNode):
+            parent.entries.setdefault(key, steps[-1].entry)
+
+    def _along(self, path: str) -> tuple[list[_Step], bool]:
+        """What a JSON path goes through as far as it is there, and whether that is all of it."""
+        steps: list[_Step] = []
         node: Node = self.node
-        key: Span | None = None
-        found = True
-        while path and found:
-            entry, path = _descend(node, path)
-            found = entry is not None
-            if entry is not None:
-                key, node = entry.key, entry.value
-        at_key = of_key or not found or isinstance(node, MappingNode | ListNode)
-        return self._at(key if key is not None and at_key else node.span)
+        while path:
+            step = _step(node, path)
+            if step is None:
+                return steps, False
+            steps.append(step)
+            node, path = step.entry.value, step.rest
+        return steps, True
 
     def duplicates(self) -> Iterator[tuple[str, Duplicate, Place]]:
         """Each key that is given again: its JSON path, the places as spans, and the later place."""
@@ -89,6 +109,8 @@ class Manifest:
 class Manifests:
     """All objects in FILEs, and what of FILEs could not be read as objects."""
 
+    sources: list[Source] = field(default_factory=list)
+    """In the order in which they were read."""
     objects: list[Manifest] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
@@ -98,8 +120,10 @@ def load(files: Iterable[str], stdin: BinaryIO) -> Manifests:
     loaded = Manifests()
     for text in read(files, stdin):
         if isinstance(text, Fault):
+            loaded.sources.append(text.place.source)
             loaded.faults.append(text)
             continue
+        loaded.sources.append(text.source)
         for found in _objects(text):
             if isinstance(found, Fault):
                 loaded.faults.append(found)
@@ -151,31 +175,39 @@ def _fault(source: Source, span: Span, reason: str, message: str) -> Fault:
     return Fault(Place(source, span.line, span.column, span.width), reason, message)
 
 
-def _descend(node: Node, path: str) -> tuple[Entry | None, str]:
-    """The part of `node` that the start of `path` names, and the rest of the path."""
-    if isinstance(node, ListNode):
-        index, closed, rest = path.removeprefix("[").partition("]")
-        if path.startswith("[") and closed and index.isdecimal() and int(index) < len(node.items):
-            item = node.items[int(index)]
-            return Entry(item.span, item), rest
-        return None, ""
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step down a JSON path: what was taken, and what is left of the path."""
+
+    key: str | int
+    entry: Entry
+    rest: str
+
+
+def _step(node: Node, path: str) -> _Step | None:
     if isinstance(node, MappingNode):
-        return _descend_mapping(node, path)
-    return None, ""
+        return _step_into_mapping(node, path)
+    index, closed, rest = path.removeprefix("[").partition("]")
+    if not (isinstance(node, ListNode) and path.startswith("[") and closed and index.isdecimal()):
+        return None
+    if int(index) >= len(node.items):
+        return None
+    item = node.items[int(index)]
+    return _Step(int(index), Entry(item.span, item), rest)
 
 
-def _descend_mapping(node: MappingNode, path: str) -> tuple[Entry | None, str]:
+def _step_into_mapping(node: MappingNode, path: str) -> _Step | None:
     """Keys may hold dots and brackets themselves: the longest that fits is meant."""
     bare = path.removeprefix(".")
-    best, rest = "", ""
-    for key in node.entries:
-        if len(key) < len(best):
+    best: _Step | None = None
+    for key, entry in node.entries.items():
+        if best is not None and len(key) < len(str(best.key)):
             continue
         if path.startswith(f"[{key}]"):
-            best, rest = key, path[len(key) + 2 :]
+            best = _Step(key, entry, path[len(key) + 2 :])
         elif bare == key or bare.startswith((key + ".", key + "[")):
-            best, rest = key, bare[len(key) :]
-    return (node.entries[best], rest) if best in node.entries else (None, "")
+            best = _Step(key, entry, bare[len(key) :])
+    return best
 
 
 def _duplicates(root: Node) -> Iterator[tuple[str, Duplicate]]:

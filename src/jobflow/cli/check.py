@@ -1,0 +1,143 @@
+"""Holds manifests against everything that can be known of them without a cluster, all at once.
+
+The rules are the core's; here they only meet places in files. What is wrong in one way is read as
+if it were right and checked further, so that one answer tells all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.cli.faults import UNREADABLE, Fault, Place
+from jobflow.cli.manifests import Manifest, Manifests
+from jobflow.cli.shape import Shaped, of_key, shaped
+from jobflow.core.validate import Known, validate_flow, validate_template
+from jobflow.core.violations import Reason, Verdict, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something suspicious about an object; no reason to refuse it."""
+
+    place: Place
+    message: str
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything that can be said of some manifests."""
+
+    faults: list[Fault] = field(default_factory=list)
+    """In the order of files and lines."""
+    warnings: list[Warned] = field(default_factory=list)
+    flows: list[Manifest] = field(default_factory=list)
+    templates: list[Manifest] = field(default_factory=list)
+    others: list[Manifest] = field(default_factory=list)
+    """Objects of kinds that are not ours; kubectl applies them, nothing here looks into them."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether a file or a document could not be read at all."""
+        return any(fault.reason == UNREADABLE for fault in self.faults)
+
+
+def check(manifests: Manifests) -> Report:
+    """Every fault and warning of all the manifests together."""
+    report = Report(faults=list(manifests.faults))
+    ours: list[Shaped] = []
+    for manifest in manifests.objects:
+        read = shaped(manifest)
+        if read is None:
+            report.others.append(manifest)
+            continue
+        ours.append(read)
+        if read.kind == "JobFlow":
+            report.flows.append(manifest)
+        elif read.kind == "JobTemplate":
+            report.templates.append(manifest)
+    templates = _templates(ours)
+    for read in ours:
+        verdict = _verdict(read, templates[read.manifest.namespace])
+        report.faults += _faults(read, verdict)
+        place = read.manifest.place("metadata.name")
+        report.warnings += (Warned(place, text) for text in verdict.warnings)
+    report.faults += _given_twice(ours)
+    order = {id(source): n for n, source in enumerate(manifests.sources)}
+    report.faults.sort(key=lambda fault: _position(fault.place, order))
+    return report
+
+
+def _templates(ours: Iterable[Shaped]) -> Mapping[str, dict[str, JobTemplate]]:
+    """The templates of each namespace by name."""
+    templates: dict[str, dict[str, JobTemplate]] = defaultdict(dict)
+    for read in ours:
+        if isinstance(read.object, JobTemplate):
+            templates[read.manifest.namespace][read.manifest.name] = read.object
+    return templates
+
+
+def _verdict(read: Shaped, templates: Mapping[str, JobTemplate]) -> Verdict:
+    known = Known(templates=templates)
+    match read.object:
+        case JobFlow():
+            return validate_flow(read.object, known)
+        case JobTemplate():
+            return validate_template(read.object, known)
+        case None:
+            return Verdict()
+
+
+def _faults(read: Shaped, verdict: Verdict) -> Iterator[Fault]:
+    """The faults of an object's shape, then what its rules say besides."""
+    manifest = read.manifest
+    for path, duplicate, place in manifest.duplicates():
+        text = f"given again; first on line {duplicate.first.line}, and only the last one counts"
+        yield _fault(read, Violation(path, Reason.DUPLICATE, duplicate.key, text), place)
+    for violation in read.violations:
+        place = manifest.place(violation.path, of_key=of_key(violation))
+        yield _fault(read, violation, place)
+    misfits = {each.path for each in read.violations}
+    for violation in verdict.violations:
+        if misfits.isdisjoint(_path_and_above(violation.path)):
+            yield _fault(read, violation, manifest.place(violation.path))
+
+
+def _path_and_above(path: str) -> Iterator[str]:
+    """`spec.flows[0].name`, `spec.flows[0]`, `spec.flows`, `spec`."""
+    yield path
+    for end in range(len(path) - 1, 0, -1):
+        if path[end] in ".[":
+            yield path[:end]
+
+
+def _fault(read: Shaped, violation: Violation, place: Place) -> Fault:
+    return Fault(
+        place=place,
+        reason=violation.reason,
+        message=violation.message,
+        path=violation.path,
+        kind=read.kind,
+        name=read.manifest.name,
+    )
+
+
+def _given_twice(ours: Iterable[Shaped]) -> Iterator[Fault]:
+    """Objects with a name that another of their kind and namespace already has."""
+    seen: dict[tuple[str, str, str], Manifest] = {}
+    for read in ours:
+        manifest = read.manifest
+        if not manifest.name:
+            continue
+        first = seen.setdefault((read.kind, manifest.namespace, manifest.name), manifest)
+        if first is not manifest:
+            text = f"this {read.kind} is already at {first.place('metadata.name')}"
+            violation = Violation("metadata.name", Reason.DUPLICATE, manifest.name, text)
+            yield _fault(read, violation, manifest.place("metadata.name"))
+
+
+def _position(place: Place, order: Mapping[int, int]) -> tuple[int, int, int]:
+    return order[id(place.source)], place.line, place.column

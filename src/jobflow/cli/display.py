@@ -1,0 +1,122 @@
+"""Shows flows while they run: a live tree on a terminal, a line a change elsewhere. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from jobflow.api.jobflow import JobFlow, StepPhase
+from jobflow.cli.drawing import Tree, style_of
+from jobflow.cli.progress import StepRow, rows
+
+FlowKey = tuple[str, str]
+"""Namespace and name of a flow."""
+
+
+class Display(Protocol):
+    """Somewhere to follow flows on; a context manager for as long as they run."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def show(self, flow: JobFlow) -> None:
+        """A flow as it now stands."""
+
+
+class Nothing:
+    """Shows nothing: the answer comes at the end."""
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def show(self, flow: JobFlow) -> None:
+        return None
+
+
+class LiveTrees:
+    """The trees of all flows, drawn again and again at the foot of a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._trees: dict[FlowKey, Tree] = {}
+        self._live = Live(
+            self, console=console, refresh_per_second=10, transient=True, auto_refresh=True
+        )
+
+    def __enter__(self) -> LiveTrees:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def show(self, flow: JobFlow) -> None:
+        key = (flow.metadata.namespace, flow.metadata.name)
+        if key in self._trees:
+            self._trees[key].flow = flow
+        else:
+            tree = Tree(flow, ascii_only=self._console.options.ascii_only)
+            self._trees = {**self._trees, key: tree}
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.lines(datetime.now(UTC), options.max_width, max(options.size.height - 1, 1))
+
+    def lines(self, now: datetime, width: int, height: int) -> Iterator[Text]:
+        """The trees within `height` lines; flows that have not ended are the first to be shown."""
+        trees = sorted(self._trees.values(), key=lambda tree: tree.flow.final)
+        hidden = 0
+        if len(trees) > height:
+            hidden = len(trees) - (height - 1)
+            trees = trees[: height - 1]
+        room = height - (1 if hidden else 0)
+        for heights_left, tree in zip(range(len(trees), 0, -1), trees, strict=True):
+            share = min(len(tree), max(room // heights_left, 1))
+            room -= share
+            yield from tree.lines(now, width, share)
+        if hidden:
+            yield Text(f"… {hidden} more flows", style="dim")
+
+
+class ChangeLog:
+    """One line a change of a step's or a flow's phase, for logs and pipes: no escape codes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._seen: dict[FlowKey, Mapping[str, str]] = {}
+
+    def __enter__(self) -> ChangeLog:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def show(self, flow: JobFlow) -> None:
+        key = (flow.metadata.namespace, flow.metadata.name)
+        seen = self._seen.get(key, {})
+        standing = {row.step: row for row in rows(flow)}
+        for step, row in standing.items():
+            if seen.get(step, StepPhase.WAITING) != row.phase:
+                self._line(f"{flow.metadata.name}/{step}", row.phase, _reason(row))
+        state = flow.status.state
+        if state.phase and seen.get("") != state.phase:
+            told = ": ".join(part for part in (state.reason, state.message) if part)
+            self._line(flow.metadata.name, state.phase, told)
+        self._seen[key] = {"": state.phase} | {step: row.phase for step, row in standing.items()}
+
+    def _line(self, what: str, phase: str, told: str) -> None:
+        clock = datetime.now().astimezone().strftime("%H:%M:%S")
+        line = Text.assemble(f"{clock}  {what}  ", (phase, style_of(phase)))
+        self._console.print(line.append(f"  {told}" if told else ""), soft_wrap=True)
+
+
+def _reason(row: StepRow) -> str:
+    return "" if row.phase == StepPhase.COMPLETED else row.told

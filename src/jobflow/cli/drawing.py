@@ -1,0 +1,208 @@
+"""Draws flows as trees and tables of text. It reads status and nothing else; it prints nothing."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from jobflow.api.job import JobPhase
+from jobflow.api.jobflow import FINAL_PHASES, FlowPhase, JobFlow, StepPhase
+from jobflow.cli.branches import Branch, branches, guides
+from jobflow.cli.progress import StepRow, rows, span
+
+_GAP = "  "
+_LEAST_DETAIL = 12
+"""Fewer columns than this show nothing worth reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    icon: str
+    plain: str
+    """The icon where the terminal is not UTF-8."""
+    style: str
+    rank: int
+    """What is left out last where there is too little room: 0."""
+
+
+_LOOKS: dict[str, _Look] = {
+    StepPhase.COMPLETED: _Look("✔", "+", "green", 3),
+    FlowPhase.SUCCEED: _Look("✔", "+", "green", 3),
+    StepPhase.FAILED: _Look("✖", "x", "red", 0),
+    StepPhase.SKIPPED: _Look("⊘", "-", "dim", 4),
+    StepPhase.WAITING: _Look("○", ".", "dim", 5),
+    JobPhase.PENDING: _Look("◌", "o", "yellow", 2),
+    JobPhase.RUNNING: _Look("●", "*", "cyan", 1),
+}
+_UNSTEADY = _Look("◍", "~", "yellow", 1)
+"""Restarting, Completing, Aborting, Terminating: on the way to something."""
+
+
+def _look(phase: str) -> _Look:
+    return _LOOKS.get(phase, _UNSTEADY)
+
+
+def style_of(phase: str) -> str:
+    """The colour of a phase."""
+    return _look(phase).style
+
+
+class Tree:
+    """A flow as a tree. Which step stands where is computed once; a flow's spec never changes."""
+
+    def __init__(self, flow: JobFlow, *, ascii_only: bool = False) -> None:
+        self.flow = flow
+        self._branches = branches(flow)
+        self._ascii = ascii_only
+
+    def __len__(self) -> int:
+        """How many lines the whole tree has."""
+        return 1 + len(self._branches)
+
+    def lines(self, now: datetime, width: int, height: int | None = None) -> Iterator[Text]:
+        """The flow's line, then a line a step, cut to `width` columns.
+
+        Where `height` is too small, what runs and what failed is shown first, and a last line
+        counts the rest.
+        """
+        yield self._header(now, width)
+        standing = {row.step: row for row in rows(self.flow)}
+        shown = self._branches
+        if height is not None and len(self) > height:
+            shown = _most_telling(shown, standing, max(height - 2, 0))
+        drawn = guides([branch.level for branch in shown])
+        lefts = [
+            self._left(guide, standing[branch.step.name])
+            for guide, branch in zip(drawn, shown, strict=True)
+        ]
+        columns = _Columns.of(lefts, [standing[branch.step.name] for branch in shown], width)
+        for left, branch in zip(lefts, shown, strict=True):
+            yield columns.line(left, standing[branch.step.name], branch, now)
+        if len(shown) < len(self._branches):
+            yield _rest(self._branches, shown, standing)
+
+    def _header(self, now: datetime, width: int) -> Text:
+        status = self.flow.status
+        phase = status.state.phase or FlowPhase.PENDING
+        end = status.completion_time if phase in FINAL_PHASES else None
+        took = span((end or now) - status.start_time) if status.start_time else ""
+        line = Text.assemble(
+            (self.flow.metadata.name, "bold"), _GAP, (phase, style_of(phase)), no_wrap=True
+        )
+        for part in (status.progress, took):
+            line.append(_GAP + part if part else "")
+        if told := ": ".join(part for part in (status.state.reason, status.state.message) if part):
+            line.append(_GAP + told, style="dim")
+        line.truncate(width, overflow="ellipsis")
+        return line
+
+    def _left(self, guide: str, row: StepRow) -> Text:
+        look = _look(row.phase)
+        if self._ascii:
+            guide = guide.replace("├─", "|-").replace("└─", "`-").replace("│", "|")
+        icon = look.plain if self._ascii else look.icon
+        return Text.assemble((guide, "dim"), (icon, look.style), " ", row.step, no_wrap=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """How wide each column is."""
+
+    left: int
+    phase: int
+    duration: int
+    detail: int
+
+    @classmethod
+    def of(cls, lefts: Iterable[Text], standing: Iterable[StepRow], width: int) -> _Columns:
+        left = max((text.cell_len for text in lefts), default=0)
+        phase = max((cell_len(row.phase) for row in standing), default=0)
+        duration = 6
+        left = min(left, max(width - phase - duration - 2 * len(_GAP), 16))
+        rest = width - left - phase - duration - 3 * len(_GAP)
+        return cls(left, phase, duration, max(rest, 0))
+
+    def line(self, left: Text, row: StepRow, branch: Branch, now: datetime) -> Text:
+        line = left.copy()
+        line.truncate(self.left, overflow="ellipsis", pad=True)
+        line.append(_GAP + row.phase.ljust(self.phase), style=style_of(row.phase))
+        line.append(_GAP + span(row.duration(now)).rjust(self.duration))
+        if self.detail >= _LEAST_DETAIL and (told := _told(row) or branch.follows):
+            detail = Text(_GAP + told, style="red" if row.phase == StepPhase.FAILED else "dim")
+            detail.truncate(self.detail + len(_GAP), overflow="ellipsis")
+            line.append_text(detail)
+        line.rstrip()
+        return line
+
+
+def _told(row: StepRow) -> str:
+    """What a line of the tree says of a step besides its phase."""
+    if row.phase == StepPhase.WAITING:
+        return row.message or row.reason
+    again = f"attempt {row.attempts}" if row.attempts > 1 else ""
+    return "; ".join(part for part in (again, row.told) if part)
+
+
+def _most_telling(shown: Sequence[Branch], standing: dict[str, StepRow], room: int) -> list[Branch]:
+    """The branches that say most about where the flow stands, in their order."""
+    ranked = sorted(range(len(shown)), key=lambda i: _look(standing[shown[i].step.name].phase).rank)
+    return [shown[i] for i in sorted(ranked[:room])]
+
+
+def _rest(
+    all_branches: Sequence[Branch], shown: Sequence[Branch], standing: dict[str, StepRow]
+) -> Text:
+    """`… 12 Completed and 938 Waiting are not shown`."""
+    phases = Counter(standing[branch.step.name].phase for branch in all_branches)
+    phases.subtract(standing[branch.step.name].phase for branch in shown)
+    counts = [f"{count} {phase}" for phase, count in phases.most_common() if count > 0]
+    return Text(f"… {', '.join(counts)} not shown", style="dim")
+
+
+def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Text]:
+    """The final table: step, job, phase, start (local time), duration; a message where one says
+    why something is not Completed, wrapped in its column where `width` is given."""
+    header = ["STEP", "JOB", "PHASE", "START", "DURATION", "MESSAGE"]
+    standing = rows(flow)
+    cells = [_cells(row, now) for row in standing]
+    if not any(line[-1] for line in cells):
+        header, cells = header[:-1], [line[:-1] for line in cells]
+    sizes = [max(cell_len(line[i]) for line in (header, *cells)) for i in range(5)]
+    yield Text(_joined(header, sizes), style="bold")
+    for row, line in zip(standing, cells, strict=True):
+        yield from _table_line(row, line, sizes, width)
+
+
+def _cells(row: StepRow, now: datetime) -> list[str]:
+    start = row.start.astimezone().strftime("%H:%M:%S") if row.start else ""
+    told = "" if row.phase == StepPhase.COMPLETED else row.told
+    return [row.step, row.job, row.phase, start, span(row.duration(now)), told]
+
+
+def _joined(cells: Sequence[str], sizes: Sequence[int]) -> str:
+    fixed = (cell + " " * (size - cell_len(cell)) for cell, size in zip(cells, sizes, strict=False))
+    return "   ".join((*fixed, *cells[len(sizes) :])).rstrip()
+
+
+def _table_line(
+    row: StepRow, cells: Sequence[str], sizes: Sequence[int], width: int | None
+) -> Iterator[Text]:
+    indent = sum(sizes) + 3 * len(sizes)
+    told = cells[5] if len(cells) > 5 else ""
+    beside, below = [told], []
+    if width is not None and width - indent >= 2 * _LEAST_DETAIL:
+        beside = textwrap.wrap(told, width - indent) or [""]
+    elif width is not None:
+        beside, below = [""], textwrap.wrap(told, max(width - 4, 2 * _LEAST_DETAIL))
+    line = Text(_joined([*cells[:5], beside[0]], sizes))
+    at = sizes[0] + sizes[1] + 6
+    line.stylize(style_of(row.phase), at, at + len(row.phase))
+    yield line
+    yield from (Text(" " * indent + more) for more in beside[1:])
+    yield from (Text("    " + more) for more in below)

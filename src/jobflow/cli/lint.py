@@ -1,0 +1,38 @@
+"""`jobflow lint`: everything that is wrong with manifests, without a cluster. Applies nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from jobflow.cli.check import Report, check
+from jobflow.cli.faults import UNREADABLE, Fault, Place, Source
+from jobflow.cli.manifests import load
+from jobflow.cli.outcome import FAULTY, FINE, UNUSABLE
+from jobflow.cli.report import print_warnings, show
+
+
+def lint(files: Sequence[str], *, as_json: bool) -> int:
+    """Check FILEs and print what is wrong: 0 nothing, 1 something, 2 something is unreadable."""
+    report = examine(files)
+    if as_json:
+        json.dump([fault.as_json() for fault in report.faults], sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        print_warnings(report, Console(stderr=True, highlight=False))
+    else:
+        show(report, Console(highlight=False))
+    if report.unreadable:
+        return UNUSABLE
+    return FAULTY if report.faults else FINE
+
+
+def examine(files: Sequence[str]) -> Report:
+    """All that can be said of FILEs; that there is nothing of ours in them is a fault too."""
+    report = check(load(files, sys.stdin.buffer))
+    if not (report.faults or report.flows or report.templates):
+        place = Place(Source(" ".join("<stdin>" if file == "-" else file for file in files)))
+        report.faults.append(Fault(place, UNREADABLE, "no JobFlow and no JobTemplate in it"))
+    return report
