@@ -1,4 +1,4 @@
-"""The API server's life: constructs its rooms, listens, counts requests, breaks what tests break."""
+"""The API server's life: constructs its rooms, listens, counts requests, strikes with faults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,14 @@ import yaml
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from jobflow.sandbox import builtin, failures, install
-from jobflow.sandbox.admission import Admission
-from jobflow.sandbox.deletes import Deleter
-from jobflow.sandbox.failures import Failure
-from jobflow.sandbox.http import (
+from jobflow.sandbox.apiserver import builtin, failures, install
+from jobflow.sandbox.apiserver.admission import Admission
+from jobflow.sandbox.apiserver.crds import Definitions
+from jobflow.sandbox.apiserver.deletes import Deleter
+from jobflow.sandbox.apiserver.discovery import discover
+from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.gc import Collector
+from jobflow.sandbox.apiserver.http import (
     Receive,
     Request,
     Response,
@@ -33,11 +36,12 @@ from jobflow.sandbox.http import (
     read_request,
     refusal,
 )
-from jobflow.sandbox.kinds import Registry
-from jobflow.sandbox.reads import Reader
-from jobflow.sandbox.routes import Resources, target
-from jobflow.sandbox.storage import Storage
-from jobflow.sandbox.writes import Writer
+from jobflow.sandbox.apiserver.kinds import Registry
+from jobflow.sandbox.apiserver.openapi import openapi
+from jobflow.sandbox.apiserver.reads import Reader
+from jobflow.sandbox.apiserver.routes import Resources, target
+from jobflow.sandbox.apiserver.storage import Storage
+from jobflow.sandbox.apiserver.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class _Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {"jobflow.abort": {"abort": self.transport.abort}}  # type: ignore[typeddict-unknown-key]
+        self.scope["extensions"] = {"jobflow.abort": {"abort": self.transport.abort}}
 
 
 class ApiServer:
@@ -101,11 +105,14 @@ class ApiServer:
         self.faults: list[Fault] = []
         self.storage = Storage(history=history)
         self.registry = Registry(builtin.KINDS)
+        self.storage.listeners.append(Definitions(self.registry, builtin.CRD.bucket))
         self.admission = Admission()
         self._reader = Reader(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.registry, self.admission)
         self._deleter = Deleter(self.storage, self.admission)
         self._resources = Resources(self.storage, self._reader, self.writer, self._deleter)
+        self._collector = Collector(self.storage, self.registry, self.writer, self._deleter)
+        self._collecting: asyncio.Task[None] | None = None
         self._address = (host, port)
         self._state = ServerState()
         self._listener: asyncio.Server | None = None
@@ -132,6 +139,7 @@ class ApiServer:
         config.load()
         make = partial(_Protocol, config=config, server_state=self._state, app_state={})
         self._listener = await asyncio.get_running_loop().create_server(make, sock=sock)
+        self._collecting = asyncio.create_task(self._collector.run())
         return self
 
     async def __aexit__(
@@ -141,6 +149,10 @@ class ApiServer:
         trace: TracebackType | None,
     ) -> None:
         assert self._listener is not None
+        assert self._collecting is not None
+        self._collecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._collecting
         self._listener.close()
         self.storage.close_watches()
         for connection in list(self._state.connections):
@@ -195,7 +207,10 @@ class ApiServer:
         where = target(self.registry, request.path)
         if where is not None:
             return await self._resources.handle(where, request, receive)
-        raise failures.no_such_path()
+        found = discover(self.registry, request) or openapi(self.registry, request)
+        if found is None:
+            raise failures.no_such_path()
+        return found
 
     def _log(self, request: Request, code: int) -> None:
         self.requests.append(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobflow.sandbox.kinds import Kind, Object
-from jobflow.sandbox.storage import Key
+from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.storage import Key
 
 CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox import failures, metadata
-from jobflow.sandbox.admission import Admission
-from jobflow.sandbox.kinds import Kind, Object
-from jobflow.sandbox.operations import DELETE, How, Operation, Target
-from jobflow.sandbox.storage import Storage, Stored
+from jobflow.sandbox.apiserver import failures, metadata
+from jobflow.sandbox.apiserver.admission import Admission
+from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.operations import DELETE, How, Operation, Target
+from jobflow.sandbox.apiserver.storage import Storage, Stored
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """The finalizers that keep an owner until its dependents are gone, or set free."""

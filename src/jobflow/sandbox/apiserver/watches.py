@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
-from jobflow.sandbox.http import Receive, encode
-from jobflow.sandbox.kinds import Kind
-from jobflow.sandbox.storage import ADDED, DELETED, MODIFIED, Change, Storage, Stored, Watch
+from jobflow.sandbox.apiserver.http import Receive, encode
+from jobflow.sandbox.apiserver.kinds import Kind
+from jobflow.sandbox.apiserver.storage import (
+    ADDED,
+    DELETED,
+    MODIFIED,
+    Change,
+    Storage,
+    Stored,
+    Watch,
+)
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -34,7 +42,7 @@ class Terms:
 
 async def stream(
     storage: Storage, watch: Watch, terms: Terms, receive: Receive
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """The frames of one watch until its time is over, the client has gone or the server stops."""
     loop = asyncio.get_running_loop()
     bookmarks = _Bookmarks(watch, terms.bookmark_seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jobflow.sandbox.failures import bad_request, failure
+from jobflow.sandbox.apiserver.failures import bad_request, failure
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

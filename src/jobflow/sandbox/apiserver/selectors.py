@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobflow.sandbox.failures import bad_request
-from jobflow.sandbox.kinds import Kind
-from jobflow.sandbox.storage import Stored
+from jobflow.sandbox.apiserver.failures import bad_request
+from jobflow.sandbox.apiserver.kinds import Kind
+from jobflow.sandbox.apiserver.storage import Stored
 
 Labels = Mapping[str, str]
 Test = Callable[[Labels], bool]
@@ -35,12 +35,9 @@ class Selector:
 
 def selector(kind: Kind, labels: str, fields: str) -> Selector:
     """The selector of a request's `labelSelector` and `fieldSelector`. Raises Failure, 400."""
-    tests: list[Callable[[Stored], bool]] = []
-    for wanted in label_tests(labels):
-        tests.append(_on_labels(wanted))
-    for name, equal, value in _field_terms(kind, fields):
-        tests.append(_on_field(kind, name, equal, value))
-    return Selector(tests)
+    terms = _field_terms(kind, fields)
+    tests = [_on_labels(wanted) for wanted in label_tests(labels)]
+    return Selector(tests + [_on_field(kind, *term) for term in terms])
 
 
 def label_tests(text: str) -> list[Test]:

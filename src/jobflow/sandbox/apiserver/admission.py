@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobflow.sandbox.kinds import Object
-from jobflow.sandbox.operations import Operation
+from jobflow.sandbox.apiserver.kinds import Object
+from jobflow.sandbox.apiserver.operations import Operation
 
 
 class Admission:

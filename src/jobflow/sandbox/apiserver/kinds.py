@@ -1,4 +1,4 @@
-"""What a kind is to the API server: names, scope, subresources, columns, rules. Holds no objects."""
+"""What a kind is to the API server: names, scope, columns, rules. Holds no objects."""
 
 from __future__ import annotations
 
@@ -131,17 +131,20 @@ class Registry:
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._stored: dict[str, Kind] = {}
         for kind in kinds:
             self.serve(kind)
 
     def serve(self, kind: Kind) -> None:
         """Serve a kind from now on; one that was served under the same path is replaced."""
         self._kinds[kind.group, kind.version, kind.plural] = kind
+        if not kind.stored_as:
+            self._stored[kind.bucket] = kind
 
     def withdraw(self, group: str, plural: str) -> None:
         """Serve no version of this kind any longer."""
         for key in [key for key in self._kinds if (key[0], key[2]) == (group, plural)]:
-            del self._kinds[key]
+            self._stored.pop(self._kinds.pop(key).bucket, None)
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         """The kind under this path."""
@@ -159,8 +162,8 @@ class Registry:
 
     def stored(self) -> Iterator[Kind]:
         """One kind for each bucket."""
-        seen: set[str] = set()
-        for kind in self:
-            if kind.bucket not in seen:
-                seen.add(kind.bucket)
-                yield kind
+        return iter(list(self._stored.values()))
+
+    def of_bucket(self, bucket: str) -> Kind | None:
+        """The kind that is stored there."""
+        return self._stored.get(bucket)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from jobflow.sandbox import failures
-from jobflow.sandbox.bodies import new_object, replacement, revised
-from jobflow.sandbox.codec import load
-from jobflow.sandbox.deletes import Deleter, Outcome, Wish, wish
-from jobflow.sandbox.http import Receive, Request, Response, encode
-from jobflow.sandbox.kinds import Kind, Registry
-from jobflow.sandbox.operations import How, Target
-from jobflow.sandbox.patches import APPLY
-from jobflow.sandbox.reads import Reader
-from jobflow.sandbox.render import renderer
-from jobflow.sandbox.selectors import selector
-from jobflow.sandbox.storage import Storage, Stored
-from jobflow.sandbox.writes import Writer, create_options
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.accept import renderer
+from jobflow.sandbox.apiserver.bodies import new_object, replacement, revised
+from jobflow.sandbox.apiserver.codec import load
+from jobflow.sandbox.apiserver.deletes import Deleter, Outcome, Wish, wish
+from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
+from jobflow.sandbox.apiserver.kinds import Kind, Registry
+from jobflow.sandbox.apiserver.operations import How, Target
+from jobflow.sandbox.apiserver.patches import APPLY
+from jobflow.sandbox.apiserver.reads import Reader
+from jobflow.sandbox.apiserver.selectors import selector
+from jobflow.sandbox.apiserver.storage import Storage, Stored
+from jobflow.sandbox.apiserver.writer import Writer, create_options
 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jobflow.sandbox import failures
-from jobflow.sandbox.http import Receive, Request, Response
-from jobflow.sandbox.operations import Target
-from jobflow.sandbox.render import renderer
-from jobflow.sandbox.selectors import Selector, selector
-from jobflow.sandbox.storage import Expired, Storage, Stored
-from jobflow.sandbox.watches import Terms, error_frame, stream
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.accept import renderer
+from jobflow.sandbox.apiserver.http import Receive, Request, Response
+from jobflow.sandbox.apiserver.operations import Target
+from jobflow.sandbox.apiserver.selectors import Selector, selector
+from jobflow.sandbox.apiserver.storage import Expired, Storage, Stored
+from jobflow.sandbox.apiserver.watches import Terms, error_frame, stream
 
 _SNAPSHOTS = 64
 """Lists that clients may be in the middle of; the oldest is answered 410."""

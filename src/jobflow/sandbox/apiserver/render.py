@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobflow.sandbox.http import JSON, Request, encode
-from jobflow.sandbox.kinds import Kind
-from jobflow.sandbox.storage import Stored
+from jobflow.sandbox.apiserver.http import JSON, encode
+from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.storage import Stored
 
 
 class Renderer:
@@ -22,7 +22,12 @@ class Renderer:
         """One object."""
         if self._kind.projection is None:
             return stored.body
-        return encode(self._kind.projection.show(stored.obj))
+        return encode(self.shown(stored))
+
+    def shown(self, stored: Stored) -> Object:
+        """The object in this kind's version."""
+        projection = self._kind.projection
+        return projection.show(stored.obj) if projection else stored.obj
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
         """A page of a list; `following` is the token of the next one."""
@@ -46,8 +51,3 @@ def list_metadata(revision: int, following: str, remaining: int) -> dict[str, An
     if remaining:
         metadata["remainingItemCount"] = remaining
     return metadata
-
-
-def renderer(kind: Kind, request: Request) -> Renderer:
-    """What the request's Accept header asks for."""
-    return Renderer(kind)

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.failures import bad_request
-from jobflow.sandbox.kinds import Kind, Object
+from jobflow.sandbox.apiserver.failures import bad_request
+from jobflow.sandbox.apiserver.kinds import Kind, Object
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -130,7 +130,7 @@ def check_types(obj: Object) -> None:
                 raise bad_request(_mistyped(obj, f"ObjectMeta.metadata.{name}.{key}", value, str))
 
 
-_TYPES: dict[str, type] = {
+_TYPES: dict[str, type[object]] = {
     "name": str,
     "generateName": str,
     "namespace": str,
@@ -141,10 +141,11 @@ _TYPES: dict[str, type] = {
     "ownerReferences": list,
     "finalizers": list,
 }
-_GO = {str: "string", dict: "map[string]string", list: "[]"}
+_JSON = ((bool, "bool"), ((int, float), "number"), (dict, "object"), (list, "array"))
+_GO: dict[type[object], str] = {str: "string", dict: "map[string]string", list: "[]"}
 
 
-def _mistyped(obj: Object, where: str, value: Any, wanted: type) -> str:
+def _mistyped(obj: Object, where: str, value: Any, wanted: type[object]) -> str:
     found = (
         "bool"
         if isinstance(value, bool)
@@ -155,7 +156,7 @@ def _mistyped(obj: Object, where: str, value: Any, wanted: type) -> str:
     version = str(obj["apiVersion"]).rpartition("/")[2]
     return (
         f'{obj["kind"]} in version "{version}" cannot be handled as a {obj["kind"]}: json: cannot '
-        f"unmarshal {found} into Go struct field {where} of type {_GO[wanted]}"
+        f"unmarshal {found} into Go struct field {where} of type {_GO.get(wanted)}"
     )
 
 

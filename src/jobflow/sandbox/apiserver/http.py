@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from jobflow.sandbox.failures import Failure, bad_request, too_large
+from jobflow.sandbox.apiserver.failures import Failure, bad_request, too_large
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -70,7 +70,7 @@ class Response:
     code: int = 200
     media_type: str = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    stream: AsyncIterator[bytes] | None = None
+    stream: AsyncGenerator[bytes] | None = None
 
 
 Handler = Callable[[Request, Receive], Awaitable[Response]]

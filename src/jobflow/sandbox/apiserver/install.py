@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jobflow.api.crd import crd
-from jobflow.sandbox import builtin
-from jobflow.sandbox.kinds import Kind, Registry
-from jobflow.sandbox.operations import How, Target
-from jobflow.sandbox.writes import Writer
+from jobflow.sandbox.apiserver import builtin
+from jobflow.sandbox.apiserver.kinds import Registry
+from jobflow.sandbox.apiserver.operations import How, Target
+from jobflow.sandbox.apiserver.writer import Writer
 
 NAMESPACES = ("default", "kube-system")
 
@@ -105,24 +105,10 @@ async def preinstall(writer: Writer, registry: Registry) -> None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await writer.create(Target(builtin.NAMESPACE, name=name), namespace, how)
     for definition in (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP):
-        registry.serve(_kind(definition))
+        builtin.CRD.rules.complete(definition)
+        await writer.create(Target(builtin.CRD), definition, how)
     queue = registry.of(DEFAULT_QUEUE["apiVersion"], DEFAULT_QUEUE["kind"])
     assert queue is not None
     await writer.create(Target(queue, name="default"), {**DEFAULT_QUEUE}, how)
     status = Target(queue, name="default", subresource="status")
     await writer.update(status, lambda now: {**now.obj, "status": {"state": "Open"}}, how)
-
-
-def _kind(definition: dict[str, Any]) -> Kind:
-    spec = definition["spec"]
-    return Kind(
-        group=spec["group"],
-        version=spec["versions"][0]["name"],
-        plural=spec["names"]["plural"],
-        kind=spec["names"]["kind"],
-        short_names=tuple(spec["names"]["shortNames"]),
-        namespaced=spec["scope"] == "Namespaced",
-        subresources=frozenset({"status"}),
-        custom=True,
-        generation=True,
-    )

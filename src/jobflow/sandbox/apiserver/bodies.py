@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox import failures, metadata
-from jobflow.sandbox.codec import duplicate_keys, load, load_object, load_yaml
-from jobflow.sandbox.http import JSON, Request
-from jobflow.sandbox.kinds import Object
-from jobflow.sandbox.operations import How, Target
-from jobflow.sandbox.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC, json_patch, merge
-from jobflow.sandbox.storage import Stored
+from jobflow.sandbox.apiserver import failures, metadata
+from jobflow.sandbox.apiserver.codec import duplicate_keys, load, load_object, load_yaml
+from jobflow.sandbox.apiserver.http import JSON, Request
+from jobflow.sandbox.apiserver.kinds import Object
+from jobflow.sandbox.apiserver.operations import How, Target
+from jobflow.sandbox.apiserver.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC, json_patch, merge
+from jobflow.sandbox.apiserver.storage import Stored
 
 
 def new_object(where: Target, request: Request, how: How) -> Object:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jobflow.sandbox.kinds import Kind, Object, Rules
+from jobflow.sandbox.apiserver.crds import DefinitionRules
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
+from jobflow.sandbox.apiserver.table import CREATED
 
 
 class NamespaceRules(Rules):
@@ -117,6 +119,8 @@ CRD = Kind(
     subresources=frozenset({"status"}),
     generation=True,
     returns_deleted=True,
+    rules=DefinitionRules(),
+    columns=(CREATED,),
 )
 VALIDATING = Kind(
     group="admissionregistration.k8s.io",

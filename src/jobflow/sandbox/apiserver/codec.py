@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from jobflow.sandbox.failures import bad_request, unsupported_media_type
-from jobflow.sandbox.http import JSON, Request
-from jobflow.sandbox.kinds import Object
+from jobflow.sandbox.apiserver.failures import bad_request, unsupported_media_type
+from jobflow.sandbox.apiserver.http import JSON, Request
+from jobflow.sandbox.apiserver.kinds import Object
 
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -39,21 +39,15 @@ def load_yaml(body: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass  # no JSON: the YAML parser says what it is
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, _PlainLoader)):
+            raise bad_request("error converting YAML to JSON: aliases are not taken here")
         return yaml.load(body, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise bad_request(f"error converting YAML to JSON: {error}") from error
 
 
 class _PlainLoader(yaml.CSafeLoader):
-    """Refuses aliases, which can make gigabytes of a few lines; keeps dates as text."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.composer.ComposerError(
-                None, None, "aliases are not taken here", event.start_mark
-            )
-        return super().compose_node(parent, index)
+    """Keeps dates as text, as JSON has them."""
 
 
 _PlainLoader.yaml_implicit_resolvers = {

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jobflow.core.violations import Violation
-from jobflow.sandbox.kinds import Kind
+from jobflow.sandbox.apiserver.kinds import Kind
 
 Status = dict[str, Any]
 

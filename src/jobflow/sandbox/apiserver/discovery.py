@@ -1,0 +1,167 @@
+"""What this server serves, in the words clients ask it with: groups, resources, version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from jobflow.sandbox.apiserver.http import JSON, Request, Response, encode
+from jobflow.sandbox.apiserver.kinds import Kind, Registry
+
+VERSION = {
+    "major": "1",
+    "minor": "32",
+    "gitVersion": "v1.32.0+jobflow-sandbox",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "",
+}
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_STATUS_VERBS = ["get", "patch", "update"]
+
+
+def discover(registry: Registry, request: Request) -> Response | None:
+    """The answer to a discovery request; None for any other path or method."""
+    if request.method != "GET":
+        return None
+    parts = request.path.strip("/").split("/")
+    match parts:
+        case ["version"]:
+            return _json(VERSION)
+        case ["healthz" | "readyz" | "livez", *_]:
+            return Response(b"ok", media_type="text/plain; charset=utf-8")
+        case ["api" | "apis" as root] if _wants_aggregated(request):
+            return Response(encode(_aggregated(registry, root)), media_type=_AGGREGATED)
+        case ["api"]:
+            return _json({"kind": "APIVersions", "versions": ["v1"]})
+        case ["apis"]:
+            groups = [_group(registry, name) for name in _groups(registry) if name]
+            return _json({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+        case ["apis", group] if group in _groups(registry):
+            return _json({"kind": "APIGroup", "apiVersion": "v1"} | _group(registry, group))
+    return _resource_list(registry, parts)
+
+
+def _resource_list(registry: Registry, parts: list[str]) -> Response | None:
+    if parts[0] == "api" and len(parts) == 2:
+        parts = ["apis", "", parts[1]]
+    if parts[0] != "apis" or len(parts) != 3:
+        return None
+    kinds = [kind for kind in registry if [kind.group, kind.version] == parts[1:]]
+    if not kinds:
+        return None
+    return _json(
+        {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": kinds[0].api_version,
+            "resources": [entry for kind in kinds for entry in _resources(kind)],
+        }
+    )
+
+
+def _json(answer: dict[str, Any]) -> Response:
+    return Response(encode(answer), media_type=JSON)
+
+
+def _wants_aggregated(request: Request) -> bool:
+    return "as=APIGroupDiscoveryList" in request.accept and "v=v2," in request.accept + ","
+
+
+def _groups(registry: Iterable[Kind]) -> list[str]:
+    """Names of the groups, each once, in the order they came."""
+    return list({kind.group: None for kind in registry})
+
+
+def _group(registry: Registry, name: str) -> dict[str, Any]:
+    versions = [
+        {"groupVersion": f"{name}/{version}", "version": version}
+        for version in _versions(registry, name)
+    ]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _versions(registry: Registry, group: str) -> list[str]:
+    return list({kind.version: None for kind in registry if kind.group == group})
+
+
+def _resources(kind: Kind) -> list[dict[str, Any]]:
+    """A kind and its subresources in an APIResourceList."""
+    entry: dict[str, Any] = {
+        "name": kind.plural,
+        "singularName": kind.one,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
+    subresources = [
+        {
+            "name": f"{kind.plural}/{name}",
+            "singularName": "",
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
+            "verbs": _STATUS_VERBS if name == "status" else ["get"],
+        }
+        for name in sorted(kind.subresources)
+    ]
+    return [entry, *subresources]
+
+
+def _aggregated(registry: Registry, root: str) -> dict[str, Any]:
+    """All groups of /api or /apis with their resources, in one answer."""
+    groups = [name for name in _groups(registry) if bool(name) is (root == "apis")]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [_discovered_group(registry, name) for name in groups],
+    }
+
+
+def _discovered_group(registry: Registry, group: str) -> dict[str, Any]:
+    versions = [
+        {
+            "version": version,
+            "resources": [
+                _discovered(kind)
+                for kind in registry
+                if (kind.group, kind.version) == (group, version)
+            ],
+            "freshness": "Current",
+        }
+        for version in _versions(registry, group)
+    ]
+    metadata = {"name": group} if group else {}
+    return {"metadata": {**metadata, "creationTimestamp": None}, "versions": versions}
+
+
+def _discovered(kind: Kind) -> dict[str, Any]:
+    response = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    entry: dict[str, Any] = {
+        "resource": kind.plural,
+        "responseKind": response,
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.one,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
+    if kind.subresources:
+        entry["subresources"] = [
+            {
+                "subresource": name,
+                "responseKind": response,
+                "verbs": _STATUS_VERBS if name == "status" else ["get"],
+            }
+            for name in sorted(kind.subresources)
+        ]
+    return entry
