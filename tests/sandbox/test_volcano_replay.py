@@ -108,7 +108,7 @@ class Replay:
 
     def settle(self) -> None:
         """What the controller does: one action after another until nothing is left to do."""
-        while work := self.inbox.take(self.spec, self.status.version or 0, self.pods, self.now):
+        while work := self.inbox.take(self.spec, self.status, self.pods, self.now):
             view = JobView(
                 self.name, START + timedelta(seconds=1), self.spec, self.status, self.pods
             )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobflow.api.job import JobSpec
+from jobflow.api.job import JobPhase, JobSpec, JobStatus
 from jobflow.sandbox.policies import (
     INTERNAL_EVENTS,
     SYNC,
@@ -70,10 +70,18 @@ class Inbox:
             self._requests.appendleft(_commanded(work))
 
     def take(
-        self, spec: JobSpec, version: int, pods: Mapping[str, Pod], now: datetime
+        self, spec: JobSpec, status: JobStatus, pods: Mapping[str, Pod], now: datetime
     ) -> Work | None:
-        """The next action; None: there is none now (see `next_due`)."""
+        """The next action; None: there is none now (see `next_due`).
+
+        What policies ask for goes before a sync, which could end the job over it. Not so while
+        the job is Pending: there a sync can lead no further than Running, which it must not skip.
+        """
+        if self._sync and status.state.phase in ("", JobPhase.PENDING):
+            self._sync = False
+            return Work(BusAction.SYNC, SYNC)
         self._ripen(pods, now)
+        version = status.version or 0
         while self._requests:
             request = self._requests.popleft()
             decision = decide(spec, version, request)

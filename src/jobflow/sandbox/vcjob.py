@@ -21,7 +21,9 @@ FINISHED_PHASES = frozenset({"Completed", "Failed", "Terminated"})
 """The phases that nothing leads out of. An Aborted vcjob can be resumed and is not among them."""
 
 
-class _RawVcjob(Struct, frozen=True, kw_only=True):
+class VcjobObject(Struct, frozen=True, kw_only=True):
+    """A vcjob as it is stored; its spec and status are still JSON."""
+
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: msgspec.Raw = msgspec.Raw(b"{}")
@@ -38,18 +40,16 @@ class Vcjob:
     """Why `spec` (then empty) could not be read; no fault: empty."""
 
 
-_decode_raw = msgspec.json.Decoder(_RawVcjob).decode
 _decode_spec = msgspec.json.Decoder(JobSpec).decode
 _decode_status = msgspec.json.Decoder(JobStatus).decode
 
 
-def read_vcjob(data: bytes | msgspec.Raw) -> Vcjob:
-    """A vcjob from JSON, its spec with defaults.
+def read_vcjob(raw: VcjobObject) -> Vcjob:
+    """A vcjob, its spec with defaults.
 
     A spec that is no job spec is a `fault`, and an unreadable status counts as none: both can
-    be stored where the API server's schema is loose. Raises msgspec.DecodeError on no object.
+    be stored where the API server's schema is loose.
     """
-    raw = _decode_raw(data)
     try:
         status = _decode_status(raw.status)
     except msgspec.ValidationError:

@@ -1,182 +1,182 @@
-"""Creates and updates: what the server fills in, admission, validation, the compare and swap.
+"""Writes of the stand-in to the API server: few at a time, and again after a passing failure.
 
-Between reading the current state and storing the next there may be a wait for a webhook; a write
-that came in between is a conflict, or another try where the request named no version.
+Nothing is decided here. A write that the server will not take for good raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import uuid4
 
-from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox import failures, metadata
-from jobflow.sandbox.admission import Admission
-from jobflow.sandbox.kinds import Kind, Object, Registry
-from jobflow.sandbox.operations import CREATE, UPDATE, How, Operation, Target
-from jobflow.sandbox.storage import Storage, Stored, encode
+import msgspec
 
-MAX_OBJECT = 1536 * 1024
-"""Bytes of a stored object: etcd's limit of one request."""
-_TRIES = 5
-_GENERATED_TRIES = 8
+from jobflow.api.resources import EVENTS, JOBS, PODS
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.client import Client
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError
+from jobflow.sandbox.pods import PodObject
+from jobflow.sandbox.vcjob import VcjobObject
 
-Change = Callable[[Stored], Object]
-"""Makes the wanted state from the current one; what it returns is the caller's to change."""
+T = TypeVar("T")
+
+AT_ONCE = 16
+"""Requests under way at the same time."""
+JSON_PATCH = "application/json-patch+json"
+
+_pod = msgspec.json.Decoder(PodObject).decode
+_job = msgspec.json.Decoder(VcjobObject).decode
 
 
-class Writer:
-    """Creates and updates objects."""
+class Gone(Exception):
+    """The object is no longer there, or another one has its name."""
 
-    def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
-        self._storage = storage
-        self._registry = registry
-        self._admission = admission
 
-    async def create(self, target: Target, obj: Object, how: How) -> Stored:
-        """Create an object; takes `obj` over. Raises Failure."""
-        kind = target.kind
-        if kind.has_status:
-            obj.pop("status", None)
-        metadata.begin(kind, obj)
-        kind.rules.begin(obj)
-        self._check_namespace(target, obj)
-        obj = await self._admit(CREATE, target, obj, None, how)
-        name = obj["metadata"]["name"]
-        if self._storage.get(kind.bucket, (target.namespace, name)):
-            if not obj["metadata"].get("generateName"):
-                raise failures.already_exists(kind, name)
-            name = self._free_name(target, obj["metadata"]["generateName"])
-            obj["metadata"]["name"] = name
-        return self._store(kind, (target.namespace, name), obj, how)
+class Refused(Exception):
+    """The server does not take this write; the text is its sentence."""
 
-    async def update(self, target: Target, change: Change, how: How) -> Stored:
-        """Bring an object to its next state. Raises Failure; 409 where it was changed meanwhile."""
-        for _ in range(_TRIES):
-            current = self._storage.get(target.kind.bucket, target.key)
-            if current is None:
-                raise failures.not_found(target.kind, target.name)
-            wanted = change(current)
-            self._check_version(target, wanted, current)
-            new = self._next(target, wanted, current)
-            new = await self._admit(UPDATE, target, new, current.obj, how)
-            if self._storage.get(target.kind.bucket, target.key) is current:
-                return self._commit(target, new, current, how)
-        raise failures.conflict(target.kind, target.name)
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.code = error.code
 
-    def _check_version(self, target: Target, wanted: Object, current: Stored) -> None:
-        kind, meta = target.kind, wanted["metadata"]
-        version = meta.get("resourceVersion")
-        if not version and kind.custom:
-            detail = "must be specified for an update"
-            fault = Violation("metadata.resourceVersion", Reason.INVALID, 0, detail)
-            raise failures.invalid(kind, target.name, [fault])
-        if version and version != str(current.revision):
-            raise failures.conflict(kind, target.name)
-        uid = meta.get("uid")
-        if uid and uid != current.uid:
-            raise failures.conflict(
-                kind,
-                target.name,
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-                f"{current.uid}",
+
+class Writes:
+    """What the stand-in does to the API server."""
+
+    def __init__(self, client: Client, *, at_once: int = AT_ONCE) -> None:
+        self._client = client
+        self._room = asyncio.Semaphore(at_once)
+
+    async def create_pod(self, namespace: str, pod: dict[str, Any]) -> PodObject:
+        """Make a pod. Where its name is in use, the pod that has it is the answer.
+
+        Raises Refused, and Gone where the other pod has gone meanwhile.
+        """
+        body = msgspec.json.encode(pod)
+        try:
+            return _pod(await self._send(lambda: self._client.create(PODS, namespace, body)))
+        except ApiError as error:
+            if not error.already_exists:
+                raise Refused(error) from error
+        path = PODS.path(namespace, pod["metadata"]["name"])
+        return _pod(await self._existing(lambda: self._client.request("GET", path)))
+
+    async def set_pod_status(self, pod: PodObject, status: dict[str, Any]) -> PodObject:
+        """Merge into a pod's status, if it still is this very pod. Raises Gone, Refused."""
+        meta = pod.metadata
+        body = msgspec.json.encode({"metadata": {"uid": meta.uid}, "status": status})
+        return _pod(
+            await self._existing(
+                lambda: self._client.patch(
+                    PODS, meta.namespace, meta.name, body, subresource="status"
+                )
             )
+        )
 
-    def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
-        """The wanted state, as far as this path may change it."""
-        kind, old = target.kind, current.obj
-        if target.subresource == "status":
-            wanted = {**old, "metadata": dict(old["metadata"]), "status": wanted.get("status")}
-            if wanted["status"] is None:
-                del wanted["status"]
-            return wanted
-        if kind.has_status:
-            wanted.pop("status", None)
-            if "status" in old:
-                wanted["status"] = old["status"]
-        metadata.carry_over(kind, wanted, old)
-        wanted["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        return wanted
-
-    async def _admit(
-        self, operation: str, target: Target, obj: Object, old: Object | None, how: How
-    ) -> Object:
-        """Mutating webhooks, then our own rules, then validating webhooks."""
-        asked = Operation(operation, target, obj, old, how)
-        changed = await self._admission.mutate(asked)
-        if changed is not None and changed is not obj:
-            target.kind.rules.complete(changed)
-            obj, asked = changed, Operation(operation, target, changed, old, how)
-        self._check(target.kind, obj, old)
-        await self._admission.validate(asked)
-        return obj
-
-    def _check(self, kind: Kind, obj: Object, old: Object | None) -> None:
-        faults: Iterable[Violation] = [
-            *metadata.violations(kind, obj, old),
-            *kind.rules.violations(obj, old),
-        ]
-        if faults:
-            raise failures.invalid(kind, obj["metadata"].get("name") or "", list(faults))
-
-    def _check_namespace(self, target: Target, obj: Object) -> None:
-        """Raise Failure: 404 for a namespace that is not there, 403 for one that is going."""
-        if not target.namespace:
+    async def delete_pod(self, pod: PodObject) -> None:
+        """Delete a pod at once, as its node would confirm it. Gone already is success."""
+        meta = pod.metadata
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": meta.uid},
+        }
+        body = msgspec.json.encode(options)
+        path = PODS.path(meta.namespace, meta.name)
+        try:
+            await self._existing(lambda: self._client.request("DELETE", path, body=body))
+        except Gone:
             return
-        namespaces = self._registry.find("", "v1", "namespaces")
-        assert namespaces is not None
-        found = self._storage.get(namespaces.bucket, ("", target.namespace))
-        if found is None:
-            raise failures.not_found(namespaces, target.namespace)
-        if found.obj["metadata"].get("deletionTimestamp"):
-            said = f"namespace {target.namespace} is being terminated"
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": said,
-                "field": "metadata.namespace",
-            }
-            raise failures.forbidden(
-                target.kind,
-                obj["metadata"].get("name") or "",
-                f"unable to create new content in namespace {target.namespace} because it is "
-                "being terminated",
-                causes=[cause],
+
+    async def set_job_status(self, job: VcjobObject, status: Any) -> VcjobObject:
+        """Put a vcjob's status in place of the old, if it still is this vcjob. Raises Gone,
+        Refused."""
+        meta = job.metadata
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        body = msgspec.json.encode(patch)
+        return _job(
+            await self._existing(
+                lambda: self._client.patch(
+                    JOBS,
+                    meta.namespace,
+                    meta.name,
+                    body,
+                    subresource="status",
+                    content_type=JSON_PATCH,
+                )
             )
+        )
 
-    def _free_name(self, target: Target, prefix: str) -> str:
-        for _ in range(_GENERATED_TRIES):
-            name = metadata.generated(prefix)
-            if not self._storage.get(target.kind.bucket, (target.namespace, name)):
-                return name
-        raise failures.already_exists(target.kind, prefix)
+    async def delete_job(self, job: VcjobObject) -> None:
+        """Delete a vcjob after its pods (foreground), as Volcano does when its ttl is over."""
+        meta = job.metadata
+        try:
+            await self._existing(
+                lambda: self._client.delete(
+                    JOBS, meta.namespace, meta.name, uid=meta.uid, propagation="Foreground"
+                )
+            )
+        except Gone:
+            return
 
-    def _commit(self, target: Target, new: Object, current: Stored, how: How) -> Stored:
-        """Store the next state, or remove an object whose last finalizer has just gone."""
-        kind, meta = target.kind, new["metadata"]
-        if new == current.obj:
-            return current
-        if meta.get("deletionTimestamp") and not kind.rules.finalizers(new):
-            if how.dry_run:
-                return Stored(target.key, new, encode(new), current.revision)
-            return self._storage.remove(kind.bucket, target.key, new)
-        return self._store(kind, target.key, new, how)
+    async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
+        """A Warning event on a vcjob. Raises Refused."""
+        meta = job.metadata
+        at = now.replace(microsecond=0)
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{meta.name}.{uuid4().hex[:16]}",
+                "namespace": meta.namespace,
+            },
+            "involvedObject": {
+                "apiVersion": JOBS.api_version,
+                "kind": JOBS.kind,
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+            },
+            "type": "Warning",
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": "jobflow-sandbox"},
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        body = msgspec.json.encode(event)
+        try:
+            await self._send(lambda: self._client.create(EVENTS, meta.namespace, body))
+        except ApiError as error:
+            raise Refused(error) from error
 
-    def _store(self, kind: Kind, key: tuple[str, str], obj: Object, how: How) -> Stored:
-        if how.dry_run:
-            return Stored(key, obj, encode(obj), 0)
-        if len(encode(obj)) > MAX_OBJECT:
-            raise failures.failure(500, "", "etcdserver: request is too large")
-        return self._storage.put(kind.bucket, key, obj)
+    async def _existing(self, request: Callable[[], Awaitable[T]]) -> T:
+        """A request about one very object: a name or UID that no longer fits means Gone."""
+        try:
+            return await self._send(request)
+        except ApiError as error:
+            if error.code in (404, 409):
+                raise Gone from error
+            raise Refused(error) from error
 
-
-def create_options(kind_of: str, query: dict[str, str]) -> dict[str, Any]:
-    """A request's query as the options object that admission is told."""
-    options: dict[str, Any] = {"kind": kind_of, "apiVersion": "meta.k8s.io/v1"}
-    for name in ("fieldManager", "fieldValidation"):
-        if query.get(name):
-            options[name] = query[name]
-    if query.get("dryRun"):
-        options["dryRun"] = [query["dryRun"]]
-    if query.get("force"):
-        options["force"] = query["force"] == "true"
-    return options
+    async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Send until there is an answer that stands. Raises ApiError."""
+        backoff = Backoff(first=0.05, most=5.0)
+        while True:
+            try:
+                async with self._room:
+                    return await request()
+            except ApiError as error:
+                if error.code != 429 and error.code < 500:
+                    raise
+                wait = max(backoff.next(), error.retry_after or 0.0)
+            except NETWORK_ERRORS:
+                wait = backoff.next()
+            await asyncio.sleep(wait)
