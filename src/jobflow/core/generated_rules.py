@@ -42,10 +42,10 @@ def pods_fit(outline: Outline) -> Iterator[Violation]:
     """
     prefix = len(outline.flow_name) + 1
     for use in outline.uses:
-        length = len(outline.names[use.index]) + prefix
+        length = len(outline.names[use.step]) + prefix
         if length <= MAX_NAME < length + len(use.pods.longest):
-            pod = job_name(outline.flow_name, outline.names[use.index]) + use.pods.longest
-            yield _too_long(use.index, f"its pod {_quoted(pod)}", len(pod))
+            pod = job_name(outline.flow_name, outline.names[use.step]) + use.pods.longest
+            yield _too_long(use.step, f"its pod {_quoted(pod)}", len(pod))
 
 
 def _too_long(step: int, what: str, length: int) -> Violation:
@@ -65,21 +65,21 @@ def hostnames_are_labels(outline: Outline) -> Iterator[Violation]:
     if "." not in outline.flow_name and not any("." in name for name in outline.names):
         return
     for use in outline.uses:
-        name = job_name(outline.flow_name, outline.names[use.index])
+        name = job_name(outline.flow_name, outline.names[use.step])
         if "." in name and use.pods.hostname_plugin:
             detail = (
                 f'its vcjob "{name}" has the plugin {use.pods.hostname_plugin}, which makes the '
                 'names of its pods their hostnames, and these cannot hold "."; write "-" instead'
             )
-            path = f"spec.flows[{use.index}].name"
-            yield Violation(path, Reason.INVALID, outline.names[use.index], detail)
+            path = f"spec.flows[{use.step}].name"
+            yield Violation(path, Reason.INVALID, outline.names[use.step], detail)
 
 
 def pods_are_unique(outline: Outline) -> Iterator[Violation]:
     """Step a with task b-c and step a-b with task c make pods of the same names, and Volcano
     takes a pod that exists already for its own."""
     names = outline.names
-    bases = [f"{names[use.index]}-{task}" for use in outline.uses for task in use.pods.tasks]
+    bases = [f"{names[use.step]}-{task}" for use in outline.uses for task in use.pods.tasks]
     if len(set(bases)) != len(bases):
         yield from _pods_used_twice(outline)
 
@@ -87,7 +87,7 @@ def pods_are_unique(outline: Outline) -> Iterator[Violation]:
 def _pods_used_twice(outline: Outline) -> Iterator[Violation]:
     first: dict[str, tuple[str, str]] = {}
     for use in outline.uses:
-        step = outline.names[use.index]
+        step = outline.names[use.step]
         for task in use.pods.tasks:
             base = f"{step}-{task}"
             other, other_task = first.setdefault(base, (step, task))
@@ -97,7 +97,7 @@ def _pods_used_twice(outline: Outline) -> Iterator[Violation]:
                     f'one of this step (task "{task}"); rename one of them'
                 )
                 pod = f"{job_name(outline.flow_name, base)}-0"
-                path = f"spec.flows[{use.index}].name"
+                path = f"spec.flows[{use.step}].name"
                 yield Violation(path, Reason.DUPLICATE, pod, detail)
 
 

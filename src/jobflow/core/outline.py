@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobflow.api.jobflow import DependsOn, JobFlow, Patch, Step
 from jobflow.api.jobtemplate import JobTemplate
@@ -35,11 +35,11 @@ class Known:
     """Queue name -> `status.state` ("Open", …); None: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """A step whose template is known."""
 
-    index: int
+    step: int
+    """Its position in `spec.flows`."""
     template: JobTemplate
     spec: Mapping[str, Any]
     """The vcjob spec that the step has now: its template's, with the step's patch merged in."""
@@ -90,9 +90,9 @@ class Outline:
             patch = None if step.patch is None else patch_of(step)
             if patch:
                 spec = merge(template.spec, patch)
-                yield Use(i, template, spec, pod_names(spec), patched=True)
+                yield Use(i, template, spec, pod_names(spec), True)
                 continue
             pods = plain.get(name)
             if pods is None:
                 pods = plain[name] = pod_names(template.spec)
-            yield Use(i, template, template.spec, pods, patched=False)
+            yield Use(i, template, template.spec, pods, False)

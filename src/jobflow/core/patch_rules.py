@@ -40,7 +40,7 @@ def patches_make_jobs(outline: Outline) -> Iterator[Violation]:
     """With a known template all of Volcano's rules; without one those that need no template."""
     if not outline.patches:
         return
-    uses = {use.index: use for use in outline.uses if use.patched}
+    uses = {use.step: use for use in outline.uses if use.patched}
     for i, patch, path in _patches(outline):
         if (use := uses.get(i)) is not None:
             yield from _faults_of_the_result(use, patch, path)
