@@ -1,0 +1,289 @@
+"""Patches merged onto specs: a table of cases. The laws are in test_merge_laws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.merge import merge
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    """A job of one task, `w`, with this pod spec."""
+    return {"tasks": [{"name": "w", "template": {"spec": spec}}]}
+
+
+def merged_pod(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    return merge(pod(**old), pod(**patch))["tasks"][0]["template"]["spec"]
+
+
+def containers(**container: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", **container}]}
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "a value": ({"queue": "a"}, {"queue": "b"}, {"queue": "b"}),
+    "a new value": ({}, {"queue": "b"}, {"queue": "b"}),
+    "null removes": ({"queue": "a", "maxRetry": 1}, {"queue": None}, {"maxRetry": 1}),
+    "null of nothing": ({}, {"queue": None}, {}),
+    "null in a new map": ({}, {"a": {"b": None, "c": {"d": None}}}, {"a": {"c": {}}}),
+    "maps by key": (
+        {"plugins": {"env": [], "svc": ["--x"]}},
+        {"plugins": {"svc": [], "ssh": []}},
+        {"plugins": {"env": [], "svc": [], "ssh": []}},
+    ),
+    "tasks by name": (
+        {"tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 1}]},
+        {"tasks": [{"name": "b", "replicas": 2}, {"name": "c"}]},
+        {"tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2}, {"name": "c"}]},
+    ),
+    "a task that Volcano names": (
+        {"tasks": [{"replicas": 1}, {"name": "", "replicas": 1}]},
+        {"tasks": [{"name": "default1", "replicas": 2}, {"name": "default0", "maxRetry": 1}]},
+        {
+            "tasks": [
+                {"name": "default0", "replicas": 1, "maxRetry": 1},
+                {"name": "default1", "replicas": 2},
+            ]
+        },
+    ),
+    "volumes of the job by mountPath": (
+        {"volumes": [{"mountPath": "/a", "volumeClaim": {"accessModes": ["x"], "s": 1}}]},
+        {"volumes": [{"mountPath": "/a", "volumeClaim": {"s": 2}}, {"mountPath": "/b"}]},
+        {
+            "volumes": [
+                {"mountPath": "/a", "volumeClaim": {"accessModes": ["x"], "s": 2}},
+                {"mountPath": "/b"},
+            ]
+        },
+    ),
+    "another kind of claim": (
+        {"volumes": [{"mountPath": "/a", "volumeClaim": {}}]},
+        {"volumes": [{"mountPath": "/a", "volumeClaimName": "mine"}]},
+        {"volumes": [{"mountPath": "/a", "volumeClaimName": "mine"}]},
+    ),
+    "policies are replaced": (
+        {"policies": [{"event": "PodFailed", "action": "AbortJob"}]},
+        {"policies": [{"event": "PodEvicted", "action": None}]},
+        {"policies": [{"event": "PodEvicted"}]},
+    ),
+    "nothing but nulls stays of a replaced list": (
+        {"policies": [1]},
+        {"policies": [None, [None, {"a": None}]]},
+        {"policies": [None, [None, {}]]},
+    ),
+    "a list onto a map": ({"plugins": {"env": []}}, {"plugins": ["x"]}, {"plugins": ["x"]}),
+    "a map onto a list": ({"tasks": [{}]}, {"tasks": {"a": 1}}, {"tasks": {"a": 1}}),
+    "a list onto a text": ({"tasks": "x"}, {"tasks": [{"name": "a"}]}, {"tasks": [{"name": "a"}]}),
+    "elements that are no maps": (
+        {"tasks": ["x", {"name": "a"}]},
+        {"tasks": ["x", [1], {"name": "a", "replicas": 1}]},
+        {"tasks": ["x", {"name": "a", "replicas": 1}, "x", [1]]},
+    ),
+    "elements without a key": (
+        {"tasks": [{"name": "a"}]},
+        {"tasks": [{"replicas": 1}, {"name": True}]},
+        {"tasks": [{"name": "a"}, {"replicas": 1}, {"name": True}]},
+    ),
+    "a map emptied first": (
+        {"plugins": {"env": [], "svc": []}},
+        {"plugins": {"$patch": "replace", "ssh": []}},
+        {"plugins": {"ssh": []}},
+    ),
+    "a map emptied": ({"plugins": {"env": []}}, {"plugins": {"$patch": "delete"}}, {"plugins": {}}),
+    "an element removed": (
+        {"tasks": [{"name": "a"}, {"name": "b"}]},
+        {"tasks": [{"name": "a", "$patch": "delete"}, {"name": "c"}]},
+        {"tasks": [{"name": "b"}, {"name": "c"}]},
+    ),
+    "a delete that names nothing": (
+        {"tasks": ["x", {"name": "a"}]},
+        {"tasks": [{"$patch": "delete"}]},
+        {"tasks": ["x", {"name": "a"}]},
+    ),
+    "a list replaced": (
+        {"tasks": [{"name": "a", "replicas": 1}, {"name": "b"}]},
+        {"tasks": [{"$patch": "replace"}, {"name": "a", "maxRetry": 1}]},
+        {"tasks": [{"name": "a", "maxRetry": 1}]},
+    ),
+    "the directive for what happens anyway": (
+        {"tasks": [{"name": "a", "replicas": 1}]},
+        {"tasks": [{"name": "a", "$patch": "merge", "maxRetry": 1}]},
+        {"tasks": [{"name": "a", "replicas": 1, "maxRetry": 1}]},
+    ),
+    "some keys retained": (
+        {"plugins": {"env": [], "svc": ["x"], "ssh": []}},
+        {"plugins": {"$retainKeys": ["env", "svc"], "svc": ["y"]}},
+        {"plugins": {"env": [], "svc": ["y"]}},
+    ),
+    "retainKeys that is no list": (
+        {"plugins": {"env": []}},
+        {"plugins": {"$retainKeys": "env", "svc": []}},
+        {"plugins": {"env": [], "svc": []}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "patch", "result"), CASES.values(), ids=CASES.keys())
+def test_merge(spec: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]):
+    assert merge(spec, patch) == result
+
+
+POD_CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "containers by name": (
+        {"containers": [{"name": "c", "image": "1", "tty": True}, {"name": "d"}]},
+        {"containers": [{"name": "d", "image": "2"}, {"name": "c", "image": "2"}]},
+        {"containers": [{"name": "c", "image": "2", "tty": True}, {"name": "d", "image": "2"}]},
+    ),
+    "init and ephemeral containers": (
+        {"initContainers": [{"name": "i"}], "ephemeralContainers": [{"name": "e"}]},
+        {"initContainers": [{"name": "i", "image": "1"}], "ephemeralContainers": [{"name": "f"}]},
+        {
+            "initContainers": [{"name": "i", "image": "1"}],
+            "ephemeralContainers": [{"name": "e"}, {"name": "f"}],
+        },
+    ),
+    "commands are replaced": (
+        containers(command=["a", "b"], args=["c"]),
+        containers(command=["d"]),
+        containers(command=["d"], args=["c"]),
+    ),
+    "env by name": (
+        containers(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]),
+        containers(env=[{"name": "B", "value": "2"}, {"name": "C", "value": "2"}]),
+        containers(
+            env=[
+                {"name": "A", "value": "1"},
+                {"name": "B", "value": "2"},
+                {"name": "C", "value": "2"},
+            ]
+        ),
+    ),
+    "a value for a valueFrom": (
+        containers(env=[{"name": "A", "valueFrom": {"fieldRef": {}}}]),
+        containers(env=[{"name": "A", "value": "1"}]),
+        containers(env=[{"name": "A", "value": "1"}]),
+    ),
+    "the last of a repeated variable counts": (
+        containers(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
+        containers(env=[{"name": "A", "value": "3"}]),
+        containers(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "3"}]),
+    ),
+    "ports by number and protocol": (
+        containers(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]),
+        containers(
+            ports=[
+                {"containerPort": 80, "protocol": "UDP", "name": "u"},
+                {"containerPort": 80, "protocol": "TCP", "name": "t"},
+                {"containerPort": 81},
+            ]
+        ),
+        containers(
+            ports=[
+                {"containerPort": 80, "protocol": "TCP", "name": "t"},
+                {"containerPort": 80, "protocol": "UDP", "name": "u"},
+                {"containerPort": 81},
+            ]
+        ),
+    ),
+    "mounts by path, devices by path": (
+        containers(volumeMounts=[{"mountPath": "/a", "name": "v"}], volumeDevices=[]),
+        containers(
+            volumeMounts=[{"mountPath": "/a", "readOnly": True}, {"mountPath": "/b", "name": "v"}],
+            volumeDevices=[{"devicePath": "/d"}],
+        ),
+        containers(
+            volumeMounts=[
+                {"mountPath": "/a", "name": "v", "readOnly": True},
+                {"mountPath": "/b", "name": "v"},
+            ],
+            volumeDevices=[{"devicePath": "/d"}],
+        ),
+    ),
+    "resources": (
+        containers(resources={"limits": {"cpu": 1, "memory": "1Gi"}, "claims": [{"name": "g"}]}),
+        containers(resources={"limits": {"cpu": 2}, "claims": [{"name": "g", "request": "r"}]}),
+        containers(
+            resources={
+                "limits": {"cpu": 2, "memory": "1Gi"},
+                "claims": [{"name": "g", "request": "r"}],
+            }
+        ),
+    ),
+    "volumes of a pod by name": (
+        {"volumes": [{"name": "v", "configMap": {"name": "m", "optional": True}}]},
+        {"volumes": [{"name": "v", "configMap": {"name": "n"}}, {"name": "w", "emptyDir": {}}]},
+        {
+            "volumes": [
+                {"name": "v", "configMap": {"name": "n", "optional": True}},
+                {"name": "w", "emptyDir": {}},
+            ]
+        },
+    ),
+    "another source for a volume": (
+        {"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]},
+        {"volumes": [{"name": "v", "hostPath": {"path": "/x"}}]},
+        {"volumes": [{"name": "v", "hostPath": {"path": "/x"}}]},
+    ),
+    "a volume's source removed": (
+        {"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {}}]},
+        {"volumes": [{"name": "v", "emptyDir": None}]},
+        {"volumes": [{"name": "v", "hostPath": {}}]},
+    ),
+    "tolerations by key": (
+        {"tolerations": [{"key": "a", "effect": "NoSchedule"}, {"operator": "Exists"}]},
+        {"tolerations": [{"key": "a", "value": "x"}, {"effect": "NoExecute"}, {"key": "b"}]},
+        {
+            "tolerations": [
+                {"key": "a", "effect": "NoSchedule", "value": "x"},
+                {"operator": "Exists", "effect": "NoExecute"},
+                {"key": "b"},
+            ]
+        },
+    ),
+    "tolerations of one key pair off from the end": (
+        {"tolerations": [{"key": "a", "n": 1}, {"key": "a", "n": 2}, {"key": "a", "n": 3}]},
+        {"tolerations": [{"key": "a", "m": 1}, {"key": "a", "m": 2}]},
+        {
+            "tolerations": [
+                {"key": "a", "n": 1},
+                {"key": "a", "n": 2, "m": 1},
+                {"key": "a", "n": 3, "m": 2},
+            ]
+        },
+    ),
+    "more tolerations of one key than there are": (
+        {"tolerations": [{"key": "a", "n": 1}]},
+        {"tolerations": [{"key": "a", "m": 1}, {"key": "a", "m": 2}]},
+        {"tolerations": [{"key": "a", "n": 1, "m": 1}, {"key": "a", "m": 2}]},
+    ),
+    "lists with keys of their own": (
+        {
+            "imagePullSecrets": [{"name": "s"}],
+            "hostAliases": [{"ip": "1", "hostnames": ["a", "b"]}],
+            "topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "X", "n": 1}],
+        },
+        {
+            "imagePullSecrets": [{"name": "t"}, {"name": "s"}],
+            "hostAliases": [{"ip": "1", "hostnames": ["c"]}],
+            "topologySpreadConstraints": [
+                {"topologyKey": "z", "whenUnsatisfiable": "X", "n": 2},
+                {"topologyKey": "z", "whenUnsatisfiable": "Y"},
+            ],
+        },
+        {
+            "imagePullSecrets": [{"name": "s"}, {"name": "t"}],
+            "hostAliases": [{"ip": "1", "hostnames": ["c"]}],
+            "topologySpreadConstraints": [
+                {"topologyKey": "z", "whenUnsatisfiable": "X", "n": 2},
+                {"topologyKey": "z", "whenUnsatisfiable": "Y"},
+            ],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "patch", "result"), POD_CASES.values(), ids=POD_CASES.keys())
+def test_merge_of_pods(old: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]):
+    assert merged_pod(old, patch) == result

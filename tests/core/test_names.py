@@ -1,0 +1,104 @@
+"""Names of vcjobs and label values."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.core.names import MAX_NAME, job_name, label_value, qualified
+
+LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+names = st.from_regex(NAME, fullmatch=True).filter(lambda name: len(name) <= 80)
+
+
+def test_the_first_run_is_flow_and_step():
+    assert job_name("test", "a") == "test-a"
+
+
+def test_a_later_run_is_numbered():
+    assert job_name("test", "a", 2) == "test-a-r2"
+
+
+def test_a_first_run_is_never_shortened():
+    assert job_name("f" * 60, "step") == "f" * 60 + "-step"
+
+
+@pytest.mark.parametrize(
+    ("step", "run", "name"),
+    [
+        ("s" * 58, 1, "f-" + "s" * 58 + "-r1"),
+        ("s" * 59, 1, "f-" + "s" * 49 + "-6f71db1e-r1"),
+        ("s" * 59, 12, "f-" + "s" * 48 + "-6f71db1e-r12"),
+    ],
+    ids=["fits", "one too long", "a longer number"],
+)
+def test_a_later_run_is_shortened_only_where_it_would_not_fit(step: str, run: int, name: str):
+    assert job_name("f", step, run) == name
+    assert len(name) <= MAX_NAME
+
+
+def test_a_shortened_name_has_no_dash_before_its_hash():
+    assert "--" not in job_name("f" * 49, "step-of-many", 1)
+
+
+def test_room_for_pod_names_is_kept_free():
+    assert job_name("flow", "step", 1, room=30) == "flow-step-r1"
+    short = job_name("flow", "s" * 30, 1, room=len("-worker-0") + 20)
+    assert len(short) + len("-worker-0") + 20 <= MAX_NAME
+
+
+def test_room_that_leaves_nothing_still_gives_a_name():
+    assert NAME.fullmatch(job_name("flow", "step", 1, room=200))
+
+
+@given(names, names, st.integers(1, 10_000), st.integers(0, 40))
+def test_every_later_run_has_a_valid_name_that_fits(flow: str, step: str, run: int, room: int):
+    name = job_name(flow, step, run, room=room)
+    assert NAME.fullmatch(name)
+    assert len(name) + room <= MAX_NAME
+    assert name.endswith(f"-r{run}")
+
+
+@given(names, names)
+def test_runs_of_one_step_have_different_names(flow: str, step: str):
+    assert len({job_name(flow, step, run) for run in range(12)}) == 12
+
+
+def test_a_qualified_name_has_a_dot():
+    assert qualified("default", "test") == "default.test"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", ""),
+        ("default.test", "default.test"),
+        ("n" * 63, "n" * 63),
+        ("n" * 64, "n" * 54 + "-ce068a19"),
+        ("ns." + "f" * 100, "ns." + "f" * 51 + "-9c47f6c6"),
+        ("Größe", "Gr-e-aedc3f80"),
+        ("日本", "cf2abf0c"),
+        ("-a", "a-c2748917"),
+    ],
+)
+def test_a_label_value_is_the_text_where_it_can_be(text: str, value: str):
+    assert label_value(text) == value
+
+
+@given(st.text(max_size=200))
+def test_every_text_has_a_label_value(text: str):
+    value = label_value(text)
+    assert len(value) <= MAX_NAME
+    assert LABEL.fullmatch(value)
+
+
+def test_long_names_that_differ_at_the_end_have_different_label_values():
+    assert label_value("n" * 80 + "a") != label_value("n" * 80 + "b")
+
+
+def test_half_a_surrogate_pair_has_a_label_value_too():
+    assert LABEL.fullmatch(label_value("\ud800"))
