@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow, JobFlowStatus
 from jobflow.core.actions import Holder, Refusal
 from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key, key_of
+from jobflow.kube.client import ApiError
 
 FIRST_REFUSAL = 1.0
 LONGEST_REFUSAL = 300.0
@@ -28,7 +30,7 @@ class Answers:
     holders: dict[str, Holder] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
-    """How often the create of each job was refused in a row."""
+    """How often in a row the create of each job was refused or met a name in use."""
     written_at: float | None = None
     """Monotonic time of the last status write."""
     sent: tuple[JobFlowStatus, str] | None = None
@@ -72,9 +74,12 @@ class Memory:
         for name in known.holders if known is not None else ():
             self._no_longer((flow[0], name), flow)
 
-    def hold(self, flow: JobFlow, name: str, holder: Holder) -> None:
-        """The name is in use by a vcjob that is not this flow's."""
-        self.of(flow).holders[name] = holder
+    def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
+        """The name is in use by a vcjob that is not this flow's. Its end is told by an event; the
+        backoff is for an event that never comes."""
+        answers, name = self.of(flow), job.metadata.name
+        retry_at = now + self._wait(answers, name)
+        answers.holders[name] = Holder(job, owner_alive, retry_at)
         self._waiting.setdefault((flow.metadata.namespace, name), set()).add(key_of(flow))
 
     def released(self, job: Key) -> set[Key]:
@@ -86,18 +91,25 @@ class Memory:
                 known.holders.pop(job[1], None)
         return flows
 
-    def refuse(self, answers: Answers, name: str, code: int, message: str, now: datetime) -> None:
-        """A create was refused; it may be tried again after a backoff of 1 s to 5 min."""
-        tries = answers.refused.get(name, 0)
-        answers.refused[name] = tries + 1
-        wait = delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
-        answers.refusals[name] = Refusal(code, message, now + timedelta(seconds=wait))
+    def refuse(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
+        """A create was refused; it may be tried again after a backoff of 1 s to 5 min, or never
+        where the namespace is going."""
+        answers = self.of(flow)
+        retry_at = None if error.namespace_gone else now + self._wait(answers, name)
+        answers.refusals[name] = Refusal(error.code, error.message, retry_at)
 
     def lift(self, flow: Key) -> None:
         """What was refused may be taken now: its template changed."""
         if (known := self._answers.get(flow)) is not None:
             known.refusals.clear()
             known.refused.clear()
+
+    def _wait(self, answers: Answers, name: str) -> timedelta:
+        tries = answers.refused.get(name, 0)
+        answers.refused[name] = tries + 1
+        return timedelta(
+            seconds=delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
+        )
 
     def _no_longer(self, job: Key, flow: Key) -> None:
         if (flows := self._waiting.get(job)) is not None:

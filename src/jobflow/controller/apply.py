@@ -18,9 +18,9 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow, JobFlowStatus
 from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import JOBFLOWS, JOBS
-from jobflow.controller.answers import Answers, Memory
+from jobflow.controller.answers import Memory
 from jobflow.controller.status_patch import status_patch
-from jobflow.core.actions import Action, Confirm, CreateJob, DeleteJob, Holder, Plan, Refusal
+from jobflow.core.actions import Action, Confirm, CreateJob, DeleteJob, Plan
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 
@@ -28,9 +28,6 @@ log = structlog.get_logger(__name__)
 
 REQUESTS_AT_ONCE = 16
 """Of one plan."""
-NAMESPACE_TERMINATING = "NamespaceTerminating"
-"""The cause in the API server's refusal to create in a namespace that is being deleted
-(k8s.io/apiserver plugin/namespace/lifecycle)."""
 
 
 @dataclass(slots=True)
@@ -113,7 +110,7 @@ class Applier:
                 await self._delete(flow, action)
 
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
-        namespace, answers = flow.metadata.namespace, self._memory.of(flow)
+        namespace = flow.metadata.namespace
         body = msgspec.json.encode(action.manifest)
         try:
             answer = await self._client.create(JOBS, namespace, body)
@@ -121,21 +118,15 @@ class Applier:
             if error.already_exists:
                 await self._met(flow, action.name, applied)
             elif is_refusal(error):
-                self._refuse(answers, action, error)
+                self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
                 _say(flow, "job refused", action, code=error.code, message=error.message)
             else:
                 raise
         else:
-            answers.settle(action.name)
+            self._memory.of(flow).settle(action.name)
             self._store.learn_job(decoder(Job).decode(answer))
             _say(flow, "job created", action)
-
-    def _refuse(self, answers: Answers, action: CreateJob, error: ApiError) -> None:
-        if gone_namespace(error):
-            answers.refusals[action.name] = Refusal(error.code, error.message, None)
-        else:
-            self._memory.refuse(answers, action.name, error.code, error.message, self._now())
 
     async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
         """A vcjob of this name is there already: ours, or whose?"""
@@ -161,7 +152,7 @@ class Applier:
             log.info("job adopted", flow=_name(flow), job=name)
             return
         alive = True if ours else await self._alive(flow.metadata.namespace, owner)
-        self._memory.hold(flow, name, Holder(job, alive))
+        self._memory.hold(flow, job, owner_alive=alive, now=self._now())
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
     async def _alive(self, namespace: str, owner: OwnerReference | None) -> bool:
@@ -266,16 +257,6 @@ class Applier:
 def is_refusal(error: ApiError) -> bool:
     """Whether a create was refused for what it is, not for the state the server is in."""
     return 400 <= error.code < 500 and error.code not in (401, 408, 409, 429)
-
-
-def gone_namespace(error: ApiError) -> bool:
-    """Whether nothing can be made in this namespace any more."""
-    details = error.status.details
-    if details is None:
-        return False
-    if error.not_found and details.kind == "namespaces":
-        return True
-    return any(cause.reason == NAMESPACE_TERMINATING for cause in details.causes or ())
 
 
 def _name(flow: JobFlow) -> str:

@@ -13,6 +13,10 @@ from jobflow.api.resources import Status
 NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 """What `Client` raises when no answer came, beside ApiError for an answer that is an error."""
 
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""The cause in a refusal to create in a namespace that is being deleted (k8s.io/apiserver,
+pkg/admission/plugin/namespace/lifecycle)."""
+
 REASONS = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -77,6 +81,16 @@ class ApiError(Exception):
     def gone(self) -> bool:
         """410: the resource version or the continue token is too old."""
         return self.code == 410 or self.reason in ("Gone", "Expired")
+
+    @property
+    def namespace_gone(self) -> bool:
+        """Nothing can be made in this namespace any more: it is being deleted, or gone."""
+        details = self.status.details
+        if details is None:
+            return False
+        if self.not_found and details.kind == "namespaces":
+            return True
+        return any(cause.reason == NAMESPACE_TERMINATING for cause in details.causes or ())
 
 
 def error_of(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
