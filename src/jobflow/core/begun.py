@@ -1,0 +1,159 @@
+"""What comes of a step that has begun: remembered, ended, running, or lost and made again.
+
+It never looks at dependencies: a begun step carries on whatever became of the others. What the
+status remembers as ended stays ended, whatever its vcjob does; without a vcjob too.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from jobflow.api.job import Job, JobPhase, TaskState
+from jobflow.api.jobflow import (
+    ENDED_STEP_PHASES,
+    Condition,
+    StepCondition,
+    StepPhase,
+    Strategy,
+)
+from jobflow.core.actions import Confirm
+from jobflow.core.evidence import FAILURES, Evidence
+from jobflow.core.readiness import strategy, wanted
+from jobflow.core.scene import Decision, Scene, not_before
+from jobflow.core.starting import next_attempt, waiting
+from jobflow.core.wording import go_duration, short
+
+FIRST_BACKOFF = timedelta(seconds=1)
+LONGEST_BACKOFF = timedelta(minutes=5)
+
+ENDS_BY_CONDITION = {Condition.COMPLETED: JobPhase.COMPLETED, Condition.FAILED: JobPhase.FAILED}
+"""How a target must have ended if a dependant that wanted this has started."""
+
+
+def begun(position: int, scene: Scene) -> Decision | None:
+    """What comes of the step at `position`; None where it has not begun."""
+    evidence = scene.evidence[position]
+    if evidence.memory.phase in ENDED_STEP_PHASES:
+        return Decision(evidence.memory)
+    job = evidence.job
+    if job is None:
+        return _without_job(position, scene) if evidence.attempts else None
+    if job.ended:
+        return Decision(_ended(evidence, job))
+    if not evidence.gone:
+        return Decision(_running(evidence, job))
+    return _without_job(position, scene)
+
+
+def backoff(attempts: int) -> timedelta:
+    """How long to wait after that many attempts: 1 s, doubling, at most 5 min."""
+    return min(FIRST_BACKOFF * (1 << min(attempts - 1, 30)), LONGEST_BACKOFF)
+
+
+def _running(evidence: Evidence, job: Job) -> StepCondition:
+    """As its vcjob stands; Volcano drops taskStatusCount in between, the last one is kept."""
+    condition = StepCondition(
+        phase=job.phase,
+        create_time=job.metadata.creation_timestamp,
+        running_duration=job.status.running_duration or "",
+        task_status_count=_task_status_count(evidence, job),
+        job=job.metadata.name,
+        attempts=evidence.attempts,
+    )
+    return evidence.memory if condition == evidence.memory else condition
+
+
+def _ended(evidence: Evidence, job: Job) -> StepCondition:
+    reason = FAILURES.get(job.phase, "")
+    return StepCondition(
+        phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
+        reason=reason,
+        message=_why(job) if reason else "",
+        create_time=job.metadata.creation_timestamp,
+        running_duration=job.status.running_duration or _lasted(job),
+        task_status_count=_task_status_count(evidence, job),
+        job=job.metadata.name,
+        attempts=evidence.attempts,
+    )
+
+
+def _task_status_count(evidence: Evidence, job: Job) -> dict[str, TaskState] | None:
+    memory = evidence.memory
+    known = memory.task_status_count if memory.job == job.metadata.name else None
+    return job.status.task_status_count or known
+
+
+def _why(job: Job) -> str:
+    state = job.status.state
+    said = state.message or state.reason
+    message = f"the job {job.metadata.name} ended {job.phase}"
+    return short(f"{message}: {said}" if said else message)
+
+
+def _lasted(job: Job) -> str:
+    """From its making to its end, which is what Volcano's runningDuration counts (it may come
+    with a later event)."""
+    begin, end = job.metadata.creation_timestamp, job.status.state.last_transition_time
+    return go_duration(end - begin) if begin is not None and end is not None else ""
+
+
+def _without_job(position: int, scene: Scene) -> Decision:
+    """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
+    evidence = scene.evidence[position]
+    memory = evidence.memory
+    between = memory.phase == StepPhase.WAITING and memory.attempts == evidence.attempts
+    shown = memory if between or evidence.job is None else _running(evidence, evidence.job)
+    if (end := _inferred(position, scene)) is not None:
+        return Decision(_known_by_dependant(evidence, shown, end))
+    if scene.terminating:
+        return Decision(shown)
+    if between and _too_early(memory, scene.now):
+        return Decision(shown, wake_at=memory.next_attempt_time)
+    name = evidence.job_name
+    if name not in scene.view.absent:
+        return Decision(shown, Confirm(name))
+    return next_attempt(evidence, scene) if between else _lost(evidence, scene)
+
+
+def _too_early(memory: StepCondition, now: datetime) -> bool:
+    return memory.next_attempt_time is not None and now < memory.next_attempt_time
+
+
+def _lost(evidence: Evidence, scene: Scene) -> Decision:
+    until = not_before(scene.now + backoff(evidence.attempts))
+    message = f"the job {evidence.job_name} is gone and its end was not seen: it runs again"
+    condition = waiting(evidence, "JobLost", message, until)
+    return Decision(condition, wake_at=until, urgent=True)
+
+
+def _inferred(position: int, scene: Scene) -> JobPhase | None:
+    """How the step must have ended, judging by a vcjob that a dependant would not have otherwise.
+
+    A create and the status that holds its reason are sent together; a crash between the two can
+    leave only the create. So this counts where the status does not know yet that the dependant
+    has begun (docs/decisions/lost-jobs.md).
+    """
+    for dependant in scene.graph.dependants[position]:
+        other = scene.evidence[dependant]
+        alone = len(scene.graph.targets[dependant]) == 1
+        if other.jobs and not other.memory.attempts:
+            if alone or strategy(other.step) is Strategy.ALL:
+                end = ENDS_BY_CONDITION.get(wanted(other.step))
+                if end is not None:
+                    return end
+    return None
+
+
+def _known_by_dependant(evidence: Evidence, shown: StepCondition, end: JobPhase) -> StepCondition:
+    reason = FAILURES.get(end, "")
+    return msgspec.structs.replace(
+        shown,
+        phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
+        reason=reason or "JobLost",
+        message=f"the job {evidence.job_name} is gone; what started after it tells its end",
+        job=evidence.job_name,
+        attempts=evidence.attempts,
+        next_attempt_time=None,
+    )

@@ -1,0 +1,69 @@
+"""What is worth telling as Events: only what changes from the stored status to the next one.
+
+So what was written once is not told again, by whichever process plans next. Skipped steps are
+told together, one event a kind, so that a failure in a large flow is not a thousand events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jobflow.api.jobflow import (
+    ENDED_STEP_PHASES,
+    FINAL_PHASES,
+    FlowPhase,
+    JobFlow,
+    JobFlowStatus,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.core.actions import Event, EventType
+from jobflow.core.scene import Decision, Scene
+from jobflow.core.wording import listed
+
+TROUBLES = frozenset({"JobLost", "CreateRefused", "NameInUse"})
+"""Reasons of a waiting step that deserve a warning, once, when they set in."""
+
+
+def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
+    """Of every step that changed, in the order of `spec.flows`; at most three a step."""
+    skipped: dict[str, list[str]] = {}
+    for evidence, decision in zip(scene.evidence, decisions, strict=True):
+        old, new = evidence.memory, decision.condition
+        if new is old:
+            continue
+        name = evidence.step.name
+        yield from _begun(name, old, new)
+        if new.phase in ENDED_STEP_PHASES and old.phase not in ENDED_STEP_PHASES:
+            if new.phase == StepPhase.SKIPPED:
+                skipped.setdefault(new.reason, []).append(name)
+            else:
+                yield _ended(name, new)
+        elif new.reason in TROUBLES and new.reason != old.reason:
+            yield Event(EventType.WARNING, new.reason, f"step {name}: {new.message}")
+    for reason, names in sorted(skipped.items()):
+        steps = "step" if len(names) == 1 else "steps"
+        yield Event(EventType.NORMAL, "StepSkipped", f"{steps} {listed(names)}: {reason}")
+
+
+def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
+    """Of the flow's end, when it comes."""
+    phase = status.state.phase
+    if flow.status.state.phase == phase or phase not in FINAL_PHASES:
+        return
+    if phase == FlowPhase.SUCCEED:
+        yield Event(EventType.NORMAL, "FlowSucceeded", f"all is done: {status.progress} steps")
+    else:
+        yield Event(EventType.WARNING, "FlowFailed", status.state.message)
+
+
+def _begun(name: str, old: StepCondition, new: StepCondition) -> Iterator[Event]:
+    if new.attempts > old.attempts and new.job:
+        again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
+        yield Event(EventType.NORMAL, "JobCreated", f"step {name}: created job {new.job}{again}")
+
+
+def _ended(name: str, new: StepCondition) -> Event:
+    if new.phase == StepPhase.COMPLETED:
+        return Event(EventType.NORMAL, "StepCompleted", f"step {name}: completed")
+    return Event(EventType.WARNING, "StepFailed", f"step {name}: {new.message or new.reason}")

@@ -1,0 +1,105 @@
+"""The phase of a whole flow, why, and its times, from what was decided about its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from jobflow.api.job import JobPhase
+from jobflow.api.jobflow import (
+    ENDED_STEP_PHASES,
+    FINAL_PHASES,
+    FlowPhase,
+    FlowState,
+    JobRecord,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.core.readiness import End
+from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.wording import listed, short
+
+_ORDINARY = frozenset({"", "Starting", End.STOPPED})
+"""Reasons of a waiting step that are no trouble of its own."""
+
+
+def flow_state(
+    scene: Scene, decisions: Sequence[Decision], records: Sequence[JobRecord]
+) -> FlowState:
+    """Where the flow stands after this plan."""
+    failed: list[tuple[str, StepCondition]] = []
+    trouble: tuple[str, StepCondition] | None = None
+    over = not scene.terminating
+    for evidence, decision in zip(scene.evidence, decisions, strict=True):
+        condition = decision.condition
+        if condition.phase not in ENDED_STEP_PHASES:
+            over = False
+            if trouble is None and condition.phase == StepPhase.WAITING:
+                if condition.reason not in _ORDINARY:
+                    trouble = evidence.step.name, condition
+        elif condition.phase == StepPhase.FAILED:
+            failed.append((evidence.step.name, condition))
+    phase = _phase(scene, records, over=over and not _alive(scene), failed=bool(failed))
+    if phase is FlowPhase.TERMINATING:
+        return FlowState(phase=phase, message="the flow is being deleted")
+    reason, message = "", ""
+    if failed:
+        reason, message = _failure(failed)
+    elif trouble is not None:
+        name, condition = trouble
+        reason = condition.reason
+        message = short(f"step {name}: {condition.message}" if condition.message else "")
+    return FlowState(phase=phase, reason=reason, message=message)
+
+
+def progress(decisions: Sequence[Decision]) -> str:
+    """`3/5`: ended steps, skipped ones included, of all."""
+    ended = sum(decision.condition.phase in ENDED_STEP_PHASES for decision in decisions)
+    return f"{ended}/{len(decisions)}"
+
+
+def start_time(scene: Scene) -> datetime:
+    """When the flow was taken up: now, or, where Volcano's controller did, when it was made."""
+    status = scene.flow.status
+    if status.start_time is not None:
+        return status.start_time
+    made = scene.flow.metadata.creation_timestamp
+    return made if status.state.phase and made is not None else whole(scene.now)
+
+
+def completion_time(scene: Scene, state: FlowState) -> datetime | None:
+    """When the flow ended."""
+    if state.phase not in FINAL_PHASES:
+        return None
+    return scene.flow.status.completion_time or whole(scene.now)
+
+
+def _alive(scene: Scene) -> bool:
+    """Whether a vcjob of any step, also of one that has ended, may still do something."""
+    deleted = scene.view.deleted
+    return any(
+        not job.ended and job.metadata.name not in deleted
+        for evidence in scene.evidence
+        for job in evidence.jobs
+    )
+
+
+def _phase(scene: Scene, records: Sequence[JobRecord], *, over: bool, failed: bool) -> FlowPhase:
+    if scene.terminating:
+        return FlowPhase.TERMINATING
+    if over:
+        return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
+    if scene.flow.status.state.phase == FlowPhase.RUNNING:
+        return FlowPhase.RUNNING
+    begun = any(record.state != JobPhase.PENDING for record in records)
+    return FlowPhase.RUNNING if begun else FlowPhase.PENDING
+
+
+def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
+    """Of one failed step its message; of several their names."""
+    name, condition = failed[0]
+    reason = "NameConflict" if condition.reason == "NameConflict" else "StepFailed"
+    if len(failed) == 1:
+        said = f": {condition.message}" if condition.message else f" ({condition.reason})"
+        return reason, short(f"step {name} failed{said}")
+    return reason, short(f"steps {listed([name for name, _ in failed])} failed")

@@ -1,0 +1,87 @@
+"""`plan`: what to do now about one flow. The table of contents of the rules, and none of them.
+
+The theory. A step that has begun is judged by what its vcjob and the status say (`begun`), one
+that has not by its targets (`unstarted`), in the order of the dependencies. The status is put
+together from these decisions (`status`), the events are its difference from the stored one
+(`events`), and what is deleted is judged by the stored one alone (`retention`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.actions import Plan, View
+from jobflow.core.begun import begun
+from jobflow.core.events import flow_events, step_events
+from jobflow.core.retention import retention
+from jobflow.core.scene import Decision, Scene
+from jobflow.core.starting import refused_for_good
+from jobflow.core.status import flow_status, invalid_status, untouched
+from jobflow.core.unstarted import Pass
+from jobflow.core.validate import Known, validate_flow
+
+
+def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
+    """What to do about `flow`, as it was read, seeing `view`, at `now` (aware, UTC).
+
+    Pure, deterministic and independent of the order of what it is given; linear in steps, targets
+    and vcjobs. Planning again after a plan was carried out and its status stored does nothing.
+    """
+    if flow.final:
+        return _final(flow, view, now)
+    scene = Scene(flow, view, now)
+    if not view.jobs and not scene.terminating and untouched(flow):
+        if violations := validate_flow(flow, Known()).violations:
+            status = invalid_status(scene, violations)
+            events = tuple(flow_events(flow, status))
+            return Plan(actions=(), status=status, urgent=True, events=events)
+    return _carried_on(scene)
+
+
+def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
+    """Its status is left as it is; only vcjobs may still have to go."""
+    kept = retention(flow, view, now)
+    return Plan(
+        actions=kept.deletes,
+        status=flow.status,
+        requeue_after=_until((kept.wake_at,), now),
+    )
+
+
+def _carried_on(scene: Scene) -> Plan:
+    flow, now = scene.flow, scene.now
+    decisions = _decide(scene)
+    status = flow_status(scene, decisions)
+    kept = retention(flow, scene.view, now)
+    made = [decision.action for decision in decisions if decision.action is not None]
+    urgent = (
+        status.state.phase != flow.status.state.phase
+        or kept.urgent
+        or any(decision.urgent for decision in decisions)
+    )
+    return Plan(
+        actions=(*made, *kept.deletes),
+        status=status,
+        urgent=urgent and status is not flow.status,
+        events=(*step_events(scene, decisions), *flow_events(flow, status)),
+        requeue_after=_until((kept.wake_at, *(d.wake_at for d in decisions)), now),
+    )
+
+
+def _decide(scene: Scene) -> list[Decision]:
+    """One decision a step, by position."""
+    return Pass(scene, [_known(position, scene) for position in range(len(scene.steps))]).run()
+
+
+def _known(position: int, scene: Scene) -> Decision | None:
+    """What can be decided without looking at the step's targets."""
+    decision = begun(position, scene)
+    return decision if decision is not None else refused_for_good(scene.evidence[position], scene)
+
+
+def _until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:
+    """How long it is until the first of them, at least nothing."""
+    first = min((moment for moment in moments if moment is not None), default=None)
+    return None if first is None else max(first - now, timedelta(0))

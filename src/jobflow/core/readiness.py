@@ -1,0 +1,143 @@
+"""Whether a step's dependencies are met, can still be met, or never will be. It starts nothing.
+
+The theory. A target either has not ended or has ended in one of five ways (`End`). Against what
+the dependant wants of it (`Condition`) that gives one `Reach`: a table. A dependant's reaches,
+whatever their order and number, are folded into one by the `strategy`: the first of a ranking
+that occurs among them. The result is again a `Reach`: MET starts the step, NOT_YET lets it wait,
+and the other three are the ways of being Skipped. DESIGN §2 is the source of both tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from jobflow.api.jobflow import Condition, Step, StepCondition, StepPhase, Strategy
+
+
+class Reach(StrEnum):
+    """How a target stands to what a dependant wants of it; also the reason of a Skipped step."""
+
+    MET = "Met"
+    NOT_YET = "NotYet"
+    """It has not, but may still."""
+    PASSED_OVER = "PassedOver"
+    """It was not taken: it counts neither way."""
+    NOT_TAKEN = "NotTaken"
+    """It ended the other way: this branch is not taken."""
+    UPSTREAM_FAILED = "UpstreamFailed"
+    STOPPED = "Stopped"
+
+
+class End(StrEnum):
+    """The ways a step ends."""
+
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    NOT_TAKEN = "NotTaken"
+    UPSTREAM_FAILED = "UpstreamFailed"
+    STOPPED = "Stopped"
+
+
+SKIPS: Mapping[Reach, End] = {
+    Reach.NOT_TAKEN: End.NOT_TAKEN,
+    Reach.UPSTREAM_FAILED: End.UPSTREAM_FAILED,
+    Reach.STOPPED: End.STOPPED,
+}
+"""The reaches that skip a step, and how it has ended then."""
+
+_PASSES = {End.NOT_TAKEN: Reach.PASSED_OVER, End.STOPPED: Reach.STOPPED}
+"""The same whatever is wanted: what was not taken is passed over, what was stopped satisfies
+nothing."""
+
+_REACHES: Mapping[Condition, Mapping[End, Reach]] = {
+    Condition.COMPLETED: {
+        End.COMPLETED: Reach.MET,
+        End.FAILED: Reach.UPSTREAM_FAILED,
+        End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
+        **_PASSES,
+    },
+    Condition.FAILED: {
+        End.COMPLETED: Reach.NOT_TAKEN,
+        End.FAILED: Reach.MET,
+        End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
+        **_PASSES,
+    },
+    Condition.FINISHED: {
+        End.COMPLETED: Reach.MET,
+        End.FAILED: Reach.MET,
+        End.UPSTREAM_FAILED: Reach.MET,
+        **_PASSES,
+    },
+    Condition.RUNNING: {
+        End.COMPLETED: Reach.MET,
+        End.FAILED: Reach.UPSTREAM_FAILED,
+        End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
+        **_PASSES,
+    },
+}
+
+_RANKING: Mapping[Strategy, tuple[Reach, ...]] = {
+    Strategy.ALL: (
+        Reach.UPSTREAM_FAILED,  # nothing can change that any more
+        Reach.NOT_YET,
+        Reach.STOPPED,
+        Reach.NOT_TAKEN,
+        Reach.MET,
+    ),
+    Strategy.ANY: (
+        Reach.MET,
+        Reach.NOT_YET,
+        Reach.UPSTREAM_FAILED,
+        Reach.STOPPED,
+        Reach.NOT_TAKEN,
+    ),
+}
+"""Which reach prevails. `all` waits for the last target before it is NotTaken, though one is
+enough to know that it will not start: so the same ends give the same skips in whatever order they
+come."""
+
+_SKIPPED: Mapping[str, End] = {str(end): end for end in SKIPS.values()}
+_CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
+_STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
+
+
+def wanted(step: Step) -> Condition:
+    """What the step's targets have to reach. A word that admission would refuse counts as the
+    default, as Volcano's own controller reads it."""
+    depends_on = step.depends_on
+    return _CONDITIONS.get(depends_on.condition if depends_on else None, Condition.COMPLETED)
+
+
+def strategy(step: Step) -> Strategy:
+    """How many of the targets have to; the default where admission would refuse the word."""
+    depends_on = step.depends_on
+    return _STRATEGIES.get(depends_on.strategy if depends_on else None, Strategy.ALL)
+
+
+def end_of(condition: StepCondition) -> End | None:
+    """How a step has ended, from its condition; None while it has not."""
+    if condition.phase == StepPhase.SKIPPED:
+        return _SKIPPED.get(condition.reason, End.NOT_TAKEN)
+    if condition.phase == StepPhase.COMPLETED:
+        return End.COMPLETED
+    return End.FAILED if condition.phase == StepPhase.FAILED else None
+
+
+def reach(condition: Condition, end: End | None, *, has_run: bool = False) -> Reach:
+    """How a target stands to `condition`. `has_run`: a vcjob of it has ever been Running, which
+    counts for good (sticky), whatever came of it."""
+    if has_run and condition is Condition.RUNNING:
+        return Reach.MET
+    return Reach.NOT_YET if end is None else _REACHES[condition][end]
+
+
+def combined(how: Strategy, reaches: Iterable[Reach]) -> Reach:
+    """What the targets' reaches come to together: never PASSED_OVER.
+
+    No targets at all: MET. Nothing but targets that are passed over: NOT_TAKEN.
+    """
+    occurring = set(reaches)
+    if not occurring:
+        return Reach.MET
+    return next((r for r in _RANKING[how] if r in occurring), Reach.NOT_TAKEN)

@@ -1,0 +1,177 @@
+"""`jobStatusList` and the `…Jobs` lists: one record a vcjob, in Volcano's shape.
+
+A record outlives its vcjob. What has not changed is the same object as before, and timestamps
+that were once written do not move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from jobflow.api.job import ENDED_PHASES, Job, JobPhase
+from jobflow.api.jobflow import JobRecord, JobRunningHistory, StepCondition, StepPhase
+from jobflow.core.evidence import FAILURES, Evidence
+from jobflow.core.scene import Decision, Scene, whole
+
+KEPT_HISTORIES = 10
+
+_LISTS: Mapping[str, str] = {
+    JobPhase.PENDING: "pending_jobs",
+    JobPhase.RUNNING: "running_jobs",
+    JobPhase.RESTARTING: "running_jobs",
+    JobPhase.FAILED: "failed_jobs",
+    JobPhase.COMPLETING: "completed_jobs",
+    JobPhase.COMPLETED: "completed_jobs",
+    JobPhase.TERMINATING: "terminated_jobs",
+    JobPhase.TERMINATED: "terminated_jobs",
+    JobPhase.ABORTING: "terminated_jobs",
+    JobPhase.ABORTED: "terminated_jobs",
+}
+"""Which list a vcjob is in, by its phase (DESIGN §3)."""
+UNKNOWN_LIST = "un_know_jobs"
+"""The list of those in another phase, and of those that are gone with no end seen."""
+
+_CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
+_PHASE_OF = {reason: phase for phase, reason in FAILURES.items()}
+
+
+def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
+    """Every record, old and new, in the order of the steps and, within one, of the attempts."""
+    old = scene.records
+    new: dict[str, JobRecord] = {}
+    step_of: dict[str, int] = {}
+    for position, evidence in enumerate(scene.evidence):
+        step_of[evidence.key] = position
+        if evidence.memory.job:
+            step_of[evidence.memory.job] = position
+        for job in evidence.jobs:
+            name = job.metadata.name
+            step_of[name] = position
+            new[name] = job_record(job, old.get(name), scene)
+        if evidence.job is None or evidence.gone:
+            _close(new, old, decisions[position].condition, scene)
+    return _ordered({**old, **new}, step_of)
+
+
+def job_record(job: Job, old: JobRecord | None, scene: Scene) -> JobRecord:
+    """What is to be remembered of a vcjob; `old` itself where that says it already."""
+    gone = job.metadata.name in scene.view.deleted
+    if old is not None and _says_it(old, job, gone):
+        return old
+    return JobRecord(
+        name=job.metadata.name,
+        state=job.phase,
+        start_timestamp=job.metadata.creation_timestamp,
+        end_timestamp=_end(job, scene.now) if job.ended else None,
+        restart_count=job.status.retry_count or 0,
+        running_histories=_histories(job, old, scene.now) or None,
+    )
+
+
+def ended(record: JobRecord) -> bool:
+    """Whether the vcjob's end is remembered."""
+    return record.state in ENDED_PHASES
+
+
+def job_lists(
+    records: Iterable[JobRecord], evidence: Sequence[Evidence], decisions: Sequence[Decision]
+) -> dict[str, list[str]]:
+    """The `…Jobs` lists by field name; those with nothing in them are left out.
+
+    A vcjob whose record was dropped for the status's size is told by its step's condition.
+    """
+    lists: dict[str, list[str]] = {}
+    recorded = set()
+    for record in records:
+        recorded.add(record.name)
+        lost = record.end_timestamp is not None and not ended(record)
+        into = UNKNOWN_LIST if lost else _LISTS.get(record.state, UNKNOWN_LIST)
+        lists.setdefault(into, []).append(record.name)
+    for decision in decisions:
+        condition = decision.condition
+        if condition.job and condition.job not in recorded:
+            into = _LISTS.get(_phase_of(condition), UNKNOWN_LIST)
+            lists.setdefault(into, []).append(condition.job)
+    return lists
+
+
+def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
+    state = job.status.state.phase
+    histories = old.running_histories or None
+    return (
+        old.state == job.phase
+        and old.restart_count == (job.status.retry_count or 0)
+        and (old.end_timestamp is not None if job.ended else gone or old.end_timestamp is None)
+        and (not state or (histories is not None and histories[-1].state == state))
+    )
+
+
+def _end(job: Job, now: datetime) -> datetime:
+    return job.status.state.last_transition_time or whole(now)
+
+
+def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
+    """The phases the vcjob was in, from its own `conditions`; without them, what was seen.
+
+    What the old record says of the same phases is kept.
+    """
+    known = list((old.running_histories if old is not None else None) or ())
+    seen = _phases(job, now)
+    if not job.status.conditions:
+        if known and known[-1].state == seen[0][0]:
+            seen = []
+    elif [entry.state for entry in known] == [state for state, _ in seen[: len(known)]]:
+        seen = seen[len(known) :]
+    else:
+        known = []
+    for state, since in seen:
+        if known:
+            known[-1] = msgspec.structs.replace(known[-1], end_timestamp=since)
+        known.append(JobRunningHistory(state=state, start_timestamp=since))
+    return known[-KEPT_HISTORIES:]
+
+
+def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
+    """(phase, since when) of each phase known; a vcjob is Pending from its making."""
+    status, made = job.status, job.metadata.creation_timestamp
+    fallback = status.state.last_transition_time or whole(now)
+    phases = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
+    if phases and phases[0][0] == JobPhase.PENDING and made is not None:
+        phases[0] = (JobPhase.PENDING, made)
+    phase = status.state.phase or JobPhase.PENDING
+    if not phases or phases[-1][0] != phase:
+        first = made if phase == JobPhase.PENDING and not phases else None
+        phases.append((phase, first or fallback))
+    return phases
+
+
+def _close(
+    new: dict[str, JobRecord], old: Mapping[str, JobRecord], step: StepCondition, scene: Scene
+) -> None:
+    """A vcjob that is gone and has no end on record has ended all the same: as its step has, or,
+    where the step waits for its next attempt, nobody knows how."""
+    record = new.get(step.job) or old.get(step.job)
+    if record is None or ended(record) or step.phase not in _CLOSED:
+        return
+    state = record.state if step.phase == StepPhase.WAITING else _phase_of(step)
+    end = record.end_timestamp or whole(scene.now)
+    new[step.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)
+
+
+def _phase_of(step: StepCondition) -> str:
+    """The phase in which the vcjob of an ended step has ended."""
+    return _PHASE_OF.get(step.reason, step.phase)
+
+
+def _ordered(records: dict[str, JobRecord], step_of: Mapping[str, int]) -> list[JobRecord]:
+    """By step; a vcjob that is gone and that no step names stays behind the one before it."""
+    ranks: list[tuple[int, JobRecord]] = []
+    last = -1
+    for name, record in records.items():
+        last = step_of.get(name, last)
+        ranks.append((last, record))
+    ranks.sort(key=lambda rank: rank[0])
+    return [record for _, record in ranks]

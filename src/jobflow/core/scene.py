@@ -1,0 +1,77 @@
+"""What every decision of one plan may look at, gathered once. It decides nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import NamedTuple
+
+from jobflow.api.jobflow import JobFlow, JobRecord, Step, StepCondition
+from jobflow.core.actions import Action, View
+from jobflow.core.evidence import Evidence, gather
+from jobflow.core.graph import Graph
+
+
+class Decision(NamedTuple):
+    """What is decided about one step."""
+
+    condition: StepCondition
+    action: Action | None = None
+    wake_at: datetime | None = None
+    """When to look again although nothing happened."""
+    urgent: bool = False
+    """Whether what comes next waits until the condition is written."""
+
+
+@dataclass
+class Scene:
+    """A flow, what is known of its steps, and the time."""
+
+    flow: JobFlow
+    view: View
+    now: datetime
+
+    def __post_init__(self) -> None:
+        self.steps: list[Step] = _once_each(self.flow.steps)
+        """Each name once: what came past admission with a name twice means the first."""
+        self.records: Mapping[str, JobRecord] = {
+            record.name: record for record in self.flow.status.job_status_list or ()
+        }
+        """What the status remembers of vcjobs, by name."""
+        self.evidence: list[Evidence] = gather(self.flow, self.steps, self.view, self.records)
+        """By position, as the graph counts."""
+        self.terminating: bool = self.flow.metadata.deletion_timestamp is not None
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The dependencies, by position in `steps`."""
+        return Graph(self.steps)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Names that a further attempt may not take: of any vcjob known, now or once, and of any
+        step's first vcjob."""
+        names = {*self.view.jobs, *self.records, *self.view.holders}
+        for evidence in self.evidence:
+            names |= {evidence.key, evidence.memory.job}
+        return frozenset(names)
+
+
+def whole(moment: datetime) -> datetime:
+    """The second that has begun: timestamps in a status are whole seconds."""
+    return moment.replace(microsecond=0)
+
+
+def not_before(moment: datetime) -> datetime:
+    """The first whole second at or after `moment`."""
+    begun = whole(moment)
+    return begun if begun == moment else begun + timedelta(seconds=1)
+
+
+def _once_each(steps: list[Step]) -> list[Step]:
+    by_name: dict[str, Step] = {}
+    for step in steps:
+        by_name.setdefault(step.name, step)
+    return list(by_name.values())

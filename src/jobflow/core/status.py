@@ -1,0 +1,59 @@
+"""Puts a flow's status together from what was decided; equal to the stored one if nothing changed.
+
+It decides about no step: `begun` and `unstarted` did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jobflow.api.jobflow import FlowPhase, FlowState, JobFlow, JobFlowStatus
+from jobflow.core.flow_phase import completion_time, flow_state, progress, start_time
+from jobflow.core.records import job_lists, job_records
+from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.status_size import fitted
+from jobflow.core.violations import Violation
+from jobflow.core.wording import SHOWN, short
+
+
+def flow_status(scene: Scene, decisions: Sequence[Decision]) -> JobFlowStatus:
+    """The whole status; the stored one itself where it says the same."""
+    stored = scene.flow.status
+    records = job_records(scene, decisions)
+    state = flow_state(scene, decisions, records)
+    lists = job_lists(records, scene.evidence, decisions)
+    status = JobFlowStatus(
+        state=state,
+        progress=progress(decisions),
+        start_time=start_time(scene),
+        completion_time=completion_time(scene, state),
+        observed_generation=scene.flow.metadata.generation,
+        conditions={
+            evidence.key: decision.condition
+            for evidence, decision in zip(scene.evidence, decisions, strict=True)
+        },
+        job_status_list=records or None,
+        **lists,
+    )
+    return stored if status == stored else fitted(status, stored)
+
+
+def invalid_status(scene: Scene, violations: Iterable[Violation]) -> JobFlowStatus:
+    """Of a flow that came past a switched-off webhook: Failed, in the webhook's words."""
+    words = [str(violation) for violation in violations]
+    more = f"; and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+    said = "; ".join(words[:SHOWN])
+    now = whole(scene.now)
+    return JobFlowStatus(
+        state=FlowState(phase=FlowPhase.FAILED, reason="Invalid", message=short(said + more)),
+        progress=f"0/{len(scene.flow.steps)}",
+        start_time=now,
+        completion_time=now,
+        observed_generation=scene.flow.metadata.generation,
+    )
+
+
+def untouched(flow: JobFlow) -> bool:
+    """Whether nobody has ever written a status of the flow."""
+    status = flow.status
+    return not (status.state.phase or status.conditions or status.job_status_list)

@@ -1,0 +1,104 @@
+"""Keeps a status small enough to store: what may be dropped, and in which order (DESIGN §3).
+
+Never dropped: phase, reason, job and attempts of a step, and the lists of vcjobs. What was dropped
+of an ended vcjob is gone for good, since it is only remembered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from jobflow.api.jobflow import ENDED_STEP_PHASES, JobFlowStatus, JobRecord, StepCondition
+from jobflow.core.records import ended
+
+LIMIT = 256 * 1024
+"""Bytes of a status as JSON, above which something is dropped."""
+
+_replace = msgspec.structs.replace
+
+
+def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
+    """The status with no more dropped than makes it fit; with everything dropped if nothing does.
+
+    Where `stored` is this status with something dropped, that is the answer: otherwise what can
+    be told again would come and go.
+    """
+    fits = status if _size(status) <= LIMIT else None
+    if fits is not None and not _cut(stored):
+        return fits
+    for drop in DROPS:
+        status = drop(status)
+        if status == stored:
+            return stored
+        if fits is None and _size(status) <= LIMIT:
+            fits = status
+    return fits if fits is not None else status
+
+
+def _size(status: JobFlowStatus) -> int:
+    return len(msgspec.json.encode(status))
+
+
+def _cut(stored: JobFlowStatus) -> bool:
+    """Whether something may have been dropped from it: then its histories were the first to go."""
+    return bool(stored.conditions) and not any(
+        len(record.running_histories or ()) > 1 for record in stored.job_status_list or ()
+    )
+
+
+def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:
+    return _records(status, _last_history)
+
+
+def _last_history(record: JobRecord) -> JobRecord:
+    histories = record.running_histories
+    if not histories or len(histories) == 1:
+        return record
+    return _replace(record, running_histories=histories[-1:])
+
+
+def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
+    return _conditions(status, lambda condition: _replace(condition, task_status_count=None))
+
+
+def _messages(status: JobFlowStatus) -> JobFlowStatus:
+    return _conditions(status, lambda condition: _replace(condition, message=""))
+
+
+def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
+    return _conditions(status, _without_times)
+
+
+def _without_times(condition: StepCondition) -> StepCondition:
+    if condition.phase not in ENDED_STEP_PHASES:
+        return condition
+    return _replace(condition, create_time=None, running_duration="")
+
+
+def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
+    kept = [record for record in status.job_status_list or () if not ended(record)]
+    return _replace(status, job_status_list=kept or None)
+
+
+DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
+    _histories_but_the_last,
+    _task_status_counts,
+    _messages,
+    _times_of_ended_steps,
+    _records_of_ended_jobs,
+)
+"""One after the other, each on top of those before it."""
+
+
+def _records(status: JobFlowStatus, change: Callable[[JobRecord], JobRecord]) -> JobFlowStatus:
+    records = status.job_status_list
+    return _replace(status, job_status_list=[change(r) for r in records] if records else records)
+
+
+def _conditions(
+    status: JobFlowStatus, change: Callable[[StepCondition], StepCondition]
+) -> JobFlowStatus:
+    conditions = status.conditions or {}
+    return _replace(status, conditions={key: change(c) for key, c in conditions.items()})

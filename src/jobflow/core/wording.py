@@ -1,0 +1,40 @@
+"""How messages of a status are worded: short lists and short sentences. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+MAX_MESSAGE = 256
+"""Most characters of a message in a status (DESIGN §3)."""
+
+SHOWN = 3
+"""Most names in a message; the rest is a number."""
+
+
+def short(message: str) -> str:
+    """The message, cut to MAX_MESSAGE characters; the last is then an ellipsis."""
+    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+
+
+def listed(names: Sequence[str], *, total: int | None = None, last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`, `a, b, c and 996 more`.
+
+    Of a long list only the first SHOWN have to be in `names` where `total` says how many there
+    are. `last` is the word before the last of them.
+    """
+    more = (len(names) if total is None else total) - SHOWN
+    if more > 0:
+        return f"{', '.join(names[:SHOWN])} {last} {more} more"
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def go_duration(span: timedelta) -> str:
+    """Whole seconds as Go prints a Duration: `3s`, `1m30s`, `2h0m0s`; a negative span is `0s`."""
+    minutes, seconds = divmod(max(0, span // timedelta(seconds=1)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"

@@ -1,0 +1,394 @@
+"""Worlds for tests of `plan`: a flow, what the cluster looks like to it, and a small driver.
+
+A world is a value; every `with_…` gives another one. Steps are named by themselves, vcjobs are
+made of them: `flow("a", b="a").with_jobs(a="Completed")`. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.job import Job, JobCondition, JobState, JobStatus, TaskState
+from jobflow.api.jobflow import (
+    DependsOn,
+    JobFlow,
+    JobFlowSpec,
+    JobFlowStatus,
+    JobRecord,
+    Step,
+    StepCondition,
+)
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.core.actions import Confirm, CreateJob, DeleteJob, Holder, Plan, Refusal, View
+from jobflow.core.names import job_name
+from jobflow.core.plan import plan
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+FLOW_UID = "uid-f"
+TEMPLATE_SPEC: dict[str, Any] = {
+    "minAvailable": 1,
+    "tasks": [
+        {
+            "name": "t",
+            "replicas": 1,
+            "template": {"spec": {"containers": [{"name": "c", "image": "busybox"}]}},
+        }
+    ],
+}
+PHASES_BEFORE = {
+    "": (),
+    "Pending": ("Pending",),
+    "Running": ("Pending", "Running"),
+    "Restarting": ("Pending", "Running", "Restarting"),
+}
+
+
+def after(targets: str, *, strategy: str | None = None, condition: str | None = None) -> DependsOn:
+    """A `dependsOn`; targets are words of one string."""
+    return DependsOn(targets=targets.split(), strategy=strategy, condition=condition)
+
+
+def flow(*entries: str, name: str = "f", retain: str | None = None, **steps: Any) -> World:
+    """Entries have no dependencies; `b="a c"` depends on a and c; `b=after(…)` says how."""
+    made = [Step(name=entry) for entry in entries]
+    for step, depends_on in steps.items():
+        if isinstance(depends_on, str):
+            depends_on = after(depends_on)
+        made.append(Step(name=step, depends_on=depends_on))
+    return world_of(made, name=name, retain=retain)
+
+
+def world_of(steps: list[Step], *, name: str = "f", retain: str | None = None) -> World:
+    """The world of a flow with these steps, a template for each, and nothing else."""
+    subject = JobFlow(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=FLOW_UID,
+            generation=1,
+            creation_timestamp=NOW,
+        ),
+        spec=JobFlowSpec(flows=steps, job_retain_policy=retain),
+    )
+    templates = {step.template_name: template(step.template_name) for step in steps}
+    return World(subject, templates)
+
+
+def template(name: str, spec: Mapping[str, Any] = TEMPLATE_SPEC) -> JobTemplate:
+    """A valid template."""
+    return JobTemplate(
+        metadata=ObjectMeta(name=name, namespace="ns", generation=1), spec=dict(spec)
+    )
+
+
+def job_status(phase: str, at: datetime, *, since: datetime | None = None) -> JobStatus:
+    """As Volcano writes it: every phase with its time, a second apart; `at` is the last one's."""
+    if not phase:
+        return JobStatus()
+    phases = PHASES_BEFORE.get(phase, ("Pending", "Running", phase))
+    times = [max(since or NOW, at - timedelta(seconds=n)) for n in range(len(phases))][::-1]
+    return JobStatus(
+        state=JobState(phase=phase, last_transition_time=times[-1]),
+        conditions=[
+            JobCondition(status=word, last_transition_time=time)
+            for word, time in zip(phases, times, strict=True)
+        ],
+        task_status_count={"t": TaskState(phase={phase: 1})} if phase == "Running" else None,
+    )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and short questions about it; steps are named by themselves."""
+
+    plan: Plan
+    world: World
+
+    @property
+    def status(self) -> JobFlowStatus:
+        return self.plan.status
+
+    @property
+    def creates(self) -> list[str]:
+        """Names of the vcjobs to be made."""
+        return [a.name for a in self.plan.actions if isinstance(a, CreateJob)]
+
+    @property
+    def deletes(self) -> list[str]:
+        return [a.name for a in self.plan.actions if isinstance(a, DeleteJob)]
+
+    @property
+    def confirms(self) -> list[str]:
+        return [a.name for a in self.plan.actions if isinstance(a, Confirm)]
+
+    @property
+    def conditions(self) -> dict[str, StepCondition]:
+        prefix = f"{self.world.flow.metadata.name}-"
+        found = self.status.conditions or {}
+        return {key.removeprefix(prefix): condition for key, condition in found.items()}
+
+    @property
+    def phases(self) -> dict[str, str]:
+        return {step: condition.phase for step, condition in self.conditions.items()}
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The message of each step that waits for others."""
+        return {
+            step: condition.message
+            for step, condition in self.conditions.items()
+            if condition.phase == "Waiting" and condition.reason == ""
+        }
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        return self._reasons("Skipped")
+
+    @property
+    def failed(self) -> dict[str, str]:
+        return self._reasons("Failed")
+
+    @property
+    def held_up(self) -> dict[str, str]:
+        """The reason of each step that waits for something else than other steps."""
+        return {step: reason for step, reason in self._reasons("Waiting").items() if reason}
+
+    def _reasons(self, phase: str) -> dict[str, str]:
+        return {s: c.reason for s, c in self.conditions.items() if c.phase == phase}
+
+    @property
+    def phase(self) -> str:
+        return self.status.state.phase
+
+    @property
+    def reason(self) -> str:
+        return self.status.state.reason
+
+    @property
+    def message(self) -> str:
+        return self.status.state.message
+
+    @property
+    def events(self) -> list[str]:
+        return [event.reason for event in self.plan.events]
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing to do, to write or to tell."""
+        return (
+            not self.plan.actions
+            and not self.plan.events
+            and self.plan.status == self.world.flow.status
+        )
+
+
+@dataclass(frozen=True)
+class World:
+    """A flow as stored, the cluster as its View shows it, and the time."""
+
+    flow: JobFlow
+    templates: Mapping[str, JobTemplate]
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    deleted: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    now: datetime = NOW
+
+    @property
+    def view(self) -> View:
+        return View(
+            templates=self.templates,
+            jobs=self.jobs,
+            deleted=self.deleted,
+            absent=self.absent,
+            holders=self.holders,
+            refusals=self.refusals,
+        )
+
+    def plan(self) -> Planned:
+        return Planned(plan(self.flow, self.view, now=self.now), self)
+
+    def name_of(self, step: str, run: int = 0) -> str:
+        return job_name(self.flow.metadata.name, step, run)
+
+    # ------------------------------------------------------------------- the cluster
+
+    def job(self, step: str, phase: str, *, run: int = 0, **annotations: str) -> Job:
+        """A vcjob of a step as JobFlow makes it, in `phase` since now."""
+        name = self.name_of(step, run)
+        old = self.jobs.get(name)
+        made = old.metadata.creation_timestamp if old is not None else self.now
+        metadata = ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=f"uid-{name}",
+            creation_timestamp=made,
+            labels={labels.STEP: step, labels.ATTEMPT: str(run + 1)},
+            annotations={labels.STEP: step, **annotations},
+            owner_references=[owner(self.flow.metadata.name, self.flow.metadata.uid)],
+        )
+        return Job(metadata=metadata, status=job_status(phase, self.now, since=made))
+
+    def with_job(self, job: Job) -> World:
+        name = job.metadata.name
+        return replace(self, jobs={**self.jobs, name: job}, deleted=self.deleted - {name})
+
+    def with_jobs(self, **phases: str) -> World:
+        """The first vcjob of each of these steps, in this phase."""
+        world = self
+        for step, phase in phases.items():
+            world = world.with_job(world.job(step, phase))
+        return world
+
+    def with_ttl(self, step: str, phase: str, seconds: object) -> World:
+        return self.with_job(self.job(step, phase, **{labels.TTL_SECONDS: str(seconds)}))
+
+    def last_seen(self, *steps: str) -> World:
+        """These steps' vcjobs are gone; their last objects are still known."""
+        return replace(self, deleted=self.deleted | {self.name_of(step) for step in steps})
+
+    def without_jobs(self, *steps: str) -> World:
+        """These steps' vcjobs are gone without a trace."""
+        gone = {self.name_of(step) for step in steps}
+        return replace(self, jobs={n: job for n, job in self.jobs.items() if n not in gone})
+
+    def with_absent(self, *names: str) -> World:
+        return replace(self, absent=self.absent | frozenset(names))
+
+    def with_holder(self, step: str, holder: Holder) -> World:
+        return replace(self, holders={**self.holders, self.name_of(step): holder})
+
+    def with_refusal(
+        self,
+        step: str,
+        code: int,
+        message: str = "no",
+        *,
+        retry_in: float | None = None,
+        run: int = 0,
+    ) -> World:
+        retry_at = None if retry_in is None else self.now + timedelta(seconds=retry_in)
+        refusal = Refusal(code, message, retry_at)
+        return replace(self, refusals={**self.refusals, self.name_of(step, run): refusal})
+
+    def without_template(self, name: str) -> World:
+        return replace(self, templates={n: t for n, t in self.templates.items() if n != name})
+
+    def with_template(self, name: str) -> World:
+        return replace(self, templates={**self.templates, name: template(name)})
+
+    def later(self, seconds: float) -> World:
+        return replace(self, now=self.now + timedelta(seconds=seconds))
+
+    # ---------------------------------------------------------------------- the flow
+
+    def stored(self) -> World:
+        """The status of the plan is written, nothing else is done."""
+        return self.with_status(self.plan().status)
+
+    def with_status(self, status: JobFlowStatus) -> World:
+        return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
+
+    def being_deleted(self) -> World:
+        metadata = msgspec.structs.replace(self.flow.metadata, deletion_timestamp=self.now)
+        return replace(self, flow=msgspec.structs.replace(self.flow, metadata=metadata))
+
+    # -------------------------------------------------------------------- the driver
+
+    def carried_out(self, planned: Planned | None = None, *, write: bool = True) -> World:
+        """What the cluster and the flow look like when the plan has been carried out."""
+        planned = planned or self.plan()
+        world = self
+        for action in planned.plan.actions:
+            world = world.acted(action)
+        return world.with_status(planned.status) if write else world
+
+    def acted(self, action: CreateJob | DeleteJob | Confirm) -> World:
+        """One action, carried out without fault."""
+        if isinstance(action, CreateJob):
+            assert action.name not in self.jobs or action.name in self.deleted, "made twice"
+            return self.with_job(self._made(action))
+        if isinstance(action, DeleteJob):
+            assert self.jobs[action.name].metadata.uid == action.uid
+            return replace(self, deleted=self.deleted | {action.name})
+        there = action.name in self.jobs and action.name not in self.deleted
+        return self if there else self.with_absent(action.name)
+
+    def _made(self, action: CreateJob) -> Job:
+        metadata = msgspec.convert(action.manifest["metadata"], ObjectMeta)
+        return Job(
+            metadata=msgspec.structs.replace(
+                metadata, uid=f"uid-{action.name}", creation_timestamp=self.now
+            )
+        )
+
+    def settled(self) -> World:
+        """Plans carried out until one has nothing more to do."""
+        world = self
+        for _ in range(6 + 2 * len(world.flow.steps)):
+            planned = world.plan()
+            if planned.nothing:
+                return world
+            world = world.carried_out(planned)
+        raise AssertionError("plans without end")
+
+    def run(self, outcome: Callable[[str], str] = lambda step: "Completed") -> World:
+        """Carry the flow to its end; `outcome` says how a step's vcjob ends."""
+        world = self.settled()
+        while not world.flow.final:
+            live = [
+                name
+                for name, job in sorted(world.jobs.items())
+                if name not in world.deleted and not job.ended
+            ]
+            world = world.later(1)
+            for name in live:
+                step = (world.jobs[name].metadata.annotations or {})[labels.STEP]
+                world = world.ended(name, outcome(step))
+            if not live and (wake := world.plan().plan.requeue_after) is not None:
+                world = world.later(wake.total_seconds())
+            elif not live:
+                raise AssertionError(f"nothing can happen any more: {world.plan().phases}")
+            world = world.settled()
+        return world
+
+    def ended(self, name: str, phase: str) -> World:
+        """A vcjob goes into a phase."""
+        job = self.jobs[name]
+        status = job_status(phase, self.now, since=job.metadata.creation_timestamp)
+        return self.with_job(msgspec.structs.replace(job, status=status))
+
+    @property
+    def records(self) -> dict[str, JobRecord]:
+        return {record.name: record for record in self.flow.status.job_status_list or ()}
+
+
+def owner(name: str, uid: str) -> OwnerReference:
+    """The controller reference of a flow's vcjob."""
+    return OwnerReference(
+        api_version="flow.volcano.sh/v1alpha1",
+        kind="JobFlow",
+        name=name,
+        uid=uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def stranger(*, owner_alive: bool = True, deleting: bool = False, owned: bool = True) -> Holder:
+    """A vcjob that has a name we wanted."""
+    metadata = ObjectMeta(
+        name="f-a",
+        uid="uid-other",
+        owner_references=[owner("other", "uid-o")] if owned else None,
+        deletion_timestamp=NOW if deleting else None,
+    )
+    return Holder(Job(metadata=metadata), owner_alive)
