@@ -1,0 +1,196 @@
+"""vcjobs built from templates."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from jobflow.api.jobflow import JobFlow, Patch, Step
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.meta import ObjectMeta
+from jobflow.core.build import build_job, patch_of
+
+SPEC: dict[str, Any] = {
+    "minAvailable": 1,
+    "tasks": [
+        {
+            "name": "main",
+            "replicas": 1,
+            "template": {"spec": {"containers": [{"name": "c", "image": "busybox"}]}},
+        }
+    ],
+}
+
+
+def flow(name: str = "test", namespace: str = "default") -> JobFlow:
+    return JobFlow(metadata=ObjectMeta(name=name, namespace=namespace, uid="f-uid"))
+
+
+def template(name: str = "a", spec: dict[str, Any] | None = None, **meta: Any) -> JobTemplate:
+    metadata = ObjectMeta(name=name, namespace="default", generation=3, **meta)
+    return JobTemplate(metadata=metadata, spec=SPEC if spec is None else spec)
+
+
+def built(
+    spec: dict[str, Any] | None = None, patch: dict[str, Any] | None = None, **meta: Any
+) -> dict[str, Any]:
+    step = Step(name="a", patch=Patch(job_spec=patch) if patch is not None else None)
+    return build_job(flow(), step, template("a", spec, **meta), name="test-a", attempt=1)
+
+
+def test_the_whole_manifest():
+    assert built() == {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {
+            "name": "test-a",
+            "namespace": "default",
+            "labels": {
+                "volcano.sh/createdByJobFlow": "default.test",
+                "volcano.sh/createdByJobTemplate": "default.a",
+                "flow.volcano.sh/step": "a",
+                "flow.volcano.sh/attempt": "1",
+            },
+            "annotations": {
+                "volcano.sh/createdByJobFlow": "default.test",
+                "volcano.sh/createdByJobTemplate": "default.a",
+                "flow.volcano.sh/step": "a",
+                "flow.volcano.sh/template-generation": "3",
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "flow.volcano.sh/v1alpha1",
+                    "kind": "JobFlow",
+                    "name": "test",
+                    "uid": "f-uid",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": SPEC,
+    }
+
+
+def test_a_later_attempt_of_a_step_with_another_template():
+    step = Step(name="train", template="a")
+    job = build_job(flow(), step, template("a"), name="test-train-r2", attempt=3)
+    assert job["metadata"]["name"] == "test-train-r2"
+    assert job["metadata"]["labels"]["flow.volcano.sh/attempt"] == "3"
+    assert job["metadata"]["labels"]["flow.volcano.sh/step"] == "train"
+    assert job["metadata"]["labels"]["volcano.sh/createdByJobTemplate"] == "default.a"
+
+
+def test_long_names_are_short_in_labels_and_whole_in_annotations():
+    long_flow, step = flow("f" * 60, "n" * 20), Step(name="s" * 70, template="t" * 60)
+    metadata = build_job(long_flow, step, template("t" * 60), name="x", attempt=1)["metadata"]
+    assert all(len(value) <= 63 for value in metadata["labels"].values())
+    assert metadata["annotations"]["volcano.sh/createdByJobFlow"] == "n" * 20 + "." + "f" * 60
+    assert metadata["annotations"]["volcano.sh/createdByJobTemplate"] == "n" * 20 + "." + "t" * 60
+    assert metadata["annotations"]["flow.volcano.sh/step"] == "s" * 70
+
+
+def test_a_template_never_stored_has_no_generation():
+    job = build_job(flow(), Step(name="a"), JobTemplate(spec={}), name="test-a", attempt=1)
+    assert "flow.volcano.sh/template-generation" not in job["metadata"]["annotations"]
+
+
+def test_the_patch_is_merged_in():
+    job = built(patch={"tasks": [{"name": "main", "replicas": 2}], "minAvailable": None})
+    assert job["spec"] == {"tasks": [SPEC["tasks"][0] | {"replicas": 2}]}
+
+
+@pytest.mark.parametrize(
+    ("patch", "found"),
+    [
+        (None, None),
+        (Patch(), None),
+        (Patch(job_spec={}), None),
+        (Patch(job_spec={"queue": "q"}), {"queue": "q"}),
+        (Patch(spec={"queue": "q"}), {"queue": "q"}),
+        (Patch(job_spec={}, spec={"queue": "q"}), {"queue": "q"}),
+    ],
+)
+def test_a_patch_goes_by_two_names(patch: Patch | None, found: dict[str, Any] | None):
+    assert patch_of(Step(name="a", patch=patch)) == found
+
+
+TTL = "flow.volcano.sh/ttl-seconds-after-finished"
+
+
+@pytest.mark.parametrize(
+    ("spec", "patch", "ttl"),
+    [
+        ({"ttlSecondsAfterFinished": 60}, None, "60"),
+        ({"ttlSecondsAfterFinished": 0}, None, "0"),
+        ({"ttlSecondsAfterFinished": None}, None, None),
+        ({}, {"ttlSecondsAfterFinished": 5}, "5"),
+        ({"ttlSecondsAfterFinished": 60}, {"ttlSecondsAfterFinished": 5}, "5"),
+        ({"ttlSecondsAfterFinished": 60}, {"ttlSecondsAfterFinished": None}, None),
+    ],
+)
+def test_the_ttl_is_for_the_controller_to_carry_out(
+    spec: dict[str, Any], patch: dict[str, Any] | None, ttl: str | None
+):
+    job = built(spec, patch)
+    assert "ttlSecondsAfterFinished" not in job["spec"]
+    assert job["metadata"]["annotations"].get(TTL) == ttl
+
+
+@pytest.mark.parametrize("ttl", ["60", True, [1]])
+def test_a_ttl_that_is_no_integer_is_left_for_the_api_server_to_refuse(ttl: Any):
+    job = built({"ttlSecondsAfterFinished": ttl})
+    assert job["spec"] == {"ttlSecondsAfterFinished": ttl}
+    assert TTL not in job["metadata"]["annotations"]
+
+
+def test_labels_and_annotations_of_the_template_come_along():
+    mine = {"team": "ml", "app.kubernetes.io/instance": "x", "app.kubernetes.io/managed-by": "me"}
+    metadata = built(
+        labels=mine, annotations={"sandbox.jobflow.volcano.sh/duration": "2s", "volcano.sh/x": "y"}
+    )["metadata"]
+    assert mine.items() <= metadata["labels"].items()
+    assert metadata["annotations"]["sandbox.jobflow.volcano.sh/duration"] == "2s"
+    assert metadata["annotations"]["volcano.sh/x"] == "y"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+        ("kubernetes.io/change-cause", "kubectl apply"),
+        ("applyset.kubernetes.io/part-of", "applyset-x-v1"),
+        ("meta.helm.sh/release-name", "r"),
+        ("helm.sh/chart", "c-1.0.0"),
+        ("app.kubernetes.io/managed-by", "Helm"),
+        ("argocd.argoproj.io/tracking-id", "a:b"),
+        ("flow.volcano.sh/force-delete", "true"),
+        (TTL, "1"),
+    ],
+)
+def test_bookkeeping_about_the_template_stays_with_it(key: str, value: str):
+    metadata = built(labels={key: value}, annotations={key: value})["metadata"]
+    assert key not in metadata["labels"]
+    assert key not in metadata["annotations"]
+
+
+def test_a_template_cannot_pass_itself_off_as_another():
+    forged = {
+        "volcano.sh/createdByJobFlow": "x.y",
+        "volcano.sh/createdByJobTemplate": "x.y",
+        "flow.volcano.sh/step": "z",
+        "flow.volcano.sh/attempt": "9",
+        "flow.volcano.sh/template-generation": "9",
+    }
+    assert built(labels=forged, annotations=forged) == built()
+
+
+@pytest.mark.parametrize("patch", [None, {"queue": "q"}])
+def test_changing_a_manifest_does_not_change_the_template(patch: dict[str, Any] | None):
+    spec = copy.deepcopy(SPEC)
+    job = built(spec, patch)
+    job["spec"]["tasks"][0]["template"]["spec"]["containers"].clear()
+    job["spec"]["tasks"][0]["name"] = "other"
+    assert spec == SPEC
