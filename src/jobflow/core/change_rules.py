@@ -49,10 +49,8 @@ def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
         fields = msgspec.to_builtins(old.spec), msgspec.to_builtins(new.spec)
         yield from ((path, "this is changed") for path in _differences("spec", *fields))
         return
-    gone, come = _without(before, after), _without(after, before)
-    parts = [f"step {some(come)} is new"] if come else []
-    parts += [f"step {some(gone)} is gone"] if gone else []
-    yield "spec.flows", " and ".join(parts) or "the order of the steps is another"
+    parts = [_of_steps(_without(after, before), "new"), _of_steps(_without(before, after), "gone")]
+    yield "spec.flows", " and ".join(filter(None, parts)) or "the order of the steps is another"
     if old.spec.job_retain_policy != new.spec.job_retain_policy:
         yield "spec.jobRetainPolicy", "this is changed"
 
@@ -60,6 +58,14 @@ def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
 def _without(names: Sequence[str], others: Sequence[str]) -> list[str]:
     known = frozenset(others)
     return [name for name in names if name not in known]
+
+
+def _of_steps(names: Sequence[str], what: str) -> str:
+    """`steps "a", "b" are new`; nothing where there are none."""
+    if not names:
+        return ""
+    listed = some(f'"{name}"' for name in names)
+    return f"steps {listed} are {what}" if len(names) > 1 else f"step {listed} is {what}"
 
 
 def _differences(path: str, old: Any, new: Any) -> Iterator[str]:

@@ -100,7 +100,9 @@ def _in_patch(
         step = token if isinstance(token, str) else _same_element(here, there, token, shape)
         if step is None or not _has(here, step):
             where = fault.path.removeprefix(".")
-            return replace(fault, path=path, detail=f"{fault.detail} (in {where} of the result)")
+            return replace(
+                fault, path=path, detail=f"{fault.detail} (at {where} of the merged spec)"
+            )
         here, there = here[step], _below(there, token)
         path += f".{step}" if isinstance(step, str) else f"[{step}]"
         shape = shape.below(token) if isinstance(token, str) else shape

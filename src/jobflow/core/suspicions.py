@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from jobflow.core.build import patch_of
 from jobflow.core.outline import Outline
 from jobflow.core.violations import some
 
@@ -28,9 +29,11 @@ def templates_exist(outline: Outline) -> Iterator[str]:
 
 
 def queues_take_jobs(outline: Outline) -> Iterator[str]:
-    """The queues that the flow's vcjobs name."""
-    if outline.known.queues is not None:
-        yield from queue_warnings((use.spec for use in outline.uses), outline.known.queues)
+    """The queues that the flow's vcjobs name, by their templates or, as far as known, patches."""
+    if (queues := outline.known.queues) is not None:
+        specs: list[Mapping[str, Any]] = [use.spec for use in outline.uses]
+        specs += [patch_of(outline.steps[i]) or {} for i, _ in outline.patches]
+        yield from queue_warnings(specs, queues)
 
 
 FLOW_SUSPICIONS: tuple[Suspicion, ...] = (templates_exist, queues_take_jobs)

@@ -1,0 +1,204 @@
+"""Changing and deleting what is in use, and the way out that every refusal names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus, StepCondition
+from jobflow.api.labels import FORCE_DELETE
+from jobflow.core.validate import (
+    validate_flow_delete,
+    validate_flow_update,
+    validate_template_delete,
+)
+from jobflow.core.violations import Verdict
+from reviewed import flow_of, said, template_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FORCED = {"annotations": {FORCE_DELETE: "true"}}
+GOING = {"deletion_timestamp": NOW}
+
+
+def in_phase(flow: JobFlow, phase: str, **steps: str) -> JobFlow:
+    """The flow in this phase, and its steps in these."""
+    conditions = {f"{flow.metadata.name}-{k}": StepCondition(phase=v) for k, v in steps.items()}
+    status = JobFlowStatus(state=FlowState(phase=phase), conditions=conditions or None)
+    return msgspec.structs.replace(flow, status=status)
+
+
+def with_metadata(thing: Any, **fields: Any) -> Any:
+    metadata = msgspec.structs.replace(thing.metadata, **fields)
+    return msgspec.structs.replace(thing, metadata=metadata)
+
+
+RUNNING_WAY = (
+    "but a flow cannot be changed once it is created; to run it otherwise, kubectl annotate "
+    "jf f -n team flow.volcano.sh/force-delete=true, then kubectl delete jf f -n team and apply "
+    "it again"
+)
+FINAL_WAY = (
+    "but a flow cannot be changed once it is created; to run it otherwise, delete it (kubectl "
+    "delete jf f -n team) and apply it again"
+)
+
+
+def test_a_changed_target_of_a_running_flow():
+    old, new = in_phase(flow_of("a", "b: a"), "Running"), flow_of("a", "b: c")
+    assert said(validate_flow_update(old, new)) == [
+        f"spec.flows[1].dependsOn.targets[0]: Forbidden: this is changed, {RUNNING_WAY}"
+    ]
+
+
+@pytest.mark.parametrize("phase", ["Succeed", "Failed"])
+def test_a_changed_step_of_an_ended_flow(phase):
+    old = in_phase(flow_of("a", "b: a"), phase)
+    assert said(validate_flow_update(old, flow_of("a", "b: a", "c", jobRetainPolicy="delete"))) == [
+        f'spec.flows: Forbidden: step "c" is new, {FINAL_WAY}',
+        f"spec.jobRetainPolicy: Forbidden: this is changed, {FINAL_WAY}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("new", "changes"),
+    [
+        (flow_of("a", "b", "c"), {"spec.flows[1].dependsOn": "this is changed"}),
+        (flow_of("a", "b: a c", "c"), {"spec.flows[1].dependsOn.targets": "this is changed"}),
+        (flow_of("b: a", "a", "c"), {"spec.flows": "the order of the steps is another"}),
+        (flow_of("a", "b: a", "c", "d", "e", "g", "h"),
+         {"spec.flows": 'steps "d", "e", "g" and 1 more are new'}),
+        (flow_of("a", "x: a"), {"spec.flows": 'step "x" is new and steps "b", "c" are gone'}),
+        (flow_of(flows=None), {"spec.flows": 'steps "a", "b", "c" are gone'}),
+        (
+            flow_of({"name": "a", "template": "t"}, "b: a",
+                    {"name": "c", "patch": {"jobSpec": {"queue": "q"}}}, jobRetainPolicy="retain"),
+            {
+                "spec.flows[0].template": "this is changed",
+                "spec.flows[2].patch": "this is changed",
+                "spec.jobRetainPolicy": "this is changed",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_each_changed_field_is_named(new, changes):
+    verdict = validate_flow_update(flow_of("a", "b: a", "c"), new)
+    assert {v.path: v.detail.partition(", but")[0] for v in verdict.violations} == changes
+
+
+def test_a_change_deep_in_a_patch_is_named_by_its_path():
+    old, new = (
+        flow_of({"name": "a", "patch": {"jobSpec": {"tasks": [{"name": "w", "replicas": n}]}}})
+        for n in (1, 2)
+    )
+    assert [v.path for v in validate_flow_update(old, new).violations] == [
+        "spec.flows[0].patch.jobSpec.tasks[0].replicas"
+    ]
+
+
+@pytest.mark.parametrize("flow", [flow_of("a"), flow_of("A: A nobody", "A", name="F"), flow_of()])
+def test_metadata_and_status_may_change_even_of_what_was_never_valid(flow):
+    labelled = with_metadata(in_phase(flow, "Running"), labels={"team": "x"}, finalizers=["y"])
+    assert validate_flow_update(flow, labelled) == Verdict()
+
+
+@pytest.mark.parametrize("phase", ["Succeed", "Failed"])
+def test_an_ended_flow_may_be_deleted(phase):
+    flow = in_phase(flow_of("a"), phase)
+    assert validate_flow_delete(flow, namespace_terminating=False) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("phase", "shown"),
+    [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")],
+)
+def test_a_flow_that_has_not_ended_says_how_it_can_be_deleted(phase, shown):
+    flow = in_phase(flow_of("a"), phase)
+    assert said(validate_flow_delete(flow, namespace_terminating=False)) == [
+        f'status.state.phase: Forbidden: flow "f" is {shown} and has not ended: wait for its end '
+        "or, to delete it and its jobs anyway, kubectl annotate jf f -n team "
+        "flow.volcano.sh/force-delete=true and delete it again"
+    ]
+
+
+def test_the_way_out_names_no_namespace_where_kubectl_needs_none():
+    flow = with_metadata(flow_of("a"), namespace="default")
+    (text,) = said(validate_flow_delete(flow, namespace_terminating=False))
+    assert "kubectl annotate jf f flow.volcano.sh/force-delete=true" in text
+
+
+@pytest.mark.parametrize("fields", [FORCED, GOING])
+def test_a_running_flow_that_may_go(fields):
+    flow = with_metadata(in_phase(flow_of("a"), "Running"), **fields)
+    assert validate_flow_delete(flow, namespace_terminating=False) == Verdict()
+
+
+def test_a_flow_goes_with_its_namespace():
+    flow = in_phase(flow_of("a"), "Running")
+    assert validate_flow_delete(flow, namespace_terminating=True) == Verdict()
+
+
+@pytest.mark.parametrize("value", ["false", "True", ""])
+def test_only_true_forces_a_delete(value):
+    flow = with_metadata(flow_of("a"), annotations={FORCE_DELETE: value})
+    assert validate_flow_delete(flow, namespace_terminating=False).violations
+
+
+TRAIN = with_metadata(template_of("train"), namespace="team")
+TWICE = flow_of({"name": "b", "template": "train"}, "train: b")
+
+
+@pytest.mark.parametrize(
+    ("flow", "step"),
+    [
+        (TWICE, "b"),
+        (in_phase(TWICE, "Pending", b="Waiting"), "b"),
+        (in_phase(TWICE, "Running", b="Running"), "b"),
+        (in_phase(TWICE, "Running", b="Completed"), "train"),
+        (in_phase(TWICE, "Running", b="Aborted", train="Restarting"), "train"),
+    ],
+)
+def test_a_template_that_a_step_is_still_to_start_from(flow, step):
+    verdict = validate_template_delete(TRAIN, [flow], namespace_terminating=False)
+    assert said(verdict) == [
+        f'metadata.name: Forbidden: template "train" is still needed by flow "f" (step "{step}"): '
+        "wait until its steps have ended or, to delete it anyway, kubectl annotate jt train "
+        "-n team flow.volcano.sh/force-delete=true and delete it again"
+    ]
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        flow_of("other"),
+        in_phase(TWICE, "Succeed"),
+        in_phase(TWICE, "Failed", b="Waiting"),
+        in_phase(TWICE, "Running", b="Completed", train="Skipped"),
+        in_phase(TWICE, "Running", b="Terminated", train="Failed"),
+        with_metadata(TWICE, **GOING),
+    ],
+)
+def test_a_template_that_no_step_will_start_from(flow):
+    verdict = validate_template_delete(TRAIN, [flow], namespace_terminating=False)
+    assert verdict == Verdict()
+
+
+def test_of_many_flows_that_need_a_template_three_are_named():
+    flows = [flow_of("train", name=f"f{i}") for i in range(5)]
+    verdict = validate_template_delete(TRAIN, flows, namespace_terminating=False)
+    assert (
+        'needed by flow "f0" (step "train"), flow "f1" (step "train"), flow "f2" (step "train") '
+        "and 2 more:"
+    ) in said(verdict)[0]
+
+
+@pytest.mark.parametrize(
+    ("template", "terminating"),
+    [(with_metadata(TRAIN, **FORCED), False), (with_metadata(TRAIN, **GOING), False),
+     (TRAIN, True)],
+)  # fmt: skip
+def test_a_needed_template_that_may_go(template, terminating):
+    verdict = validate_template_delete(template, [TWICE], namespace_terminating=terminating)
+    assert verdict == Verdict()
