@@ -1,0 +1,152 @@
+"""The controller killed at every API request it makes, then started afresh on the same server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import JOBS
+from jobflow.kube.client import Client
+from running import DIAMOND, Cluster, Product, cluster, flow, template
+
+
+@dataclass
+class Point:
+    """Where to crash: at which request, counted from 0; before it is sent or after its commit."""
+
+    number: int
+    after: bool
+
+    def __str__(self) -> str:
+        return f"request {self.number}, {'after its commit' if self.after else 'before sending'}"
+
+
+class Crashing(Client):
+    """A client whose process dies at one point: nothing is sent from there on."""
+
+    point = Point(0, after=False)
+
+    def arm(self, point: Point) -> asyncio.Event:
+        """Die there; the event says when."""
+        self.point = point
+        self.sent: list[str] = []
+        self.dead = asyncio.Event()
+        return self.dead
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        number = len(self.sent)
+        self.sent.append(f"{method} {path}")
+        here = number == self.point.number
+        if here and not self.point.after:
+            self.dead.set()
+        if self.dead.is_set():
+            await asyncio.Event().wait()
+        answer = await super().request(method, path, **more)
+        if here:
+            self.dead.set()
+        if self.dead.is_set():
+            await asyncio.Event().wait()
+        return answer
+
+
+@dataclass
+class Story:
+    """One flow that is carried through with a crash in the middle."""
+
+    steps: Mapping[str, str]
+    jobs: Mapping[str, str]
+    """Outcome of each vcjob that has to be made."""
+    phase: str = "Succeed"
+    spec: Mapping[str, Any] | None = None
+    requests: int = 0
+    """How many requests there are to crash at, at least."""
+    left: bool = True
+    """Whether the vcjobs are there at the end."""
+    lazy: bool = False
+    """Whether vcjobs end only after the crash, else at once, also while the controller is down."""
+
+
+async def carried(world: Cluster, story: Story, point: Point) -> bool:
+    """One run. Returns whether the point was reached before the flow had ended."""
+    await world.apply(*(template(name) for name in story.steps))
+    await world.apply(flow("f", story.steps, **(story.spec or {})))
+    driving = world.ends(story.jobs, otherwise="")
+    async with nullcontext() if story.lazy else driving:
+        reached = await _first_life(world, point)
+        if not story.lazy:
+            await _second_life(world, story, point)
+    if story.lazy:
+        async with driving:
+            await _second_life(world, story, point)
+    return reached
+
+
+async def _first_life(world: Cluster, point: Point) -> bool:
+    async with Crashing.at(world.server.url) as client:
+        assert isinstance(client, Crashing)
+        dead = client.arm(point)
+        product = Product(client)
+        ended = asyncio.create_task(world.until("f", lambda flow: flow.final))
+        crashed = asyncio.create_task(dead.wait())
+        await asyncio.wait({ended, crashed}, return_when="FIRST_COMPLETED")
+        if ended.done():
+            await settled(client)
+        await product.kill()
+        for task in (ended, crashed):
+            task.cancel()
+        await asyncio.gather(ended, crashed, return_exceptions=True)
+        return dead.is_set()
+
+
+async def settled(client: Crashing) -> None:
+    """Return when the controller has nothing more to send."""
+    before = -1
+    while before != len(client.sent):
+        before = len(client.sent)
+        await asyncio.sleep(0.1)
+
+
+async def _second_life(world: Cluster, story: Story, point: Point) -> None:
+    async with world.controller():
+        done = await world.ended("f")
+        assert done.status.state.phase == story.phase, point
+        conditions = done.status.conditions or {}
+        assert all(entry.attempts <= 1 for entry in conditions.values()), point
+        if not story.left:
+            await world.emptied(JOBS)
+    made = world.count("POST", JOBS)
+    assert made == len(story.jobs), f"{made} vcjobs made, {point}"
+    if story.left:
+        assert (await world.jobs()).keys() == story.jobs.keys(), point
+
+
+def jobs(**outcomes: str) -> dict[str, str]:
+    return {f"f-{step}": outcome for step, outcome in outcomes.items()}
+
+
+DONE = dict.fromkeys("abcde", "Completed")
+FAILED = jobs(a="Completed", b="Completed", c="Completed", d="Failed")
+STORIES = {
+    "diamond": Story(DIAMOND, jobs(**DONE), requests=20),
+    "failure": Story(DIAMOND, FAILED, phase="Failed", requests=18),
+    "delete": Story(
+        DIAMOND, jobs(**DONE), spec={"jobRetainPolicy": "delete"}, requests=25, left=False
+    ),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", STORIES)
+async def test_wherever_the_controller_dies_each_job_is_made_once(name: str, after: bool) -> None:
+    number = 0
+    while True:
+        async with cluster() as world:
+            if not await carried(world, STORIES[name], Point(number, after)):
+                break
+        number += 1
+    assert number >= STORIES[name].requests, "the crash points ran out early"
