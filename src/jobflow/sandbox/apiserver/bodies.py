@@ -24,10 +24,7 @@ def new_object(where: Target, request: Request, how: How) -> Object:
         obj = _mapping(load_yaml(request.body))
     else:
         obj = load_object(request)
-    if where.kind.projection:
-        obj = where.kind.projection.take(obj)
-    metadata.check_address(where.kind, obj, where.namespace, where.name)
-    metadata.check_types(obj)
+    obj = _addressed(where, obj)
     dropped = where.kind.rules.complete(obj)
     faults = _strict_faults(request, how, dropped)
     if faults:
@@ -36,6 +33,13 @@ def new_object(where: Target, request: Request, how: How) -> Object:
             f"{where.kind.kind}: strict decoding error: {', '.join(faults)}"
         )
     return obj
+
+
+def _addressed(where: Target, obj: Object) -> Object:
+    """The object as it is stored, once it is what the URL says. Raises Failure, 400."""
+    metadata.check_address(where.kind, obj, where.namespace, where.name)
+    metadata.check_types(obj)
+    return where.kind.projection.take(obj) if where.kind.projection else obj
 
 
 def replacement(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
@@ -53,11 +57,13 @@ def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Obj
     apply = _patcher(where, request)
 
     def change(current: Stored) -> Object:
-        obj = apply(load(current.body))
+        shown = load(current.body)
+        if where.kind.projection:
+            shown = where.kind.projection.show(shown)
+        obj = apply(shown)
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
             raise failures.bad_request("the patch leaves no object with metadata")
-        metadata.check_address(where.kind, obj, where.namespace, where.name)
-        metadata.check_types(obj)
+        obj = _addressed(where, obj)
         obj["metadata"].setdefault("resourceVersion", str(current.revision))
         faults = _strict_faults(request, how, where.kind.rules.complete(obj))
         if faults:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from jobflow.sandbox.apiserver import columns, events
 from jobflow.sandbox.apiserver.crds import DefinitionRules
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
-from jobflow.sandbox.apiserver.table import CREATED
+from jobflow.sandbox.apiserver.table import CREATED, NAME
 
 
 class NamespaceRules(Rules):
@@ -71,6 +73,7 @@ NAMESPACE = Kind(
     returns_deleted=True,
     label_name=True,
     rules=NamespaceRules(),
+    columns=columns.NAMESPACE,
     fields=lambda ns: {"status.phase": (ns.get("status") or {}).get("phase", "")},
     selectable=frozenset({"status.phase"}),
 )
@@ -84,6 +87,7 @@ POD = Kind(
     subresources=frozenset({"status"}),
     returns_deleted=True,
     rules=PodRules(),
+    columns=columns.POD,
     fields=_pod_fields,
     selectable=frozenset(_pod_fields({})),
 )
@@ -93,21 +97,33 @@ EVENT = Kind(
     plural="events",
     kind="Event",
     short_names=("ev",),
+    columns=columns.EVENT,
     fields=_event_fields,
     selectable=frozenset(_event_fields({})),
+)
+EVENT_VIEW = replace(
+    EVENT, group="events.k8s.io", projection=events.PROJECTION, stored_as=EVENT.bucket
 )
 SECRET = Kind(
     group="",
     version="v1",
     plural="secrets",
     kind="Secret",
+    columns=columns.SECRET,
     fields=lambda secret: {"type": secret.get("type", "")},
     selectable=frozenset({"type"}),
 )
 CONFIG_MAP = Kind(
-    group="", version="v1", plural="configmaps", kind="ConfigMap", short_names=("cm",)
+    group="",
+    version="v1",
+    plural="configmaps",
+    kind="ConfigMap",
+    short_names=("cm",),
+    columns=columns.CONFIG_MAP,
 )
-LEASE = Kind(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease")
+LEASE = Kind(
+    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", columns=columns.LEASE
+)
 CRD = Kind(
     group="apiextensions.k8s.io",
     version="v1",
@@ -120,13 +136,14 @@ CRD = Kind(
     generation=True,
     returns_deleted=True,
     rules=DefinitionRules(),
-    columns=(CREATED,),
+    columns=(NAME, CREATED),
 )
 VALIDATING = Kind(
     group="admissionregistration.k8s.io",
     version="v1",
     plural="validatingwebhookconfigurations",
     kind="ValidatingWebhookConfiguration",
+    columns=columns.WEBHOOKS,
     namespaced=False,
     categories=("api-extensions",),
     generation=True,
@@ -136,9 +153,21 @@ MUTATING = Kind(
     version="v1",
     plural="mutatingwebhookconfigurations",
     kind="MutatingWebhookConfiguration",
+    columns=columns.WEBHOOKS,
     namespaced=False,
     categories=("api-extensions",),
     generation=True,
 )
 
-KINDS = (NAMESPACE, POD, EVENT, SECRET, CONFIG_MAP, LEASE, CRD, VALIDATING, MUTATING)
+KINDS = (
+    NAMESPACE,
+    POD,
+    EVENT,
+    SECRET,
+    CONFIG_MAP,
+    EVENT_VIEW,
+    LEASE,
+    CRD,
+    VALIDATING,
+    MUTATING,
+)

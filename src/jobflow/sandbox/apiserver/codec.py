@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from jobflow.sandbox.apiserver import protobuf
 from jobflow.sandbox.apiserver.failures import bad_request, unsupported_media_type
 from jobflow.sandbox.apiserver.http import JSON, Request
 from jobflow.sandbox.apiserver.kinds import Object
@@ -69,7 +70,19 @@ def _loader(media_type: str) -> Callable[[bytes], Any]:
         return load
     if media_type == YAML:
         return load_yaml
+    if media_type == PROTOBUF:
+        return load_protobuf
     raise unsupported_media_type((JSON, YAML, PROTOBUF))
+
+
+def load_protobuf(body: bytes) -> Any:
+    """Kubernetes' protobuf. Raises Failure: 400 where it is none, 415 for a kind in JSON only."""
+    try:
+        return protobuf.decode(body)
+    except protobuf.Unknown as unknown:
+        raise unsupported_media_type((JSON, YAML)) from unknown
+    except (protobuf.Malformed, UnicodeDecodeError) as error:
+        raise bad_request(f"the object provided is unrecognized: {error}") from error
 
 
 def duplicate_keys(body: bytes) -> list[str]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry, Rules
+from jobflow.sandbox.apiserver.kinds import Column, Kind, Object, Projection, Registry, Rules
 from jobflow.sandbox.apiserver.metadata import now
 from jobflow.sandbox.apiserver.schema import SchemaRules
 from jobflow.sandbox.apiserver.storage import DELETED, Change
-from jobflow.sandbox.apiserver.table import AGE, printed
+from jobflow.sandbox.apiserver.table import AGE, NAME, printed
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer that keeps a CRD until its objects are gone."""
@@ -122,6 +122,7 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
     """The kinds that a definition serves, one a version."""
     spec = definition["spec"]
     names = spec["names"]
+    stored = next(version["name"] for version in spec["versions"] if version["storage"])
     for version in spec["versions"]:
         if not version.get("served"):
             continue
@@ -139,13 +140,28 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
             subresources=frozenset({"status"} & set(version.get("subresources") or ())),
             custom=True,
             generation=True,
-            columns=tuple(_columns(version)),
+            columns=(NAME, *_columns(version)),
             rules=SchemaRules(schema),
             openapi=schema,
+            **_projected(spec, version["name"], stored),
         )
 
 
-def _columns(version: Mapping[str, Any]) -> Iterator[Any]:
+def _projected(spec: Mapping[str, Any], version: str, stored: str) -> dict[str, Any]:
+    """How a version that is not the stored one is shown: under its own name."""
+    if version == stored:
+        return {}
+    group = spec["group"]
+    return {
+        "stored_as": f"{spec['names']['plural']}.{group}",
+        "projection": Projection(
+            show=lambda obj: obj | {"apiVersion": f"{group}/{version}"},
+            take=lambda obj: obj | {"apiVersion": f"{group}/{stored}"},
+        ),
+    }
+
+
+def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
     listed = version.get("additionalPrinterColumns")
     if not listed:
         yield AGE

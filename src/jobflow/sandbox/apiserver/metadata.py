@@ -141,18 +141,17 @@ _TYPES: dict[str, type[object]] = {
     "ownerReferences": list,
     "finalizers": list,
 }
-_JSON = ((bool, "bool"), ((int, float), "number"), (dict, "object"), (list, "array"))
+_JSON: tuple[tuple[Any, str], ...] = (
+    (bool, "bool"),
+    ((int, float), "number"),
+    (dict, "object"),
+    (list, "array"),
+)
 _GO: dict[type[object], str] = {str: "string", dict: "map[string]string", list: "[]"}
 
 
 def _mistyped(obj: Object, where: str, value: Any, wanted: type[object]) -> str:
-    found = (
-        "bool"
-        if isinstance(value, bool)
-        else {dict: "object", list: "array"}.get(
-            type(value), "number" if isinstance(value, (int, float)) else "string"
-        )
-    )
+    found = next((word for types, word in _JSON if isinstance(value, types)), "string")
     version = str(obj["apiVersion"]).rpartition("/")[2]
     return (
         f'{obj["kind"]} in version "{version}" cannot be handled as a {obj["kind"]}: json: cannot '

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.accept import renderer
 from jobflow.sandbox.apiserver.bodies import new_object, replacement, revised
-from jobflow.sandbox.apiserver.codec import load
+from jobflow.sandbox.apiserver.codec import load_object
 from jobflow.sandbox.apiserver.deletes import Deleter, Outcome, Wish, wish
 from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
@@ -22,7 +22,7 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 def target(registry: Registry, path: str) -> Target | None:
     """What a path under /api or /apis names; None where nothing is served there."""
     parts = path.strip("/").split("/")
-    if parts[0] == "api":
+    if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) > 3:
         group, version, rest = parts[1], parts[2], parts[3:]
@@ -129,7 +129,7 @@ class Resources:
 
 
 def _deletion(request: Request) -> tuple[Wish, How]:
-    options = load(request.body) if request.body else {}
+    options = load_object(request) if request.body else {}
     wanted = wish(options, request.query)
     how = _how("DeleteOptions", request)
     said = {key: value for key, value in options.items() if value is not None}

@@ -95,7 +95,7 @@ class TableRenderer(Renderer):
 
     def __init__(self, kind: Kind, include: str) -> None:
         super().__init__(kind)
-        self._columns: Sequence[Column] = (NAME, *kind.columns) if kind.columns else (NAME, CREATED)
+        self._columns: Sequence[Column] = kind.columns or (NAME, CREATED)
         self._include = include or "Metadata"
 
     def one(self, stored: Stored) -> bytes:
