@@ -85,10 +85,14 @@ class Verdict:
 
 def quoted(value: Any) -> str:
     """A value as JSON for a message, cut to `MAX_QUOTED` characters; never raises."""
+    if isinstance(value, str):
+        value = value[:MAX_QUOTED]
     try:
         text = msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, RecursionError, OverflowError):
-        text = msgspec.json.encode(repr(value)).decode()
+    except RecursionError:
+        text = "{…}" if isinstance(value, dict) else "[…]"
+    except (TypeError, ValueError, OverflowError):
+        text = msgspec.json.encode(ascii(value)).decode()
     return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
 
 

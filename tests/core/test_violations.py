@@ -1,0 +1,63 @@
+"""A violation reads as the API server's own errors do."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobflow.core.violations import Reason, Violation, quoted, some
+
+
+@pytest.mark.parametrize(
+    ("reason", "value", "detail", "text"),
+    [
+        (Reason.INVALID, "x", "no", 'a.b: Invalid value: "x": no'),
+        (Reason.INVALID, 3, "no", "a.b: Invalid value: 3: no"),
+        (Reason.REQUIRED, "x", "say it", "a.b: Required value: say it"),
+        (Reason.DUPLICATE, "x", "", 'a.b: Duplicate value: "x"'),
+        (Reason.NOT_SUPPORTED, "x", "no", 'a.b: Unsupported value: "x": no'),
+        (Reason.NOT_FOUND, "x", "", 'a.b: Not found: "x"'),
+        (Reason.TOO_LONG, "x" * 99, "99", "a.b: Too long: 99"),
+        (Reason.TOO_MANY, 99, "99", "a.b: Too many: 99"),
+        (Reason.FORBIDDEN, {"a": 1}, "no", "a.b: Forbidden: no"),
+        (Reason.TYPE_INVALID, {"a": 1}, "no", 'a.b: Invalid value: {"a":1}: no'),
+    ],
+)
+def test_the_text_of_each_reason(reason, value, detail, text):
+    violation = Violation("a.b", reason, value, detail)
+    assert str(violation) == text
+    assert f"a.b: {violation.message}" == text
+
+
+def test_a_violation_of_the_object_as_a_whole_has_no_path():
+    assert str(Violation("", Reason.FORBIDDEN, None, "no")) == "Forbidden: no"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ('q"', '"q\\""'),
+        (None, "null"),
+        ("é" * 300, '"' + "é" * 198 + "…"),
+        ({1j}, '"{1j}"'),
+        (2**70, str(2**70)),
+        ("\ud800", "\"'\\\\ud800'\""),
+    ],
+)
+def test_values_are_quoted_as_json_and_cut(value, text):
+    assert quoted(value) == text
+
+
+def test_a_value_that_is_nested_too_deeply_is_quoted_all_the_same():
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert quoted(deep) == "[…]"
+    assert quoted({"a": deep}) == "{…}"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [([], ""), (["a"], "a"), (["a", "b", "c"], "a, b, c"), (list("abcde"), "a, b, c and 2 more")],
+)
+def test_three_names_and_how_many_more(names, text):
+    assert some(names) == text
