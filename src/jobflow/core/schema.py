@@ -145,7 +145,7 @@ def _whole(kind: str) -> Schema:
 
 
 def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Schema:
-    """A structural schema as JSON Schema 2020-12."""
+    """A structural schema of ours (no required fields, no ranges) as JSON Schema 2020-12."""
     nullable = nullable or bool(schema.get("nullable"))
     out: Schema = {}
     types = ["integer", "string"] if schema.get(_INT_OR_STRING) else [schema.get("type")]
@@ -157,8 +157,6 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
         out |= {"minimum": -_INT32, "maximum": _INT32 - 1}
     if "items" in schema:
         out["items"] = _json_schema(schema["items"], strict)
-    if "required" in schema:
-        out["required"] = schema["required"]
     if isinstance(values := schema.get("additionalProperties"), dict):
         out["additionalProperties"] = _json_schema(values, strict, nullable=True)
     elif strict and "properties" in schema and not schema.get(_PRESERVED):
@@ -189,10 +187,7 @@ def _translated(kind: str, error: jsonschema_rs.ValidationError) -> Found:
                 detail = f"unknown field{_meant(kind, error.schema_path[:-1], path, name)}"
                 at = [*path, name]
                 yield at, Violation(json_path(at), Reason.FORBIDDEN, None, detail)
-        case "required":
-            at = [*path, said["property"]]
-            yield at, Violation(json_path(at), Reason.REQUIRED, None, "")
-        case _:  # minimum, maximum: we write no others
+        case _:  # minimum, maximum: `_json_schema` writes no others
             detail = "must be of type integer with format int32"
             yield path, Violation(json_path(path), Reason.INVALID, error.instance, detail)
 

@@ -1,0 +1,331 @@
+"""Objects held against the CRDs. The words are those of kube-apiserver 1.36 with our CRDs."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.crd import openapi_schema
+from jobflow.core.schema import (
+    job_spec_violations,
+    json_path,
+    misspelt_fields,
+    schema_violations,
+)
+
+FLOW = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "metadata": {"name": "f"}}
+TEMPLATE = FLOW | {"kind": "JobTemplate"}
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["spec", "flows", "name", "tasks", "metadata", "labels", "x"]), inner
+        )
+    ),
+    max_leaves=20,
+)
+
+
+def said(obj: Any, *, strict: bool = False) -> list[str]:
+    kind = obj.get("kind", "JobFlow") if isinstance(obj, dict) else "JobFlow"
+    return [str(violation) for violation in schema_violations(kind, obj, strict=strict)]
+
+
+def of_flow(spec: Any) -> list[str]:
+    return said(FLOW | {"spec": spec})
+
+
+def of_template(spec: Any) -> list[str]:
+    return said(TEMPLATE | {"spec": spec})
+
+
+def mistyped(path: str, wanted: str, found: str) -> str:
+    """What an API server says of a value of the wrong type."""
+    return f'{path}: Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (3, [mistyped("spec", "object", "integer")]),
+        ([], [mistyped("spec", "object", "array")]),
+        ({"flows": {"a": 1}}, [mistyped("spec.flows", "array", "object")]),
+        ({"flows": "x"}, [mistyped("spec.flows", "array", "string") + '; write a list: ["x"]']),
+        (
+            {"flows": [None]},
+            [mistyped("spec.flows[0]", "object", "null") + "; remove the empty item"],
+        ),
+        (
+            {"flows": [{"name": 3}]},
+            [mistyped("spec.flows[0].name", "string", "integer") + '; write "3", in quotes'],
+        ),
+        (
+            {"flows": [{"dependsOn": {"targets": ["a", None, True, 1.5, []]}}]},
+            [
+                mistyped("spec.flows[0].dependsOn.targets[1]", "string", "null")
+                + "; remove the empty item",
+                mistyped("spec.flows[0].dependsOn.targets[2]", "string", "boolean")
+                + '; write "true", in quotes',
+                mistyped("spec.flows[0].dependsOn.targets[3]", "string", "number")
+                + '; write "1.5", in quotes',
+                mistyped("spec.flows[0].dependsOn.targets[4]", "string", "array"),
+            ],
+        ),
+        (
+            {"jobRetainPolicy": "keep"},
+            [
+                'spec.jobRetainPolicy: Unsupported value: "keep": '
+                'supported values: "retain", "delete"'
+            ],
+        ),
+        (
+            {"jobRetainPolicy": "Retain"},
+            [
+                'spec.jobRetainPolicy: Unsupported value: "Retain": '
+                'supported values: "retain", "delete"; did you mean "retain"?'
+            ],
+        ),
+        (
+            {"jobRetainPolicy": 3},
+            [mistyped("spec.jobRetainPolicy", "string", "integer") + '; write "3", in quotes'],
+        ),
+        (
+            {"flows": [{"patch": {"jobSpec": None, "spec": []}}]},
+            [mistyped("spec.flows[0].patch.spec", "object", "array")],
+        ),
+    ],
+)
+def test_misfits_of_a_flow(spec: Any, words: list[str]):
+    assert of_flow(spec) == words
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (
+            {"minAvailable": "1"},
+            [mistyped("spec.minAvailable", "integer", "string") + "; write 1, without quotes"],
+        ),
+        ({"minAvailable": "one"}, [mistyped("spec.minAvailable", "integer", "string")]),
+        ({"minAvailable": 1.5}, [mistyped("spec.minAvailable", "integer", "number")]),
+        (
+            {"minAvailable": 2147483648},
+            [
+                "spec.minAvailable: Invalid value: 2147483648: "
+                "must be of type integer with format int32"
+            ],
+        ),
+        (
+            {"tasks": [{"policies": [{"exitCode": -3000000000}]}]},
+            [
+                "spec.tasks[0].policies[0].exitCode: Invalid value: -3000000000: "
+                "must be of type integer with format int32"
+            ],
+        ),
+        (
+            {"plugins": {"env": None, "svc": [None], "ssh": 3, "mpi": {}}},
+            [
+                mistyped("spec.plugins.svc[0]", "string", "null") + "; remove the empty item",
+                mistyped("spec.plugins.ssh", "array", "integer") + "; write a list: [3]",
+                mistyped("spec.plugins.mpi", "array", "object"),
+            ],
+        ),
+        ({"tasks": [{"template": "x"}]}, [mistyped("spec.tasks[0].template", "object", "string")]),
+    ],
+)
+def test_misfits_of_a_template(spec: Any, words: list[str]):
+    assert of_template(spec) == words
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        None,
+        {},
+        {"minAvailable": 1.0},
+        {"minAvailable": None, "tasks": None, "plugins": {"env": None}},
+        {"networkTopology": {"highestTierAllowed": 3_000_000_000}},
+        {"tasks": [{"template": {"anything": [None, 1, {"at": "all"}]}}]},
+        {"unknown": "pruned"},
+    ],
+)
+def test_what_an_api_server_takes_fits(spec: Any):
+    assert of_template(spec) == []
+
+
+def test_a_flow_that_has_no_spec_fits():
+    assert said(FLOW) == []
+
+
+def test_a_patch_is_free_in_its_fields_and_nulls():
+    assert of_flow({"flows": [{"patch": {"jobSpec": {"queue": None, "x": [None]}}}]}) == []
+
+
+def test_status_is_not_the_users_to_write():
+    assert said(FLOW | {"status": "x"}, strict=True) == []
+
+
+def test_the_wrong_group_of_old_manifests():
+    assert said(FLOW | {"apiVersion": "batch.volcano.sh/v1alpha1"}) == [
+        'apiVersion: Unsupported value: "batch.volcano.sh/v1alpha1": '
+        'supported values: "flow.volcano.sh/v1alpha1"'
+    ]
+
+
+def test_metadata_that_no_api_server_could_read():
+    metadata = {"name": "f", "labels": {"a": None}, "annotations": {"x.io/exit-code": 3}}
+    path = "metadata.annotations[x.io/exit-code]"
+    assert said(FLOW | {"metadata": metadata}) == [
+        mistyped(path, "string", "integer") + '; write "3", in quotes'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("obj", "words"),
+    [
+        (FLOW | {"foo": 1}, ["foo: Forbidden: unknown field"]),
+        (
+            FLOW | {"metadata": {"name": "f", "label": {}}},
+            ['metadata.label: Forbidden: unknown field; did you mean "labels"?'],
+        ),
+        (
+            FLOW | {"spec": {"JobRetainPolicy": "retain"}},
+            ['spec.JobRetainPolicy: Forbidden: unknown field; did you mean "jobRetainPolicy"?'],
+        ),
+        (
+            FLOW | {"spec": {"flows": [{"name": "a", "queue": "q"}]}},
+            [
+                "spec.flows[0].queue: Forbidden: unknown field; it is a job's: "
+                "spec.queue of the JobTemplate, or queue in patch.jobSpec"
+            ],
+        ),
+        (
+            FLOW | {"spec": {"flows": [{"targets": ["a"], "dependsOn": {"target": ["b"]}}]}},
+            [
+                "spec.flows[0].targets: Forbidden: unknown field; "
+                "it belongs in spec.flows[].dependsOn.targets",
+                'spec.flows[0].dependsOn.target: Forbidden: unknown field; did you mean "targets"?',
+            ],
+        ),
+        (
+            TEMPLATE | {"spec": {"tasks": [{"queue": "q"}], "template": {}, "task": []}},
+            [
+                "spec.tasks[0].queue: Forbidden: unknown field; it belongs in spec.queue",
+                "spec.template: Forbidden: unknown field; it belongs in spec.tasks[].template",
+                'spec.task: Forbidden: unknown field; did you mean "tasks"?',
+            ],
+        ),
+        (
+            TEMPLATE | {"spec": {"forEach": {"count": 3}}},
+            ["spec.forEach: Forbidden: unknown field"],
+        ),
+        (TEMPLATE | {"spec": {"tasks": [{"template": {"anything": 1}}]}}, []),
+    ],
+)
+def test_unknown_fields_are_faults_only_where_strict(obj: dict[str, Any], words: list[str]):
+    assert said(obj, strict=True) == words
+    assert said(obj, strict=False) == []
+
+
+def test_faults_come_in_the_order_of_the_object():
+    obj = FLOW | {"spec": {"flows": [{"x": 1, "template": 2}], "y": 3}, "a": 1}
+    assert [v.path for v in schema_violations("JobFlow", obj, strict=True)] == [
+        "spec.flows[0].x",
+        "spec.flows[0].template",
+        "spec.y",
+        "a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("obj", "word"),
+    [(None, "null"), (3, "integer"), ([], "array"), ("x", "string"), (True, "boolean")],
+)
+def test_what_is_no_object_at_all(obj: Any, word: str):
+    assert said(obj) == [f'Invalid value: "{word}": must be of type object: "{word}"']
+
+
+def deep() -> dict[str, Any]:
+    node: dict[str, Any] = {}
+    for _ in range(400):
+        node = {"x": node}
+    return node
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{1: 2}, datetime.date(2026, 1, 1), "\ud800", b"x", deep()],
+    ids=["a key that is a number", "a date", "half a surrogate pair", "bytes", "400 levels"],
+)
+def test_what_is_no_json_is_one_violation(value: Any):
+    (words,) = of_flow({"jobRetainPolicy": value})
+    assert words.startswith('Invalid value: "object": cannot be read as JSON: ')
+
+
+UNDERSTOOD = {
+    *("type", "description", "format", "enum", "nullable", "properties", "items"),
+    *("additionalProperties", "x-kubernetes-preserve-unknown-fields"),
+}
+
+
+@pytest.mark.parametrize("kind", ["JobFlow", "JobTemplate"])
+def test_our_crds_say_nothing_that_the_check_does_not_know(kind: str):
+    schemas = [openapi_schema(kind)]
+    for schema in schemas:
+        assert schema.keys() <= UNDERSTOOD
+        assert schema.get("format") in (None, "int32", "int64", "date-time")
+        below = [schema.get("items"), schema.get("additionalProperties")]
+        schemas += [*schema.get("properties", {}).values(), *(s for s in below if s)]
+    assert len(schemas) > 20
+
+
+def test_a_kind_without_a_crd_of_ours_is_a_mistake_of_the_caller():
+    with pytest.raises(KeyError):
+        schema_violations("Pod", {}, strict=True)
+
+
+def test_a_paths_keys_that_are_no_words_stand_in_brackets():
+    assert json_path(["spec", "flows", 2, "name"]) == "spec.flows[2].name"
+    assert json_path(["metadata", "labels", "a.b/c"]) == "metadata.labels[a.b/c]"
+    assert json_path([]) == ""
+
+
+def test_a_job_spec_is_checked_where_it_stands():
+    spec = {"tasks": [{"replicas": "2"}, None], "queue": None}
+    assert [str(violation) for violation in job_spec_violations(spec, "p.jobSpec")] == [
+        'p.jobSpec.tasks[0].replicas: Invalid value: "string": must be of type integer: "string"; '
+        "write 2, without quotes",
+        'p.jobSpec.tasks[1]: Invalid value: "null": must be of type object: "null"; '
+        "remove the empty item",
+    ]
+
+
+def test_an_integer_written_as_a_float_is_one():
+    assert list(job_spec_violations({"minAvailable": 1.0}, "spec")) == []
+
+
+def test_misspelt_fields_of_a_job_spec():
+    spec = {
+        "Queue": "q",
+        "fromANewerVolcano": 1,
+        "plugins": {"anything": []},
+        "tasks": [{"replica": 1, "template": {"Spec": {}}, "dependsOn": {"names": ["a"]}}, 3],
+        "policies": {"event": "x"},
+    }
+    assert [str(violation) for violation in misspelt_fields(spec, "p")] == [
+        'p.Queue: Forbidden: unknown field; did you mean "queue"?',
+        'p.tasks[0].replica: Forbidden: unknown field; did you mean "replicas"?',
+        'p.tasks[0].dependsOn.names: Forbidden: unknown field; did you mean "name"?',
+    ]
+
+
+@given(JSON, st.sampled_from(["JobFlow", "JobTemplate"]), st.booleans())
+def test_nothing_makes_the_check_raise(obj: Any, kind: str, strict: bool):
+    for violation in schema_violations(kind, obj, strict=strict):
+        assert str(violation)
