@@ -71,8 +71,15 @@ class FakeCluster:
     flows: list[Any] = field(default_factory=list)
     terminating: bool = False
     synced: bool = True
+    followed: bool = True
     asked: list[str] = field(default_factory=list)
     """Namespaces that were read live."""
+
+    def follows(self, namespace: str) -> bool:
+        return self.followed
+
+    def knows(self, namespace: str) -> bool:
+        return self.synced and self.followed
 
     def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
         return {

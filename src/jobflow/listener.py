@@ -23,7 +23,10 @@ BACKLOG = 2048
 
 
 class PortInUse(OSError):
-    """The port cannot be had. The text says which and how to choose another."""
+    """The port cannot be had. `strerror` says which and how to choose another."""
+
+    def __str__(self) -> str:
+        return self.strerror or ""
 
 
 class Listener:
@@ -71,6 +74,9 @@ class Listener:
         """Serve until `stop`; what has begun is answered first."""
         try:
             await self._server.serve(sockets=[self._socket])
+        except asyncio.CancelledError:
+            self._server.abort()
+            raise
         finally:
             self.close()
 
@@ -88,6 +94,15 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.stop = asyncio.Event()
 
+    def abort(self) -> None:
+        """Break everything off."""
+        for server in getattr(self, "servers", ()):
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+
     async def main_loop(self) -> None:
         """Until told to stop, at once and not at the next tick of a tenth of a second."""
         await self.on_tick(0)
@@ -99,20 +114,19 @@ class _Server(uvicorn.Server):
         yield
 
 
+def in_use(place: str, flag: str, error: OSError) -> PortInUse:
+    """What to tell of a port that cannot be had."""
+    text = f"cannot listen on {place}: {error.strerror}; choose another port by {flag}"
+    return PortInUse(error.errno, text)
+
+
 def _bind(host: str, port: int, flag: str) -> socket.socket:
     """A bound socket; without a host on all addresses, IPv4 and IPv6."""
     both = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
     try:
-        bound = socket.create_server(
+        return socket.create_server(
             (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both
         )
     except OSError as error:
-        place = f"{host}:{port}" if host else f"port {port}"
-        raise PortInUse(
-            error.errno, f"cannot listen on {place}: {error.strerror}; choose another by {flag}"
-        ) from error
-    # asyncio sets this only where a socket names TCP outright; without it an answer in two writes
-    # waits 40 ms for the client's delayed acknowledgement
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return bound
+        raise in_use(f"{host}:{port}" if host else f"port {port}", flag, error) from error

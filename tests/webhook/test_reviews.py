@@ -178,6 +178,11 @@ class TestDeletes:
         assert (answer.outcome, status["code"]) == (Outcome.FAILED, 503)
         assert "try again" in status["message"]
 
+    async def test_in_a_namespace_that_others_look_after_a_template_goes(self) -> None:
+        body = review("DELETE", None, stored(template("a")), kind="JobTemplate")
+        cluster = FakeCluster(flows=[diamond()], followed=False)
+        assert (await respond(body, cluster, "JobTemplate"))["allowed"] is True
+
 
 class TestTemplates:
     async def test_a_good_template_is_allowed(self) -> None:

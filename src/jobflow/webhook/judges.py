@@ -27,11 +27,13 @@ PASS = Verdict()
 
 
 class Cluster(Protocol):
-    """What the webhook knows of the cluster; `jobflow.store` and, for namespaces, a live read."""
+    """What the webhook knows of the cluster (`webhook.cluster`)."""
 
-    @property
-    def synced(self) -> bool:
-        """Whether the cluster has been read once; until then absence means nothing."""
+    def follows(self, namespace: str) -> bool:
+        """Whether this process looks after the flows of the namespace."""
+
+    def knows(self, namespace: str) -> bool:
+        """Whether it does and has read them; until then absence means nothing."""
 
     def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
         """The templates of a namespace by name."""
@@ -120,9 +122,11 @@ class TemplateJudge:
         return self.create(new)
 
     async def delete(self, old: JobTemplate) -> Verdict:
-        if not self._cluster.synced:
-            raise NotReady("which flows use it is still being read")
         namespace = old.metadata.namespace
+        if not self._cluster.follows(namespace):
+            return PASS
+        if not self._cluster.knows(namespace):
+            raise NotReady("which flows use it is still being read")
         flows = list(self._cluster.flows_using(namespace, old.metadata.name))
         verdict = validate_template_delete(old, flows, namespace_terminating=False)
         if not verdict.violations:
@@ -143,7 +147,7 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
 
 
 def known(cluster: Cluster, namespace: str) -> Known:
-    """What rules may know of the cluster; nothing as long as it has not been read."""
-    if not cluster.synced:
+    """What rules may know of the cluster; nothing of what has not been read."""
+    if not cluster.knows(namespace):
         return Known()
     return Known(templates=cluster.templates(namespace), queues=cluster.queues())

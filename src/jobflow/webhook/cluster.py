@@ -1,0 +1,59 @@
+"""What the webhook knows of the cluster: this process's copies, and live reads of namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.meta import Object
+from jobflow.api.resources import NAMESPACES
+from jobflow.kube.client import Client, decoder
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError
+from jobflow.store import Store
+
+NAMESPACE_SECONDS = 3.0
+"""How long a refused delete waits for the state of its namespace; a review has 10 s."""
+
+log = structlog.get_logger(__name__)
+
+
+class StoreCluster:
+    """`judges.Cluster` over a store. `only` is the one namespace that is followed, or empty."""
+
+    def __init__(self, store: Store, client: Client, *, only: str = "") -> None:
+        self._store = store
+        self._client = client
+        self._only = only
+
+    def knows(self, namespace: str) -> bool:
+        """Whether the namespace is followed and has been read."""
+        return self._store.synced and self.follows(namespace)
+
+    def follows(self, namespace: str) -> bool:
+        """Whether it is one of those that this process is to look after."""
+        return self._only in ("", namespace)
+
+    def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
+        """The templates of a namespace by name."""
+        return self._store.templates(namespace)
+
+    def queues(self) -> Mapping[str, str] | None:
+        """Queue name to state; None where the kind is not served."""
+        return self._store.queues()
+
+    def flows_using(self, namespace: str, template: str) -> Iterable[JobFlow]:
+        """The flows of a namespace with a step that runs this template."""
+        return self._store.flows_using(namespace, template)
+
+    async def namespace_terminating(self, name: str) -> bool:
+        """Read live, for a store of namespaces would only serve this rare question."""
+        path = NAMESPACES.path("", name)
+        try:
+            body = await self._client.request("GET", path, timeout=NAMESPACE_SECONDS)
+        except (ApiError, *NETWORK_ERRORS) as error:
+            log.warning("namespace cannot be read", namespace=name, error=str(error))
+            return False
+        return decoder(Object).decode(body).metadata.deletion_timestamp is not None
