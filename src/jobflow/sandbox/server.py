@@ -106,7 +106,7 @@ class ApiServer:
         self.storage = Storage(history=history)
         self.registry = Registry(builtin.KINDS)
         self.storage.listeners.append(Definitions(self.registry, builtin.CRD.bucket))
-        self.admission = Admission()
+        self.admission = Admission(self.storage)
         self._reader = Reader(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.registry, self.admission)
         self._deleter = Deleter(self.storage, self.admission)
@@ -166,6 +166,7 @@ class ApiServer:
         for connection in list(self._state.connections):
             connection.transport.close()
         await self._listener.wait_closed()
+        await self.admission.close()
         if self._crashes:
             raise ExceptionGroup("requests that the server could not handle", self._crashes)
 

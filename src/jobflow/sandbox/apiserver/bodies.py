@@ -16,6 +16,7 @@ from jobflow.sandbox.apiserver.kinds import Object
 from jobflow.sandbox.apiserver.operations import How, Target
 from jobflow.sandbox.apiserver.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC, json_patch, merge
 from jobflow.sandbox.apiserver.storage import Stored
+from jobflow.sandbox.apiserver.strategic import strategic_merge
 
 
 def new_object(where: Target, request: Request, how: How) -> Object:
@@ -89,7 +90,7 @@ def _patcher(where: Target, request: Request) -> Callable[[Any], Any]:
             return lambda current: merge(current, applied)
         case "application/strategic-merge-patch+json" if not where.kind.custom:
             strategic = _mapping(load(request.body))
-            return lambda current: merge(current, strategic)
+            return lambda current: strategic_merge(current, strategic)
     accepted = [JSON_PATCH, MERGE, APPLY]
     raise failures.unsupported_media_type(
         accepted if where.kind.custom else [*accepted[:2], STRATEGIC, APPLY]

@@ -9,6 +9,7 @@ from jobflow.sandbox.apiserver import columns, events
 from jobflow.sandbox.apiserver.crds import DefinitionRules
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
 from jobflow.sandbox.apiserver.table import CREATED, NAME
+from jobflow.sandbox.apiserver.webhooks import WebhookRules
 
 
 class NamespaceRules(Rules):
@@ -144,6 +145,7 @@ VALIDATING = Kind(
     plural="validatingwebhookconfigurations",
     kind="ValidatingWebhookConfiguration",
     columns=columns.WEBHOOKS,
+    rules=WebhookRules(),
     namespaced=False,
     categories=("api-extensions",),
     generation=True,
@@ -154,6 +156,7 @@ MUTATING = Kind(
     plural="mutatingwebhookconfigurations",
     kind="MutatingWebhookConfiguration",
     columns=columns.WEBHOOKS,
+    rules=WebhookRules(),
     namespaced=False,
     categories=("api-extensions",),
     generation=True,

@@ -1,0 +1,121 @@
+"""What an admission webhook configuration has to look like. Calls nobody."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver.kinds import Object, Rules
+
+_OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
+
+
+class WebhookRules(Rules):
+    """The rules of Validating- and MutatingWebhookConfigurations.
+
+    Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation and v1 defaults.
+    """
+
+    def complete(self, obj: Object) -> list[str]:
+        for webhook in obj.get("webhooks") or ():
+            webhook.setdefault("failurePolicy", "Fail")
+            webhook.setdefault("matchPolicy", "Equivalent")
+            webhook.setdefault("timeoutSeconds", 10)
+            webhook.setdefault("namespaceSelector", {})
+            webhook.setdefault("objectSelector", {})
+            if obj["kind"].startswith("Mutating"):
+                webhook.setdefault("reinvocationPolicy", "Never")
+            for rule in webhook.get("rules") or ():
+                rule.setdefault("scope", "*")
+        return []
+
+    def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
+        names: set[str] = set()
+        for index, webhook in enumerate(obj.get("webhooks") or ()):
+            path = f"webhooks[{index}]"
+            name = webhook.get("name") or ""
+            if name in names:
+                yield Violation(f"{path}.name", Reason.DUPLICATE, name, "")
+            names.add(name)
+            yield from _webhook(webhook, path)
+
+
+def _webhook(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    name = webhook.get("name") or ""
+    if not name:
+        yield Violation(f"{path}.name", Reason.REQUIRED, name, "")
+    elif name.count(".") < 2:
+        detail = "should be a domain with at least three segments separated by dots"
+        yield Violation(f"{path}.name", Reason.INVALID, name, detail)
+    if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+        detail = "must specify one of None, NoneOnDryRun"
+        yield Violation(f"{path}.sideEffects", Reason.REQUIRED, None, detail)
+    if "v1" not in (webhook.get("admissionReviewVersions") or ()):
+        detail = "must specify one of v1"
+        yield Violation(f"{path}.admissionReviewVersions", Reason.REQUIRED, None, detail)
+    yield from _choices(webhook, path)
+    yield from _client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    for index, rule in enumerate(webhook.get("rules") or ()):
+        yield from _rule(rule, f"{path}.rules[{index}]")
+    if webhook.get("matchConditions"):
+        detail = "this server does not evaluate CEL; leave the conditions out here"
+        yield Violation(f"{path}.matchConditions", Reason.FORBIDDEN, None, detail)
+
+
+def _choices(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    for field, allowed in (
+        ("failurePolicy", ("Fail", "Ignore")),
+        ("matchPolicy", ("Equivalent", "Exact")),
+    ):
+        value = webhook.get(field)
+        if value is not None and value not in allowed:
+            detail = "supported values: " + ", ".join(f'"{word}"' for word in allowed)
+            yield Violation(f"{path}.{field}", Reason.NOT_SUPPORTED, value, detail)
+    seconds = webhook.get("timeoutSeconds", 10)
+    if not isinstance(seconds, int) or not 1 <= seconds <= 30:
+        detail = "the timeout value must be between 1 and 30 seconds"
+        yield Violation(f"{path}.timeoutSeconds", Reason.INVALID, seconds, detail)
+
+
+def _client(config: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    url, service = config.get("url"), config.get("service")
+    if bool(url) is bool(service):
+        detail = "exactly one of url or service is required"
+        yield Violation(path, Reason.REQUIRED, None, detail)
+    elif url and not str(url).startswith("https://"):
+        detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        yield Violation(f"{path}.url", Reason.INVALID, str(url).partition(":")[0], detail)
+    elif service:
+        for field in ("name", "namespace"):
+            if not service.get(field):
+                where = f"{path}.service.{field}"
+                yield Violation(where, Reason.REQUIRED, None, f"service {field} is required")
+    bundle = config.get("caBundle")
+    if bundle and not _is_pem(bundle):
+        detail = "unable to load root certificates: unable to parse bytes as PEM block"
+        yield Violation(f"{path}.caBundle", Reason.INVALID, bundle, detail)
+
+
+def _is_pem(bundle: str) -> bool:
+    try:
+        return b"-----BEGIN CERTIFICATE-----" in base64.b64decode(bundle, validate=True)
+    except (binascii.Error, TypeError):
+        return False
+
+
+def _rule(rule: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    for field in ("operations", "apiGroups", "apiVersions", "resources"):
+        if not rule.get(field):
+            yield Violation(f"{path}.{field}", Reason.REQUIRED, None, "")
+    for index, operation in enumerate(rule.get("operations") or ()):
+        if operation not in _OPERATIONS:
+            allowed = ", ".join(f'"{word}"' for word in sorted(_OPERATIONS))
+            yield Violation(
+                f"{path}.operations[{index}]",
+                Reason.NOT_SUPPORTED,
+                operation,
+                f"supported values: {allowed}",
+            )
