@@ -192,15 +192,17 @@ def _rows(task: str, rows: Any) -> Iterable[tuple[PodPhase, float]]:
 
 
 def _row(task: str, row: Any) -> tuple[PodPhase, float]:
-    where = f'of task "{task}" is'
     match row:
         case [str(word), (int() | float()) as at] if not isinstance(at, bool):
             pass
         case _:
-            raise ValueError(f'has an entry {where} no pair like ["Running", 1]: {row!r}')
+            text = msgspec.json.encode(row).decode()
+            raise ValueError(
+                f'gives task "{task}" an entry that is no pair like ["Running", 1]: {text}'
+            )
     if word not in LISTED_PHASES:
         guess = did_you_mean(Suggester(LISTED_PHASES).nearest(word))
         raise ValueError(f'names a phase "{word}" for task "{task}" that pods do not have{guess}')
     if not 0 <= at <= MAX_SECONDS:
-        raise ValueError(f"has a time {where} no number of seconds from 0 up: {at}")
+        raise ValueError(f'gives task "{task}" a time that is no number of seconds from 0: {at}')
     return PodPhase(word), float(at)

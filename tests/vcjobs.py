@@ -1,0 +1,167 @@
+"""vcjobs for tests: manifests, and a vcjob in the hands of the stand-in's pure part.
+
+`Played` does what the stand-in's controller does, without a server: whatever happens to pods is
+told to it, and it follows the state machine until nothing is left to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from jobflow.api.job import JobSpec, JobStatus
+from jobflow.api.resources import JOBS
+from jobflow.sandbox.inbox import Inbox
+from jobflow.sandbox.machine import JobView, pod_name, step
+from jobflow.sandbox.policies import (
+    SYNC,
+    BusAction,
+    BusEvent,
+    Pod,
+    PodPhase,
+    Request,
+    evicted_request,
+    pod_request,
+)
+
+START = datetime(2026, 11, 21, 2, 52, 46, tzinfo=UTC)
+SANDBOX = "sandbox.jobflow.volcano.sh/"
+
+
+def task(name: str = "t", replicas: int = 1, **more: Any) -> dict[str, Any]:
+    """A task of a vcjob, with one container."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
+    return {"name": name, "replicas": replicas, "template": {"spec": pod}, **more}
+
+
+def vcjob(name: str, *tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A vcjob. `labels` and `spec` as named; any other keyword is an annotation for the runner."""
+    labels, spec = more.pop("labels", {}), more.pop("spec", {})
+    annotations = {SANDBOX + key.replace("_", "-"): value for key, value in more.items()}
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {"name": name, "annotations": annotations, "labels": labels},
+        "spec": {"tasks": list(tasks) or [task()], **spec},
+    }
+
+
+def job_spec(*tasks: dict[str, Any], **more: Any) -> JobSpec:
+    """A spec with maxRetry 3, the CRD's default, and no other."""
+    return msgspec.convert({"maxRetry": 3, "tasks": list(tasks) or [task()], **more}, JobSpec)
+
+
+@dataclass
+class Played:
+    """A vcjob and its pods at `now`."""
+
+    spec: JobSpec
+    name: str = "j"
+    now: datetime = START
+    admitted: bool = True
+    deleting: bool = False
+    status: JobStatus = field(default_factory=JobStatus)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    inbox: Inbox = field(default_factory=Inbox)
+    history: list[JobStatus] = field(default_factory=list)
+    made: list[tuple[str, int, int]] = field(default_factory=list)
+    """Name, version and retry count of every pod made."""
+    doomed: set[str] = field(default_factory=set)
+    gang: bool = False
+    """Whether the scheduler has to let the job in again after each kill."""
+
+    def begin(self) -> Played:
+        """The vcjob is there."""
+        self.inbox.offer(SYNC)
+        return self.settle()
+
+    def admit(self) -> Played:
+        """The scheduler lets it in."""
+        if not self.admitted:
+            self.admitted = True
+            self.inbox.offer(SYNC)
+        return self.settle()
+
+    def command(self, action: str) -> Played:
+        """A user's Command."""
+        self.inbox.offer(Request(event=BusEvent.COMMAND_ISSUED, action=BusAction(action)))
+        return self.settle()
+
+    def pod(self, name: str, phase: str, *, code: int = 1, **more: Any) -> Played:
+        """A pod changes; `code` is its exit code if it fails."""
+        old = self.pods[name]
+        ended = {"exit_code": code} if phase == "Failed" else {}
+        new = replace(old, phase=PodPhase(phase), since=self.now, **ended, **more)
+        self.pods[name] = new
+        self.inbox.offer(pod_request(old, new, self.spec, self.pods))
+        return self.settle()
+
+    def all_pods(self, phase: str) -> Played:
+        """Every pod goes into a phase, one after another."""
+        for name in list(self.pods):
+            self.pod(name, phase)
+        return self
+
+    def pod_gone(self, name: str) -> Played:
+        """A pod is deleted, by whomever."""
+        pod = self.pods.pop(name)
+        self.inbox.offer(SYNC if pod.uid in self.doomed else evicted_request(pod))
+        return self.settle()
+
+    def collected(self) -> Played:
+        """All pods that the job controller has deleted are gone."""
+        for pod in [pod for pod in self.pods.values() if pod.uid in self.doomed]:
+            self.pod_gone(pod.name)
+        return self
+
+    def wait(self, seconds: float) -> Played:
+        """Time goes by."""
+        self.now += timedelta(seconds=seconds)
+        return self.settle()
+
+    def settle(self) -> Played:
+        """One action after another until nothing is left to do now."""
+        while work := self.inbox.take(self.spec, self.status, self.pods, self.now):
+            view = JobView(self.name, START, self.spec, self.status, self.pods, self.admitted)
+            view = replace(view, deleting=self.deleting)
+            outcome = step(view, work.action, work.request, self.now)
+            for task_index, index in outcome.create:
+                self._make(task_index, index)
+            for pod in outcome.delete:
+                self.pods[pod.name] = replace(pod, deleting=True)
+                self.doomed.add(pod.uid)
+            self.inbox.done(work)
+            if outcome.status != self.status:
+                self._store(outcome.status)
+        return self
+
+    def _make(self, task_index: int, index: int) -> None:
+        task_name = (self.spec.tasks or [])[task_index].name or ""
+        version, retries = self.status.version or 0, self.status.retry_count or 0
+        name = pod_name(self.name, task_name, index)
+        self.made.append((name, version, retries))
+        uid = f"{name}/{len(self.made)}"
+        self.pods[name] = Pod(name, task_name, version=version, uid=uid, since=self.now)
+        self.inbox.offer(pod_request(None, self.pods[name], self.spec, self.pods))
+
+    def _store(self, status: JobStatus) -> None:
+        before, self.status = self.status, status
+        self.history.append(status)
+        if status.state.phase != before.state.phase:
+            self.inbox.offer(SYNC)
+        if self.gang and (status.version or 0) > (before.version or 0):
+            self.admitted = False
+
+    @property
+    def phase(self) -> str:
+        """`status.state.phase`."""
+        return self.status.state.phase
+
+    @property
+    def phases(self) -> list[str]:
+        """All phases it went through, in order."""
+        return [phase for phase, _ in groupby(status.state.phase for status in self.history)]
