@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import FlowState, JobFlowStatus, StepCondition
+from jobflow.api.jobflow import (
+    FlowState,
+    JobFlowStatus,
+    JobRecord,
+    JobRunningHistory,
+    StepCondition,
+)
 from jobflow.core.generated_rules import MAX_STATUS
 from jobflow.core.names import job_name
+from jobflow.core.status_size import fitted
 from reviewed import faults, flow_of, knowing, template_of
 
 TAIL = "shorten the name of the step or of the flow by"
@@ -129,17 +138,40 @@ def test_5000_steps_with_names_of_20_characters_fit_and_with_longer_ones_need_no
     ]
 
 
-def test_the_room_is_that_of_a_status_of_all_that_must_not_be_dropped():
-    """The largest flow that is admitted, every step UpstreamFailed or Failed after one run."""
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        StepCondition(phase="Waiting", reason="WaitingForTemplate", message="x" * 256),
+        StepCondition(phase="Skipped", reason="UpstreamFailed", message="x" * 256),
+        StepCondition(phase="Failed", reason="NameConflict", job="*", attempts=1),
+        StepCondition(phase="Running", job="*", attempts=1, create_time=NOW, running_duration="9s"),
+        StepCondition(
+            phase="Waiting", reason="Retrying", job="*", attempts=1, next_attempt_time=NOW
+        ),
+    ],
+    ids=lambda condition: f"{condition.phase} {condition.reason}",
+)
+def test_the_largest_flow_that_is_admitted_has_a_status_that_fits(condition):
+    """The same for every step, with the status's own rules for what is dropped."""
     names = [f"{NAME}{i:05}" for i in range(5_002)]
     assert faults(flow_of(*names, name="f" * 20)) == []
     jobs = [job_name("f" * 20, name) for name in names]
-    skipped = {job: StepCondition(phase="Skipped", reason="UpstreamFailed") for job in jobs}
-    failed = {
-        job: StepCondition(phase="Failed", reason="NameConflict", job=job, attempts=1)
-        for job in jobs
-    }
-    state = FlowState(phase="Running", reason="StepFailed", message="x" * 256)
-    for conditions, listed in (skipped, []), (failed, jobs):
-        status = JobFlowStatus(state=state, conditions=conditions, failed_jobs=listed)
-        assert len(msgspec.json.encode(status)) < MAX_STATUS
+    begun = [job for job in jobs if condition.job]
+    history = [JobRunningHistory(state="Running", start_timestamp=NOW)] * 10
+    records = [
+        JobRecord(name=job, state="Running", start_timestamp=NOW, running_histories=history)
+        for job in begun
+    ]
+    status = JobFlowStatus(
+        state=FlowState(phase="Running", reason="StepFailed", message="x" * 256),
+        conditions={
+            job: msgspec.structs.replace(condition, job=job if condition.job else "")
+            for job in jobs
+        },
+        running_jobs=begun,
+        job_status_list=records,
+    )
+    assert len(msgspec.json.encode(fitted(status, JobFlowStatus()))) < MAX_STATUS

@@ -16,6 +16,9 @@ from jobflow.core.records import ended
 LIMIT = 256 * 1024
 """Bytes of a status as JSON, above which something is dropped."""
 
+MOST = 1024 * 1024
+"""Bytes that a status must not pass: admission (`core.generated_rules`) counts on it."""
+
 _replace = msgspec.structs.replace
 
 
@@ -34,6 +37,8 @@ def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
             return stored
         if fits is None and _size(status) <= LIMIT:
             fits = status
+    if fits is None and _size(status) > MOST:
+        return _what_jobs_still_say(status)
     return fits if fits is not None else status
 
 
@@ -80,6 +85,21 @@ def _without_times(condition: StepCondition) -> StepCondition:
 def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
     kept = [record for record in status.job_status_list or () if not ended(record)]
     return _replace(status, job_status_list=kept or None)
+
+
+def _what_jobs_still_say(status: JobFlowStatus) -> JobFlowStatus:
+    """The last resort, for thousands of jobs at once: what a job that is there says itself, and
+    the name of a step's job where it is the step's own key. All of it can be told again."""
+    conditions = {
+        key: _replace(
+            condition,
+            create_time=None,
+            running_duration="",
+            job="" if condition.job == key else condition.job,
+        )
+        for key, condition in (status.conditions or {}).items()
+    }
+    return _replace(status, conditions=conditions, job_status_list=None)
 
 
 DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
