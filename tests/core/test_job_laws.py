@@ -1,0 +1,60 @@
+"""Volcano's rules for vcjobs: what holds of any JSON."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.core.job_rules import job_violations
+
+GOOD_TASK = {
+    "name": "good",
+    "replicas": 0,
+    "template": {"spec": {"containers": [{"name": "c", "image": "busybox"}]}},
+}
+
+KEYS = (
+    "tasks name replicas minAvailable template spec containers initContainers image resources "
+    "requests limits cpu topologyPolicy policies event events exitCode action timeout dependsOn "
+    "partitionPolicy totalPartitions partitionSize minPartitions networkTopology mode "
+    "highestTierAllowed highestTierName volumes mountPath volumeClaim volumeClaimName plugins mpi "
+    "svc queue schedulerName runningEstimate"
+).split()
+WORDS = ["", "a", "A", "*", "PodFailed", "AbortJob", "restricted", "1", "--master", "/x", "\ud800"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.floats() | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
+    max_leaves=30,
+)
+SPECS = st.fixed_dictionaries(
+    {"tasks": JSON | st.lists(st.dictionaries(st.sampled_from(KEYS), JSON), max_size=3)},
+    optional={key: JSON for key in KEYS if key != "tasks"},
+)
+
+
+@given(JSON | SPECS, st.none() | st.just("flow-step"))
+def test_no_rule_raises_on_any_json(spec: Any, name: str | None):
+    for violation in job_violations(spec, "spec", name):
+        assert str(violation).startswith("spec")
+
+
+@given(SPECS)
+def test_no_rule_changes_what_it_looks_at(spec: dict[str, Any]):
+    before = copy.deepcopy(spec)
+    list(job_violations(spec, "spec", None))
+    assert repr(spec) == repr(before)
+
+
+@given(SPECS)
+def test_a_good_task_more_neither_hides_nor_makes_a_fault(spec: dict[str, Any]):
+    if not isinstance(spec["tasks"], list) or not spec["tasks"] or spec.get("minAvailable"):
+        return
+    more = spec | {"tasks": [*spec["tasks"], GOOD_TASK]}
+    assert _said(more) == _said(spec)
+
+
+def _said(spec: dict[str, Any]) -> list[str]:
+    return [str(violation) for violation in job_violations(spec, "spec", None)]

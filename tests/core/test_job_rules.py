@@ -1,0 +1,373 @@
+"""Volcano's rules for vcjobs: of a job, its tasks and what they share. Policies and pods apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.job_rules import job_violations
+
+CONTAINERS = {"spec": {"containers": [{"name": "c", "image": "busybox"}]}}
+
+
+def task(name: str | None = "a", **fields: Any) -> dict[str, Any]:
+    named = {} if name is None else {"name": name}
+    return {**named, "replicas": 1, "template": CONTAINERS, **fields}
+
+
+def job(*tasks: Any, **fields: Any) -> dict[str, Any]:
+    return {"tasks": list(tasks) or [task()], **fields}
+
+
+def said(spec: Any, name: str | None = None) -> list[str]:
+    return [str(violation) for violation in job_violations(spec, "spec", name)]
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "the least there is": {"tasks": [{"template": CONTAINERS}]},
+    "all that a job may say": job(
+        task("ps", replicas=2, minAvailable=2, maxRetry=3, topologyPolicy="none"),
+        task(
+            "worker",
+            replicas=4,
+            dependsOn={"name": ["ps"], "iteration": "any"},
+            partitionPolicy={"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1},
+        ),
+        minAvailable=6,
+        minSuccess=1,
+        maxRetry=0,
+        ttlSecondsAfterFinished=0,
+        queue="team-a.gpu",
+        priorityClassName="high",
+        schedulerName="volcano",
+        runningEstimate="1h30m",
+        plugins={"env": [], "svc": ["--publish-not-ready-addresses"], "ssh": None},
+        volumes=[
+            {"mountPath": "/in", "volumeClaimName": "data"},
+            {"mountPath": "/out", "volumeClaim": {}},
+        ],
+        networkTopology={"mode": "hard", "highestTierAllowed": 2},
+    ),
+    "what Volcano fills in": job(task(None), task(""), queue="", minAvailable=0, schedulerName=""),
+    "null is as if it were not there": job(
+        task(minAvailable=None, maxRetry=None, topologyPolicy=None, dependsOn=None, policies=None),
+        **dict.fromkeys(["queue", "priorityClassName", "plugins", "volumes", "networkTopology"]),
+    ),
+    "no pods at all": job(task(replicas=0, minAvailable=0)),
+    "integers as floats": job(task(replicas=2.0, minAvailable=2.0), minAvailable=2.0),
+    "a field of a newer Volcano": job(task(brandNew=1), brandNew={}),
+    "the mpi master by its default name": job(task("master"), task("worker"), plugins={"mpi": []}),
+    "the mpi master by another name": job(task("m"), plugins={"mpi": ["--master=m"]}),
+    "the mpi master after other flags": job(
+        task("m"), plugins={"mpi": ["--port=22", "-worker", "w", "--master", "m"]}
+    ),
+    "an mpi master that Volcano names": job(task(None), plugins={"mpi": ["--master=default0"]}),
+    "minPartitions decide minAvailable": job(
+        task(
+            replicas=4,
+            minAvailable=2,
+            partitionPolicy={
+                "totalPartitions": 2,
+                "partitionSize": 2,
+                "minPartitions": 1,
+                "networkTopology": {"mode": "soft", "highestTierName": "rack"},
+            },
+        )
+    ),
+    "a dependency on nothing": job(task(dependsOn={}), task("b", dependsOn={"name": []})),
+}
+
+
+@pytest.mark.parametrize("spec", GOOD.values(), ids=GOOD.keys())
+def test_what_volcano_takes_passes(spec: dict[str, Any]):
+    assert said(spec, "test-a") == []
+
+
+AT_LEAST_0 = "must be greater than or equal to 0"
+
+JOBS: list[tuple[dict[str, Any], list[str]]] = [
+    (job(minAvailable=-1), [f"spec.minAvailable: Invalid value: -1: {AT_LEAST_0}"]),
+    (job(maxRetry=-1), [f"spec.maxRetry: Invalid value: -1: {AT_LEAST_0}"]),
+    (
+        job(ttlSecondsAfterFinished=-1),
+        [f"spec.ttlSecondsAfterFinished: Invalid value: -1: {AT_LEAST_0}"],
+    ),
+    (job(minSuccess=0), ["spec.minSuccess: Invalid value: 0: must be greater than or equal to 1"]),
+    (
+        job(minAvailable=2),
+        [
+            "spec.minAvailable: Invalid value: 2: must not be greater than the replicas of all "
+            "tasks together (1)"
+        ],
+    ),
+    ({}, ["spec.tasks: Required value: a job has at least one task"]),
+    ({"tasks": []}, ["spec.tasks: Required value: a job has at least one task"]),
+    (
+        job(queue="Team A"),
+        [
+            'spec.queue: Invalid value: "Team A": a Kubernetes name cannot hold "T", " ", "A": use '
+            'lower-case letters, digits, "-" and "."; "team-a" would do'
+        ],
+    ),
+    (
+        job(priorityClassName=""),
+        [
+            'spec.priorityClassName: Invalid value: "": a Kubernetes name begins and ends with a '
+            'letter or digit, also around each "."'
+        ],
+    ),
+    (
+        job(schedulerName="s" * 64),
+        ["spec.schedulerName: Too long: may not be more than 63 characters"],
+    ),
+    (
+        job(runningEstimate="3 hours"),
+        [
+            'spec.runningEstimate: Invalid value: "3 hours": no duration; write a number and a '
+            'unit, such as "30s" or "1h30m"'
+        ],
+    ),
+    (
+        job(plugins={"SVC": [], "tensorflw": []}),
+        [
+            'spec.plugins: Unsupported value: "SVC": supported values: "env", "hcclrank", "mpi", '
+            '"pytorch", "ray", "ssh", "svc", "tensorflow"; did you mean "svc"?',
+            'spec.plugins: Unsupported value: "tensorflw": supported values: "env", "hcclrank", '
+            '"mpi", "pytorch", "ray", "ssh", "svc", "tensorflow"; did you mean "tensorflow"?',
+        ],
+    ),
+    (
+        job(networkTopology={"mode": "Hard", "highestTierAllowed": -1}),
+        [
+            f"spec.networkTopology.highestTierAllowed: Invalid value: -1: {AT_LEAST_0}",
+            'spec.networkTopology.mode: Unsupported value: "Hard": supported values: "hard", '
+            '"soft"; did you mean "hard"?',
+        ],
+    ),
+    (
+        job(networkTopology={"highestTierAllowed": 1, "highestTierName": "t" * 254}),
+        [
+            "spec.networkTopology.highestTierName: Forbidden: excludes highestTierAllowed: say the "
+            "tier by its name or by its number",
+            "spec.networkTopology.highestTierName: Too long: may not be more than 253 characters",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "words"), JOBS)
+def test_rules_of_a_job(spec: dict[str, Any], words: list[str]):
+    assert said(spec) == words
+
+
+MASTER = "spec.plugins.mpi: Invalid value: "
+NO_MASTER = "the mpi plugin's master task is no task of this job"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK'),
+        (["--master=boss"], f'{MASTER}"boss": {NO_MASTER}; say --master=TASK'),
+        (["--master"], f'{MASTER}"": {NO_MASTER}; say --master=TASK'),
+        (
+            ["--port=x", "--master=mpimaster"],
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+        ),
+        (
+            ["word", "--master=mpimaster"],
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+        ),
+        (
+            ["--other", "--master=mpimaster"],
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+        ),
+        (
+            None,
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+        ),
+    ],
+)
+def test_the_mpi_plugin_needs_its_master(arguments: Any, words: str):
+    """Reading stops where Go's flag package would stop."""
+    assert said(job(task("mpimaster"), plugins={"mpi": arguments})) == [words]
+
+
+TASKS: list[tuple[list[Any], list[str]]] = [
+    (
+        [task(replicas=-1, maxRetry=-1)],
+        [
+            f"spec.tasks[0].replicas: Invalid value: -1: {AT_LEAST_0}",
+            f"spec.tasks[0].maxRetry: Invalid value: -1: {AT_LEAST_0}",
+        ],
+    ),
+    (
+        [task(minAvailable=-1)],
+        [f"spec.tasks[0].minAvailable: Invalid value: -1: {AT_LEAST_0}"],
+    ),
+    (
+        [task(minAvailable=2)],
+        [
+            "spec.tasks[0].minAvailable: Invalid value: 2: must not be greater than the task's "
+            "replicas (1)"
+        ],
+    ),
+    (
+        [task("A_b")],
+        [
+            'spec.tasks[0].name: Invalid value: "A_b": a Kubernetes name cannot hold "A", "_": use '
+            'lower-case letters, digits, "-" and "."; "a-b" would do'
+        ],
+    ),
+    (
+        [task("a.b")],
+        [
+            'spec.tasks[0].name: Invalid value: "a.b": a task\'s name cannot hold ".": use '
+            'lower-case letters, digits and "-"'
+        ],
+    ),
+    (
+        [task("n" * 64)],
+        [
+            "spec.tasks[0].name: Too long: 64 characters, but a task's name has at most 63; "
+            "shorten it"
+        ],
+    ),
+    (
+        [task("a"), task("a")],
+        [
+            'spec.tasks[1].name: Duplicate value: "a": tasks[0] has this name already; give each '
+            "task its own"
+        ],
+    ),
+    (
+        [task("default1"), task(None)],
+        [
+            'spec.tasks[1].name: Duplicate value: "default1": tasks[0] has this name already; give '
+            "each task its own"
+        ],
+    ),
+    (
+        [task(partitionPolicy={})],
+        [
+            "spec.tasks[0].partitionPolicy.totalPartitions: Required value: at least 1",
+            "spec.tasks[0].partitionPolicy.partitionSize: Required value: at least 1",
+        ],
+    ),
+    (
+        [task(partitionPolicy={"totalPartitions": 0, "partitionSize": 1})],
+        [
+            "spec.tasks[0].partitionPolicy.totalPartitions: Invalid value: 0: "
+            "must be greater than or equal to 1"
+        ],
+    ),
+    (
+        [task(replicas=3, partitionPolicy={"totalPartitions": 2, "partitionSize": 2})],
+        [
+            "spec.tasks[0].replicas: Invalid value: 3: must be totalPartitions × partitionSize "
+            "(2 × 2 = 4)"
+        ],
+    ),
+    (
+        [
+            task(
+                replicas=4,
+                minAvailable=3,
+                partitionPolicy={
+                    "totalPartitions": 2,
+                    "partitionSize": 2,
+                    "minPartitions": 1,
+                    "networkTopology": {"highestTierAllowed": 0, "highestTierName": "x"},
+                },
+            )
+        ],
+        [
+            "spec.tasks[0].partitionPolicy.networkTopology.highestTierName: Forbidden: excludes "
+            "highestTierAllowed: say the tier by its name or by its number",
+            "spec.tasks[0].minAvailable: Invalid value: 3: must be minPartitions × partitionSize "
+            "(1 × 2 = 2)",
+        ],
+    ),
+    (
+        [
+            task(
+                replicas=4,
+                partitionPolicy={"totalPartitions": 2, "partitionSize": 2, "minPartitions": 3},
+            )
+        ],
+        [
+            "spec.tasks[0].partitionPolicy.minPartitions: Invalid value: 3: must not be greater "
+            "than totalPartitions (2)"
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("tasks", "words"), TASKS)
+def test_rules_of_tasks(tasks: list[Any], words: list[str]):
+    assert said(job(*tasks)) == words
+
+
+def after(*names: Any) -> dict[str, Any]:
+    return {"dependsOn": {"name": list(names)}}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        (
+            [task("ps"), task("worker", **after("pss"))],
+            [
+                'spec.tasks[1].dependsOn.name[0]: Invalid value: "pss": no such task; '
+                'did you mean "ps"?'
+            ],
+        ),
+        (
+            [task("a"), task("b", **after("a", 3))],
+            [
+                'spec.tasks[1].dependsOn.name[1]: Invalid value: "integer": must be of type '
+                'string: "integer"; write "3", in quotes'
+            ],
+        ),
+        (
+            [task("a", **after("a"))],
+            ['spec.tasks[0].dependsOn.name[0]: Invalid value: "a": a task cannot wait for itself'],
+        ),
+        (
+            [task("a"), task("b", **after("a", "a"))],
+            ['spec.tasks[1].dependsOn.name[1]: Duplicate value: "a": name it once'],
+        ),
+        (
+            [task("a", **after("c")), task("b", **after("a")), task("c", **after("b"))],
+            [
+                'spec.tasks[0].dependsOn.name: Invalid value: "a": the tasks wait for each other, '
+                "so none would start: a -> b -> c -> a"
+            ],
+        ),
+    ],
+)
+def test_dependencies_between_tasks(tasks: list[Any], words: list[str]):
+    assert said(job(*tasks)) == words
+
+
+def test_wrong_types_are_reported_and_nothing_is_concluded_from_them():
+    spec = job(task(replicas="2", minAvailable=2), "x", minAvailable=5, volumes=[{"mountPath": 3}])
+    assert [violation.path for violation in job_violations(spec, "spec", "f-a")] == [
+        "spec.tasks[0].replicas",
+        "spec.tasks[1]",
+        "spec.volumes[0].mountPath",
+        "spec.volumes[0].volumeClaimName",
+    ]
+
+
+@pytest.mark.parametrize("spec", [3, [], "x"])
+def test_a_spec_that_is_none(spec: Any):
+    first, second = job_violations(spec, "spec", None)
+    assert first.path == "spec"
+    assert str(second) == "spec.tasks: Required value: a job has at least one task"
+
+
+def test_paths_begin_where_the_spec_stands():
+    (violation,) = job_violations(job(task(replicas=-1)), "spec.flows[0].patch.jobSpec", None)
+    assert violation.path == "spec.flows[0].patch.jobSpec.tasks[0].replicas"

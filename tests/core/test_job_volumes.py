@@ -1,0 +1,64 @@
+"""Volcano's rules for the volumes of a vcjob."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.job_rules import job_violations
+
+
+def said(*volumes: Any) -> list[str]:
+    task = {"replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+    spec = {"tasks": [task], "volumes": list(volumes)}
+    return [str(violation) for violation in job_violations(spec, "spec", None)]
+
+
+VOLUMES: list[tuple[Any, list[str]]] = [
+    (
+        {"volumeClaimName": "c"},
+        ["spec.volumes[0].mountPath: Required value: say where in the pods the volume is mounted"],
+    ),
+    (
+        {"mountPath": "", "volumeClaimName": "c"},
+        ["spec.volumes[0].mountPath: Required value: say where in the pods the volume is mounted"],
+    ),
+    (
+        {"mountPath": "/a:b", "volumeClaimName": "c"},
+        ['spec.volumes[0].mountPath: Invalid value: "/a:b": a mount path holds no ":"'],
+    ),
+    (
+        {"mountPath": "/a"},
+        [
+            "spec.volumes[0].volumeClaimName: Required value: either volumeClaimName (a claim that "
+            "exists) or volumeClaim (one to be made)"
+        ],
+    ),
+    (
+        {"mountPath": "/a", "volumeClaimName": "c", "volumeClaim": {}},
+        [
+            "spec.volumes[0].volumeClaim: Forbidden: excludes volumeClaimName: an existing claim "
+            "is used, or a new one made"
+        ],
+    ),
+    (
+        {"mountPath": "/a", "volumeClaimName": "C"},
+        [
+            'spec.volumes[0].volumeClaimName: Invalid value: "C": a Kubernetes name cannot hold '
+            '"C": use lower-case letters, digits, "-" and "."; "c" would do'
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("volume", "words"), VOLUMES)
+def test_rules_of_volumes(volume: Any, words: list[str]):
+    assert said(volume) == words
+
+
+def test_a_path_is_mounted_once():
+    volume = {"mountPath": "/a", "volumeClaim": {}}
+    assert said(volume, volume) == [
+        'spec.volumes[1].mountPath: Duplicate value: "/a": volumes[0] is mounted there already'
+    ]

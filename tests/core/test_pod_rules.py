@@ -1,0 +1,157 @@
+"""What Volcano asks of the pods of a task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.job_rules import job_violations
+
+
+def said(pod: Any, name: str | None = None, **task: Any) -> list[str]:
+    spec = {"tasks": [{"name": "w", "replicas": 1, "template": {"spec": pod}, **task}]}
+    return [str(violation) for violation in job_violations(spec, "spec", name)]
+
+
+def containers(*names: Any, **fields: Any) -> dict[str, Any]:
+    return {"containers": [{"name": name, "image": "i", **fields} for name in names]}
+
+
+AT = "spec.tasks[0].template.spec"
+NONE = f"{AT}.containers: Required value: a pod has at least one container"
+
+
+@pytest.mark.parametrize("pod", [None, {}, {"containers": []}, {"containers": None}])
+def test_a_pod_has_containers(pod: Any):
+    assert said(pod) == [NONE]
+
+
+def test_a_task_has_a_template():
+    spec = {"tasks": [{"name": "w", "replicas": 1}]}
+    assert [str(violation) for violation in job_violations(spec, "spec", None)] == [NONE]
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        (containers("a", "b"), []),
+        (containers("a") | {"initContainers": [{"name": "b", "image": "i"}]}, []),
+        (
+            {"containers": [{"image": "i"}]},
+            [f"{AT}.containers[0].name: Required value: a container has a name"],
+        ),
+        (
+            {"containers": [{"name": "a"}]},
+            [
+                f"{AT}.containers[0].image: Required value: a container has an image "
+                "(a patch finds its container by name)"
+            ],
+        ),
+        (
+            containers("Main_1"),
+            [
+                f'{AT}.containers[0].name: Invalid value: "Main_1": lower-case letters, digits and '
+                '"-", at most 63, as in "main"'
+            ],
+        ),
+        (
+            containers("a") | {"initContainers": [{"name": "a", "image": "i"}]},
+            [
+                f'{AT}.containers[0].name: Duplicate value: "a": {AT}.initContainers[0] has this '
+                "name already"
+            ],
+        ),
+        ({"containers": [3, {"name": 4, "image": "i"}]}, []),
+    ],
+)
+def test_containers_are_whole(pod: Any, words: list[str]):
+    assert said(pod) == words
+
+
+def test_there_are_four_topology_policies():
+    assert said(containers("a"), topologyPolicy="Restricted") == [
+        'spec.tasks[0].topologyPolicy: Unsupported value: "Restricted": supported values: "none", '
+        '"best-effort", "restricted", "single-numa-node"; did you mean "restricted"?'
+    ]
+
+
+@pytest.mark.parametrize("policy", [None, "none", 3])
+def test_without_a_topology_policy_cpus_may_be_shared(policy: Any):
+    assert not any("cpu" in words for words in said(containers("a"), topologyPolicy=policy))
+
+
+@pytest.mark.parametrize(
+    "cpu",
+    [
+        1,
+        "2",
+        "2.0",
+        "2000m",
+        "1e1",
+        "4e0",
+        "0.5Ki",
+        "1k",
+        "3.",
+        1.0,
+        "what",
+        "1Ti",
+        "9" * 40,
+        [],
+        "2x",
+    ],
+)
+def test_whole_cpus(cpu: Any):
+    """What is no quantity, or a monstrous one, is the API server's to refuse."""
+    pod = containers("a", resources={"requests": {"cpu": cpu}})
+    assert said(pod, topologyPolicy="restricted") == []
+
+
+@pytest.mark.parametrize(
+    ("cpu", "shown"),
+    [
+        (0, "0"),
+        ("0", '"0"'),
+        ("500m", '"500m"'),
+        (1.5, "1.5"),
+        ("1.5", '"1.5"'),
+        ("1e-1", '"1e-1"'),
+        ("1u", '"1u"'),
+        ("1n", '"1n"'),
+        (None, "null"),
+    ],
+)
+def test_cpus_that_are_not_whole(cpu: Any, shown: str):
+    pod = containers("a", resources={"requests": {"cpu": cpu}})
+    assert said(pod, topologyPolicy="single-numa-node") == [
+        f"{AT}.containers[0].resources.requests.cpu: Invalid value: {shown}: with topologyPolicy "
+        "single-numa-node each container asks for whole CPUs"
+    ]
+
+
+def test_limits_stand_in_for_requests_that_are_not_there():
+    whole = containers("a", resources={"limits": {"cpu": 2}})
+    assert said(whole, topologyPolicy="best-effort") == []
+    other = containers("a", resources={"limits": {"cpu": 2}, "requests": {"memory": "1Gi"}})
+    assert len(said(other, topologyPolicy="best-effort")) == 1
+
+
+def test_init_containers_ask_for_whole_cpus_too():
+    init = {"initContainers": [{"name": "i", "image": "i"}]}
+    pod = containers("a", resources={"limits": {"cpu": 2}}) | init
+    (words,) = said(pod, topologyPolicy="restricted")
+    assert words.startswith(f"{AT}.initContainers[0].resources.requests.cpu: ")
+
+
+def test_a_pod_name_has_at_most_63_characters():
+    assert said(containers("a"), "j" * 59) == []
+    pod = "j" * 60 + "-w-0"
+    assert said(containers("a"), "j" * 60) == [
+        f'spec.tasks: Invalid value: "{"j" * 60}": its pod {pod} would have 64 characters, 1 too '
+        "many: shorten the name of the flow, the step or the task"
+    ]
+
+
+def test_pod_names_of_a_job_without_tasks_are_no_concern():
+    (violation,) = job_violations({}, "spec", "j" * 70)
+    assert violation.path == "spec.tasks"

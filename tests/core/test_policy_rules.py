@@ -1,0 +1,182 @@
+"""Volcano's rules for lifecycle policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.job_rules import job_violations
+
+EVENTS = (
+    'supported values: "*", "PodPending", "PodFailed", "PodEvicted", "Unknown", "TaskCompleted", '
+    '"TaskFailed", "JobUpdated"'
+)
+ACTIONS = (
+    'supported values: "AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", '
+    '"TerminateJob", "CompleteJob", "ResumeJob"'
+)
+DURATION = 'no duration; write a number and a unit, such as "30s" or "1h30m"'
+
+
+def said(*policies: Any) -> list[str]:
+    task = {"replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+    spec = {"tasks": [task], "policies": list(policies)}
+    return [str(violation) for violation in job_violations(spec, "spec", None)]
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        [],
+        [{"event": "PodFailed", "action": "RestartJob", "timeout": "1m30.5s"}],
+        [{"events": ["PodEvicted", "PodFailed", "PodFailed"], "action": "RestartTask"}],
+        [{"event": "PodFailed", "events": ["PodFailed"], "action": "RestartPod"}],
+        [
+            {"event": "*", "action": "AbortJob", "timeout": "0"},
+            {"exitCode": 3, "action": "RestartJob"},
+        ],
+        [{"events": ["*", "*"], "action": "AbortJob"}],
+        [{"exitCode": -1, "action": "TerminateJob"}, {"exitCode": 1, "action": "CompleteJob"}],
+        [{"exitCode": 3}],
+        [{"event": None, "events": None, "exitCode": 3, "action": None, "timeout": None}],
+        [{"event": "PodPending", "action": "RestartPartition"}],
+        [{"event": "JobUpdated", "action": "ResumeJob"}],
+    ],
+)
+def test_policies_that_volcano_takes(policies: list[Any]):
+    assert said(*policies) == []
+
+
+P0 = "spec.policies[0]"
+P1 = "spec.policies[1]"
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        (
+            [{"event": "PodFailed", "exitCode": 1, "action": "AbortJob"}],
+            [
+                f"{P0}.exitCode: Forbidden: a policy has event(s) or exitCode, not both; "
+                "make two policies of it"
+            ],
+        ),
+        (
+            [{"action": "AbortJob"}],
+            [f"{P0}.event: Required value: say when the policy acts: event, events or exitCode"],
+        ),
+        (
+            [{"exitCode": 0, "action": "AbortJob"}],
+            [
+                f"{P0}.exitCode: Invalid value: 0: 0 is no failure, and a policy acts on exit "
+                "codes of failures; for success there is event: TaskCompleted"
+            ],
+        ),
+        (
+            [{"event": "TaskCompleted", "action": "CompletedJob"}],
+            [
+                f'{P0}.action: Unsupported value: "CompletedJob": {ACTIONS}; '
+                'did you mean "CompleteJob"?'
+            ],
+        ),
+        (
+            [{"exitCode": 3, "action": "restartjob"}],
+            [
+                f'{P0}.action: Unsupported value: "restartjob": {ACTIONS}; '
+                'did you mean "RestartJob"?'
+            ],
+        ),
+        (
+            [{"event": "PodFailed", "action": "SyncJob"}],
+            [
+                f'{P0}.action: Unsupported value: "SyncJob": {ACTIONS}; '
+                "SyncJob is for Volcano's own use"
+            ],
+        ),
+        ([{"event": "PodFailed"}], [f"{P0}.action: Required value: {ACTIONS}"]),
+        (
+            [{"events": ["PodFail"], "action": "AbortJob"}],
+            [f'{P0}.events[0]: Unsupported value: "PodFail": {EVENTS}; did you mean "PodFailed"?'],
+        ),
+        (
+            [{"event": "PodRunning", "action": "AbortJob"}],
+            [
+                f'{P0}.event: Unsupported value: "PodRunning": {EVENTS}; '
+                "PodRunning is for Volcano's own use"
+            ],
+        ),
+        (
+            [{"events": [""], "action": "AbortJob"}],
+            [f'{P0}.events[0]: Unsupported value: "": {EVENTS}'],
+        ),
+        (
+            [
+                {"event": "PodFailed", "action": "AbortJob"},
+                {"events": ["PodEvicted", "PodFailed"], "action": "RestartJob"},
+            ],
+            [f'{P1}.events[1]: Duplicate value: "PodFailed": {P0} is for this event already'],
+        ),
+        (
+            [{"exitCode": 3, "action": "AbortJob"}, {"exitCode": 3, "action": "RestartJob"}],
+            [f"{P1}.exitCode: Duplicate value: 3: {P0} is for this exit code already"],
+        ),
+        (
+            [
+                {"event": "PodFailed", "action": "AbortJob"},
+                {"event": "*", "action": "RestartJob"},
+            ],
+            [
+                f'{P1}.event: Invalid value: "*": "*" is every event, so no policy may name '
+                "another; remove it or the others"
+            ],
+        ),
+        (
+            [{"event": "PodFailed", "action": "AbortJob", "timeout": "30"}],
+            [f'{P0}.timeout: Invalid value: "30": {DURATION}'],
+        ),
+        (
+            [{"event": "PodFailed", "action": "AbortJob", "timeout": ""}],
+            [f'{P0}.timeout: Invalid value: "": {DURATION}'],
+        ),
+        (
+            [{"event": 3, "action": 4}],
+            [
+                f'{P0}.event: Invalid value: "integer": must be of type string: "integer"; '
+                'write "3", in quotes',
+                f'{P0}.action: Invalid value: "integer": must be of type string: "integer"; '
+                'write "4", in quotes',
+            ],
+        ),
+    ],
+)
+def test_policies_that_volcano_refuses(policies: list[Any], words: list[str]):
+    assert sorted(said(*policies)) == sorted(words)
+
+
+def test_every_fault_of_every_policy_is_told_at_once():
+    faults = said({"event": "x", "exitCode": 0, "action": "y"}, {}, {"event": "x", "action": "y"})
+    assert [fault.partition(": ")[0] for fault in faults] == [
+        f"{P0}.exitCode",
+        f"{P0}.event",
+        f"{P0}.exitCode",
+        f"{P0}.action",
+        f"{P1}.event",
+        "spec.policies[2].event",
+        "spec.policies[2].action",
+        "spec.policies[2].event",
+    ]
+
+
+def test_a_tasks_policies_keep_the_same_rules_for_themselves():
+    policy = {"event": "PodFailed", "action": "AbortJob"}
+    task = {
+        "replicas": 1,
+        "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+        "policies": [policy, policy],
+    }
+    spec = {"tasks": [task], "policies": [policy]}
+    assert [str(violation) for violation in job_violations(spec, "spec", None)] == [
+        'spec.tasks[0].policies[1].event: Duplicate value: "PodFailed": '
+        "spec.tasks[0].policies[0] is for this event already"
+    ]
