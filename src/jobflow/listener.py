@@ -45,6 +45,8 @@ class Listener:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._socket = _bind(host, port, flag)
+        self.port: int = self._socket.getsockname()[1]
+        """The port, also where any free one was asked for."""
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -65,10 +67,9 @@ class Listener:
         )
 
     @property
-    def port(self) -> int:
-        """The port, also where any free one was asked for."""
-        number: int = self._socket.getsockname()[1]
-        return number
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._server.server_state.connections)
 
     async def serve(self) -> None:
         """Serve until `stop`; what has begun is answered first."""

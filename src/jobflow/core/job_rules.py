@@ -113,7 +113,7 @@ def _gang(job: JobView) -> Iterator[Violation]:
                 at = f"{task.path}.minAvailable"
                 yield Violation(at, Reason.INVALID, task.min_available, detail)
     least = integer(job.raw, "minAvailable")
-    if least is None or len(job.tasks) != len(job.raw.get("tasks") or ()) or not job.tasks:
+    if least is None or not job.tasks or len(job.tasks) != len(job.raw["tasks"]):
         return
     replicas = [task.replicas for task in job.tasks]
     if None not in replicas and least > (total := sum(n for n in replicas if n is not None)):

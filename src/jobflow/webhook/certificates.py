@@ -48,7 +48,7 @@ class CertificateFiles:
         """A new context with this pair, TLS 1.2 or newer. A new one each time, for a pair that
         does not match would poison one that is in use."""
         for path in (self.certificate, self.key):
-            if not os.access(path, os.R_OK):
+            if not path.is_file() or not os.access(path, os.R_OK):
                 raise CertificateError(f"{path}: no such file, or not allowed to read it")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -1,0 +1,207 @@
+"""The webhook as a server: paths, methods, sizes, metrics, and real TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from admissions import UID, FakeCluster, review, stored
+from jobflow.listener import Listener, PortInUse
+from jobflow.metrics import Metrics
+from jobflow.webhook.app import create_app
+from jobflow.webhook.certificates import write_development_pki
+from jobflow.webhook.middleware import MAX_BODY, MAX_DRAINED
+from manifests import DIAMOND, jobflow
+
+PATH = "/jobflows/validate"
+GOOD = review("CREATE", stored(jobflow("diamond", DIAMOND)))
+BAD = review("CREATE", jobflow("diamond", {"a": ["x"], "b": ["y"]}))
+
+
+def in_process(app: FastAPI) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://webhook")
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def app(metrics: Metrics) -> FastAPI:
+    return create_app(FakeCluster(), metrics.reviewed)
+
+
+async def test_a_review_is_answered_on_its_path(app: FastAPI) -> None:
+    async with in_process(app) as client:
+        answer = await client.post(PATH, content=GOOD, params={"timeout": "10s"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["response"]["uid"] == UID
+
+
+async def test_other_methods_are_told_to_post(app: FastAPI) -> None:
+    async with in_process(app) as client:
+        answer = await client.get(PATH)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json()["message"] == "GET is not how to ask for a review; use POST"
+
+
+async def test_other_paths_are_the_routers(app: FastAPI) -> None:
+    async with in_process(app) as client:
+        assert (await client.post("/pods/validate", content=GOOD)).status_code == 404
+        index = (await client.get("/")).json()
+    assert index["reviews"] == {PATH: "JobFlow", "/jobtemplates/validate": "JobTemplate"}
+
+
+@pytest.mark.parametrize("size", [8 * 1024**2, MAX_DRAINED + 2 * 1024**2])
+async def test_a_body_over_the_limit_is_413(app: FastAPI, size: int) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(size // 2**20):
+            yield b" " * 2**20
+
+    async with in_process(app) as client:
+        for content in (b" " * (8 * 1024**2), pieces()):
+            answer = await client.post(PATH, content=content)
+            assert answer.status_code == 413
+            status = answer.json()
+            assert status["reason"] == "RequestEntityTooLarge"
+            assert status["message"].startswith("the body is larger than 7 MiB")
+
+
+async def test_a_body_at_the_limit_is_read(app: FastAPI) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield GOOD
+        yield b" " * (MAX_BODY - len(GOOD))
+
+    async with in_process(app) as client:
+        answer = await client.post(PATH, content=pieces())
+    assert answer.json()["response"]["allowed"] is True
+
+
+async def test_a_client_that_leaves_gets_no_answer(app: FastAPI, metrics: Metrics) -> None:
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+    sent: list[object] = []
+
+    async def receive() -> dict[str, object]:
+        return next(messages, {"type": "http.disconnect"})
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    await app({"type": "http", "path": PATH, "method": "POST", "headers": []}, receive, send)
+    assert sent == []
+    assert "jobflow_admission_seconds_count" not in metrics.text().decode()
+
+
+async def test_reviews_and_violations_are_counted(app: FastAPI, metrics: Metrics) -> None:
+    async with in_process(app) as client:
+        for body in (GOOD, GOOD, BAD, b"?"):
+            await client.post(PATH, content=body)
+
+    def count(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"jobflow_admission_{name}", labels)
+
+    seconds = {"kind": "JobFlow", "operation": "CREATE"}
+    assert count("seconds_count", **seconds, outcome="allowed") == 2
+    assert count("seconds_count", **seconds, outcome="refused") == 1
+    assert count("seconds_count", kind="JobFlow", operation="", outcome="malformed") == 1
+    refused = json.loads(await respond(app, BAD))["response"]["status"]["details"]["causes"]
+    total = sum(
+        sample.value
+        for metric in metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name == "jobflow_admission_violations_total"
+    )
+    assert total == 2 * len(refused)
+    target = "spec.flows[].dependsOn.targets[]"
+    labels = {"kind": "JobFlow", "field": target, "reason": refused[0]["reason"]}
+    assert count("violations_total", **labels) == 4
+
+
+async def respond(app: FastAPI, body: bytes) -> bytes:
+    async with in_process(app) as client:
+        return (await client.post(PATH, content=body)).content
+
+
+class TestTLS:
+    @asynccontextmanager
+    async def served(self, app: FastAPI, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
+        pki = write_development_pki(folder, ["127.0.0.1"])
+        tls = pki.serving.context()
+        listener = Listener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")
+        task = asyncio.create_task(listener.serve())
+        trust = ssl.create_default_context(cafile=pki.ca_certificate)
+        trust.verify_flags |= ssl.VERIFY_X509_STRICT
+        url = f"https://127.0.0.1:{listener.port}"
+        try:
+            async with httpx.AsyncClient(verify=trust, base_url=url, trust_env=False) as client:
+                yield client
+        finally:
+            listener.stop()
+            await task
+
+    async def test_reviews_share_a_connection(self, app: FastAPI, tmp_path: Path) -> None:
+        async with self.served(app, tmp_path) as client:
+            for body in (GOOD, BAD, GOOD):
+                assert (await client.post(PATH, content=body)).status_code == 200
+            large = review("CREATE", jobflow("large", {f"s{i}": [] for i in range(5000)}))
+            assert len(large) > 64 * 1024
+            said = (await client.post(PATH, content=large)).json()
+            assert said["response"]["allowed"] is True
+
+    async def test_eight_mebibytes_get_an_answer_and_not_a_broken_pipe(
+        self, app: FastAPI, tmp_path: Path
+    ) -> None:
+        async with self.served(app, tmp_path) as client:
+            assert (await client.post(PATH, content=b"{" * 8 * 1024**2)).status_code == 413
+            assert (await client.post(PATH, content=GOOD)).status_code == 200
+
+    async def test_what_has_begun_is_answered_before_the_end(
+        self, app: FastAPI, tmp_path: Path
+    ) -> None:
+        pki = write_development_pki(tmp_path, ["127.0.0.1"])
+        tls = pki.serving.context()
+        listener = Listener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")
+        serving = asyncio.create_task(listener.serve())
+        trust = ssl.create_default_context(cafile=pki.ca_certificate)
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trust)
+        head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(GOOD)}\r\n\r\n"
+        writer.write(head.encode() + GOOD[:100])
+        await writer.drain()
+        while not listener.connections:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        listener.stop()
+        writer.write(GOOD[100:])
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200")
+        writer.close()
+        await serving
+
+    async def test_a_server_that_is_cancelled_gives_its_port_back(self, app: FastAPI) -> None:
+        listener = Listener(app, port=0, host="127.0.0.1", flag="--port")
+        serving = asyncio.create_task(listener.serve())
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        while not listener.connections:
+            await asyncio.sleep(0)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        writer.close()
+        Listener(app, port=listener.port, host="127.0.0.1", flag="--port").close()
+
+
+async def test_a_port_in_use_is_said_with_the_flag(app: FastAPI) -> None:
+    first = Listener(app, port=0, flag="--webhook-port")
+    with pytest.raises(PortInUse, match=rf"{first.port}.*choose another port by --webhook-port"):
+        Listener(app, port=first.port, flag="--webhook-port")
+    first.close()

@@ -1,0 +1,159 @@
+"""Certificates: what strict clients insist on, and files that cannot be served."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from jobflow.webhook.certificates import (
+    CertificateError,
+    CertificateFiles,
+    PkiFiles,
+    make_pki,
+    write_development_pki,
+)
+
+HOSTS = ["jobflow.jobflow-system.svc", "127.0.0.1", "::1"]
+
+
+def handshake(pki: PkiFiles, server_name: str, trust: Path | None = None) -> str:
+    """The TLS version that a strict client and the pair's server agree on."""
+    context = ssl.create_default_context(cafile=trust or pki.ca_certificate)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    ours, theirs = socket.socketpair()
+    tls = pki.serving.context()
+
+    def serve() -> None:
+        try:
+            with tls.wrap_socket(theirs, server_side=True) as server:
+                server.recv(1)
+        except (ssl.SSLError, OSError):
+            theirs.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with context.wrap_socket(ours, server_hostname=server_name) as client:
+            return client.version() or ""
+    finally:
+        ours.close()
+        thread.join()
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> PkiFiles:
+    return write_development_pki(tmp_path / "certs", HOSTS)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_strict_clients_trust_every_host(pki: PkiFiles, host: str) -> None:
+    assert handshake(pki, host) == "TLSv1.3"
+
+
+def test_no_client_trusts_another_host_or_another_ca(pki: PkiFiles, tmp_path: Path) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        handshake(pki, "other.example")
+    stranger = write_development_pki(tmp_path / "other", HOSTS)
+    with pytest.raises(ssl.SSLCertVerificationError, match="verify failed"):
+        handshake(pki, HOSTS[0], trust=stranger.ca_certificate)
+
+
+def test_the_certificates_say_what_they_are_for() -> None:
+    now = datetime(2026, 8, 1, 12, tzinfo=UTC)
+    made = make_pki(HOSTS, now=now)
+    ca = x509.load_pem_x509_certificate(made.ca_certificate)
+    leaf = x509.load_pem_x509_certificate(made.certificate)
+    leaf.verify_directly_issued_by(ca)
+    ca.verify_directly_issued_by(ca)
+    for certificate, is_ca in ((ca, True), (leaf, False)):
+        extensions = certificate.extensions
+        assert isinstance(certificate.public_key(), ec.EllipticCurvePublicKey)
+        basic = extensions.get_extension_for_class(x509.BasicConstraints)
+        usage = extensions.get_extension_for_class(x509.KeyUsage)
+        assert (basic.critical, basic.value.ca) == (True, is_ca)
+        assert (usage.critical, usage.value.key_cert_sign) == (True, is_ca)
+        assert certificate.not_valid_before_utc == now - timedelta(hours=1)
+    key_id = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    issuer = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    assert issuer.key_identifier == key_id
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == HOSTS[:1]
+    assert names.get_values_for_type(x509.IPAddress) == [ip_address(host) for host in HOSTS[1:]]
+    purposes = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(purposes) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    assert leaf.not_valid_after_utc < ca.not_valid_after_utc
+
+
+def test_keys_are_their_owners_alone(pki: PkiFiles) -> None:
+    modes = {path.name: path.stat().st_mode & 0o077 for path in pki.ca_key.parent.iterdir()}
+    assert modes.keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
+    assert modes["ca.key"] == modes["tls.key"] == 0
+
+
+def test_a_second_run_replaces_the_first(pki: PkiFiles) -> None:
+    before = pki.ca_certificate.read_bytes()
+    write_development_pki(pki.ca_certificate.parent, HOSTS)
+    assert pki.ca_certificate.read_bytes() != before
+    assert handshake(pki, HOSTS[0])
+
+
+def test_a_long_host_name_is_no_obstacle(tmp_path: Path) -> None:
+    host = ".".join(["jobflow"] * 12)
+    assert handshake(write_development_pki(tmp_path, [host]), host)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "text"), [([], "at least one"), (["ünï.example"], "neither a host name")]
+)
+def test_hosts_that_are_none_are_refused(hosts: list[str], text: str) -> None:
+    with pytest.raises(CertificateError, match=text):
+        make_pki(hosts)
+
+
+class TestFilesThatCannotBeServed:
+    def check(self, files: CertificateFiles) -> str:
+        with pytest.raises(CertificateError) as raised:
+            files.context()
+        assert "\n" not in str(raised.value)
+        return str(raised.value)
+
+    def test_missing(self, tmp_path: Path) -> None:
+        files = CertificateFiles(tmp_path / "tls.crt", tmp_path / "tls.key")
+        assert self.check(files).startswith(f"{tmp_path}/tls.crt: no such file")
+
+    def test_a_folder(self, pki: PkiFiles, tmp_path: Path) -> None:
+        text = self.check(CertificateFiles(tmp_path, pki.serving.key))
+        assert text.startswith(f"{tmp_path}: no such file")
+
+    def test_a_key_of_another_certificate(self, pki: PkiFiles) -> None:
+        files = CertificateFiles(pki.serving.certificate, pki.ca_key)
+        assert self.check(files) == f"{pki.ca_key} is not the key of {pki.serving.certificate}"
+
+    def test_no_pem(self, pki: PkiFiles, tmp_path: Path) -> None:
+        empty = tmp_path / "empty.crt"
+        empty.write_text("nothing\n")
+        assert "no PEM certificate" in self.check(CertificateFiles(empty, pki.serving.key))
+
+    def test_a_key_with_a_password_asks_nobody(self, pki: PkiFiles, tmp_path: Path) -> None:
+        key = serialization.load_pem_private_key(pki.serving.key.read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        locked = tmp_path / "locked.key"
+        locked.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.BestAvailableEncryption(b"secret"),
+            )
+        )
+        files = CertificateFiles(pki.serving.certificate, locked)
+        assert "unencrypted key" in self.check(files)
