@@ -88,18 +88,22 @@ def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _what_jobs_still_say(status: JobFlowStatus) -> JobFlowStatus:
-    """The last resort, for thousands of jobs at once: what a job that is there says itself, and
-    the name of a step's job where it is the step's own key. All of it can be told again."""
+    """The last resort, for thousands of jobs at once: all that a job which is there says itself,
+    its name, too, where it is that of its step's first run. It can be told again."""
     conditions = {
         key: _replace(
             condition,
             create_time=None,
             running_duration="",
-            job="" if condition.job == key else condition.job,
+            job="" if condition.job == key and _goes_on(condition) else condition.job,
         )
         for key, condition in (status.conditions or {}).items()
     }
     return _replace(status, conditions=conditions, job_status_list=None)
+
+
+def _goes_on(condition: StepCondition) -> bool:
+    return condition.phase not in ENDED_STEP_PHASES
 
 
 DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
