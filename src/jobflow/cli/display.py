@@ -1,4 +1,5 @@
-"""Shows flows while they run: a live tree on a terminal, a line a change elsewhere. Decides nothing."""
+"""Shows flows while they run: a live tree on a terminal, a line a change elsewhere. It decides
+nothing."""
 
 from __future__ import annotations
 

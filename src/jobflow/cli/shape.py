@@ -79,7 +79,7 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
         violations.append(Violation("kind", reason, kind, supported(kind, TYPES)))
     if meant and version != API_VERSION:
         reason = Reason.NOT_SUPPORTED if version else Reason.REQUIRED
-        detail = f"{meant} is of {API_VERSION}: write that"
+        detail = f"for a {meant} write {API_VERSION}"
         violations.append(Violation("apiVersion", reason, version, detail))
     return meant, violations
 

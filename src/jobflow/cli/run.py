@@ -1,0 +1,152 @@
+"""`jobflow run`: admits flows and carries them through in a sandbox, then says how each ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from jobflow import logs
+from jobflow.api.jobflow import FlowPhase, JobFlow
+from jobflow.api.resources import JOBFLOWS
+from jobflow.cli.carry import Applied, apply, following
+from jobflow.cli.check import Report
+from jobflow.cli.complaint import complain
+from jobflow.cli.display import ChangeLog, Display, LiveTrees, Nothing
+from jobflow.cli.drawing import Tree, table
+from jobflow.cli.faults import Fault
+from jobflow.cli.interrupts import interruption, unless
+from jobflow.cli.lint import examine
+from jobflow.cli.outcome import FAULTY, FINE, INTERRUPTED, UNUSABLE
+from jobflow.cli.report import print_fault, print_warnings, show
+from jobflow.kube.client import decoder
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.serve import START_ERRORS, PartDied, Sandbox, World, sandbox_world
+from jobflow.serve import run as run_loop
+
+
+@dataclass(slots=True)
+class End:
+    """How it all ended."""
+
+    flows: list[JobFlow] = field(default_factory=list)
+    """As they were last seen, in the order of FILEs."""
+    raw: list[dict[str, Any]] = field(default_factory=list)
+    """The same as the server has them."""
+    faults: Sequence[Fault] = ()
+    missing: dict[str, list[str]] = field(default_factory=dict)
+    """The templates that a flow waits for, by flow, where it waits for nothing else."""
+    interrupted: bool = False
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        phases = {flow.status.state.phase for flow in self.flows}
+        if self.interrupted:
+            return INTERRUPTED
+        if self.faults:
+            return UNUSABLE
+        if FlowPhase.FAILED in phases:
+            return FAULTY
+        return FINE if phases == {FlowPhase.SUCCEED} else UNUSABLE
+
+
+def run(files: Sequence[str], *, speed: float, as_json: bool) -> int:
+    """Carry the flows in FILEs through; returns the exit code (DESIGN §7)."""
+    report = examine(files)
+    errors = Console(stderr=True, highlight=False)
+    if report.faults:
+        show(report, errors)
+        return UNUSABLE
+    if not report.flows:
+        complain("run", "there is no JobFlow in the files, so there is nothing to run")
+        return UNUSABLE
+    print_warnings(report, errors)
+    logs.configure(level=logging.CRITICAL)
+    console = Console(highlight=False)
+    display: Display = Nothing()
+    if not as_json:
+        display = LiveTrees(console) if console.is_terminal else ChangeLog(console)
+    try:
+        end = run_loop(_carried_through(report, speed, display))
+    except (PartDied, *START_ERRORS) as error:
+        complain("run", str(error))
+        return UNUSABLE
+    if as_json:
+        _print_list(end)
+    else:
+        _print_end(end, console)
+    _print_reasons(end, errors)
+    return end.code
+
+
+async def _carried_through(report: Report, speed: float, display: Display) -> End:
+    with interruption() as stop:
+        async with sandbox_world(Sandbox(runner=SimulateRunner(speed))) as world:
+            applied = await apply(world.client, report)
+            if applied.faults:
+                return End(faults=applied.faults)
+            async with following(world.client, applied, display.show) as follower:
+                with display:
+                    done = await unless(stop, follower.until_over())
+            return await _end(world, applied, follower.missing(), interrupted=not done)
+
+
+async def _end(
+    world: World, applied: Applied, missing: dict[str, list[str]], *, interrupted: bool
+) -> End:
+    """What the server has now, of flows and of nothing else."""
+    end = End(missing=missing, interrupted=interrupted)
+    for namespace, name in applied.flows:
+        body = await world.client.request("GET", JOBFLOWS.path(namespace, name))
+        end.raw.append(json.loads(body))
+        end.flows.append(decoder(JobFlow).decode(body))
+    return end
+
+
+def _print_list(end: End) -> None:
+    answer = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "metadata": {"resourceVersion": ""},
+        "items": end.raw,
+    }
+    json.dump(answer, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _print_end(end: End, console: Console) -> None:
+    """The tree as it ended, on a terminal, and the table."""
+    now = datetime.now(UTC)
+    terminal = console.is_terminal
+    for flow in end.flows:
+        tree = Tree(flow, ascii_only=console.options.ascii_only)
+        lines = list(tree.lines(now, console.width if terminal else 160))
+        for line in lines if terminal else lines[:1]:
+            console.print(line, soft_wrap=True)
+        console.print()
+        for line in table(flow, now, console.width if terminal else None):
+            console.print(line, soft_wrap=True)
+        if flow is not end.flows[-1]:
+            console.print()
+
+
+def _print_reasons(end: End, errors: Console) -> None:
+    """Why it is 2, where it is."""
+    for fault in end.faults:
+        print_fault(fault, errors)
+    if end.interrupted:
+        return
+    for flow, templates in end.missing.items():
+        names = ", ".join(templates)
+        plural = "s" if len(templates) > 1 else ""
+        complain(
+            "run",
+            f"JobFlow {flow} waits for the JobTemplate{plural} {names}, which no FILE has",
+        )

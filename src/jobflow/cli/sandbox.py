@@ -1,0 +1,45 @@
+"""`jobflow sandbox`: keeps a sandbox up for kubectl. What is in it, jobflow.serve composes."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from pathlib import Path
+
+from jobflow import logs
+from jobflow.cli.complaint import complain
+from jobflow.cli.interrupts import interruption
+from jobflow.cli.outcome import FAULTY, FINE, UNUSABLE
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.serve import START_ERRORS, PartDied, Sandbox, run, sandbox_world
+
+
+def sandbox(*, port: int, webhook_port: int, kubeconfig: Path, speed: float) -> int:
+    """Keep it up until told to stop: 0; 1 where a part died, 2 where it could not begin."""
+    logs.configure(level=logging.WARNING)
+    options = Sandbox(
+        port=port,
+        webhook_port=webhook_port,
+        kubeconfig=kubeconfig.absolute(),
+        runner=SimulateRunner(speed),
+    )
+    try:
+        run(_kept_up(options))
+    except START_ERRORS as error:
+        complain("sandbox", str(error))
+        return UNUSABLE
+    except OSError as error:
+        complain("sandbox", f"{error.filename or kubeconfig}: {error.strerror}")
+        return UNUSABLE
+    except PartDied as error:
+        complain("sandbox", str(error))
+        return FAULTY
+    return FINE
+
+
+async def _kept_up(options: Sandbox) -> None:
+    with interruption() as stop:
+        async with sandbox_world(options) as world:
+            print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
+            print("ready", flush=True)
+            await stop.wait()
