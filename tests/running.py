@@ -126,43 +126,63 @@ class Cluster:
 
     async def until(self, name: str, holds: Callable[[JobFlow], bool]) -> JobFlow:
         """The flow, as soon as this holds of it."""
-        found: asyncio.Future[JobFlow] = asyncio.get_running_loop().create_future()
 
-        def look(old: JobFlow | None, new: JobFlow | None) -> None:
-            if new is not None and new.metadata.name == name and holds(new) and not found.done():
-                found.set_result(new)
+        def look(flows: Mapping[str, JobFlow]) -> bool:
+            return name in flows and holds(flows[name])
 
+        return (await self.seen(JOBFLOWS, JobFlow, look))[name]
+
+    async def seen(
+        self, resource: Resource, kind: type[Any], holds: Callable[[Mapping[str, Any]], bool]
+    ) -> Mapping[str, Any]:
+        """The objects of a kind by name, as soon as this holds of them."""
+        found: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        cache: Cache[Any] = Cache()
+
+        def look(*_: object) -> None:
+            objects = {obj.metadata.name: obj for obj in cache}
+            if cache.synced and not found.done() and holds(objects):
+                found.set_result(objects)
+
+        cache.on_change, cache.on_state = look, look
         follow = Reflector(
-            self.client,
-            JOBFLOWS,
-            JobFlow,
-            Cache[JobFlow](look),
-            backoff=Backoff(first=0.001, most=0.01),
+            self.client, resource, kind, cache, backoff=Backoff(first=0.001, most=0.01)
         )
         task = asyncio.create_task(follow.run())
         try:
             async with asyncio.timeout(20):
-                return await found
+                await asyncio.wait({found, task}, return_when="FIRST_COMPLETED")
+            return found.result() if found.done() else task.result()
         except TimeoutError:
-            raise AssertionError(await self.describe(name)) from None
+            flows = "; ".join([await self.describe(flow) for flow in await self.flow_names()])
+            raise AssertionError(f"never came true: {flows}") from None
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    async def flow_names(self) -> list[str]:
+        return [item["metadata"]["name"] for item in await self.raw(JOBFLOWS)]
 
     async def ended(self, name: str) -> JobFlow:
         """The flow, when it is final."""
         return await self.until(name, lambda flow: flow.final)
 
-    async def emptied(self, resource: Resource) -> None:
-        """Return when no object of the kind is left."""
-        async with asyncio.timeout(20):
-            while await self.raw(resource):
-                await asyncio.sleep(0.005)
+    async def until_jobs(self, **phases: str | None) -> None:
+        """Return when each named vcjob (`_` for `-`) has this phase; None: when it is gone."""
+        wanted = {name.replace("_", "-"): phase for name, phase in phases.items()}
+
+        def look(jobs: Mapping[str, Job]) -> bool:
+            return all(
+                (jobs[name].status.state.phase if name in jobs else None) == phase
+                for name, phase in wanted.items()
+            )
+
+        await self.seen(JOBS, Job, look)
 
     async def describe(self, name: str) -> str:
         """What a failed wait says."""
         status = (await self.flow(name)).status
-        return f"{name} hangs: {status.state} {status.conditions} jobs {await self.jobs()}"
+        return f"{name} is at {status.state} {status.conditions} jobs {await self.jobs()}"
 
     def count(self, method: str, resource: Resource, *, subresource: str = "") -> int:
         """Requests that succeeded since the server began."""
@@ -207,7 +227,8 @@ class Product:
         self.store = Store()
         self.controller = Controller(client, self.store, dice=lambda: 1.0)
         self.tasks = [asyncio.create_task(follow.run()) for follow in feeds(self.store, client)]
-        self.tasks.append(asyncio.create_task(self.controller.run()))
+        self.running = asyncio.create_task(self.controller.run())
+        self.tasks.append(self.running)
 
     def check(self) -> None:
         """Raise what a part of it died of."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.job import Job
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import Client
 from running import DIAMOND, Cluster, Product, cluster, flow, template
@@ -118,7 +119,7 @@ async def _second_life(world: Cluster, story: Story, point: Point) -> None:
         conditions = done.status.conditions or {}
         assert all(entry.attempts <= 1 for entry in conditions.values()), point
         if not story.left:
-            await world.emptied(JOBS)
+            await world.seen(JOBS, Job, lambda jobs: not jobs)
     made = world.count("POST", JOBS)
     assert made == len(story.jobs), f"{made} vcjobs made, {point}"
     if story.left:

@@ -1,15 +1,236 @@
-"""Flows carried through on the sandbox's API server."""
+"""Flows carried through on the sandbox's API server, and what people do to them meanwhile."""
 
 from __future__ import annotations
 
-from jobflow.api.resources import JOBFLOWS, JOBS
-from running import DIAMOND, cluster, flow, template
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow, StepCondition
+from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.server import Fault
+from running import DIAMOND, NAMESPACE, Cluster, Product, cluster, flow, set_phase, template
 
 
-async def test_a_diamond_is_carried_to_its_end() -> None:
+def reason(step: str, word: str) -> Callable[[JobFlow], bool]:
+    """Whether the step has this reason."""
+    return lambda flow: condition(flow, step).reason == word
+
+
+def phase(step: str, word: str) -> Callable[[JobFlow], bool]:
+    """Whether the step has this phase."""
+    return lambda flow: condition(flow, step).phase == word
+
+
+def condition(flow: JobFlow, step: str) -> StepCondition:
+    """What the flow's status says of a step."""
+    conditions = flow.status.conditions or {}
+    return conditions.get(f"{flow.metadata.name}-{step}", StepCondition())
+
+
+def posts_a_job(request: Request) -> bool:
+    """Whether a request would make a vcjob."""
+    return request.method == "POST" and request.path.endswith("/jobs")
+
+
+async def delete_job(world: Cluster, name: str) -> None:
+    """As `kubectl delete vcjob` does, waiting for its end."""
+    await world.client.delete(JOBS, NAMESPACE, name)
+    await world.seen(JOBS, Job, lambda jobs: name not in jobs)
+
+
+async def test_a_diamond_is_carried_to_its_end_by_few_writes() -> None:
     async with cluster() as world, world.controller(), world.ends():
         await world.apply(*(template(name) for name in DIAMOND), flow("d", DIAMOND))
         done = await world.ended("d")
         assert done.status.state.phase == "Succeed"
-        assert await world.jobs() == dict.fromkeys(["d-a", "d-b", "d-c", "d-d", "d-e"], "Completed")
-        print(world.count("POST", JOBS), world.count("PATCH", JOBFLOWS, subresource="status"))
+        names = ["d-a", "d-b", "d-c", "d-d", "d-e"]
+        assert await world.jobs() == dict.fromkeys(names, "Completed")
+        assert world.count("POST", JOBS) == 5
+        assert world.count("PATCH", JOBFLOWS, subresource="status") <= 6
+        assert world.count("PATCH", JOBFLOWS) == 0
+
+
+async def test_the_way_is_told_by_few_events() -> None:
+    async with cluster() as world, world.controller(), world.ends():
+        await world.apply(*(template(name) for name in DIAMOND), flow("d", DIAMOND))
+        await world.ended("d")
+        await world.seen(EVENTS, JobFlow, lambda events: len(events) >= 11)
+        events = await world.events()
+        assert len(events) <= 3 * 5 + 1
+        assert {event["count"] for event in events} == {1}
+        (end,) = [event for event in events if event["reason"] == "FlowSucceeded"]
+        assert end["involvedObject"]["name"] == "d"
+        assert end["source"] == {"component": "jobflow"}
+
+
+async def test_a_template_that_comes_late_starts_the_step_that_waited() -> None:
+    async with cluster() as world, world.controller(), world.ends():
+        await world.apply(template("a"), flow("f", {"a": "", "b": "a"}))
+        await world.until("f", reason("b", "WaitingForTemplate"))
+        await world.apply(template("b"))
+        assert (await world.ended("f")).status.state.phase == "Succeed"
+
+
+async def test_a_finished_job_deleted_by_hand_is_not_run_again() -> None:
+    async with cluster() as world, world.controller(), world.ends({"f-b": ""}):
+        await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
+        await world.until_jobs(f_b="")
+        await delete_job(world, "f-a")
+        await set_phase(world.client, "f-b", "Completed")
+        assert (await world.ended("f")).status.state.phase == "Succeed"
+        assert world.count("POST", JOBS) == 2
+
+
+async def test_a_finished_job_deleted_while_nobody_looked_is_not_run_again() -> None:
+    async with cluster() as world:
+        await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
+        async with world.controller(), world.ends({"f-b": ""}):
+            await world.until("f", phase("a", "Completed"))
+            await world.until_jobs(f_b="")
+        await delete_job(world, "f-a")
+        async with world.controller():
+            await set_phase(world.client, "f-b", "Completed")
+            assert (await world.ended("f")).status.state.phase == "Succeed"
+        assert world.count("POST", JOBS) == 2
+
+
+async def test_a_running_job_deleted_by_hand_is_a_new_attempt() -> None:
+    async with cluster() as world, world.controller(), world.ends({"f-a": "Running"}):
+        await world.apply(template("a"), flow("f", {"a": ""}))
+        await world.until_jobs(f_a="Running")
+        await delete_job(world, "f-a")
+        done = await world.ended("f")
+        assert done.status.state.phase == "Succeed"
+        assert await world.jobs() == {"f-a-r1": "Completed"}
+        assert condition(done, "a").attempts == 2
+
+
+async def test_of_two_flows_that_make_the_same_name_the_second_is_told() -> None:
+    async with cluster() as world, world.controller():
+        await world.apply(template("b"), template("a-b"))
+        await world.apply(flow("f-a", {"b": ""}))
+        await world.until_jobs(f_a_b="")
+        await world.apply(flow("f", {"a-b": ""}))
+        lost = await world.ended("f")
+        assert condition(lost, "a-b").reason == "NameConflict"
+        await set_phase(world.client, "f-a-b", "Completed")
+        assert (await world.ended("f-a")).status.state.phase == "Succeed"
+
+
+async def test_a_name_that_becomes_free_is_taken() -> None:
+    async with cluster() as world, world.controller(), world.ends({}):
+        dying = {
+            "apiVersion": JOBS.api_version,
+            "kind": "Job",
+            "metadata": {"name": "f-a", "namespace": NAMESPACE, "finalizers": ["test/hold"]},
+            "spec": {"tasks": []},
+        }
+        await world.apply(dying)
+        await world.client.delete(JOBS, NAMESPACE, "f-a")
+        await world.apply(template("a"), flow("f", {"a": ""}))
+        await world.until("f", reason("a", "NameInUse"))
+        release = json.dumps({"metadata": {"finalizers": None}}).encode()
+        await world.client.patch(JOBS, NAMESPACE, "f-a", release)
+        assert (await world.ended("f")).status.state.phase == "Succeed"
+
+
+async def test_a_flow_made_anew_waits_for_the_jobs_of_its_namesake() -> None:
+    async with cluster() as world:
+        await world.apply(template("a"), flow("f", {"a": ""}))
+        async with world.controller():
+            await world.until_jobs(f_a="")
+        hold = json.dumps({"metadata": {"finalizers": ["test/hold"]}}).encode()
+        await world.client.patch(JOBS, NAMESPACE, "f-a", hold)
+        await world.client.delete(JOBFLOWS, NAMESPACE, "f")
+        await world.apply(flow("f", {"a": ""}))
+        async with world.controller(), world.ends():
+            await world.until("f", reason("a", "NameInUse"))
+            release = json.dumps({"metadata": {"finalizers": None}}).encode()
+            await world.client.patch(JOBS, NAMESPACE, "f-a", release)
+            assert (await world.ended("f")).status.state.phase == "Succeed"
+
+
+async def test_a_deleted_flow_is_left_alone() -> None:
+    async with cluster() as world, world.controller():
+        await world.apply(template("a"), flow("f", {"a": ""}))
+        await world.until_jobs(f_a="")
+        await world.client.delete(JOBFLOWS, NAMESPACE, "f")
+        await world.seen(JOBS, Job, lambda jobs: not jobs)
+        await world.apply(flow("g", {"a": ""}))
+        await world.until_jobs(g_a="")
+        assert world.count("POST", JOBS) == 2
+
+
+async def test_a_refused_create_is_said_and_tried_again_when_the_template_changes() -> None:
+    async with cluster() as world, world.controller(), world.ends():
+        quota = Fault(posts_a_job, failure(403, "Forbidden", "exceeded quota"), times=None)
+        world.server.faults.append(quota)
+        await world.apply(template("a"), flow("f", {"a": ""}))
+        refused = await world.until("f", reason("a", "CreateRefused"))
+        assert "exceeded quota" in condition(refused, "a").message
+        world.server.faults.remove(quota)
+        change = json.dumps({"spec": {"maxRetry": 1}}).encode()
+        await world.client.patch(JOBTEMPLATES, NAMESPACE, "a", change)
+        assert (await world.ended("f")).status.state.phase == "Succeed"
+
+
+async def test_a_create_refused_for_what_it_is_fails_the_step() -> None:
+    async with cluster() as world, world.controller(), world.ends():
+        world.server.faults.append(Fault(posts_a_job, failure(422, "Invalid", "no such queue")))
+        await world.apply(template("a"), flow("f", {"a": ""}))
+        failed = await world.ended("f")
+        assert failed.status.state.phase == "Failed"
+        assert condition(failed, "a").reason == "Refused"
+        assert world.count("POST", JOBS) == 0
+
+
+async def test_a_job_lost_while_nobody_looked_is_a_new_attempt_after_a_live_read() -> None:
+    async with cluster() as world:
+        await world.apply(template("a"), flow("f", {"a": ""}))
+        async with world.controller():
+            await world.until("f", phase("a", "Pending"))
+        await delete_job(world, "f-a")
+        async with world.controller(), world.ends():
+            assert condition(await world.ended("f"), "a").attempts == 2
+        assert await world.jobs() == {"f-a-r1": "Completed"}
+
+
+async def test_stopping_finishes_what_is_under_way_and_starts_nothing_new() -> None:
+    async with cluster() as world:
+        await world.apply(*(template(name) for name in DIAMOND))
+        async with Client.at(world.server.url) as client:
+            product = Product(client)
+            await world.apply(flow("f", DIAMOND))
+            await world.until_jobs(f_a="")
+            product.controller.stop()
+            async with asyncio.timeout(5):
+                await product.running
+            await set_phase(world.client, "f-a", "Completed")
+            await product.kill()
+        assert await world.jobs() == {"f-a": "Completed"}
+
+
+@pytest.mark.parametrize("flows", [20])
+async def test_many_flows_at_once_each_make_their_jobs_once(flows: int) -> None:
+    async with cluster() as world, world.controller(), world.ends():
+        await world.apply(*(template(name) for name in DIAMOND))
+        names = [f"f{number}" for number in range(flows)]
+        await asyncio.gather(*(world.apply(flow(name, DIAMOND)) for name in names))
+        for name in names:
+            assert (await world.ended(name)).status.state.phase == "Succeed"
+        assert world.count("POST", JOBS) == 5 * flows
+        assert world.count("PATCH", JOBFLOWS, subresource="status") <= 6 * flows
+
+
+async def test_templates_are_never_written() -> None:
+    async with cluster() as world, world.controller(), world.ends():
+        await world.apply(template("a"), flow("f", {"a": ""}))
+        await world.ended("f")
+        assert world.count("PATCH", JOBTEMPLATES) == 0

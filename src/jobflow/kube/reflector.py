@@ -31,6 +31,8 @@ watches do not all end together."""
 ABSENT_SECONDS = 30.0
 """How long to wait before asking again for a kind that the server does not serve."""
 LONGEST_WAIT = 30.0
+LONGEST_WAIT_GONE = 5.0
+"""The server is well, it only forgets fast: lists every few seconds keep the copy useful."""
 
 
 class RawList(msgspec.Struct):
@@ -72,6 +74,8 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff(most=LONGEST_WAIT)
         self._version: str | None = None
         self._trouble = ""
+        self._worked = False
+        """Whether a watch has brought something since the last wait."""
 
     async def run(self) -> None:
         """Keep the cache level until cancelled."""
@@ -84,9 +88,9 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(self._after(error))
             except NETWORK_ERRORS as error:
                 self._tell(f"{type(error).__name__}: {error}")
-                await asyncio.sleep(self._backoff.next())
+                await asyncio.sleep(self._wait())
             else:
-                await asyncio.sleep(self._backoff.next() if quiet else 0)
+                await asyncio.sleep(self._wait() if quiet else 0)
 
     # ------------------------------------------------------------------ list
 
@@ -192,14 +196,21 @@ class Reflector(Generic[T]):
         self._tell(str(error))
         if error.gone:
             self._version = None
-            return self._backoff.next()
+            return min(self._wait(), LONGEST_WAIT_GONE)
         if error.code in (403, 404):
             self._version = None
             self.cache.absent()
-            return max(ABSENT_SECONDS if error.code == 404 else 0.0, self._backoff.next())
+            return max(ABSENT_SECONDS if error.code == 404 else 0.0, self._wait())
         if error.code != 429:
             self._version = None
-        return max(self._backoff.next(), min(error.retry_after or 0.0, LONGEST_WAIT))
+        return max(self._wait(), min(error.retry_after or 0.0, LONGEST_WAIT))
+
+    def _wait(self) -> float:
+        """Seconds before the next try: none at first after a watch that worked."""
+        if self._worked:
+            self._worked = False
+            return 0.0
+        return self._backoff.next()
 
     def _hear(self) -> None:
         self.heard_at = time.monotonic()
@@ -212,6 +223,7 @@ class Reflector(Generic[T]):
 
     def _recovered(self) -> None:
         self._backoff.reset()
+        self._worked = True
         if self._trouble:
             self._trouble = ""
             log.info("following again", kind=self.resource.kind)
