@@ -1,8 +1,8 @@
 """The rules of Volcano's own admission of vcjobs, on a spec as plain JSON.
 
 Sources: pkg/webhooks/admission/jobs/validate/admit_job.go and util.go, and the ranges, patterns
-and enums of Volcano's vcjob CRD, which ours leaves to us. What Volcano takes passes here, with two
-exceptions (docs/decisions/job-rules.md). Not here: the queue's state, and the pod template in full.
+and enums of Volcano's vcjob CRD, which ours leaves to us. What Volcano takes passes here, with one
+exception (docs/decisions/job-rules.md). Not here: the queue's state, and the pod template in full.
 """
 
 from __future__ import annotations
