@@ -164,7 +164,7 @@ def test_depth_does_not_matter():
         (
             {"$setElementOrder/tasks": [{"name": "w"}]},
             [
-                "p.$setElementOrder/tasks: Forbidden: no directive that a patch may use; "
+                "p[$setElementOrder/tasks]: Forbidden: no directive that a patch may use; "
                 "use $patch or $retainKeys"
             ],
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.core.violations import Reason, Violation, quoted, some
+from jobflow.core.violations import Reason, Violation, below, quoted, some
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,17 @@ def test_a_value_that_is_nested_too_deeply_is_quoted_all_the_same():
 )
 def test_three_names_and_how_many_more(names, text):
     assert some(names) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "text"),
+    [
+        ("", "spec", "spec"),
+        ("spec", "a-b_c", "spec.a-b_c"),
+        ("spec", 2, "spec[2]"),
+        ("spec", "$patch", "spec.$patch"),
+        ("metadata.labels", "x.io/y", "metadata.labels[x.io/y]"),
+    ],
+)
+def test_a_path_goes_down_as_the_api_server_writes_it(path, key, text):
+    assert below(path, key) == text

@@ -17,7 +17,7 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.names import job_name
-from jobflow.core.violations import Reason, Violation, some
+from jobflow.core.violations import Reason, Violation, below, some
 
 _OVER = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
 """Phases of a step from which nothing more is started; Volcano's own controller leaves a vcjob's
@@ -75,16 +75,16 @@ def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
         path, old, new = work.pop()
         if old == new:
             continue
-        below: list[tuple[str, Any, Any]] = []
+        deeper: list[tuple[str, Any, Any]] = []
         if isinstance(old, dict) and isinstance(new, dict):
             keys = dict.fromkeys(chain(old, new))
-            below = [(f"{path}.{key}", old.get(key), new.get(key)) for key in keys]
+            deeper = [(below(path, key), old.get(key), new.get(key)) for key in keys]
         elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
             pairs = zip(old, new, strict=True)
-            below = [(f"{path}[{i}]", one, other) for i, (one, other) in enumerate(pairs)]
+            deeper = [(below(path, i), one, other) for i, (one, other) in enumerate(pairs)]
         else:
             yield path
-        work.extend(reversed(below))
+        work.extend(reversed(deeper))
 
 
 def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:

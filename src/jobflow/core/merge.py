@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobflow.core.schema import misspelt_fields
-from jobflow.core.violations import Reason, Violation
+from jobflow.core.violations import Reason, Violation, below
 
 PATCH = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -276,7 +276,7 @@ def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]
         node, shape, at = work.popleft()
         if isinstance(node, dict):
             yield from _directive_violations(node, at)
-            work.extend((v, shape.below(k), f"{at}.{k}") for k, v in node.items() if _holds(v))
+            work.extend((v, shape.below(k), below(at, k)) for k, v in node.items() if _holds(v))
         else:
             for index, value in enumerate(node):
                 if isinstance(value, dict) and shape.keys:
@@ -296,13 +296,13 @@ def _directive_violations(node: dict[str, Any], at: str) -> Iterator[Violation]:
         if name == PATCH:
             if value not in ("replace", "delete", "merge"):
                 detail = 'supported values: "replace", "delete", "merge"'
-                yield Violation(f"{at}.{name}", Reason.NOT_SUPPORTED, value, detail)
+                yield Violation(below(at, name), Reason.NOT_SUPPORTED, value, detail)
         elif name != RETAIN_KEYS:
             detail = f"no directive that a patch may use; use {PATCH} or {RETAIN_KEYS}"
-            yield Violation(f"{at}.{name}", Reason.FORBIDDEN, value, detail)
+            yield Violation(below(at, name), Reason.FORBIDDEN, value, detail)
         elif not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
             detail = "must be a list of the field names to keep"
-            yield Violation(f"{at}.{name}", Reason.TYPE_INVALID, value, detail)
+            yield Violation(below(at, name), Reason.TYPE_INVALID, value, detail)
 
 
 def _element_violations(element: dict[str, Any], shape: Shape, at: str) -> Iterator[Violation]:

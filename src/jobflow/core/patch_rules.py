@@ -16,9 +16,9 @@ from jobflow.core.flow_rules import Rule
 from jobflow.core.job_rules import job_violations
 from jobflow.core.merge import JOB_SPEC, Shape, merge, patch_violations
 from jobflow.core.outline import Outline, Use
-from jobflow.core.violations import Reason, Violation
+from jobflow.core.violations import Reason, Violation, below
 
-_TOKEN = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|\.?([^.\[\]]+)')
+_INDEX = re.compile(r"\[(\d+)\]")
 
 _OF_THE_VALUE_ALONE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
 """Reasons that hold whatever the template says, for what the patch sets it sets."""
@@ -96,37 +96,54 @@ def _in_patch(
     here: Any = patch
     there: Any = result
     shape = JOB_SPEC
-    for token in _tokens(fault.path):
-        step = token if isinstance(token, str) else _same_element(here, there, token, shape)
-        if step is None or not _has(here, step):
+    rest = fault.path
+    while rest:
+        key, rest = _first_key(rest, here, there)
+        at = key if isinstance(key, str) else _same_element(here, there, key, shape)
+        if at is None or not _has(here, at):
             where = fault.path.removeprefix(".")
-            return replace(
-                fault, path=path, detail=f"{fault.detail} (at {where} of the merged spec)"
-            )
-        here, there = here[step], _below(there, token)
-        path += f".{step}" if isinstance(step, str) else f"[{step}]"
-        shape = shape.below(token) if isinstance(token, str) else shape
+            detail = f"{fault.detail} (at {where} of the merged spec)"
+            return replace(fault, path=path, detail=detail)
+        here, there = here[at], _at(there, key)
+        path = below(path, at)
+        shape = shape.below(key) if isinstance(key, str) else shape
     return replace(fault, path=path)
 
 
-def _tokens(path: str) -> Iterator[str | int]:
-    for index, quoted, name in _TOKEN.findall(path):
-        yield int(index) if index else quoted or name
+def _first_key(path: str, *nodes: Any) -> tuple[str | int | None, str]:
+    """The key or index that a path begins with, and the rest of it; None where it leads to nothing
+    in these maps or lists. A key may hold dots and brackets itself: the longest one is meant."""
+    if index := _INDEX.match(path):
+        if any(isinstance(node, list) for node in nodes):
+            return int(index[1]), path[index.end() :]
+    bare = path.removeprefix(".")
+    keys = {key for node in nodes if isinstance(node, dict) for key in node}
+    for key in sorted(keys, key=len, reverse=True):
+        if path.startswith(f"[{key}]"):
+            return key, path[len(key) + 2 :]
+        if bare == key or bare.startswith((f"{key}.", f"{key}[")):
+            return key, bare[len(key) :]
+    return None, ""
 
 
-def _has(node: Any, step: str | int) -> bool:
-    return step in node if isinstance(node, dict) else isinstance(step, int)
+def _has(node: Any, at: str | int) -> bool:
+    return at in node if isinstance(node, dict) else isinstance(at, int)
 
 
-def _below(node: Any, token: str | int) -> Any:
+def _at(node: Any, key: str | int | None) -> Any:
     if isinstance(node, dict):
-        return node.get(token)
-    return node[token] if isinstance(node, list) and isinstance(token, int) else None
+        return node.get(key)
+    return node[key] if isinstance(node, list) and isinstance(key, int) else None
 
 
-def _same_element(here: Any, there: Any, index: int, shape: Shape) -> int | None:
+def _same_element(here: Any, there: Any, index: int | None, shape: Shape) -> int | None:
     """Which element of the patch's list became element `index` of the result's."""
-    if not isinstance(here, list) or not isinstance(there, list) or index >= len(there):
+    if (
+        index is None
+        or not isinstance(here, list)
+        or not isinstance(there, list)
+        or index >= len(there)
+    ):
         return None
     if not shape.keys:
         return index if index < len(here) else None

@@ -5,6 +5,7 @@ A violation says where, what and what to do; nothing here decides whether someth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ import msgspec
 
 MAX_QUOTED = 200
 """Characters of an offending value that a message repeats; the rest is cut, with dots."""
+_WORD = re.compile(r"[-$\w]+")
 
 
 class Reason(StrEnum):
@@ -94,6 +96,14 @@ def quoted(value: Any) -> str:
     except (TypeError, ValueError, OverflowError):
         text = msgspec.json.encode(ascii(value)).decode()
     return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
+
+
+def below(path: str, key: str | int) -> str:
+    """The JSON path of what is at `key` below `path`: `a.b`, `a[0]`, and `a[x.io/b]` where a map's
+    key is more than a word (k8s.io/apimachinery/pkg/util/validation/field, Path)."""
+    if isinstance(key, str) and _WORD.fullmatch(key):
+        return f"{path}.{key}" if path else key
+    return f"{path}[{key}]"
 
 
 def some(names: Iterable[str], shown: int = 3) -> str:
