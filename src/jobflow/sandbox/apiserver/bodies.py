@@ -11,7 +11,7 @@ from typing import Any
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import failures, metadata
 from jobflow.sandbox.apiserver.codec import duplicate_keys, load, load_object, load_yaml
-from jobflow.sandbox.apiserver.http import JSON, Request
+from jobflow.sandbox.apiserver.http import JSON, Request, encode
 from jobflow.sandbox.apiserver.kinds import Object
 from jobflow.sandbox.apiserver.operations import How, Target
 from jobflow.sandbox.apiserver.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC, json_patch, merge
@@ -69,7 +69,9 @@ def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Obj
         faults = _strict_faults(request, how, where.kind.rules.complete(obj))
         if faults:
             said = f"strict decoding error: {', '.join(faults)}"
-            raise failures.invalid(None, "", [Violation("patch", Reason.INVALID, obj, said)])
+            raise failures.invalid(
+                None, "", [Violation("patch", Reason.INVALID, encode(obj).decode(), said)]
+            )
         return obj
 
     return change
@@ -109,7 +111,7 @@ def _strict_faults(request: Request, how: How, dropped: list[str]) -> list[str]:
         return []
     twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []
     faults = [f'duplicate field "{path}"' for path in twice]
-    faults += [f'unknown field "{path}"' for path in dropped]
+    faults += [f'unknown field "{path}"' for path in sorted(dropped)]
     if how.field_validation == "Strict":
         return faults
     request.warnings.extend(fault for fault in faults if fault not in request.warnings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from jobflow.sandbox.apiserver.crds import DefinitionRules
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
 from jobflow.sandbox.apiserver.table import CREATED, NAME
 from jobflow.sandbox.apiserver.webhooks import WebhookRules
+
+IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
 class NamespaceRules(Rules):
@@ -27,6 +30,21 @@ class NamespaceRules(Rules):
 
     def mark(self, obj: Object) -> None:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
+    def undeletable(self, name: str) -> str:
+        return "this namespace may not be deleted" if name in IMMORTAL else ""
+
+
+class SecretRules(Rules):
+    """Texts of stringData go into data."""
+
+    def complete(self, obj: Object) -> list[str]:
+        texts = obj.pop("stringData", None) or {}
+        encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+        if encoded:
+            obj["data"] = {**(obj.get("data") or {}), **encoded}
+        obj.setdefault("type", "Opaque")
+        return []
 
 
 class PodRules(Rules):
@@ -111,6 +129,7 @@ SECRET = Kind(
     plural="secrets",
     kind="Secret",
     columns=columns.SECRET,
+    rules=SecretRules(),
     fields=lambda secret: {"type": secret.get("type", "")},
     selectable=frozenset({"type"}),
 )

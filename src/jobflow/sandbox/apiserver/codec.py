@@ -6,7 +6,7 @@ Finds duplicate keys, which most decoders pass over. Judges nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -87,14 +87,26 @@ def load_protobuf(body: bytes) -> Any:
 
 def duplicate_keys(body: bytes) -> list[str]:
     """Paths of the keys that a JSON body has twice in one object, in order of the text."""
-    names: list[str] = []
+    twice = False
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(items)
-        if len(made) != len(items):
-            seen: set[str] = set()
-            names.extend(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        return made
+    def pairs(items: list[tuple[str, Any]]) -> None:
+        nonlocal twice
+        twice = twice or len({key for key, _ in items}) != len(items)
 
     json.loads(body, object_pairs_hook=pairs)
-    return names
+    return list(_twice(yaml.compose(body, Loader=_PlainLoader), "")) if twice else []
+
+
+def _twice(node: yaml.Node | None, path: str) -> Iterator[str]:
+    """The same, with paths: JSON read as YAML, whose nodes keep all keys."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _twice(item, f"{path}[{index}]")
+    elif isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            where = f"{path}.{key.value}" if path else str(key.value)
+            if key.value in seen:
+                yield where
+            seen.add(key.value)
+            yield from _twice(value, where)

@@ -64,6 +64,8 @@ class Deleter:
 
     async def delete(self, target: Target, wanted: Wish, how: How) -> Outcome:
         """Delete an object, or mark it as being deleted where it has finalizers to wait for."""
+        if said := target.kind.rules.undeletable(target.name):
+            raise failures.forbidden(target.kind, target.name, said)
         for _ in range(_TRIES):
             current = self._storage.get(target.kind.bucket, target.key)
             if current is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from jobflow.api.crd import crd
@@ -98,17 +100,23 @@ DEFAULT_QUEUE: dict[str, Any] = {
 }
 
 
+@cache
+def _definitions() -> tuple[dict[str, Any], ...]:
+    """The CRDs; ours are worked out from the types, once a process."""
+    return (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP)
+
+
 async def preinstall(writer: Writer, registry: Registry) -> None:
     """Create all of it, as a client would."""
     how = How()
     for name in NAMESPACES:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await writer.create(Target(builtin.NAMESPACE, name=name), namespace, how)
-    for definition in (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP):
+    for definition in map(deepcopy, _definitions()):
         builtin.CRD.rules.complete(definition)
         await writer.create(Target(builtin.CRD), definition, how)
     queue = registry.of(DEFAULT_QUEUE["apiVersion"], DEFAULT_QUEUE["kind"])
     assert queue is not None
-    await writer.create(Target(queue, name="default"), {**DEFAULT_QUEUE}, how)
+    await writer.create(Target(queue, name="default"), deepcopy(DEFAULT_QUEUE), how)
     status = Target(queue, name="default", subresource="status")
     await writer.update(status, lambda now: {**now.obj, "status": {"state": "Open"}}, how)

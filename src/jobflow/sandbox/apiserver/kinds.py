@@ -28,6 +28,10 @@ class Rules:
         """What an object that is being deleted still waits for."""
         return obj["metadata"].get("finalizers") or []
 
+    def undeletable(self, name: str) -> str:
+        """Why the object of this name may not be deleted; empty where it may."""
+        return ""
+
     def mark(self, obj: Object) -> None:
         """What else changes in an object that is being deleted from now on, in place."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobflow.sandbox.apiserver.http import Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
-from jobflow.sandbox.apiserver.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC
+from jobflow.sandbox.apiserver.patches import APPLY, JSON_PATCH, MERGE
 
 _ROOT = "/openapi/v3"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -134,8 +134,12 @@ def _object_meta() -> dict[str, Any]:
 
 
 def _operations(kind: Kind) -> dict[str, Any]:
-    """The PATCH that tells kubectl of field validation, and the GET and PUT beside it."""
-    accepted = [JSON_PATCH, MERGE, APPLY] + ([] if kind.custom else [STRATEGIC])
+    """The PATCH that tells kubectl of field validation, and the GET and PUT beside it.
+
+    Strategic merge patches are taken of built-in kinds but not announced: kubectl would work them
+    out from a schema, which we have none of; as it is, it does so from its own types.
+    """
+    accepted = (JSON_PATCH, MERGE, APPLY)
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
     answer = {"200": {"description": "OK", "content": {"application/json": reference}}}
     writes = [_parameter(name, said) for name, said in _WRITE_PARAMETERS.items()]

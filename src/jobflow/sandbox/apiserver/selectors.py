@@ -100,10 +100,7 @@ def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         name, operator, value = found.groups()
         if name not in ("metadata.name", "metadata.namespace") and name not in kind.selectable:
-            raise bad_request(
-                f'Unable to find "{kind.api_version}, Resource={kind.plural}" that match label '
-                f'selector "", field selector "{text}": field label not supported: {name}'
-            )
+            raise bad_request(f"field label not supported: {name}")
         terms.append((name, operator != "!=", value))
     return terms
 

@@ -1,0 +1,193 @@
+"""Plain HTTP to the sandbox's API server, for tests that look at the answers themselves."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from jobflow.sandbox.server import ApiServer
+
+FLOWS = "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobflows"
+TEMPLATES = "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobtemplates"
+VCJOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
+NAMESPACES = "/api/v1/namespaces"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Spares httpx the certificates it would load for every client: the server speaks plain HTTP."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer: its code, its JSON, its warnings."""
+
+    code: int
+    json: Any
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def message(self) -> str:
+        """What a Status says."""
+        return str(self.json["message"])
+
+    @property
+    def reason(self) -> str:
+        return str(self.json["reason"])
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """`metadata` of what was answered."""
+        found: dict[str, Any] = self.json["metadata"]
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """Names of a list's items."""
+        return [item["metadata"]["name"] for item in self.json["items"]]
+
+    @property
+    def causes(self) -> dict[str, str]:
+        """Message by field of a Status' causes."""
+        return {c["field"]: c["message"] for c in self.json["details"]["causes"]}
+
+
+class Rest:
+    """A client that adds nothing to what it is told to send."""
+
+    def __init__(self, server: ApiServer, http: httpx.AsyncClient) -> None:
+        self.server = server
+        self._http = http
+
+    async def send(
+        self, method: str, path: str, body: Any = None, *, accept: str = "*/*", **more: Any
+    ) -> Answer:
+        """A request; keyword arguments are its query, `content_type` aside."""
+        headers = {"accept": accept}
+        if body is not None:
+            headers["content-type"] = more.pop("content_type", "application/json")
+        content = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+        sent = await self._http.request(
+            method, path, content=content, headers=headers, params=more or None
+        )
+        return Answer(
+            sent.status_code,
+            sent.json() if "json" in sent.headers["content-type"] else sent.text,
+            sent.headers.get_list("warning"),
+        )
+
+    async def get(self, path: str, **more: Any) -> Answer:
+        return await self.send("GET", path, **more)
+
+    async def post(self, path: str, body: Any, **more: Any) -> Answer:
+        return await self.send("POST", path, body, **more)
+
+    async def put(self, path: str, body: Any, **more: Any) -> Answer:
+        return await self.send("PUT", path, body, **more)
+
+    async def patch(self, path: str, body: Any, content_type: str = MERGE, **more: Any) -> Answer:
+        return await self.send("PATCH", path, body, content_type=content_type, **more)
+
+    async def delete(self, path: str, body: Any = None, **more: Any) -> Answer:
+        return await self.send("DELETE", path, body, **more)
+
+    async def made(self, path: str, body: Any, **more: Any) -> dict[str, Any]:
+        """An object that is created; fails where it is not."""
+        answer = await self.post(path, body, **more)
+        assert answer.code == 201, answer.json
+        created: dict[str, Any] = answer.json
+        return created
+
+    async def gone(self, path: str) -> None:
+        """Return once there is nothing at this path any more."""
+        collection, _, name = path.rpartition("/")
+        there = await self.get(path)
+        if there.code == 404:
+            return
+        async with self.watch(
+            collection,
+            resourceVersion=there.meta["resourceVersion"],
+            fieldSelector=f"metadata.name={name}",
+        ) as watch:
+            while (await watch.next())["type"] != "DELETED":
+                pass
+
+    @asynccontextmanager
+    async def watch(self, path: str, *, accept: str = "*/*", **query: Any) -> AsyncIterator[Watch]:
+        """A watch that is closed at the end."""
+        params = {"watch": "1", **query}
+        headers = {"accept": accept}
+        async with self._http.stream(
+            "GET", path, params=params, headers=headers, timeout=10
+        ) as response:
+            assert response.status_code == 200, await response.aread()
+            yield Watch(response)
+
+
+class Watch:
+    """The frames of a watch, one after another."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._lines = response.aiter_lines()
+
+    async def next(self) -> dict[str, Any]:
+        """The next frame. Raises StopAsyncIteration where the server has ended the watch."""
+        frame: dict[str, Any] = json.loads(await anext(self._lines))
+        return frame
+
+    async def named(self) -> tuple[str, str]:
+        """Type and name of the next frame's object."""
+        frame = await self.next()
+        return frame["type"], frame["object"]["metadata"]["name"]
+
+
+@asynccontextmanager
+async def rest(**options: Any) -> AsyncIterator[Rest]:
+    """A fresh server and a client of it."""
+    async with ApiServer(**options) as server:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, verify=_NO_TLS) as http:
+            yield Rest(server, http)
+
+
+def flow(name: str = "f", *steps: str, **metadata: Any) -> dict[str, Any]:
+    """A JobFlow of steps without dependencies."""
+    return {
+        "apiVersion": "flow.volcano.sh/v1alpha1",
+        "kind": "JobFlow",
+        "metadata": {"name": name, **metadata},
+        "spec": {"flows": [{"name": step} for step in steps or ("a",)]},
+    }
+
+
+def vcjob(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """A vcjob that these objects own."""
+    references = [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": True,
+        }
+        for owner in owners
+    ]
+    owned = {"ownerReferences": references} if references else {}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, **owned, **metadata},
+        "spec": {"minAvailable": 1},
+    }
