@@ -19,6 +19,8 @@ IDLE_SECONDS = 120
 that it is the client who closes and no request is sent into a closing connection."""
 DRAIN_SECONDS = 10
 """How long requests that have begun may take once the server is told to stop."""
+CLOSE_SECONDS = 0.2
+"""How long connections without a request may take to close."""
 BACKLOG = 2048
 
 
@@ -108,6 +110,17 @@ class _Server(uvicorn.Server):
         """Until told to stop, at once and not at the next tick of a tenth of a second."""
         await self.on_tick(0)
         await self.stop.wait()
+
+    async def _wait_tasks_to_complete(self) -> None:
+        """A client that holds an idle TLS connection without reading never answers its close;
+        only requests that have begun are worth the whole drain."""
+        if tasks := list(self.server_state.tasks):
+            await asyncio.wait(tasks)
+        if self.server_state.connections:
+            await asyncio.sleep(CLOSE_SECONDS)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await super()._wait_tasks_to_complete()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
