@@ -69,10 +69,18 @@ class Cache(Generic[T]):
 
     # ------------------------------------------------------------------ from list and watch
 
+    def shared(self, obj: T) -> T:
+        """What to keep of an object that a list brings: our own copy where it is the same version,
+        else a slim one. So that a list of a hundred thousand is not held twice."""
+        held = self._objects.get(key_of(obj))
+        if held is not None and _same(held.metadata, obj.metadata):
+            return held
+        return obj if self._slim is None else self._slim(obj)
+
     def replace(
         self, objects: Iterable[T], version: str, *, unreadable: Collection[str] = ()
     ) -> None:
-        """Bring the copy level with a whole list taken at `version`.
+        """Bring the copy level with a whole list taken at `version`, its objects as from `shared`.
 
         What the list lacks is gone, unless it was written after the list was taken, or the list
         holds it in a form we cannot read (`unreadable` UIDs): then the last readable copy stays.
@@ -81,7 +89,7 @@ class Cache(Generic[T]):
         missing = dict(self._objects)
         for obj in objects:
             missing.pop(key_of(obj), None)
-            self._take(obj)
+            self._take(obj, slim=True)
         self.version = max(self.version, taken)
         for obj in missing.values():
             meta = obj.metadata
@@ -139,7 +147,7 @@ class Cache(Generic[T]):
 
     # ------------------------------------------------------------------
 
-    def _take(self, obj: T) -> None:
+    def _take(self, obj: T, *, slim: bool = False) -> None:
         key = key_of(obj)
         held = self._objects.get(key)
         if held is not None:
@@ -149,7 +157,7 @@ class Cache(Generic[T]):
             if held.metadata.uid != obj.metadata.uid:
                 self._drop(held)
                 held = None
-        if self._slim is not None:
+        if self._slim is not None and not slim:
             obj = self._slim(obj)
         self._objects[key] = obj
         self.on_change(held, obj)
@@ -160,6 +168,10 @@ class Cache(Generic[T]):
 
     def _advance(self, version: str) -> None:
         self.version = max(self.version, version_of(version))
+
+
+def _same(held: ObjectMeta, other: ObjectMeta) -> bool:
+    return held.uid == other.uid and held.resource_version == other.resource_version
 
 
 def _nothing() -> None:

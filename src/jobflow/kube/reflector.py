@@ -119,7 +119,7 @@ class Reflector(Generic[T]):
                 for raw in page.items:
                     obj = self._read(raw)
                     if obj is not None:
-                        objects.append(obj)
+                        objects.append(self.cache.shared(obj))
                     else:
                         unreadable.add(decoder(Object).decode(raw).metadata.uid)
         return objects, version, unreadable

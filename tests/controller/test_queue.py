@@ -1,0 +1,181 @@
+"""A work queue: each key once, one worker a key, delays and backoffs by an injected clock."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jobflow.controller.hooks import Hooks
+from jobflow.controller.queue import Queue
+
+
+class Counting(Hooks):
+    """What the queue told."""
+
+    def __init__(self) -> None:
+        self.depths: list[int] = []
+        self.waits: list[float] = []
+        self.retries = 0
+
+    def depth(self, keys: int) -> None:
+        self.depths.append(keys)
+
+    def waited(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def retried(self) -> None:
+        self.retries += 1
+
+
+class Timed:
+    """A queue whose time the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.hooks = Counting()
+        self.queue = Queue[str](hooks=self.hooks, clock=lambda: self.now, dice=lambda: 0.0)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.queue.release()
+
+    async def take(self) -> list[str]:
+        """All keys that are ready, and done at once."""
+        taken = []
+        while len(self.queue):
+            key = await self.queue.get()
+            assert key is not None
+            self.queue.done(key)
+            taken.append(key)
+        return taken
+
+
+@pytest.fixture
+async def timed() -> Timed:
+    return Timed()
+
+
+async def test_a_key_is_in_it_once_and_in_order(timed: Timed) -> None:
+    for key in "abacb":
+        timed.queue.add(key)
+    assert await timed.take() == ["a", "b", "c"]
+
+
+async def test_a_key_that_is_worked_on_comes_again_afterwards(timed: Timed) -> None:
+    timed.queue.add("a")
+    await timed.queue.get()
+    timed.queue.add("a")
+    timed.queue.add("a")
+    assert len(timed.queue) == 0
+    timed.queue.done("a")
+    assert await timed.take() == ["a"]
+
+
+async def test_the_earliest_of_several_times_counts(timed: Timed) -> None:
+    timed.queue.add_after("a", 5)
+    timed.queue.add_after("a", 2)
+    timed.queue.add_after("a", 9)
+    timed.pass_time(1.9)
+    assert await timed.take() == []
+    timed.pass_time(0.1)
+    assert await timed.take() == ["a"]
+    timed.pass_time(100)
+    assert await timed.take() == []
+
+
+async def test_who_takes_a_key_asks_anew_when_it_shall_come_back(timed: Timed) -> None:
+    timed.queue.add_after("a", 5)
+    timed.queue.add("a")
+    assert await timed.take() == ["a"]
+    timed.pass_time(100)
+    assert await timed.take() == []
+
+
+async def test_no_delay_is_now(timed: Timed) -> None:
+    timed.queue.add_after("a", 0)
+    assert await timed.take() == ["a"]
+
+
+async def test_backoff_doubles_for_each_key_alone_until_it_works(timed: Timed) -> None:
+    assert [timed.queue.retry("a") for _ in range(3)] == [0.2, 0.4, 0.8]
+    assert timed.queue.retry("b") == 0.2
+    assert timed.queue.retry("b", at_least=7) == 7
+    timed.queue.forget("a")
+    assert timed.queue.retry("a") == 0.2
+    assert timed.hooks.retries == 6
+
+
+async def test_backoff_has_a_limit(timed: Timed) -> None:
+    assert max(timed.queue.retry("a") for _ in range(100)) == 60
+
+
+async def test_a_waiting_worker_is_woken(timed: Timed) -> None:
+    getting = asyncio.create_task(timed.queue.get())
+    await asyncio.sleep(0)
+    timed.queue.add("a")
+    assert await getting == "a"
+
+
+async def test_a_worker_cancelled_as_it_is_woken_passes_the_key_on(timed: Timed) -> None:
+    first, second = (asyncio.create_task(timed.queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    timed.queue.add("a")
+    first.cancel()
+    assert await second == "a"
+    assert first.cancelled() or await asyncio.gather(first, return_exceptions=True)
+
+
+async def test_a_closed_queue_sends_everybody_home(timed: Timed) -> None:
+    workers = [asyncio.create_task(timed.queue.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    timed.queue.add_after("later", 5)
+    timed.queue.close()
+    assert await asyncio.gather(*workers) == [None, None, None]
+    timed.queue.add("a")
+    timed.queue.add_after("b", 1)
+    assert await timed.queue.get() is None
+
+
+async def test_depth_and_waiting_time_are_told(timed: Timed) -> None:
+    timed.queue.add("a")
+    timed.queue.add("b")
+    timed.pass_time(3)
+    await timed.take()
+    assert timed.hooks.depths == [1, 2, 1, 0]
+    assert timed.hooks.waits == [3, 3]
+
+
+async def test_real_time_works_too() -> None:
+    queue = Queue[str]()
+    queue.add_after("a", 0.01)
+    async with asyncio.timeout(5):
+        assert await queue.get() == "a"
+    queue.close()
+
+
+async def test_no_key_is_lost_and_none_is_worked_on_twice_at_once() -> None:
+    queue, working, seen = Queue[int](), set[int](), dict[int, int]()
+
+    async def work() -> None:
+        while (key := await queue.get()) is not None:
+            assert key not in working
+            working.add(key)
+            for _ in range(key % 3):
+                await asyncio.sleep(0)
+            seen[key] = seen.get(key, 0) + 1
+            working.discard(key)
+            queue.done(key)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(work())
+        for _ in range(20):
+            seen.clear()
+            for key in range(10):
+                queue.add(key)
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        queue.close()
+    assert seen.keys() == set(range(10))

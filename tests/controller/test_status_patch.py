@@ -1,0 +1,63 @@
+"""The merge patch between two statuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus, StepCondition
+from jobflow.api.meta import ObjectMeta
+from jobflow.controller.status_patch import difference, status_patch
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7396, written down."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+VALUES = st.recursive(
+    st.one_of(st.booleans(), st.integers(), st.text(max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+
+
+@given(OBJECTS, OBJECTS)
+def test_the_patch_makes_the_one_into_the_other(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    assert merged(before, difference(before, after)) == after
+
+
+@given(OBJECTS)
+def test_there_is_nothing_between_the_same(same: dict[str, Any]) -> None:
+    assert difference(same, same) == {}
+
+
+def test_it_holds_for_one_version_of_one_flow_only() -> None:
+    before = JobFlowStatus(
+        state=FlowState(phase="Running"),
+        conditions={"f-a": StepCondition(phase="Waiting", reason="x"), "f-b": StepCondition()},
+    )
+    after = JobFlowStatus(
+        state=FlowState(phase="Running"), conditions={"f-a": StepCondition(phase="Waiting")}
+    )
+    flow = JobFlow(metadata=ObjectMeta(name="f", uid="u", resource_version="7"), status=before)
+    assert msgspec.json.decode(status_patch(flow, after)) == {
+        "metadata": {"resourceVersion": "7", "uid": "u"},
+        "status": {"conditions": {"f-a": {"reason": None}, "f-b": None}},
+    }

@@ -1,0 +1,184 @@
+"""Indexes of the store: who uses a template, whose vcjob, how a deleted one ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.store import Queue, Store
+
+
+class World:
+    """A store, and a counter for resource versions."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.version = 0
+
+    def meta(self, name: str, **more: Any) -> dict[str, Any]:
+        self.version += 1
+        meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+        return {**meta, "resourceVersion": str(self.version), **more}
+
+    def flow(self, name: str, *templates: str, **status: Any) -> JobFlow:
+        steps = [{"name": f"s{i}", "template": word} for i, word in enumerate(templates)]
+        made = {"metadata": self.meta(name), "spec": {"flows": steps}, "status": status}
+        flow = msgspec.convert(made, JobFlow)
+        self.store.flows.changed(flow)
+        return flow
+
+    def job(self, name: str, flow: str, phase: str = "", kind: str = "JobFlow") -> Job:
+        owner = {"kind": kind, "name": flow, "uid": f"uid-{flow}", "controller": True}
+        meta = self.meta(name, ownerReferences=[owner])
+        job = msgspec.convert({"metadata": meta, "status": {"state": {"phase": phase}}}, Job)
+        self.store.jobs.changed(job)
+        return job
+
+    def users(self, template: str) -> list[str]:
+        return [flow.metadata.name for flow in self.store.flows_using("ns", template)]
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+async def test_the_flows_of_a_template_follow_their_specs(world: World) -> None:
+    world.flow("f", "t", "u")
+    world.flow("g", "t")
+    assert (world.users("t"), world.users("u")) == (["f", "g"], ["f"])
+    last = world.flow("f", "u")
+    assert (world.users("t"), world.users("u")) == (["g"], ["f"])
+    world.store.flows.deleted(last)
+    assert world.users("u") == []
+    assert world.store.flows_using("other", "t") == []
+
+
+async def test_a_step_without_template_uses_the_one_of_its_name(world: World) -> None:
+    made = {"metadata": world.meta("f"), "spec": {"flows": [{"name": "a"}]}}
+    world.store.flows.changed(msgspec.convert(made, JobFlow))
+    assert world.users("a") == ["f"]
+
+
+async def test_jobs_are_found_by_their_flow(world: World) -> None:
+    world.flow("f")
+    world.job("j", "f")
+    world.job("k", "f", "Running")
+    world.job("other", "g")
+    world.job("foreign", "f", kind="CronJob")
+    assert world.store.jobs_of("uid-f").keys() == {"j", "k"}
+    assert world.store.deleted_of("uid-f") == frozenset()
+
+
+async def test_how_a_deleted_job_ended_is_kept_until_the_status_has_it(world: World) -> None:
+    world.flow("f")
+    world.store.jobs.deleted(world.job("j", "f", "Completed"))
+    assert world.store.jobs_of("uid-f")["j"].phase == "Completed"
+    assert world.store.deleted_of("uid-f") == {"j"}
+    world.flow("f", jobStatusList=[{"name": "j", "state": "Running"}])
+    assert world.store.deleted_of("uid-f") == {"j"}
+    world.flow("f", jobStatusList=[{"name": "j", "state": "Completed"}])
+    assert world.store.jobs_of("uid-f") == {}
+
+
+async def test_an_end_recorded_in_the_conditions_counts_too(world: World) -> None:
+    world.flow("f")
+    world.store.jobs.deleted(world.job("j", "f", "Failed"))
+    world.flow("f", conditions={"f-a": {"job": "j", "phase": "Failed"}})
+    assert world.store.jobs_of("uid-f") == {}
+
+
+async def test_a_deletion_whose_last_object_had_ended_counts_though_no_event_said_so(
+    world: World,
+) -> None:
+    world.flow("f")
+    running = world.job("j", "f", "Running")
+    ended = msgspec.structs.replace(
+        running,
+        metadata=msgspec.structs.replace(running.metadata, resource_version="99"),
+        status=msgspec.convert({"state": {"phase": "Completed"}}, type(running.status)),
+    )
+    world.store.jobs.deleted(ended)
+    assert world.store.deleted_of("uid-f") == {"j"}
+
+
+async def test_a_job_deleted_while_it_ran_is_simply_gone(world: World) -> None:
+    world.flow("f")
+    world.store.jobs.deleted(world.job("j", "f", "Running"))
+    assert world.store.jobs_of("uid-f") == {}
+
+
+async def test_what_was_kept_goes_with_its_flow(world: World) -> None:
+    flow = world.flow("f")
+    world.store.jobs.deleted(world.job("j", "f", "Completed"))
+    world.version += 1
+    world.store.flows.deleted(flow)
+    assert world.store.jobs_of("uid-f") == {}
+    world.store.jobs.deleted(world.job("k", "f", "Completed"))
+    assert world.store.jobs_of("uid-f") == {}
+
+
+async def test_a_job_that_comes_back_under_its_name_is_the_live_one(world: World) -> None:
+    world.flow("f")
+    world.store.jobs.deleted(world.job("j", "f", "Completed"))
+    world.job("j", "f", "Running")
+    assert world.store.jobs_of("uid-f")["j"].phase == "Running"
+    assert world.store.deleted_of("uid-f") == frozenset()
+
+
+async def test_a_job_can_change_its_owner(world: World) -> None:
+    world.flow("f")
+    world.job("j", "g")
+    world.job("j", "f")
+    assert world.store.jobs_of("uid-g") == {}
+    assert world.store.jobs_of("uid-f").keys() == {"j"}
+
+
+async def test_templates_are_found_by_namespace(world: World) -> None:
+    template = msgspec.convert({"metadata": world.meta("t")}, JobTemplate)
+    world.store.templates_cache.changed(template)
+    assert world.store.templates("ns") == {"t": template}
+    assert world.store.template("ns", "t") == template
+    world.store.templates_cache.deleted(template)
+    assert world.store.templates("ns") == {}
+
+
+async def test_queues_are_known_only_where_they_are_served(world: World) -> None:
+    store = world.store
+    assert store.queues() is None
+    queue = {"metadata": {"name": "default", "resourceVersion": "1"}, "status": {"state": "Open"}}
+    store.queues_cache.replace([msgspec.convert(queue, Queue)], "1")
+    assert store.queues() == {"default": "Open"}
+    store.queues_cache.absent()
+    assert store.queues() is None
+
+
+async def test_it_is_synced_when_all_was_listed_and_queues_were_asked_for(world: World) -> None:
+    store = world.store
+    for cache in (store.flows, store.templates_cache, store.jobs):
+        assert not store.synced
+        cache.replace([], "1")
+    assert not store.synced
+    store.queues_cache.absent()
+    assert store.synced
+    await store.wait_synced()
+
+
+async def test_a_slim_job_keeps_what_decisions_are_made_of(world: World) -> None:
+    labels = {"flow.volcano.sh/attempt": "2", "team": "x"}
+    owner = {"kind": "JobFlow", "name": "f", "uid": "uid-f", "controller": True}
+    meta = world.meta("j", labels=labels, ownerReferences=[owner], annotations={"note": "y"})
+    conditions = [{"status": "Pending", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    status = {"state": {"phase": "Running"}, "conditions": conditions, "runningDuration": "3s"}
+    whole = msgspec.convert({"metadata": meta, "status": status}, Job)
+    world.store.jobs.changed(whole)
+    slim = world.store.jobs_of("uid-f")["j"]
+    assert slim.status == whole.status
+    assert slim.metadata.labels == {"flow.volcano.sh/attempt": "2"}
+    assert slim.metadata.annotations is None
+    assert slim.metadata.owner_references == whole.metadata.owner_references
