@@ -1,0 +1,65 @@
+"""A `jobflow sandbox` of its own for this folder, and kubectl pointed at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kubectl import Kubectl
+
+READY_WITHIN_SECONDS = 30
+
+
+@pytest.fixture(scope="session")
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    """kubectl against a running sandbox; the sandbox must end cleanly on SIGINT."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not on PATH")
+    home = tmp_path_factory.mktemp("sandbox")
+    kubeconfig = home / "kubeconfig"
+    command = [sys.executable, "-m", "jobflow.cli.main", "sandbox", "--port", "0"]
+    command += ["--webhook-port", "0", "--kubeconfig", str(kubeconfig)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as p:
+        lines = _until_ready(p)
+        try:
+            assert f"export KUBECONFIG={kubeconfig}" in lines
+            yield Kubectl(kubeconfig, home)
+        finally:
+            p.send_signal(2)
+            rest = p.communicate(timeout=20)[0]
+        assert p.returncode in {0, 130}, rest
+        assert "Traceback" not in rest
+
+
+def _until_ready(process: subprocess.Popen[str]) -> list[str]:
+    """The lines printed up to `ready`; fails with them where it does not come."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    killer = threading.Timer(READY_WITHIN_SECONDS, process.kill)
+    killer.start()
+    for line in process.stdout:
+        lines.append(line.strip())
+        if line.strip() == "ready":
+            killer.cancel()
+            return lines
+    killer.cancel()
+    pytest.fail("no `ready` from jobflow sandbox: " + "\n".join(lines))
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
+    """A namespace of the test's own."""
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:60].rstrip("-")
+    kubectl("create", "namespace", name)
+    return name
+
+
+os.environ.setdefault("KUBECTL_KUBERC", "false")

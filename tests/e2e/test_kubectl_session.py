@@ -1,0 +1,173 @@
+"""What a user of kubectl does and sees with a flow, from apply to delete."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from kubectl import Kubectl
+from manifests import DIAMOND, as_list, jobflow, template
+
+pytestmark = pytest.mark.kubectl
+
+
+def diamond(name: str = "test", *, duration: str = "200ms") -> str:
+    return as_list(*(template(step, duration=duration) for step in DIAMOND), jobflow(name, DIAMOND))
+
+
+def wait_for(kubectl: Kubectl, namespace: str, phase: str, flow: str = "test") -> None:
+    path = f"--for=jsonpath={{.status.state.phase}}={phase}"
+    kubectl("-n", namespace, "wait", path, f"jf/{flow}", "--timeout=60s")
+
+
+def jobs(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
+    listed = json.loads(kubectl("-n", namespace, "get", "vcjob", "-o", "json").out)
+    return {item["metadata"]["name"]: item for item in listed["items"]}
+
+
+def test_the_documentation_sample_succeeds(kubectl: Kubectl, namespace: str) -> None:
+    applied = kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
+    assert "jobflow.flow.volcano.sh/test created" in applied.out
+    wait_for(kubectl, namespace, "Succeed")
+
+    flows = kubectl("-n", namespace, "get", "jf").rows
+    assert flows[0] == ["NAME", "STATUS", "PROGRESS", "AGE"]
+    assert flows[1][:3] == ["test", "Succeed", "5/5"]
+    everything = kubectl("-n", namespace, "get", "jf,jt,vcjob").out
+    for name in ("jobflow.flow.volcano.sh/test", "jobtemplate.flow.volcano.sh/a"):
+        assert name in everything
+    assert "job.batch.volcano.sh/test-e" in everything
+    wide = kubectl("-n", namespace, "get", "jf", "-o", "wide").rows[0]
+    assert wide == ["NAME", "STATUS", "PROGRESS", "AGE", "REASON", "MESSAGE", "STARTED"]
+    templates = kubectl("-n", namespace, "get", "jt").rows
+    assert templates[0] == ["NAME", "QUEUE", "TASKS", "AGE"]
+    assert templates[1][:3] == ["a", "default", "main"]
+    assert {
+        name: job["status"]["state"]["phase"] for name, job in jobs(kubectl, namespace).items()
+    } == {f"test-{step}": "Completed" for step in DIAMOND}
+
+
+def test_describe_tells_the_story_by_events(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
+    wait_for(kubectl, namespace, "Succeed")
+    described = kubectl("-n", namespace, "describe", "jf", "test").out
+    assert "Phase:" in described
+    events = described[described.index("Events:") :]
+    for step in DIAMOND:
+        assert f"test-{step}" in events
+
+
+def test_watch_shows_the_phases_in_order(kubectl: Kubectl, namespace: str) -> None:
+    command = ["kubectl", "-n", namespace, "get", "jf", "-w", "--no-headers"]
+    with subprocess.Popen(
+        command, env=kubectl.environment, stdout=subprocess.PIPE, text=True
+    ) as watch:
+        assert watch.stdout is not None
+        kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
+        phases: list[str] = []
+        for line in watch.stdout:
+            cells = line.split()
+            phase = cells[1] if len(cells) > 3 else ""
+            if phase and phase not in phases:
+                phases.append(phase)
+            if phase in {"Succeed", "Failed"}:
+                break
+        watch.terminate()
+    assert phases[-2:] == ["Running", "Succeed"]
+
+
+def test_explain_is_the_manual(kubectl: Kubectl) -> None:
+    explained = kubectl("explain", "jf.spec.flows.dependsOn").out
+    for words in ("targets", "strategy", "condition", "Names of the steps this one waits for"):
+        assert words in explained
+
+
+def test_a_running_flow_keeps_its_spec_and_takes_a_label(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond(duration="60s"))
+    wait_for(kubectl, namespace, "Running")
+
+    patch = '{"spec": {"jobRetainPolicy": "delete"}}'
+    refusal = kubectl.refused("-n", namespace, "patch", "jf", "test", "--type=merge", "-p", patch)
+    assert "spec.jobRetainPolicy" in refusal and "delete" in refusal and "apply" in refusal
+    refusal = kubectl.refused("-n", namespace, "delete", "jf", "test")
+    assert "flow test is Running" in refusal
+    assert "kubectl annotate jf test flow.volcano.sh/force-delete=true" in refusal
+
+    kubectl("-n", namespace, "label", "jf", "test", "team=x")
+    kubectl("-n", namespace, "annotate", "jf", "test", "flow.volcano.sh/force-delete=true")
+    kubectl("-n", namespace, "delete", "jf", "test")
+    kubectl("-n", namespace, "wait", "--for=delete", "vcjob/test-a", "--timeout=30s")
+    assert jobs(kubectl, namespace) == {}
+
+
+def test_a_template_in_use_is_not_deleted(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond(duration="60s"))
+    wait_for(kubectl, namespace, "Running")
+    refusal = kubectl.refused("-n", namespace, "delete", "jt", "e")
+    assert "test" in refusal and "e" in refusal
+    kubectl("-n", namespace, "annotate", "jt", "e", "flow.volcano.sh/force-delete=true")
+    kubectl("-n", namespace, "delete", "jt", "e")
+
+
+def test_deleting_a_finished_flow_takes_its_jobs_along(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
+    wait_for(kubectl, namespace, "Succeed")
+    kubectl("-n", namespace, "delete", "jf", "test")
+    kubectl("-n", namespace, "wait", "--for=delete", "vcjob", "--all", "--timeout=30s")
+    assert jobs(kubectl, namespace) == {}
+    assert len(kubectl("-n", namespace, "get", "jt", "-o", "name").out.split()) == 5
+
+
+def test_all_faults_of_a_flow_come_in_one_answer(kubectl: Kubectl, namespace: str) -> None:
+    steps = {"a": ["c"], "b": ["a"], "c": ["b"], "d": ["nowhere"]}
+    broken = jobflow("broken", steps)
+    broken["spec"]["flows"].append({"name": "d"})
+    refusal = kubectl.refused("-n", namespace, "apply", "-f", "-", stdin=json.dumps(broken))
+    assert "spec.flows[4].name: Duplicate value" in refusal
+    assert 'spec.flows[3].dependsOn.targets[0]: Invalid value: "nowhere"' in refusal
+    assert "a -> b -> c -> a" in refusal
+    dry = kubectl.refused(
+        "-n", namespace, "apply", "--dry-run=server", "-f", "-", stdin=json.dumps(broken)
+    )
+    assert "a -> b -> c -> a" in dry
+
+
+def test_a_late_template_starts_the_waiting_step(kubectl: Kubectl, namespace: str) -> None:
+    late = jobflow("late", {"a": [], "b": ["a"]})
+    applied = kubectl("-n", namespace, "apply", "-f", "-", stdin=as_list(template("a"), late))
+    assert "Warning" in applied.err and "b" in applied.err
+    path = "--for=jsonpath={.status.state.reason}=WaitingForTemplate"
+    kubectl("-n", namespace, "wait", path, "jf/late", "--timeout=30s")
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=as_list(template("b")))
+    wait_for(kubectl, namespace, "Succeed", "late")
+
+
+def test_a_finished_job_deleted_by_hand_is_not_run_again(kubectl: Kubectl, namespace: str) -> None:
+    objects = [template("a"), template("b", duration="3s"), jobflow("test", {"a": [], "b": ["a"]})]
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=as_list(*objects))
+    path = "--for=jsonpath={.status.state.phase}=Running"
+    kubectl("-n", namespace, "wait", "--for=create", "vcjob/test-b", "--timeout=30s")
+    kubectl("-n", namespace, "wait", path, "vcjob/test-b", "--timeout=30s")
+    kubectl("-n", namespace, "delete", "vcjob", "test-a")
+    wait_for(kubectl, namespace, "Succeed")
+    assert set(jobs(kubectl, namespace)) == {"test-b"}
+    flow = json.loads(kubectl("-n", namespace, "get", "jf", "test", "-o", "json").out)
+    assert [record["name"] for record in flow["status"]["jobStatusList"]] == ["test-a", "test-b"]
+    assert flow["status"]["completedJobs"] == ["test-a", "test-b"]
+
+
+def test_a_failed_step_fails_the_flow_and_runs_its_branch(kubectl: Kubectl, namespace: str) -> None:
+    flow = jobflow("test", {"a": [], "b": ["a"], "mend": ["a"]})
+    flow["spec"]["flows"][2]["dependsOn"]["condition"] = "Failed"
+    objects = [template("a", exit_code="3"), template("b"), template("mend"), flow]
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=as_list(*objects))
+    wait_for(kubectl, namespace, "Failed")
+    status = json.loads(kubectl("-n", namespace, "get", "jf", "test", "-o", "json").out)["status"]
+    phases = {key: (c["phase"], c.get("reason")) for key, c in status["conditions"].items()}
+    assert phases["test-a"][0] == "Failed"
+    assert phases["test-b"] == ("Skipped", "UpstreamFailed")
+    assert phases["test-mend"][0] == "Completed"
+    assert status["progress"] == "3/3"
