@@ -150,12 +150,12 @@ def test_every_place_that_is_named_exists_or_its_parent_does(obj: Any, known: Kn
         assert _is_there(obj, violation.path), violation
 
 
-_KEY = re.compile(r"\[(\d+)\]|\[([^\]]+)\]|\.?([^.\[\]]+)")
+_KEY = re.compile(r"\[(?P<index>\d+)\]|\[(?P<key>[^\]]*)\]|\.?(?P<word>[^.\[\]]+)")
 
 
 def _is_there(node: Any, path: str) -> bool:
     """Whether the path leads to something in the object, or its last step alone does not."""
-    keys = [int(index) if index else key or word for index, key, word in _KEY.findall(path)]
+    keys = [int(it["index"]) if it["index"] else it[it.lastgroup] for it in _KEY.finditer(path)]
     for key in keys[:-1]:
         if isinstance(key, int):
             if not isinstance(node, list) or key >= len(node):
