@@ -1,0 +1,298 @@
+"""What the API server answers to a plan's requests, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus
+from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.controller.answers import Answers, Memory
+from jobflow.controller.apply import Applied, Applier
+from jobflow.core.actions import Action, Confirm, CreateJob, DeleteJob, Plan
+from jobflow.sandbox.apiserver.failures import Failure, failure
+from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.server import Fault
+from jobflow.store import Store
+from running import NAMESPACE, Cluster, cluster, flow
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class World:
+    """A flow on a server, and the parts that carry out a plan for it."""
+
+    def __init__(self, cluster: Cluster, flow: JobFlow) -> None:
+        self.cluster = cluster
+        self.flow = flow
+        self.store = Store()
+        self.store.flows.replace([flow], flow.metadata.resource_version)
+        self.store.jobs.replace([], flow.metadata.resource_version)
+        self.memory = Memory(dice=lambda: 0.0)
+        self.applier = Applier(cluster.client, self.store, self.memory, now=lambda: NOW)
+
+    @property
+    def answers(self) -> Answers:
+        return self.memory.of(self.flow)
+
+    async def apply(self, *actions: Action, status: JobFlowStatus | None = None) -> Applied:
+        plan = Plan(actions=actions, status=status or self.flow.status)
+        return await self.applier.apply(self.flow, plan, write_status=status is not None)
+
+    def create(self, name: str = "f-a") -> CreateJob:
+        return CreateJob("a", name, self.manifest(name))
+
+    def manifest(self, job: str, **owner: Any) -> dict[str, Any]:
+        meta = self.flow.metadata
+        reference = {
+            "apiVersion": JOBFLOWS.api_version,
+            "kind": "JobFlow",
+            "name": meta.name,
+            "uid": meta.uid,
+            "controller": True,
+            **owner,
+        }
+        return {
+            "apiVersion": JOBS.api_version,
+            "kind": "Job",
+            "metadata": {"name": job, "namespace": NAMESPACE, "ownerReferences": [reference]},
+            "spec": {"minAvailable": 1},
+        }
+
+    async def there(self, **owner: Any) -> Job:
+        """The vcjob f-a, made by somebody else and not brought by a watch yet."""
+        body = json.dumps(self.manifest("f-a", **owner)).encode()
+        return msgspec.json.decode(
+            await self.cluster.client.create(JOBS, NAMESPACE, body), type=Job
+        )
+
+    def fails(self, method: str, ending: str, how: Failure | None, **more: Any) -> None:
+        def strikes(request: Request) -> bool:
+            return request.method == method and request.path.endswith(ending)
+
+        self.cluster.server.faults.append(Fault(strikes, how, **more))
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        yield World(servers, await servers.flow("f"))
+
+
+async def test_a_job_is_in_the_store_before_apply_returns(world: World) -> None:
+    applied = await world.apply(world.create())
+    assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
+    assert applied == Applied()
+
+
+async def test_our_own_job_is_adopted(world: World) -> None:
+    await world.there()
+    assert (await world.apply(world.create())).again
+    assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
+    assert world.answers.holders == {}
+
+
+async def owner_alive(world: World, **owner: Any) -> bool:
+    """What is found out about the owner of a vcjob that has our name; a finalizer keeps the
+    collector from it."""
+    manifest = world.manifest("f-a", **owner)
+    manifest["metadata"]["finalizers"] = ["test/hold"]
+    await world.cluster.client.create(JOBS, NAMESPACE, json.dumps(manifest).encode())
+    assert (await world.apply(world.create())).again
+    return world.answers.holders["f-a"].owner_alive
+
+
+async def test_the_owner_of_a_name_in_use_may_be_alive(world: World) -> None:
+    await world.cluster.apply(flow("g", {"a": ""}))
+    other = (await world.cluster.flow("g")).metadata
+    assert await owner_alive(world, name="g", uid=other.uid)
+
+
+async def test_or_gone(world: World) -> None:
+    assert not await owner_alive(world, name="gone", uid="x")
+
+
+async def test_or_another_of_the_same_name(world: World) -> None:
+    assert not await owner_alive(world, uid="first-life-of-f")
+
+
+async def test_or_of_a_kind_that_is_looked_up(world: World) -> None:
+    assert not await owner_alive(world, apiVersion="v1", kind="Pod", name="p", uid="x")
+
+
+async def test_or_of_a_kind_that_nobody_serves_and_then_it_is_left_to_it(world: World) -> None:
+    assert await owner_alive(world, apiVersion="none.example/v1", kind="None", uid="x")
+
+
+async def test_or_nobody_and_then_it_is_left_alone(world: World) -> None:
+    assert await owner_alive(world, controller=False)
+
+
+async def test_a_job_that_went_between_create_and_read_is_made_at_once(world: World) -> None:
+    world.fails("POST", "/jobs", failure(409, "AlreadyExists", "exists"))
+    assert await world.apply(world.create()) == Applied(again=True)
+    assert world.answers.holders == {}
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 413, 422])
+async def test_a_refusal_is_an_answer_with_a_doubling_backoff(world: World, code: int) -> None:
+    for seconds in (1, 2, 4):
+        world.fails("POST", "/jobs", failure(code, "", "no"))
+        applied = await world.apply(world.create())
+        assert applied.again
+        assert not applied.errors
+        refusal = world.answers.refusals["f-a"]
+        assert (refusal.code, refusal.message) == (code, "no")
+        assert refusal.retry_at == NOW + timedelta(seconds=seconds)
+    await world.apply(world.create())
+    assert world.answers.refusals == {}
+
+
+async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
+    causes = [{"reason": "NamespaceTerminating", "message": "going", "field": "metadata.namespace"}]
+    world.fails("POST", "/jobs", failure(403, "Forbidden", "terminating", causes=causes))
+    await world.apply(world.create())
+    assert world.answers.refusals["f-a"].retry_at is None
+
+
+@pytest.mark.parametrize(
+    ("how", "wait"),
+    [
+        (failure(409, "Conflict", "quota"), 0.0),
+        (failure(429, "TooManyRequests", "later", retryAfterSeconds=3), 3.0),
+        (failure(500, "InternalError", "x"), 0.0),
+        (failure(503, "ServiceUnavailable", "x", retryAfterSeconds=9), 9.0),
+        (None, 0.0),
+    ],
+)
+async def test_what_may_work_later_is_no_answer(
+    world: World, how: Failure | None, wait: float
+) -> None:
+    world.fails("POST", "/jobs", how)
+    applied = await world.apply(world.create())
+    assert applied.errors
+    assert applied.retry_after == wait
+    assert not applied.again
+    assert world.answers.refusals == {}
+
+
+async def test_one_failure_does_not_stop_the_other_actions(world: World) -> None:
+    world.fails("POST", "/jobs", failure(500, "", "x"))
+    running = JobFlowStatus(state=FlowState(phase="Running"))
+    applied = await world.apply(world.create("f-a"), world.create("f-b"), status=running)
+    assert len(applied.errors) == 1
+    assert applied.status_written
+    assert len(await world.cluster.jobs()) == 1
+
+
+async def test_only_the_job_that_was_meant_is_deleted(world: World) -> None:
+    job = await world.there()
+    assert await world.apply(DeleteJob("f-a", "another")) == Applied()
+    assert (await world.cluster.jobs()).keys() == {"f-a"}
+    assert await world.apply(DeleteJob("f-a", job.metadata.uid)) == Applied()
+    assert await world.apply(DeleteJob("f-a", job.metadata.uid)) == Applied()
+    assert await world.cluster.jobs() == {}
+
+
+async def test_absent_is_what_a_live_read_did_not_find(world: World) -> None:
+    assert (await world.apply(Confirm("f-a"))).again
+    assert world.answers.absent == {"f-a"}
+    paths = [seen.path.rsplit("/", 1)[-1] for seen in world.cluster.server.requests]
+    assert paths[-2:] == ["f", "f-a"], "the flow is read before the job"
+
+
+async def test_a_job_that_the_watch_has_not_brought_is_found(world: World) -> None:
+    await world.there()
+    await world.apply(Confirm("f-a"))
+    assert world.answers.absent == set()
+    assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
+async def test_nothing_is_said_about_a_flow_that_is_another_by_now(
+    world: World, again: bool
+) -> None:
+    await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
+    if again:
+        await world.cluster.apply(flow("f", {"a": ""}))
+    await world.apply(Confirm("f-a"))
+    assert world.answers.absent == set()
+
+
+async def test_a_status_is_written_for_the_version_it_was_made_from(world: World) -> None:
+    label = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
+    await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", label)
+    running = JobFlowStatus(state=FlowState(phase="Running"))
+    applied = await world.apply(status=running)
+    assert (applied.again, applied.status_written, applied.errors) == (True, False, [])
+    caught_up = world.store.flow(NAMESPACE, "f")
+    assert caught_up is not None
+    assert caught_up.metadata.labels == {"x": "y"}
+    world.flow = caught_up
+    assert (await world.apply(status=running)).status_written
+    assert (await world.cluster.flow("f")).status == running
+
+
+async def test_the_status_of_a_flow_that_is_gone_is_not_missed(world: World) -> None:
+    await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
+    running = JobFlowStatus(state=FlowState(phase="Running"))
+    assert await world.apply(status=running) == Applied()
+
+
+async def test_a_conflict_that_is_none_is_retried_with_a_backoff(world: World) -> None:
+    world.fails("PATCH", "/status", failure(409, "Conflict", "busy"))
+    applied = await world.apply(status=JobFlowStatus(state=FlowState(phase="Running")))
+    assert applied.errors
+    assert not applied.again
+
+
+async def test_the_requests_of_one_plan_are_bounded(world: World) -> None:
+    under_way, most = 0, 0
+    request = world.cluster.client.request
+
+    async def counting(*args: Any, **more: Any) -> bytes:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        try:
+            return await request(*args, **more)
+        finally:
+            under_way -= 1
+
+    world.cluster.client.request = counting  # type: ignore[method-assign]
+    await world.apply(*(world.create(f"f-{number}") for number in range(50)))
+    assert most == 16
+    assert len(await world.cluster.jobs()) == 50
+
+
+# ---------------------------------------------------------------------- memory
+
+
+async def test_a_name_that_is_released_is_told_to_who_waits_for_it(world: World) -> None:
+    job = await world.there(uid="another")
+    world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
+    assert world.memory.released((NAMESPACE, "other")) == set()
+    assert world.memory.released((NAMESPACE, "f-a")) == {(NAMESPACE, "f")}
+    assert world.answers.holders == {}
+    assert world.memory.released((NAMESPACE, "f-a")) == set()
+
+
+async def test_what_was_answered_to_a_flow_goes_with_it(world: World) -> None:
+    job = await world.there(uid="another")
+    world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
+    reborn = msgspec.structs.replace(
+        world.flow, metadata=msgspec.structs.replace(world.flow.metadata, uid="second")
+    )
+    assert world.memory.of(reborn).holders == {}
+    assert world.memory.released((NAMESPACE, "f-a")) == set()
+    world.memory.forget((NAMESPACE, "f"))
+    assert len(world.memory) == 0
