@@ -73,7 +73,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[], None] | None = Non
                 log.info("started", webhook=product.webhook_port, http=product.http_port)
                 await _either(product.store.wait_synced(), stop.wait())
                 if not stop.is_set():
-                    _settle_memory()
+                    settle_memory()
                     log.info("ready")
                     (on_ready or (lambda: None))()
                 await stop.wait()
@@ -304,7 +304,7 @@ async def _either(*waits: Coroutine[Any, Any, Any]) -> None:
         await asyncio.wait(tasks)
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """Tell the garbage collector that what has been read stays: it need not look there again, and
     seldom elsewhere, for our values form no cycles (docs/performance.md)."""
     gc.collect()

@@ -1,0 +1,1 @@
+"""Figures of docs/performance.md: `python -m bench`. Nothing here is part of the product."""

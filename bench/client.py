@@ -1,0 +1,81 @@
+"""A client that keeps connections busy, raw enough for the server to be what is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from dataclasses import dataclass
+from typing import cast
+
+CONNECTIONS = 16
+_HEAD_END = b"\r\n\r\n"
+_LENGTH = b"content-length: "
+ALLOWED = b'"allowed":true'
+
+
+@dataclass(slots=True)
+class Load:
+    """What all connections send, until when, and how much was answered."""
+
+    request: bytes
+    until: float
+    answered: int = 0
+
+
+class Connection(asyncio.Protocol):
+    """One connection: sends, waits for the answer, sends again."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._received = b""
+        self.over = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._load.request)
+
+    def data_received(self, data: bytes) -> None:
+        data = self._received + data
+        head, end, body = data.partition(_HEAD_END)
+        if not end or len(body) < int(head.partition(_LENGTH)[2].partition(b"\r")[0]):
+            self._received = data
+            return
+        self._received = b""
+        if not head.startswith(b"HTTP/1.1 200") or ALLOWED not in body:
+            self._end(RuntimeError(data.decode(errors="replace")))
+            return
+        self._load.answered += 1
+        if time.perf_counter() < self._load.until:
+            self._transport.write(self._load.request)
+        else:
+            self._end(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(error or ConnectionError("the server hung up"))
+
+    def _end(self, error: Exception | None) -> None:
+        if self.over.done():
+            return
+        if error:
+            self.over.set_exception(error)
+        else:
+            self.over.set_result(None)
+        self._transport.close()
+
+
+async def reviews(port: int, trust: ssl.SSLContext, body: bytes, seconds: float) -> int:
+    """How many reviews of `body` are allowed in so many seconds, over 16 connections."""
+    head = (
+        "POST /jobflows/validate?timeout=10s HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        "User-Agent: kube-apiserver-admission\r\nAccept: application/json, */*\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    load = Load(head.encode() + body, until=time.perf_counter() + seconds)
+    loop = asyncio.get_running_loop()
+    connections = [
+        (await loop.create_connection(lambda: Connection(load), "127.0.0.1", port, ssl=trust))[1]
+        for _ in range(CONNECTIONS)
+    ]
+    await asyncio.gather(*(connection.over for connection in connections))
+    return load.answered

@@ -1,0 +1,134 @@
+"""The flows and reviews that are measured. It measures nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.actions import View
+
+NAMESPACE = "team-a"
+TEMPLATE = "train"
+
+
+def manifest(targets: list[list[int]], name: str = "pipeline") -> dict[str, Any]:
+    """A JobFlow of steps that all run the same template; `targets` by index."""
+    return {
+        "apiVersion": "flow.volcano.sh/v1alpha1",
+        "kind": "JobFlow",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": "5d4a6a1c-7f5b-4f0e-9f1d-3d1c1c2b7a10",
+            "creationTimestamp": "2026-08-01T10:00:00Z",
+            "generation": 1,
+            "labels": {"team": "a", "app.kubernetes.io/part-of": "training"},
+            "annotations": {"owner": "someone@example.com"},
+        },
+        "spec": {
+            "jobRetainPolicy": "retain",
+            "flows": [
+                {"name": f"step-{i}", "template": TEMPLATE}
+                | ({"dependsOn": {"targets": [f"step-{j}" for j in js]}} if js else {})
+                for i, js in enumerate(targets)
+            ],
+        },
+    }
+
+
+def layered(steps: int, width: int = 10) -> list[list[int]]:
+    """Layers of `width` steps; each step depends on two of the layer before."""
+
+    def two_before(i: int) -> list[int]:
+        start = (i // width - 1) * width
+        return sorted({start + i % width, start + (i + 1) % width})
+
+    return [two_before(i) if i >= width else [] for i in range(steps)]
+
+
+def diamond() -> list[list[int]]:
+    """The five steps of JobFlow's documentation."""
+    return [[], [0], [1], [1], [2, 3]]
+
+
+def chain(steps: int) -> list[list[int]]:
+    """One after another."""
+    return [[] if i == 0 else [i - 1] for i in range(steps)]
+
+
+def wide(steps: int) -> list[list[int]]:
+    """A root, all others behind it, and a join of them all."""
+    return [[], *([0] for _ in range(steps - 2)), list(range(1, steps - 1))]
+
+
+def dense(steps: int, edges: int) -> list[list[int]]:
+    """So many edges, spread over all steps."""
+    each, first = divmod(edges, steps - 1)
+    return [list(range(max(0, i - each - (i <= first)), i)) for i in range(steps)]
+
+
+def template() -> JobTemplate:
+    """A template of two tasks."""
+    container = {
+        "name": "main",
+        "image": "registry.example.com/train:1",
+        "command": ["python", "train.py"],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+    }
+    pods = {"spec": {"containers": [container], "restartPolicy": "OnFailure"}}
+    return msgspec.convert(
+        {
+            "metadata": {"name": TEMPLATE, "namespace": NAMESPACE, "generation": 1},
+            "spec": {
+                "minAvailable": 3,
+                "queue": "default",
+                "schedulerName": "volcano",
+                "plugins": {"env": [], "svc": []},
+                "tasks": [
+                    {"name": "ps", "replicas": 1, "template": pods},
+                    {"name": "worker", "replicas": 2, "template": pods},
+                ],
+            },
+        },
+        JobTemplate,
+    )
+
+
+def flow(targets: list[list[int]]) -> JobFlow:
+    """The same as the type that rules and plan take."""
+    return msgspec.convert(manifest(targets), JobFlow)
+
+
+def review(targets: list[list[int]]) -> bytes:
+    """An AdmissionReview of its creation, as an API server sends it."""
+    kind = {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
+    resource = {"group": "flow.volcano.sh", "version": "v1alpha1", "resource": "jobflows"}
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "name": "pipeline",
+        "namespace": NAMESPACE,
+        "operation": "CREATE",
+        "userInfo": {
+            "username": "system:serviceaccount:team-a:ci",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+        },
+        "object": manifest(targets),
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    return msgspec.json.encode(
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    )
+
+
+def view() -> View:
+    """What plan may look at before anything has run."""
+    return View(templates={TEMPLATE: template()})

@@ -1,0 +1,52 @@
+"""The webhook that is measured: the product's own app, TLS and memory settings, on one core.
+
+`python -m bench.server CORE FOLDER` writes a certificate to FOLDER, prints its port and serves.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from bench import samples
+from jobflow import serve
+from jobflow.kube.client import Client
+from jobflow.listener import Listener
+from jobflow.metrics import Metrics
+from jobflow.store import Queue, QueueStatus, Store
+from jobflow.webhook.app import create_app
+from jobflow.webhook.certificates import write_development_pki
+from jobflow.webhook.cluster import StoreCluster
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+def known() -> Store:
+    """A cluster with the one template and queue of the samples."""
+    store = Store()
+    template = samples.template()
+    queue = Queue(metadata=template.metadata, status=QueueStatus(state="Open"))
+    store.flows.replace([], "1")
+    store.jobs.replace([], "1")
+    store.templates_cache.replace([template], "1")
+    store.queues_cache.replace([queue], "1")
+    return store
+
+
+async def main(folder: Path) -> None:
+    """Serve until the process is ended."""
+    pki = write_development_pki(folder, ["127.0.0.1"])
+    async with Client.at(NOWHERE) as client:
+        cluster = StoreCluster(known(), client)
+        app = create_app(cluster, Metrics().reviewed)
+        tls = pki.serving.context()
+        listener = Listener(app, port=0, host="127.0.0.1", tls=tls, flag="")
+        serve.settle_memory()
+        print(listener.port, flush=True)
+        await listener.serve()
+
+
+if __name__ == "__main__":
+    os.sched_setaffinity(0, {int(sys.argv[1])})
+    serve.run(main(Path(sys.argv[2])))
