@@ -94,8 +94,8 @@ class Played:
     def pod(self, name: str, phase: str, *, code: int = 1, **more: Any) -> Played:
         """A pod changes; `code` is its exit code if it fails."""
         old = self.pods[name]
-        ended = {"exit_code": code} if phase == "Failed" else {}
-        new = replace(old, phase=PodPhase(phase), since=self.now, **ended, **more)
+        exit_code = code if phase == "Failed" else 0
+        new = replace(old, phase=PodPhase(phase), since=self.now, exit_code=exit_code, **more)
         self.pods[name] = new
         self.inbox.offer(pod_request(old, new, self.spec, self.pods))
         return self.settle()

@@ -119,7 +119,8 @@ def test_same_times(scenario: str) -> None:
 def test_same_pods_made_and_left(scenario: str) -> None:
     """A pod's version is compared as first or later: Volcano kills an aborted job as often as an
     event comes in, and counts up each time."""
-    made, left = [], {}
+    made: list[tuple[str, bool, int]] = []
+    left: dict[str, str] = {}
     for line in recorded_pods(scenario):
         if line["type"] == "DELETED":
             del left[line["name"]]

@@ -1,124 +1,210 @@
-"""vcjobs on the sandbox's API server, carried out by the stand-in: phases, pods, restarts, cost."""
+"""vcjobs on the sandbox's API server, carried out by the stand-in: phases, pods, cost."""
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 
+from jobflow.api.labels import ATTEMPT
 from jobflow.api.resources import EVENTS, JOBS, PODS
-from jobflow.kube.client import Client
-from jobflow.kube.errors import ApiError
-from jobflow.sandbox.server import ApiServer
-from jobflow.sandbox.volcano import JobController, SimulateRunner
-
-NAMESPACE = "default"
-PREFIX = "sandbox.jobflow.volcano.sh/"
-
-
-def vcjob(name: str, *, tasks: Any = None, labels: Any = None, **more: Any) -> dict[str, Any]:
-    """A vcjob; keyword arguments with a dash for an underscore are its annotations."""
-    spec = more.pop("spec", {})
-    annotations = {PREFIX + key.replace("_", "-"): value for key, value in more.items()}
-    return {
-        "apiVersion": JOBS.api_version,
-        "kind": "Job",
-        "metadata": {"name": name, "annotations": annotations, "labels": labels or {}},
-        "spec": {"tasks": tasks or [task("t")], **spec},
-    }
-
-
-def task(name: str, replicas: int = 1, **more: Any) -> dict[str, Any]:
-    template = {
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
-    }
-    return {"name": name, "replicas": replicas, "template": template, **more}
-
-
-class World:
-    """An API server and a client of it."""
-
-    def __init__(self, server: ApiServer, client: Client) -> None:
-        self.server = server
-        self.client = client
-
-    async def create(self, *manifests: dict[str, Any]) -> None:
-        for manifest in manifests:
-            await self.client.create(JOBS, NAMESPACE, msgspec.json.encode(manifest))
-
-    async def job(self, name: str) -> dict[str, Any]:
-        path = JOBS.path(NAMESPACE, name)
-        answer: dict[str, Any] = msgspec.json.decode(await self.client.request("GET", path))
-        return answer
-
-    async def items(self, resource: Any) -> list[dict[str, Any]]:
-        body = await self.client.request("GET", resource.path(NAMESPACE))
-        items: list[dict[str, Any]] = msgspec.json.decode(body)["items"]
-        return items
-
-    async def pods(self) -> dict[str, str]:
-        return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await self.items(PODS)}
-
-    async def until(
-        self, *names: str, holds: Callable[[dict[str, Any]], bool] | None = None
-    ) -> list[dict[str, Any]]:
-        """Wait until all these vcjobs have ended and settled, or until `holds` of each."""
-        holds = holds or ended
-        last: dict[str, dict[str, Any]] = {}
-        version = "0"
-        async for line in self.client.watch(JOBS, namespace=NAMESPACE, resource_version=version):
-            frame = msgspec.json.decode(line)
-            if frame["type"] != "BOOKMARK":
-                last[frame["object"]["metadata"]["name"]] = frame["object"]
-            if all(name in last and holds(last[name]) for name in names):
-                return [last[name] for name in names]
-        raise AssertionError("the watch ended")
-
-    def writes(self, *, agent: str = "jobflow") -> Counter[str]:
-        """Writes so far, by method and kind."""
-        return Counter(
-            f"{seen.method} {'/'.join(seen.path.split('/namespaces/')[1].split('/')[1::2])}"
-            for seen in self.server.requests
-            if seen.method != "GET" and seen.code < 300
-        )
-
-
-def ended(job: dict[str, Any]) -> bool:
-    status = job.get("status", {})
-    over = status.get("state", {}).get("phase") in ("Completed", "Failed", "Terminated", "Aborted")
-    return over and "runningDuration" in status and "terminating" not in status
-
-
-def phases(job: dict[str, Any]) -> list[str]:
-    return [entry["status"] for entry in job["status"]["conditions"]]
+from jobflow.kube.client import MERGE_PATCH
+from vcjobs import task, vcjob
+from volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with ApiServer() as server, Client.at(server.url) as client:
-        yield World(server, client)
-
-
-@asynccontextmanager
-async def stand_in(world: World, speed: float = math.inf) -> AsyncIterator[JobController]:
-    controller = JobController(world.client, SimulateRunner(speed))
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(controller.run())
-        yield controller
-        running.cancel()
+    async with small_world() as world:
+        yield world
 
 
 async def test_a_job_completes(world: World) -> None:
-    async with stand_in(world):
+    async with stand_in(world, speed=100):
         await world.create(vcjob("j"))
-        [job] = await world.until("j")
+        [job] = await world.end_of("j")
     assert phases(job) == ["Pending", "Running", "Completed"]
-    assert "taskStatusCount" not in job["status"]
+    final = {"conditions", "minAvailable", "runningDuration", "state", "version"}
+    assert job["status"].keys() == final
     assert await world.pods() == {"j-t-0": "Succeeded"}
-    print(world.writes())
+
+
+async def test_a_job_of_one_pod_takes_eight_writes(world: World) -> None:
+    async with stand_in(world, speed=100):
+        await world.create(vcjob("j"))
+        await world.end_of("j")
+    assert world.writes() == {"POST pods": 1, "PATCH pods/status": 2, "PATCH jobs/status": 5}
+
+
+async def test_pods_that_move_together_cost_few_job_writes(world: World) -> None:
+    async with stand_in(world, speed=100):
+        await world.create(vcjob("j", task(replicas=50)))
+        await world.end_of("j")
+    assert world.writes()["PATCH pods/status"] == 100
+    assert world.writes()["PATCH jobs/status"] < 50
+
+
+async def test_at_infinite_speed_a_pod_is_written_once(world: World) -> None:
+    names = [f"j{n}" for n in range(20)]
+    async with stand_in(world):
+        await world.create(*(vcjob(name, duration="1h") for name in names))
+        jobs = await world.end_of(*names)
+    assert {phase(job) for job in jobs} == {"Completed"}
+    assert world.writes()["PATCH pods/status"] == 20
+
+
+async def test_a_failed_job_says_why_in_its_pod(world: World) -> None:
+    async with stand_in(world):
+        await world.create(vcjob("j", exit_code="3", output="no more memory"))
+        [job] = await world.end_of("j")
+    pod = await world.get(PODS, "j-t-0")
+    [container] = pod["status"]["containerStatuses"]
+    assert phases(job) == ["Pending", "Running", "Failed"]
+    assert container["state"]["terminated"]["exitCode"] == 3
+    assert container["state"]["terminated"]["message"] == "no more memory"
+    assert (pod["spec"]["nodeName"], pod["status"]["podIP"]) == ("sandbox", "127.0.0.1")
+
+
+async def test_the_first_attempts_fail(world: World) -> None:
+    attempts = {f"j{n}": {ATTEMPT: str(n)} for n in (1, 2, 3)}
+    async with stand_in(world):
+        for name, labels in attempts.items():
+            await world.create(vcjob(name, labels=labels, fail_attempts="2"))
+        jobs = await world.end_of(*attempts)
+    assert [phase(job) for job in jobs] == ["Failed", "Failed", "Completed"]
+
+
+async def test_a_job_ends_with_its_workers(world: World) -> None:
+    policies = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    marks = '{"w": [["Running", 1], ["Succeeded", 2]], "ps": [["Running", 1]]}'
+    async with stand_in(world, speed=100):
+        tasks = task("ps"), task("w", 2, policies=policies)
+        await world.create(vcjob("j", *tasks, task_phases=marks))
+        [job] = await world.end_of("j")
+    assert phases(job) == ["Pending", "Running", "Completing", "Completed"]
+    assert await world.pods() == {"j-w-0": "Succeeded", "j-w-1": "Succeeded"}
+
+
+async def test_a_job_restarts_until_it_may_no_more(world: World) -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    async with stand_in(world):
+        await world.create(vcjob("j", spec={"maxRetry": 2, "policies": policies}, exit_code="1"))
+        [job] = await world.end_of("j")
+    assert (phase(job), job["status"]["retryCount"]) == ("Failed", 2)
+    assert world.writes()["POST pods"] == 2
+    notes = (await world.get(PODS, "j-t-0"))["metadata"]["annotations"]
+    assert notes["volcano.sh/job-retry-count"] == "1"
+
+
+async def test_a_task_waits_for_the_one_it_depends_on(world: World) -> None:
+    tasks = task("ps"), task("w", dependsOn={"name": ["ps"]})
+    async with stand_in(world, speed=1):
+        await world.create(vcjob("j", *tasks, task_phases='{"ps": [["Running", 3600]]}'))
+        await world.pod_in("j-ps-0", "Pending")
+        await world.job_in("j", "Pending")
+    async with stand_in(world):
+        await world.pod_in("j-w-0", "Succeeded")
+    assert await world.pods() == {"j-ps-0": "Running", "j-w-0": "Succeeded"}
+
+
+async def test_a_job_that_stays_pending_is_aborted_by_its_policy(world: World) -> None:
+    late = {"event": "PodPending", "action": "AbortJob", "timeout": "20ms"}
+    marks = '{"t": [["Running", 3600]]}'
+    async with stand_in(world, speed=1):
+        await world.create(vcjob("j", spec={"policies": [late]}, task_phases=marks))
+        [job] = await world.end_of("j")
+    assert phases(job) == ["Pending", "Aborting", "Aborted"]
+    assert await world.pods() == {}
+
+
+async def test_a_finished_job_is_deleted_when_its_ttl_is_over(world: World) -> None:
+    async with stand_in(world):
+        await world.create(vcjob("j", spec={"ttlSecondsAfterFinished": 0}), vcjob("other"))
+        await world.end_of("other")
+        await world.until(lambda jobs: set(jobs) == {"other"})
+        await world.until(lambda pods: set(pods) == {"other-t-0"}, PODS)
+
+
+class TestUsers:
+    """What users do to vcjobs and pods."""
+
+    async def test_a_deleted_job_takes_its_pods_along(self, world: World) -> None:
+        async with stand_in(world, speed=1):
+            await world.create(vcjob("j", duration="1h"))
+            await world.job_in("j", "Running")
+            await world.client.delete(JOBS, NAMESPACE, "j")
+            await world.until(lambda pods: not pods, PODS)
+        assert world.writes()["POST pods"] == 1
+
+    async def test_a_deleted_pod_is_made_again(self, world: World) -> None:
+        async with stand_in(world, speed=1):
+            await world.create(vcjob("j", duration="1h"))
+            await world.job_in("j", "Running")
+            first = (await world.get(PODS, "j-t-0"))["metadata"]["uid"]
+            await world.client.delete(PODS, NAMESPACE, "j-t-0")
+            await world.until(
+                lambda pods: "j-t-0" in pods and pods["j-t-0"]["metadata"]["uid"] != first, PODS
+            )
+            await world.job_in("j", "Running")
+
+    async def test_a_job_made_anew_waits_for_the_old_pods_name(self, world: World) -> None:
+        async with stand_in(world):
+            await world.create(vcjob("j"))
+            await world.end_of("j")
+            await world.client.delete(JOBS, NAMESPACE, "j", propagation="Orphan")
+            await world.create(vcjob("j"))
+            await world.job_in("j", "Pending")
+            await world.client.delete(PODS, NAMESPACE, "j-t-0")
+            [job] = await world.end_of("j")
+        assert phase(job) == "Completed"
+
+    async def test_a_job_is_scaled(self, world: World) -> None:
+        async with stand_in(world, speed=1):
+            await world.create(
+                vcjob("j", task(replicas=2), duration="1h", spec={"minAvailable": 1})
+            )
+            await world.job_in("j", "Running")
+            smaller = {"spec": {"tasks": [task(replicas=1)]}}
+            await world.client.patch(
+                JOBS, NAMESPACE, "j", msgspec.json.encode(smaller), content_type=MERGE_PATCH
+            )
+            await world.until(lambda pods: set(pods) == {"j-t-0"}, PODS)
+
+
+class TestBadJobs:
+    """vcjobs that cannot be run as they are: Failed at once, with a sentence and an event."""
+
+    @pytest.mark.parametrize(
+        ("annotations", "said"),
+        [
+            ({"duration": "fast"}, '"fast" is not a duration: write it like 2s, 500ms or 1m30s'),
+            ({"exit-code": "300"}, '"300" is no exit code: write a whole number from 0 to 255'),
+            ({"outputs": "{}"}, 'outputs: no such setting; did you mean "output"?'),
+        ],
+    )
+    async def test_annotations(self, world: World, annotations: dict[str, str], said: str) -> None:
+        async with stand_in(world):
+            await world.create(vcjob("j", **annotations))
+            [job] = await world.end_of("j")
+            await world.until(lambda events: bool(events), EVENTS)
+        state = job["status"]["state"]
+        [event] = await world.items(EVENTS)
+        assert (state["phase"], state["reason"]) == ("Failed", "InvalidJob")
+        assert said in state["message"]
+        assert (event["type"], event["message"]) == ("Warning", state["message"])
+        assert event["involvedObject"]["uid"] == job["metadata"]["uid"]
+        assert await world.pods() == {}
+
+    async def test_a_policy(self, world: World) -> None:
+        policies = [{"event": "PodFailed", "action": "CompletedJob"}]
+        async with stand_in(world):
+            await world.create(vcjob("j", spec={"policies": policies}))
+            [job] = await world.end_of("j")
+        assert "spec.policies[0].action: 'CompletedJob'" in job["status"]["state"]["message"]
+
+    async def test_others_go_on(self, world: World) -> None:
+        async with stand_in(world):
+            await world.create(vcjob("bad", duration=""), vcjob("good"))
+            bad, good = await world.end_of("bad", "good")
+        assert (phase(bad), phase(good)) == ("Failed", "Completed")

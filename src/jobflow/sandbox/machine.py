@@ -99,6 +99,8 @@ def step(view: JobView, action: BusAction, request: Request, now: datetime) -> O
     phase = view.phase
     if phase == "":
         return Outcome(_initial(view, now))
+    if action is BusAction.RESTART_PARTITION and not _targets(view, action, request):
+        action = BusAction.SYNC  # Volcano does nothing at all, and may so miss the job's end
     if phase in (JobPhase.PENDING, JobPhase.RUNNING):
         return _step_live(view, action, request, now)
     if phase == JobPhase.RESTARTING:
@@ -331,11 +333,13 @@ def _kill_some(
     view: JobView, action: BusAction, request: Request, now: datetime, move: Move
 ) -> Outcome:
     """Delete the pods of one task, one pod or one partition. No new version, as in Volcano."""
-    doomed = tuple(pod for pod in view.pods.values() if _is_target(pod, action, request))
-    if not doomed and action is BusAction.RESTART_PARTITION:
-        return Outcome(view.status)
+    doomed = _targets(view, action, request)
     status = _killed(view, now, move, len(doomed))
     return Outcome(status, delete=tuple(pod for pod in doomed if not pod.deleting))
+
+
+def _targets(view: JobView, action: BusAction, request: Request) -> tuple[Pod, ...]:
+    return tuple(pod for pod in view.pods.values() if _is_target(pod, action, request))
 
 
 def _is_target(pod: Pod, action: BusAction, request: Request) -> bool:
