@@ -60,7 +60,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "the mpi master by its default name": job(task("master"), task("worker"), plugins={"mpi": []}),
     "the mpi master by another name": job(task("m"), plugins={"mpi": ["--master=m"]}),
     "the mpi master after other flags": job(
-        task("m"), plugins={"mpi": ["--port=22", "-worker", "w", "--master", "m"]}
+        task("m"), plugins={"mpi": ["--port=0x1_6", "-worker", "w", "--master", "m"]}
     ),
     "an mpi master that Volcano names": job(task(None), plugins={"mpi": ["--master=default0"]}),
     "minPartitions decide minAvailable": job(
@@ -170,7 +170,11 @@ NO_MASTER = "the mpi plugin's master task is no task of this job"
     [
         ([], f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK'),
         (["--master=boss"], f'{MASTER}"boss": {NO_MASTER}; say --master=TASK'),
-        (["--master"], f'{MASTER}"": {NO_MASTER}; say --master=TASK'),
+        (["--master="], f'{MASTER}"": {NO_MASTER}; say --master=TASK'),
+        (
+            ["--master"],
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+        ),
         (
             ["--port=x", "--master=mpimaster"],
             f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',

@@ -141,7 +141,9 @@ def _mpi_master(job: JobView) -> Iterator[Violation]:
 
 
 _MPI_FLAGS = frozenset({"master", "worker", "port"})
-_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)")
+_INTEGER = re.compile(
+    r"[-+]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO]?(?:_?[0-7])*|[1-9](?:_?[0-9])*)"
+)
 
 
 def _mpi_master_name(arguments: Any) -> str:
@@ -149,12 +151,11 @@ def _mpi_master_name(arguments: Any) -> str:
     master = "master"
     rest = iter([a for a in arguments if isinstance(a, str)] if isinstance(arguments, list) else ())
     for argument in rest:
-        name, has_value, value = argument.removeprefix("-").removeprefix("-").partition("=")
+        name, has_value, text_after = argument.removeprefix("-").removeprefix("-").partition("=")
         if not argument.startswith("-") or name not in _MPI_FLAGS:
             break
-        if not has_value:
-            value = next(rest, "")
-        if name == "port" and not _INTEGER.fullmatch(value):
+        value = text_after if has_value else next(rest, None)
+        if value is None or (name == "port" and not _INTEGER.fullmatch(value)):
             break
         if name == "master":
             master = value
