@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import aiohttp
 
 from jobflow.sandbox.server import ApiServer
 
@@ -25,10 +25,6 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-
-
-_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Spares httpx the certificates it would load for every client: the server speaks plain HTTP."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +64,9 @@ class Answer:
 class Rest:
     """A client that adds nothing to what it is told to send."""
 
-    def __init__(self, server: ApiServer, http: httpx.AsyncClient) -> None:
+    def __init__(self, server: ApiServer, session: aiohttp.ClientSession) -> None:
         self.server = server
-        self._http = http
+        self._session = session
 
     async def send(
         self, method: str, path: str, body: Any = None, *, accept: str = "*/*", **more: Any
@@ -80,14 +76,11 @@ class Rest:
         if body is not None:
             headers["content-type"] = more.pop("content_type", "application/json")
         content = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
-        sent = await self._http.request(
-            method, path, content=content, headers=headers, params=more or None
-        )
-        return Answer(
-            sent.status_code,
-            sent.json() if "json" in sent.headers["content-type"] else sent.text,
-            sent.headers.get_list("warning"),
-        )
+        async with self._session.request(
+            method, path, data=content, headers=headers, params=more or None
+        ) as sent:
+            body = await (sent.json() if "json" in sent.content_type else sent.text())
+            return Answer(sent.status, body, sent.headers.getall("warning", []))
 
     async def get(self, path: str, **more: Any) -> Answer:
         return await self.send("GET", path, **more)
@@ -130,22 +123,28 @@ class Rest:
         """A watch that is closed at the end."""
         params = {"watch": "1", **query}
         headers = {"accept": accept}
-        async with self._http.stream(
-            "GET", path, params=params, headers=headers, timeout=10
-        ) as response:
-            assert response.status_code == 200, await response.aread()
+        async with self._session.get(path, params=params, headers=headers) as response:
+            assert response.status == 200, await response.text()
             yield Watch(response)
+
+
+class Ended(Exception):
+    """The server has ended a watch."""
 
 
 class Watch:
     """The frames of a watch, one after another."""
 
-    def __init__(self, response: httpx.Response) -> None:
-        self._lines = response.aiter_lines()
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._content = response.content
 
     async def next(self) -> dict[str, Any]:
-        """The next frame. Raises StopAsyncIteration where the server has ended the watch."""
-        frame: dict[str, Any] = json.loads(await anext(self._lines))
+        """The next frame. Raises Ended where the server has ended the watch."""
+        async with asyncio.timeout(10):
+            line = await self._content.readline()
+        if not line:
+            raise Ended
+        frame: dict[str, Any] = json.loads(line)
         return frame
 
     async def named(self) -> tuple[str, str]:
@@ -158,8 +157,8 @@ class Watch:
 async def rest(**options: Any) -> AsyncIterator[Rest]:
     """A fresh server and a client of it."""
     async with ApiServer(**options) as server:
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False, verify=_NO_TLS) as http:
-            yield Rest(server, http)
+        async with aiohttp.ClientSession(server.url) as session:
+            yield Rest(server, session)
 
 
 def flow(name: str = "f", *steps: str, **metadata: Any) -> dict[str, Any]:

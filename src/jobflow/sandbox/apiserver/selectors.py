@@ -14,7 +14,8 @@ Labels = Mapping[str, str]
 Test = Callable[[Labels], bool]
 
 _SET = re.compile(r"^\s*(\S+)\s+(in|notin)\s*\(([^()]*)\)\s*$")
-_EQUAL = re.compile(r"^\s*([^=!\s]+)\s*(==|!=|=)\s*(\S*)\s*$")
+_LABEL = re.compile(r"^\s*([^=!\s]+)\s*(==|!=|=)\s*([-A-Za-z0-9_.]*)\s*$")
+_FIELD = re.compile(r"^\s*([^=!\s]+)\s*(==|!=|=)\s*(\S*)\s*$")
 _HERE = re.compile(r"^\s*(!?)\s*([A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?)\s*$")
 
 
@@ -77,7 +78,7 @@ def _label_test(term: str, text: str) -> Test:
         if operator == "in":
             return lambda labels: labels.get(key) in values
         return lambda labels: labels.get(key) not in values
-    if found := _EQUAL.match(term):
+    if found := _LABEL.match(term):
         key, operator, value = found.groups()
         if operator == "!=":
             return lambda labels: labels.get(key) != value
@@ -95,7 +96,7 @@ def _on_labels(test: Test) -> Callable[[Stored], bool]:
 def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
     terms = []
     for term in _split(text):
-        found = _EQUAL.match(term)
+        found = _FIELD.match(term)
         if found is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         name, operator, value = found.groups()
