@@ -52,8 +52,8 @@ def flow(name: str, steps: Mapping[str, str], **spec: Any) -> dict[str, Any]:
 
 
 class Ends:
-    """Plays Volcano in one move: a fresh vcjob gets the phase that `phases` gives for its name, or
-    `otherwise`. "" leaves it as it is."""
+    """Plays Volcano: a fresh vcjob goes through the phases, separated by spaces, that `phases` has
+    for its name, or through `otherwise`. "" leaves it as it is."""
 
     def __init__(self, client: Client, phases: Mapping[str, str], otherwise: str) -> None:
         self._client = client
@@ -75,7 +75,8 @@ class Ends:
 
     async def _end(self, job: Job, phase: str) -> None:
         try:
-            await set_phase(self._client, job.metadata.name, phase)
+            for word in phase.split():
+                await set_phase(self._client, job.metadata.name, word)
         except ApiError as error:
             if not error.not_found:
                 raise

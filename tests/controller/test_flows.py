@@ -217,6 +217,15 @@ async def test_stopping_finishes_what_is_under_way_and_starts_nothing_new() -> N
         assert await world.jobs() == {"f-a": "Completed"}
 
 
+async def test_it_can_be_stopped_before_the_store_is_synced() -> None:
+    async with Client.at("http://127.0.0.1:1") as client:
+        product = Product(client)
+        product.controller.stop()
+        async with asyncio.timeout(5):
+            await product.running
+        await product.kill()
+
+
 @pytest.mark.parametrize("flows", [20])
 async def test_many_flows_at_once_each_make_their_jobs_once(flows: int) -> None:
     async with cluster() as world, world.controller(), world.ends():

@@ -187,8 +187,10 @@ class Applier:
         """Read the flow, then the vcjobs: what is not there then, no one has made for this flow."""
         meta = flow.metadata
         live = await self._live(flow)
+        if live is None:
+            return
         applied.again = True
-        if live is None or not self._store.learn_flow(live) or live.metadata.uid != meta.uid:
+        if not self._store.learn_flow(live) or live.metadata.uid != meta.uid:
             return
         for action in actions:
             try:

@@ -50,6 +50,7 @@ class Controller:
     ) -> None:
         self._store = store
         self._workers = workers
+        self._stopping = asyncio.Event()
         memory = Memory(dice=dice)
         self._queue: Queue[Key] = Queue(hooks=hooks, clock=clock, dice=dice)
         self._recorder = Recorder(client, hooks=hooks, now=now)
@@ -70,7 +71,8 @@ class Controller:
         Returns after `stop`, when all requests in flight have been answered; cancelling it breaks
         them off.
         """
-        await self._store.wait_synced()
+        if not await self._synced():
+            return
         self._store.subscribe(self._reconciler)
         try:
             self._reconciler.all_flows()
@@ -88,7 +90,21 @@ class Controller:
 
     def stop(self) -> None:
         """Start nothing new; `run` returns when what is under way has come to its end."""
+        self._stopping.set()
         self._queue.close()
+
+    async def _synced(self) -> bool:
+        """Wait for the store; False where `stop` came first."""
+        waits = [
+            asyncio.ensure_future(self._store.wait_synced()),
+            asyncio.ensure_future(self._stopping.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return not self._stopping.is_set()
 
     async def _flush(self) -> None:
         try:
