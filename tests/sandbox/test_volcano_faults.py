@@ -88,6 +88,7 @@ async def test_it_may_stop_at_any_write(world: World, name: str, n: int, after: 
     manifest, end, _ = FLOWS[name]
     await world.create(manifest)
     async with Dying.at(world.server.url) as client:
+        assert isinstance(client, Dying)
         client.writes_left, client.after = n, bool(after)
         async with stand_in(world, client=client, speed=1000):
             over = asyncio.create_task(world.end_of("j"))
@@ -146,22 +147,36 @@ async def test_watches_may_end_and_history_be_forgotten(world: World) -> None:
     assert world.writes()["POST pods"] == 10
 
 
-async def test_a_pod_that_is_refused_for_good_ends_its_job(world: World) -> None:
+def refuse_pods(world: World) -> None:
     refusal = failure(403, "Forbidden", 'pods "j-t-0" is forbidden: exceeded quota')
+    making = ("POST", PODS.path(NAMESPACE))
     world.server.faults.append(
-        Fault(lambda request: (request.method, request.path) == ("POST", PODS.path(NAMESPACE)),
-              refusal, times=None)
-    )  # fmt: skip
+        Fault(lambda request: (request.method, request.path) == making, refusal, times=None)
+    )
+
+
+async def test_a_refused_pod_is_tried_again(world: World) -> None:
+    refuse_pods(world)
     async with stand_in(world):
         await world.create(vcjob("j"))
         await world.until(lambda events: bool(events), EVENTS)
+        world.server.faults.clear()
+        [job] = await world.end_of("j")
     [event] = await world.items(EVENTS)
     assert (event["reason"], event["type"]) == ("FailedCreate", "Warning")
     assert "exceeded quota" in event["message"]
-    world.server.faults.clear()
-    async with stand_in(world):
-        [job] = await world.end_of("j")
     assert phase(job) == "Completed"
+
+
+async def test_a_job_whose_pods_are_refused_too_often_is_terminated(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobflow.sandbox.volcano.REFUSALS", 3)
+    refuse_pods(world)
+    async with stand_in(world):
+        await world.create(vcjob("j"))
+        [job] = await world.end_of("j")
+    assert phases(job) == ["Pending", "Terminating", "Terminated"]
 
 
 async def test_a_running_pod_is_taken_up_at_its_own_time(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -21,7 +22,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_a_job_completes(world: World) -> None:
-    async with stand_in(world, speed=100):
+    async with stand_in(world):
         await world.create(vcjob("j"))
         [job] = await world.end_of("j")
     assert phases(job) == ["Pending", "Running", "Completed"]
@@ -30,19 +31,26 @@ async def test_a_job_completes(world: World) -> None:
     assert await world.pods() == {"j-t-0": "Succeeded"}
 
 
+def an_hour_later() -> datetime:
+    return datetime.now(UTC) + timedelta(hours=1)
+
+
 async def test_a_job_of_one_pod_takes_eight_writes(world: World) -> None:
-    async with stand_in(world, speed=100):
-        await world.create(vcjob("j"))
+    async with stand_in(world, speed=1):
+        await world.create(vcjob("j", duration="1h"))
+        await world.job_in("j", "Running")
+    async with stand_in(world, speed=1, clock=an_hour_later):
         await world.end_of("j")
     assert world.writes() == {"POST pods": 1, "PATCH pods/status": 2, "PATCH jobs/status": 5}
 
 
-async def test_pods_that_move_together_cost_few_job_writes(world: World) -> None:
-    async with stand_in(world, speed=100):
+async def test_pods_that_move_together_cost_few_writes_of_their_job(world: World) -> None:
+    async with stand_in(world):
         await world.create(vcjob("j", task(replicas=50)))
         await world.end_of("j")
-    assert world.writes()["PATCH pods/status"] == 100
-    assert world.writes()["PATCH jobs/status"] < 50
+    writes = world.writes()
+    assert (writes["POST pods"], writes["PATCH pods/status"]) == (50, 50)
+    assert writes["PATCH jobs/status"] < 25
 
 
 async def test_at_infinite_speed_a_pod_is_written_once(world: World) -> None:
@@ -147,6 +155,22 @@ class TestUsers:
                 lambda pods: "j-t-0" in pods and pods["j-t-0"]["metadata"]["uid"] != first, PODS
             )
             await world.job_in("j", "Running")
+
+    async def test_a_pod_that_is_marked_for_deletion_is_confirmed_gone(self, world: World) -> None:
+        held = {"metadata": {"finalizers": ["example.com/held"]}}
+        async with stand_in(world, speed=1):
+            await world.create(vcjob("j", duration="1h"))
+            await world.job_in("j", "Running")
+            await world.client.patch(PODS, NAMESPACE, "j-t-0", msgspec.json.encode(held))
+            await world.client.delete(PODS, NAMESPACE, "j-t-0")
+            await world.until(lambda jobs: "terminating" in jobs["j"]["status"])
+            held["metadata"]["finalizers"] = []
+            await world.client.patch(PODS, NAMESPACE, "j-t-0", msgspec.json.encode(held))
+            await world.until(
+                lambda pods: "j-t-0" in pods and "finalizers" not in pods["j-t-0"]["metadata"], PODS
+            )
+            await world.job_in("j", "Running")
+        assert world.writes()["DELETE pods"] == 2
 
     async def test_a_job_made_anew_waits_for_the_old_pods_name(self, world: World) -> None:
         async with stand_in(world):
