@@ -295,6 +295,8 @@ class World:
         return self.with_status(self.plan().status)
 
     def with_status(self, status: JobFlowStatus) -> World:
+        """As it comes back from the API server: through JSON."""
+        status = msgspec.json.decode(msgspec.json.encode(status), type=JobFlowStatus)
         return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
 
     def being_deleted(self) -> World:

@@ -30,11 +30,11 @@ def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
     skipped: dict[str, list[str]] = {}
     for evidence, decision in zip(scene.evidence, decisions, strict=True):
         old, new = evidence.memory, decision.condition
-        if new is old:
+        if new is old:  # which every step is that had ended before
             continue
         name = evidence.step.name
         yield from _begun(name, old, new)
-        if new.phase in ENDED_STEP_PHASES and old.phase not in ENDED_STEP_PHASES:
+        if new.phase in ENDED_STEP_PHASES:
             if new.phase == StepPhase.SKIPPED:
                 skipped.setdefault(new.reason, []).append(name)
             else:

@@ -12,11 +12,13 @@ from jobflow.api.jobflow import (
     FlowPhase,
     FlowState,
     JobRecord,
+    Step,
     StepCondition,
     StepPhase,
 )
 from jobflow.core.readiness import End
 from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.starting import WAITING_FOR_TEMPLATE
 from jobflow.core.wording import listed, short
 
 _ORDINARY = frozenset({"", "Starting", End.STOPPED})
@@ -28,15 +30,14 @@ def flow_state(
 ) -> FlowState:
     """Where the flow stands after this plan."""
     failed: list[tuple[str, StepCondition]] = []
-    trouble: tuple[str, StepCondition] | None = None
+    held_up: list[tuple[Step, StepCondition]] = []
     over = not scene.terminating
     for evidence, decision in zip(scene.evidence, decisions, strict=True):
         condition = decision.condition
         if condition.phase not in ENDED_STEP_PHASES:
             over = False
-            if trouble is None and condition.phase == StepPhase.WAITING:
-                if condition.reason not in _ORDINARY:
-                    trouble = evidence.step.name, condition
+            if condition.phase == StepPhase.WAITING and condition.reason not in _ORDINARY:
+                held_up.append((evidence.step, condition))
         elif condition.phase == StepPhase.FAILED:
             failed.append((evidence.step.name, condition))
     phase = _phase(scene, records, over=over and not _alive(scene), failed=bool(failed))
@@ -45,10 +46,8 @@ def flow_state(
     reason, message = "", ""
     if failed:
         reason, message = _failure(failed)
-    elif trouble is not None:
-        name, condition = trouble
-        reason = condition.reason
-        message = short(f"step {name}: {condition.message}" if condition.message else "")
+    elif held_up:
+        reason, message = _trouble(held_up)
     return FlowState(phase=phase, reason=reason, message=message)
 
 
@@ -93,6 +92,17 @@ def _phase(scene: Scene, records: Sequence[JobRecord], *, over: bool, failed: bo
         return FlowPhase.RUNNING
     begun = any(record.state != JobPhase.PENDING for record in records)
     return FlowPhase.RUNNING if begun else FlowPhase.PENDING
+
+
+def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
+    """What holds up the first of the steps that wait for something else than other steps."""
+    step, condition = held_up[0]
+    if condition.reason == WAITING_FOR_TEMPLATE:
+        missing = [s.template_name for s, c in held_up if c.reason == WAITING_FOR_TEMPLATE]
+        names = list(dict.fromkeys(missing))
+        kind = "JobTemplate" if len(names) == 1 else "JobTemplates"
+        return condition.reason, short(f"waits for the {kind} {listed(names)}")
+    return condition.reason, short(f"step {step.name}: {condition.message or condition.reason}")
 
 
 def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:

@@ -46,36 +46,42 @@ SKIPS: Mapping[Reach, End] = {
 }
 """The reaches that skip a step, and how it has ended then."""
 
-_PASSES = {End.NOT_TAKEN: Reach.PASSED_OVER, End.STOPPED: Reach.STOPPED}
+_ALWAYS: Mapping[End | None, Reach] = {
+    None: Reach.NOT_YET,
+    End.NOT_TAKEN: Reach.PASSED_OVER,
+    End.STOPPED: Reach.STOPPED,
+}
 """The same whatever is wanted: what was not taken is passed over, what was stopped satisfies
 nothing."""
 
-_REACHES: Mapping[Condition, Mapping[End, Reach]] = {
+REACHES: Mapping[Condition, Mapping[End | None, Reach]] = {
     Condition.COMPLETED: {
         End.COMPLETED: Reach.MET,
         End.FAILED: Reach.UPSTREAM_FAILED,
         End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
-        **_PASSES,
+        **_ALWAYS,
     },
     Condition.FAILED: {
         End.COMPLETED: Reach.NOT_TAKEN,
         End.FAILED: Reach.MET,
         End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
-        **_PASSES,
+        **_ALWAYS,
     },
     Condition.FINISHED: {
         End.COMPLETED: Reach.MET,
         End.FAILED: Reach.MET,
         End.UPSTREAM_FAILED: Reach.MET,
-        **_PASSES,
+        **_ALWAYS,
     },
     Condition.RUNNING: {
         End.COMPLETED: Reach.MET,
         End.FAILED: Reach.UPSTREAM_FAILED,
         End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
-        **_PASSES,
+        **_ALWAYS,
     },
 }
+"""How a target that has ended so (None: not yet) stands to what is wanted of it. To Running it
+stands so only if no vcjob of it was ever Running; otherwise it has met it for good."""
 
 _RANKING: Mapping[Strategy, tuple[Reach, ...]] = {
     Strategy.ALL: (
@@ -122,14 +128,6 @@ def end_of(condition: StepCondition) -> End | None:
     if condition.phase == StepPhase.COMPLETED:
         return End.COMPLETED
     return End.FAILED if condition.phase == StepPhase.FAILED else None
-
-
-def reach(condition: Condition, end: End | None, *, has_run: bool = False) -> Reach:
-    """How a target stands to `condition`. `has_run`: a vcjob of it has ever been Running, which
-    counts for good (sticky), whatever came of it."""
-    if has_run and condition is Condition.RUNNING:
-        return Reach.MET
-    return Reach.NOT_YET if end is None else _REACHES[condition][end]
 
 
 def combined(how: Strategy, reaches: Iterable[Reach]) -> Reach:

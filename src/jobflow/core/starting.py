@@ -20,6 +20,8 @@ from jobflow.core.pod_names import pod_names
 from jobflow.core.scene import Decision, Scene, not_before
 from jobflow.core.wording import short
 
+WAITING_FOR_TEMPLATE = "WaitingForTemplate"
+"""Reason of a step, and of its flow, that nothing but a template keeps from starting."""
 UNPROCESSABLE = 422
 """HTTP status of a create that is refused for good."""
 NAME_AGAIN = timedelta(seconds=5)
@@ -74,7 +76,7 @@ def _attempt(evidence: Evidence, scene: Scene, *, name: str, attempt: int) -> De
     template = scene.view.templates.get(evidence.step.template_name)
     if template is None:
         message = f"waits for the JobTemplate {evidence.step.template_name}"
-        return Decision(waiting(evidence, "WaitingForTemplate", message))
+        return Decision(waiting(evidence, WAITING_FOR_TEMPLATE, message))
     if (refusal := scene.view.refusals.get(name)) is not None:
         if refusal.code == UNPROCESSABLE or _stands(refusal.retry_at, scene.now):
             return _refused(evidence, scene, refusal)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from jobflow.api.jobflow import Condition, StepCondition, StepPhase, Strategy
 from jobflow.core.evidence import has_run
-from jobflow.core.readiness import SKIPS, End, Reach, combined, end_of, reach, strategy, wanted
+from jobflow.core.readiness import REACHES, SKIPS, End, Reach, combined, end_of, strategy, wanted
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.starting import first_attempt, waiting
 from jobflow.core.wording import SHOWN, listed, short
@@ -34,6 +34,10 @@ class Pass:
         """`decisions`: of the steps that have begun; the others are None and are filled in."""
         self.scene = scene
         self.decisions = decisions
+        self.ends: list[End | None] = [
+            None if decision is None else end_of(decision.condition) for decision in decisions
+        ]
+        """How each step has ended, None while it has not; filled in along the way."""
         self.failed = [
             scene.evidence[i].step.name
             for i, decision in enumerate(decisions)
@@ -51,6 +55,7 @@ class Pass:
             if decision is None:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self.decisions[position] = decision
+                self.ends[position] = end_of(decision.condition)
             if self.failed:
                 self.may_handle[position] = self._may_handle(position, decision)
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
@@ -59,7 +64,7 @@ class Pass:
         scene = self.scene
         evidence = scene.evidence[position]
         targets = scene.graph.targets[position]
-        reaches = [self._reach(position, target) for target in targets]
+        reaches = self._reaches(position, targets)
         verdict = combined(strategy(evidence.step), reaches)
         if (skip := SKIPS.get(verdict)) is not None:
             return Decision(self._skipped(position, skip, targets, reaches))
@@ -76,12 +81,16 @@ class Pass:
         assert decision is not None  # the order puts targets first
         return decision.condition
 
-    def _reach(self, position: int, target: int) -> Reach:
-        scene = self.scene
+    def _reaches(self, position: int, targets: Sequence[int]) -> list[Reach]:
+        scene, ends = self.scene, self.ends
         want = wanted(scene.evidence[position].step)
-        now = self._condition(target)
-        ran = want is Condition.RUNNING and has_run(scene.evidence[target], now, scene.records)
-        return reach(want, end_of(now), has_run=ran)
+        row = REACHES[want]
+        reaches = [row[ends[target]] for target in targets]
+        if want is Condition.RUNNING:
+            for i, target in enumerate(targets):
+                if has_run(scene.evidence[target], self._condition(target), scene.records):
+                    reaches[i] = Reach.MET
+        return reaches
 
     # ------------------------------------------------------------ after a failure
 

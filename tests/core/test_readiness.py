@@ -1,0 +1,112 @@
+"""Readiness: what a target's end means to a dependant, and what all of them come to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.jobflow import Condition, Step, StepCondition, Strategy
+from jobflow.core.readiness import (
+    REACHES,
+    SKIPS,
+    End,
+    Reach,
+    combined,
+    end_of,
+    strategy,
+    wanted,
+)
+from worlds import after
+
+MET, NOT_YET, PASSED = Reach.MET, Reach.NOT_YET, Reach.PASSED_OVER
+NOT_TAKEN, UPSTREAM, STOPPED = Reach.NOT_TAKEN, Reach.UPSTREAM_FAILED, Reach.STOPPED
+
+#            not yet  Completed  Failed    NotTaken UpstreamFailed Stopped
+TABLE = {
+    "Completed": (NOT_YET, MET, UPSTREAM, PASSED, UPSTREAM, STOPPED),
+    "Failed": (NOT_YET, NOT_TAKEN, MET, PASSED, UPSTREAM, STOPPED),
+    "Finished": (NOT_YET, MET, MET, PASSED, MET, STOPPED),
+    "Running": (NOT_YET, MET, UPSTREAM, PASSED, UPSTREAM, STOPPED),
+}
+ENDS = (None, End.COMPLETED, End.FAILED, End.NOT_TAKEN, End.UPSTREAM_FAILED, End.STOPPED)
+
+
+@pytest.mark.parametrize("condition", TABLE)
+def test_what_an_end_is_to_each_condition(condition: str) -> None:
+    row = REACHES[Condition(condition)]
+    assert tuple(row[end] for end in ENDS) == TABLE[condition]
+
+
+def test_every_end_is_judged_by_every_condition() -> None:
+    assert {c: set(row) for c, row in REACHES.items()} == {c: {None, *End} for c in Condition}
+
+
+@pytest.mark.parametrize(
+    ("how", "reaches", "verdict"),
+    [
+        ("all", (), MET),
+        ("any", (), MET),
+        ("all", (MET, MET), MET),
+        ("all", (MET, NOT_YET), NOT_YET),
+        ("all", (MET, PASSED), MET),
+        ("all", (PASSED, PASSED), NOT_TAKEN),
+        ("all", (PASSED, NOT_YET), NOT_YET),
+        ("all", (UPSTREAM, NOT_YET), UPSTREAM),
+        ("all", (UPSTREAM, STOPPED), UPSTREAM),
+        ("all", (NOT_TAKEN, NOT_YET), NOT_YET),
+        ("all", (NOT_TAKEN, MET), NOT_TAKEN),
+        ("all", (NOT_TAKEN, UPSTREAM), UPSTREAM),
+        ("all", (STOPPED, NOT_TAKEN), STOPPED),
+        ("all", (STOPPED, MET), STOPPED),
+        ("any", (MET, NOT_YET), MET),
+        ("any", (MET, UPSTREAM, STOPPED, NOT_TAKEN), MET),
+        ("any", (UPSTREAM, NOT_YET), NOT_YET),
+        ("any", (UPSTREAM, NOT_TAKEN), UPSTREAM),
+        ("any", (PASSED, UPSTREAM), UPSTREAM),
+        ("any", (STOPPED, NOT_TAKEN), STOPPED),
+        ("any", (NOT_TAKEN, PASSED), NOT_TAKEN),
+        ("any", (PASSED, PASSED), NOT_TAKEN),
+    ],
+)
+def test_what_targets_come_to(how: str, reaches: tuple[Reach, ...], verdict: Reach) -> None:
+    assert combined(Strategy(how), reaches) is verdict
+
+
+@given(st.sampled_from(Strategy), st.lists(st.sampled_from(Reach), max_size=6), st.randoms())
+def test_order_and_repetition_of_targets_do_not_matter(how, reaches, random) -> None:
+    shuffled = reaches * 2
+    random.shuffle(shuffled)
+    assert combined(how, shuffled) is combined(how, reaches)
+
+
+@given(st.sampled_from(Strategy), st.lists(st.sampled_from(Reach), max_size=6))
+def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> None:
+    verdict = combined(how, reaches)
+    assert verdict is not PASSED
+    assert (verdict is NOT_YET) <= (NOT_YET in reaches)
+    assert verdict in {MET, NOT_YET, *SKIPS}
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "end"),
+    [
+        ("", "", None),
+        ("Waiting", "JobLost", None),
+        ("Running", "", None),
+        ("Completed", "", End.COMPLETED),
+        ("Failed", "JobAborted", End.FAILED),
+        ("Skipped", "NotTaken", End.NOT_TAKEN),
+        ("Skipped", "UpstreamFailed", End.UPSTREAM_FAILED),
+        ("Skipped", "Stopped", End.STOPPED),
+    ],
+)
+def test_how_a_step_has_ended(phase: str, reason: str, end: End | None) -> None:
+    assert end_of(StepCondition(phase=phase, reason=reason)) is end
+
+
+def test_what_is_not_said_is_the_default() -> None:
+    for step in (Step(name="b"), Step(name="b", depends_on=after("a"))):
+        assert (wanted(step), strategy(step)) == (Condition.COMPLETED, Strategy.ALL)
+    step = Step(name="b", depends_on=after("a", strategy="any", condition="Running"))
+    assert (wanted(step), strategy(step)) == (Condition.RUNNING, Strategy.ANY)
