@@ -10,6 +10,7 @@ import pytest
 
 from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus, StepCondition
 from jobflow.api.labels import FORCE_DELETE
+from jobflow.core.change_rules import differences, is_same
 from jobflow.core.validate import (
     validate_flow_delete,
     validate_flow_update,
@@ -202,3 +203,37 @@ def test_of_many_flows_that_need_a_template_three_are_named():
 def test_a_needed_template_that_may_go(template, terminating):
     verdict = validate_template_delete(template, [TWICE], namespace_terminating=terminating)
     assert verdict == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "places"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, []),
+        ({"a": 1}, {"a": True}, ["x.a"]),
+        ({"a": None}, {}, []),
+        ({"a": {"x.io/b": [1]}}, {"a": {"x.io/b": [1, 2]}}, ["x.a[x.io/b]"]),
+        ({"a": [1, {"b": 1}, 3], "c": []}, {"a": [0, {"b": 2}, 3], "c": {}},
+         ["x.a[0]", "x.a[1].b", "x.c"]),
+    ],
+)  # fmt: skip
+def test_values_are_the_same_or_differ_at_places(old, new, places):
+    assert list(differences("x", old, new)) == places
+    assert is_same(old, new) is (not places)
+
+
+def test_specs_that_are_nested_as_deeply_as_can_be_read_are_compared():
+    def nested(leaf: str, depth: int) -> JobFlow:
+        deep = '{"a":' * depth + leaf + "}" * depth
+        text = f'{{"spec":{{"flows":[{{"name":"a","patch":{{"jobSpec":{deep}}}}}]}}}}'
+        return msgspec.json.decode(text, type=JobFlow)
+
+    depth = 1_000
+    while True:
+        try:
+            old, new = nested("1", depth), nested("2", depth)
+            break
+        except RecursionError:
+            depth -= 1
+    assert validate_flow_update(old, nested("1", depth)) == Verdict()
+    (violation,) = validate_flow_update(old, new).violations
+    assert violation.path == "spec.flows[0].patch.jobSpec" + ".a" * depth

@@ -1,4 +1,4 @@
-"""New templates, changed templates, and what is only suspicious of templates and queues."""
+"""New templates, changed templates, and what is only suspicious."""
 
 from __future__ import annotations
 
@@ -125,3 +125,12 @@ def test_of_999_missing_templates_three_are_named():
         'JobTemplates "s0", "s1", "s2" and 996 more do not exist yet: their steps wait until they '
         "do"
     ]
+
+
+def test_a_condition_on_no_target_at_all():
+    step = {"name": "cleanup", "dependsOn": {"condition": "Failed"}}
+    other = {"name": "b", "dependsOn": {"strategy": "any", "targets": []}}
+    tail = "a condition or strategy in dependsOn but no targets: nothing holds up the start"
+    assert warnings(flow_of("a", step), Known()) == [f'step "cleanup" has {tail}']
+    assert warnings(flow_of(other, step), Known()) == [f'steps "b", "cleanup" have {tail}']
+    assert warnings(flow_of({"name": "a", "dependsOn": {}}), Known()) == []

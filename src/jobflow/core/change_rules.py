@@ -5,7 +5,7 @@ Every refusal says how to do what people want, by commands that this version has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -26,7 +26,7 @@ phase in conditions."""
 
 def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     """A flow runs as it was created. Metadata, finalizers and status may change."""
-    if old.spec == new.spec:
+    if is_same(old.spec, new.spec):
         return
     flow = _command_name("jf", new.metadata)
     if old.final:
@@ -46,8 +46,7 @@ def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
     before = [step.name for step in old.steps]
     after = [step.name for step in new.steps]
     if before == after:
-        fields = msgspec.to_builtins(old.spec), msgspec.to_builtins(new.spec)
-        yield from ((path, "this is changed") for path in _differences("spec", *fields))
+        yield from ((p, "this is changed") for p in differences("spec", old.spec, new.spec))
         return
     parts = [_of_steps(_without(after, before), "new"), _of_steps(_without(before, after), "gone")]
     yield "spec.flows", " and ".join(filter(None, parts)) or "the order of the steps is another"
@@ -68,23 +67,46 @@ def _of_steps(names: Sequence[str], what: str) -> str:
     return f"steps {listed} are {what}" if len(names) > 1 else f"step {listed} is {what}"
 
 
-def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+def is_same(old: Any, new: Any) -> bool:
+    """Whether two values are the same JSON, whatever the order of keys; unlike `==` it tells true
+    from 1, and is never nested too deeply. A field that is null and one that is not there are the
+    same."""
+    try:
+        if msgspec.json.encode(old) == msgspec.json.encode(new):
+            return True
+    except RecursionError:
+        pass  # nested too deeply for the short way; the long one does not recurse
+    return next(differences("", old, new), None) is None
+
+
+def differences(path: str, old: Any, new: Any) -> Iterator[str]:
     """JSON paths at which two values differ, as deep as both have the same shape."""
     work = [(path, old, new)]
     while work:
         path, old, new = work.pop()
-        if old == new:
+        if old is new:
             continue
-        deeper: list[tuple[str, Any, Any]] = []
-        if isinstance(old, dict) and isinstance(new, dict):
-            keys = dict.fromkeys(chain(old, new))
-            deeper = [(below(path, key), old.get(key), new.get(key)) for key in keys]
-        elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-            pairs = zip(old, new, strict=True)
-            deeper = [(below(path, i), one, other) for i, (one, other) in enumerate(pairs)]
-        else:
+        before, after = _parts(old), _parts(new)
+        if before is None or after is None or type(old) is not type(new):
+            if type(old) is not type(new) or old != new:
+                yield path
+        elif isinstance(old, list) and len(before) != len(after):
             yield path
-        work.extend(reversed(deeper))
+        else:
+            keys = reversed(dict.fromkeys(chain(before, after)))
+            work += [(below(path, key), before.get(key), after.get(key)) for key in keys]
+
+
+def _parts(value: Any) -> Mapping[Any, Any] | None:
+    """What a value is made of, by key or index; None where it is not made of anything."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list):
+        return dict(enumerate(value))
+    if isinstance(value, msgspec.Struct):
+        fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {key: getattr(value, field) for key, field in fields}
+    return None
 
 
 def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:

@@ -36,7 +36,26 @@ def queues_take_jobs(outline: Outline) -> Iterator[str]:
         yield from queue_warnings(specs, queues)
 
 
-FLOW_SUSPICIONS: tuple[Suspicion, ...] = (templates_exist, queues_take_jobs)
+def dependencies_have_targets(outline: Outline) -> Iterator[str]:
+    """A condition on nothing holds nothing up."""
+    without = [
+        f'"{outline.names[i]}"'
+        for i, depends_on in outline.dependencies
+        if (depends_on.condition or depends_on.strategy) and not depends_on.targets
+    ]
+    if without:
+        plural = len(without) > 1
+        yield (
+            f"{'steps' if plural else 'step'} {some(without)} {'have' if plural else 'has'} a "
+            "condition or strategy in dependsOn but no targets: nothing holds up the start"
+        )
+
+
+FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
+    templates_exist,
+    queues_take_jobs,
+    dependencies_have_targets,
+)
 
 
 def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]) -> Iterator[str]:

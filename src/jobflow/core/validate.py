@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.change_rules import flow_has_ended, spec_stays, template_is_not_needed
+from jobflow.core.change_rules import flow_has_ended, is_same, spec_stays, template_is_not_needed
 from jobflow.core.flow_rules import FLOW_RULES
 from jobflow.core.generated_rules import GENERATED_RULES
 from jobflow.core.job_rules import job_violations
@@ -72,7 +72,7 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
 
 def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:
     """JobTemplate UPDATE: as CREATE, where the spec changed; vcjobs that exist stay as they are."""
-    return PASS if old.spec == new.spec else validate_template(new, known)
+    return PASS if is_same(old.spec, new.spec) else validate_template(new, known)
 
 
 def validate_template_delete(
