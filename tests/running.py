@@ -226,7 +226,7 @@ class Product:
 
     def __init__(self, client: Client) -> None:
         self.store = Store()
-        self.controller = Controller(client, self.store, dice=lambda: 1.0)
+        self.controller = Controller(client, self.store, dice=lambda: 1.0, events_per_second=10_000)
         self.tasks = [asyncio.create_task(follow.run()) for follow in feeds(self.store, client)]
         self.running = asyncio.create_task(self.controller.run())
         self.tasks.append(self.running)

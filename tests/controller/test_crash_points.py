@@ -102,7 +102,7 @@ async def settled(client: Crashing) -> None:
     before = -1
     while before != len(client.sent):
         before = len(client.sent)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.03)
 
 
 async def _second_life(world: Cluster, story: Story, point: Point) -> None:

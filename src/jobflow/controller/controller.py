@@ -15,7 +15,7 @@ import structlog
 
 from jobflow.controller.answers import Memory
 from jobflow.controller.apply import Applier
-from jobflow.controller.events import Recorder
+from jobflow.controller.events import PER_SECOND, Recorder
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import Reconciler
@@ -43,6 +43,7 @@ class Controller:
         store: Store,
         *,
         workers: int = WORKERS,
+        events_per_second: float = PER_SECOND,
         hooks: Hooks | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
@@ -53,7 +54,7 @@ class Controller:
         self._stopping = asyncio.Event()
         memory = Memory(dice=dice)
         self._queue: Queue[Key] = Queue(hooks=hooks, clock=clock, dice=dice)
-        self._recorder = Recorder(client, hooks=hooks, now=now)
+        self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
         self._reconciler = Reconciler(
             store,
             Applier(client, store, memory, now=now),
