@@ -97,6 +97,21 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"tasks": [{"name": "a", "$patch": "delete"}, {"name": "c"}]},
         {"tasks": [{"name": "b"}, {"name": "c"}]},
     ),
+    "tasks keep the names Volcano gives them when another is removed": (
+        {"tasks": [{"name": "a"}, {"replicas": 1}]},
+        {"tasks": [{"name": "a", "$patch": "delete"}, {"name": "default1", "replicas": 2}]},
+        {"tasks": [{"name": "default1", "replicas": 2}]},
+    ),
+    "an empty name in a patch names nothing": (
+        {"tasks": [{"name": "", "replicas": 1}]},
+        {"tasks": [{"name": "", "replicas": 2}]},
+        {"tasks": [{"name": "", "replicas": 1}, {"name": "", "replicas": 2}]},
+    ),
+    "directives beside elements that are no maps": (
+        {"tasks": ["x", {"name": "a"}]},
+        {"tasks": ["y", {"name": "a", "$patch": "delete"}]},
+        {"tasks": ["x", "y"]},
+    ),
     "a delete that names nothing": (
         {"tasks": ["x", {"name": "a"}]},
         {"tasks": [{"$patch": "delete"}]},

@@ -24,7 +24,7 @@ What is merged how is one table, `JOB_SPEC`, by path: `volumes` of the job merge
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,20 +164,14 @@ def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work:
 
 def _direct(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape) -> None:
     """Take out of `target` what the patch's directives and choices exclude."""
-    if patch.get(PATCH) in ("replace", "delete"):
+    if PATCH in patch and patch[PATCH] in ("replace", "delete"):
         target.clear()
-    retained = patch.get(RETAIN_KEYS)
-    if isinstance(retained, list):
+    if RETAIN_KEYS in patch and isinstance(retained := patch[RETAIN_KEYS], list):
         _drop(target, [name for name in target if name not in retained])
-    if shape.one_of is not None:
-        rivals = shape.one_of or target.keys() - set(shape.keys)
-        if any(patch[name] is not None for name in patch if _is_choice(name, shape)):
+    if shape.one_of is not None and target:
+        rivals = shape.one_of or (target.keys() | patch.keys()) - {PATCH, RETAIN_KEYS, *shape.keys}
+        if any(patch[name] is not None for name in rivals & patch.keys()):
             _drop(target, [name for name in target if name in rivals and name not in patch])
-
-
-def _is_choice(name: str, shape: Shape) -> bool:
-    """Whether a field is one of those that exclude each other."""
-    return name in shape.one_of if shape.one_of else name not in (PATCH, RETAIN_KEYS, *shape.keys)
 
 
 def _drop(target: dict[str, Any], names: Sequence[str]) -> None:
@@ -189,14 +183,14 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
     """A new list: `old` (ours) with `patch` merged in by the shape's keys, or just the patch."""
     if not shape.keys:
         return _replaced(patch, work)
-    if any(isinstance(value, dict) and value.get(PATCH) == "replace" for value in patch):
-        old = []
-    gone = {_key(v, shape, -1) for v in patch if isinstance(v, dict) and v.get(PATCH) == "delete"}
-    merged = [v for i, v in enumerate(old) if not gone or _key(v, shape, i) not in gone - {None}]
-    changes = [v for v in patch if not _directs_list(v)]
-    partners = _partners(merged, changes, shape)
-    for value in changes:
-        partner = next(partners.get(_key(value, shape, -1), _NOBODY), None)
+    held = [(_key(value, shape, index), value) for index, value in enumerate(old)]
+    changes = [(_key(value, shape, None), value) for value in patch]
+    if any(isinstance(value, dict) and PATCH in value for value in patch):
+        held, changes = _directed(held, changes)
+    merged = [value for _, value in held]
+    partners = _partners(held, changes)
+    for key, value in changes:
+        partner = next(partners[key], None) if key in partners else None
         if partner is None and isinstance(value, dict):
             merged.append(partner := {})
         if partner is None:
@@ -206,43 +200,53 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
     return merged
 
 
-_NOBODY: Iterator[dict[str, Any]] = iter(())
+_Keyed = list[tuple[_Key, Any]]
 
 
-def _directs_list(value: Any) -> bool:
-    """Whether an element of a merged list is a directive and not content."""
-    return isinstance(value, dict) and value.get(PATCH) in ("replace", "delete")
+def _directed(held: _Keyed, changes: _Keyed) -> tuple[_Keyed, _Keyed]:
+    """Both lists after the directives among the patch's elements; what is left is content."""
+    directives = [
+        value.get(PATCH) if isinstance(value, dict) else None  # of each element, None: content
+        for _, value in changes
+    ]
+    if "replace" in directives:
+        held = []
+    gone = {key for (key, _), said in zip(changes, directives, strict=True) if said == "delete"}
+    content = [
+        change
+        for change, said in zip(changes, directives, strict=True)
+        if said not in ("replace", "delete")
+    ]
+    return [(key, value) for key, value in held if key is None or key not in gone], content
 
 
-def _partners(
-    old: list[Any], changes: list[Any], shape: Shape
-) -> dict[_Key, Iterator[dict[str, Any]]]:
+def _partners(held: _Keyed, changes: _Keyed) -> dict[_Key, Iterator[dict[str, Any]]]:
     """For each key of the patch the elements it pairs off with: the last ones, in order."""
-    held: dict[_Key, list[dict[str, Any]]] = {}
-    for index, value in enumerate(old):
-        if (key := _key(value, shape, index)) is not None:
-            held.setdefault(key, []).append(value)
-    wanted = Counter(_key(value, shape, -1) for value in changes)
-    return {
-        key: iter(values[max(0, len(values) - wanted[key]) :])
-        for key, values in held.items()
-        if key in wanted
-    }
+    wanted: dict[_Key, int] = {}
+    for key, _ in changes:
+        if key is not None:
+            wanted[key] = wanted.get(key, 0) + 1
+    found: dict[_Key, list[dict[str, Any]]] = {}
+    for key, value in held:
+        if key in wanted:
+            found.setdefault(key, []).append(value)
+    return {key: iter(values[max(0, len(values) - wanted[key]) :]) for key, values in found.items()}
 
 
-def _key(value: Any, shape: Shape, index: int) -> _Key:
+def _key(value: Any, shape: Shape, index: int | None) -> _Key:
     """What names this element in its list; None where a key is missing or no text or integer.
 
-    `index` is where it stands in the template, -1 for an element of the patch.
+    `index` is where it stands in the template, None for an element of the patch.
     """
     if not isinstance(value, dict):
         return None
     parts: list[str | int] = []
     for name, default in zip(shape.keys, shape.defaults, strict=True):
-        part = value.get(name, default)
-        part = default if part is None else part
-        if shape.default_name and part in (None, "") and index >= 0:
-            part = f"{shape.default_name}{index}"
+        part = value.get(name)
+        if part is None:
+            part = default
+        if shape.default_name and not part:
+            part = None if index is None else f"{shape.default_name}{index}"
         if isinstance(part, bool) or not isinstance(part, (str, int)):
             return None
         parts.append(part)
@@ -314,9 +318,9 @@ def _element_violations(element: dict[str, Any], shape: Shape, at: str) -> Itera
             )
             yield Violation(f"{at}.{PATCH}", Reason.FORBIDDEN, "replace", detail)
         return
-    if _key(element, shape, -1) is not None:
+    if _key(element, shape, None) is not None:
         return
     for name, default in zip(shape.keys, shape.defaults, strict=True):
-        if element.get(name) is None and default is None:
+        if element.get(name) in (None, "") and default is None:
             detail = f"elements of this list are merged by their {name}: say which one is meant"
             yield Violation(f"{at}.{name}", Reason.REQUIRED, None, detail)
