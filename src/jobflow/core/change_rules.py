@@ -23,10 +23,12 @@ _OVER = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
 """Phases of a step from which nothing more is started; Volcano's own controller leaves a vcjob's
 phase in conditions."""
 
+_CHANGED = "this is changed"
+
 
 def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     """A flow runs as it was created. Metadata, finalizers and status may change."""
-    if is_same(old.spec, new.spec):
+    if _alike(old.spec, new.spec):
         return
     flow = _command_name("jf", new.metadata)
     if old.final:
@@ -46,12 +48,16 @@ def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
     before = [step.name for step in old.steps]
     after = [step.name for step in new.steps]
     if before == after:
-        yield from ((p, "this is changed") for p in differences("spec", old.spec, new.spec))
-        return
-    parts = [_of_steps(_without(after, before), "new"), _of_steps(_without(before, after), "gone")]
-    yield "spec.flows", " and ".join(filter(None, parts)) or "the order of the steps is another"
+        for i, (one, other) in enumerate(zip(old.steps, new.steps, strict=True)):
+            if not _alike(one, other):
+                yield from ((p, _CHANGED) for p in differences(f"spec.flows[{i}]", one, other))
+    else:
+        come = _of_steps(_without(after, before), "new")
+        gone = _of_steps(_without(before, after), "gone")
+        what = " and ".join(filter(None, (come, gone)))
+        yield "spec.flows", what or "the order of the steps is another"
     if old.spec.job_retain_policy != new.spec.job_retain_policy:
-        yield "spec.jobRetainPolicy", "this is changed"
+        yield "spec.jobRetainPolicy", _CHANGED
 
 
 def _without(names: Sequence[str], others: Sequence[str]) -> list[str]:
@@ -71,12 +77,15 @@ def is_same(old: Any, new: Any) -> bool:
     """Whether two values are the same JSON, whatever the order of keys; unlike `==` it tells true
     from 1, and is never nested too deeply. A field that is null and one that is not there are the
     same."""
+    return _alike(old, new) or next(differences("", old, new), None) is None
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Whether two values are written alike: the short way to see that nothing changed."""
     try:
-        if msgspec.json.encode(old) == msgspec.json.encode(new):
-            return True
+        return msgspec.json.encode(old) == msgspec.json.encode(new)
     except RecursionError:
-        pass  # nested too deeply for the short way; the long one does not recurse
-    return next(differences("", old, new), None) is None
+        return False
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:
