@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import jsonschema_rs
@@ -19,7 +19,7 @@ from jobflow.api.crd import openapi_schema
 from jobflow.api.job import JobSpec
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.core.suggest import Suggester, did_you_mean, plain, supported
-from jobflow.core.violations import Reason, Violation, quoted
+from jobflow.core.violations import Reason, Violation, below, quoted
 
 Schema = dict[str, Any]
 Path = Sequence[str | int]
@@ -28,7 +28,6 @@ _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _INT32 = 2**31
 _RESOURCES = {"JobFlow": JOBFLOWS, "JobTemplate": JOBTEMPLATES}
-_PLAIN_KEY = re.compile(r"[-\w]+")
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
@@ -101,11 +100,11 @@ def misspelt_fields(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
             work += [(item, items, f"{at}[{i}]") for i, item in enumerate(node) if items]
         elif isinstance(node, dict) and (fields := schema.get("properties")):
             for name, value in node.items():
-                if (below := fields.get(name)) is not None:
-                    work.append((value, below, f"{at}.{name}"))
+                if (inner := fields.get(name)) is not None:
+                    work.append((value, inner, below(at, name)))
                 elif guess := Suggester(list(fields)).nearest(name):
                     detail = f"unknown field{did_you_mean(guess)}"
-                    yield Violation(f"{at}.{name}", Reason.FORBIDDEN, None, detail)
+                    yield Violation(below(at, name), Reason.FORBIDDEN, None, detail)
 
 
 @lru_cache(maxsize=1)
@@ -115,15 +114,8 @@ def _job_spec_schema() -> Schema:
 
 
 def json_path(path: Path) -> str:
-    """`spec.flows[2].name`; a map's key that is more than a word goes in brackets, as in
-    `metadata.annotations[example.com/key]` (k8s.io/apimachinery field.Path)."""
-    text = ""
-    for part in path:
-        if isinstance(part, str) and _PLAIN_KEY.fullmatch(part):
-            text += f".{part}" if text else part
-        else:
-            text += f"[{part}]"
-    return text
+    """A path's parts as one text: `spec.flows[2].name`."""
+    return reduce(below, path, "")
 
 
 @lru_cache(maxsize=8)
@@ -248,9 +240,9 @@ def _places(kind: str) -> dict[str, list[str]]:
     for at, schema in work:  # grows as it goes, level by level
         if "items" in schema:
             work.append((f"{at}[]", schema["items"]))
-        for name, below in schema.get("properties", {}).items():
+        for name, inner in schema.get("properties", {}).items():
             places.setdefault(name, []).append(f"{at}.{name}")
-            work.append((f"{at}.{name}", below))
+            work.append((f"{at}.{name}", inner))
     return places
 
 
