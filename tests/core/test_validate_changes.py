@@ -210,7 +210,8 @@ def test_a_needed_template_that_may_go(template, terminating):
     [
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, []),
         ({"a": 1}, {"a": True}, ["x.a"]),
-        ({"a": None}, {}, []),
+        ({"a": None}, {}, ["x.a"]),
+        ({"a": {}}, {"a": {"b": None}}, ["x.a.b"]),
         ({"a": {"x.io/b": [1]}}, {"a": {"x.io/b": [1, 2]}}, ["x.a[x.io/b]"]),
         ({"a": [1, {"b": 1}, 3], "c": []}, {"a": [0, {"b": 2}, 3], "c": {}},
          ["x.a[0]", "x.a[1].b", "x.c"]),

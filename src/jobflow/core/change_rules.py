@@ -24,6 +24,7 @@ _OVER = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
 phase in conditions."""
 
 _CHANGED = "this is changed"
+_MISSING = object()
 
 
 def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
@@ -75,8 +76,7 @@ def _of_steps(names: Sequence[str], what: str) -> str:
 
 def is_same(old: Any, new: Any) -> bool:
     """Whether two values are the same JSON, whatever the order of keys; unlike `==` it tells true
-    from 1, and is never nested too deeply. A field that is null and one that is not there are the
-    same."""
+    from 1, and is never nested too deeply. In a patch null is more than a missing key."""
     return _alike(old, new) or next(differences("", old, new), None) is None
 
 
@@ -103,7 +103,10 @@ def differences(path: str, old: Any, new: Any) -> Iterator[str]:
             yield path
         else:
             keys = reversed(dict.fromkeys(chain(before, after)))
-            work += [(below(path, key), before.get(key), after.get(key)) for key in keys]
+            work += [
+                (below(path, key), before.get(key, _MISSING), after.get(key, _MISSING))
+                for key in keys
+            ]
 
 
 def _parts(value: Any) -> Mapping[Any, Any] | None:
