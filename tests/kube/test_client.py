@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from jobflow.api.job import Job, JobList
 from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, QUEUES
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
-from jobflow.kube.credentials import ConfigError, Credentials, Login
 from scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 
 
@@ -262,115 +260,3 @@ async def test_a_refused_watch_is_an_error(server: ScriptedServer, client: Clien
     with pytest.raises(ApiError) as info:
         await frames(client)
     assert info.value.gone
-
-
-# ---------------------------------------------------------------------- credentials
-
-
-def kubeconfig(path: Path, server: str, **user: Any) -> str:
-    """Writes a kubeconfig; JSON is YAML."""
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "team"}}],
-        "clusters": [{"name": "k", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path.write_text(json.dumps(config))
-    return str(path)
-
-
-async def test_a_kubeconfig_says_server_token_and_namespace(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
-    path = kubeconfig(tmp_path / "config", server.url, token="t1")
-    server.others.append(Answer(body={}))
-    async with await Client.from_kubeconfig(path) as client:
-        await client.request("GET", "/version")
-        assert client.namespace == "team"
-    assert server.asked[0].headers["Authorization"] == "Bearer t1"
-
-
-async def test_a_refused_token_is_read_anew_and_the_request_sent_again(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
-    path = kubeconfig(tmp_path / "config", server.url, token="t1")
-    server.others += [Answer(401, failure(401, "Unauthorized")), Answer(body={})]
-    async with await Client.from_kubeconfig(path) as client:
-        kubeconfig(tmp_path / "config", server.url, token="t2")
-        await client.create(JOBS, "ns", b'{"a":1}')
-    assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer t1", "Bearer t2"]
-    assert [asked.body for asked in server.asked] == [b'{"a":1}', b'{"a":1}']
-
-
-async def test_a_refused_token_that_has_not_changed_is_not_tried_again(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
-    path = kubeconfig(tmp_path / "config", server.url, token="t1")
-    server.others.append(Answer(401, failure(401, "Unauthorized")))
-    async with await Client.from_kubeconfig(path) as client:
-        assert (await caught(client)).code == 401
-    assert len(server.asked) == 1
-
-
-async def test_a_token_that_gets_old_is_read_again() -> None:
-    clock = [0.0]
-    tokens = iter(["t2", "t3"])
-
-    async def reread() -> Login:
-        return Login("http://x", next(tokens))
-
-    credentials = Credentials(Login("http://x", "t1"), reread=reread, clock=lambda: clock[0])
-    clock[0] = 59
-    assert (await credentials.login()).authorization == "t1"
-    clock[0] = 60
-    assert (await credentials.login()).authorization == "t2"
-    clock[0] = 119
-    assert (await credentials.login()).authorization == "t2"
-
-
-async def test_credentials_that_cannot_be_read_again_stay_as_they_were() -> None:
-    async def broken() -> Login:
-        raise ConfigError("token file is empty")
-
-    clock = [0.0]
-    login = Login("http://x", "t1")
-    credentials = Credentials(login, reread=broken, renew=broken, clock=lambda: clock[0])
-    clock[0] = 100
-    assert await credentials.login() == login
-    assert await credentials.renewed(login) is None
-
-
-async def test_a_credential_plugin_is_run_again_after_a_refusal(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
-    plugin = tmp_path / "plugin"
-    counter = tmp_path / "count"
-    plugin.write_text(
-        "#!/bin/sh\n"
-        f"echo x >> {counter}\n"
-        f"n=$(wc -l < {counter})\n"
-        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", '
-        '\\"kind\\": \\"ExecCredential\\", \\"status\\": {\\"token\\": \\"t$((n))\\"}}"\n'
-    )
-    plugin.chmod(0o755)
-    run = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
-    path = kubeconfig(tmp_path / "config", server.url, exec=run)
-    server.others += [Answer(401, failure(401)), Answer(body={}), Answer(body={})]
-    async with await Client.from_kubeconfig(path) as client:
-        await client.create(JOBS, "ns", b"{}")
-        await client.create(JOBS, "ns", b"{}")
-    tokens = [asked.headers["Authorization"] for asked in server.asked]
-    assert tokens == ["Bearer t1", "Bearer t2", "Bearer t2"]
-
-
-@pytest.mark.parametrize("text", ["", "[]", "a: [", "clusters: 1", "{}", "\x00"])
-async def test_what_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=str(path)):
-        await Client.from_kubeconfig(str(path))
-
-
-async def test_a_kubeconfig_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file"):
-        await Client.from_kubeconfig(str(tmp_path / "none"))

@@ -25,7 +25,8 @@ REREAD_SECONDS = 60.0
 """How old what was read of token files and credential plugins may get. A kubelet renews a service
 account's token long before it expires, so a minute late is early enough (client-go does the same).
 """
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a kubelet puts a pod's token, the API server's CA and the namespace's name."""
 
 
 class ConfigError(ValueError):
@@ -121,16 +122,22 @@ async def _from_pod() -> Credentials:
     async def read() -> Login:
         configuration = Configuration()
         try:
-            load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
+            load_incluster_config(  # type: ignore[no-untyped-call]
+                configuration,
+                try_refresh_token=False,
+                token_filename=str(SERVICE_ACCOUNT / "token"),
+                cert_filename=str(SERVICE_ACCOUNT / "ca.crt"),
+            )
+            return _login(configuration, _pod_namespace())
         except (ConfigException, OSError) as error:
             raise ConfigError(f"service account of this pod: {error}") from error
-        return _login(configuration, _pod_namespace())
 
     return Credentials(await read(), reread=read, renew=read)
 
 
 def _pod_namespace() -> str:
-    return NAMESPACE_FILE.read_text().strip() if NAMESPACE_FILE.is_file() else "default"
+    file = SERVICE_ACCOUNT / "namespace"
+    return file.read_text().strip() if file.is_file() else "default"
 
 
 async def _from_kubeconfig(path: str) -> Credentials:

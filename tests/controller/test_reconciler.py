@@ -1,0 +1,163 @@
+"""What becomes of an outcome: failures of ours, statuses that do not stick, flows that spin."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus
+from jobflow.api.resources import JOBFLOWS
+from jobflow.controller import reconciler as module
+from jobflow.controller.answers import Memory
+from jobflow.controller.apply import Applier
+from jobflow.controller.events import Recorder
+from jobflow.controller.queue import Queue
+from jobflow.controller.reconciler import AGAIN_AT_ONCE, Reconciler
+from jobflow.core.actions import Confirm, Event, EventType, Plan, View
+from jobflow.kube.cache import Key
+from jobflow.store import Store
+from running import NAMESPACE, Cluster, cluster, flow, template
+
+KEY = (NAMESPACE, "f")
+
+
+class World:
+    """A reconciler without workers, over a server with one flow, by a clock that the test moves."""
+
+    def __init__(self, servers: Cluster, subject: JobFlow) -> None:
+        self.servers = servers
+        self.now = 100.0
+        self.store = Store()
+        self.store.flows.replace([subject], subject.metadata.resource_version)
+        self.store.jobs.replace([], subject.metadata.resource_version)
+        self.queue = Queue[Key](clock=lambda: self.now, dice=lambda: 0.0)
+        self.recorder = Recorder(servers.client)
+        memory = Memory()
+        self.reconciler = Reconciler(
+            self.store,
+            Applier(servers.client, self.store, memory),
+            memory,
+            self.recorder,
+            self.queue,
+            clock=lambda: self.now,
+        )
+
+    @property
+    def writes(self) -> int:
+        return self.servers.count("PATCH", JOBFLOWS, subresource="status")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        yield World(servers, await servers.flow("f"))
+
+
+def planning(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
+    """Let every plan be this one; a status that is given as words becomes the state's message."""
+
+    def always(flow: JobFlow, view: View, *, now: datetime) -> Plan:
+        said = plan.get("says")
+        status = flow.status if said is None else saying(said)
+        rest = {key: value for key, value in plan.items() if key != "says"}
+        return Plan(status=status, **{"actions": (), **rest})
+
+    monkeypatch.setattr(module, "plan_flow", always)
+
+
+def saying(message: str) -> JobFlowStatus:
+    return JobFlowStatus(state=FlowState(phase="Running", message=message))
+
+
+async def test_status_that_nothing_waits_for_is_written_once_a_second_and_not_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, (passed, writes, wait) in enumerate(
+        [(0.0, 1, None), (0.25, 1, 0.75), (0.25, 1, 0.5), (0.5, 2, None)]
+    ):
+        world.now += passed
+        planning(monkeypatch, says=str(number))
+        outcome = await world.reconciler.reconcile(KEY)
+        assert (world.writes, outcome.after) == (writes, wait)
+
+
+async def test_status_that_something_waits_for_is_written_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        planning(monkeypatch, says=str(number), urgent=True)
+        await world.reconciler.reconcile(KEY)
+    assert world.writes == 3
+
+
+async def test_a_status_that_says_nothing_new_is_not_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning(monkeypatch, requeue_after=timedelta(seconds=7))
+    assert (await world.reconciler.reconcile(KEY)).after == 7
+    assert world.writes == 0
+
+
+async def test_a_status_that_the_server_stores_otherwise_is_not_sent_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning(monkeypatch, says="x", urgent=True)
+    await world.reconciler.reconcile(KEY)
+    stored = world.store.flow(*KEY)
+    assert stored is not None
+    pruned = msgspec.structs.replace(stored, status=JobFlowStatus())
+    world.store.flows._objects[KEY] = pruned
+    for _ in range(3):
+        await world.reconciler.reconcile(KEY)
+    assert world.writes == 1
+
+
+async def test_events_are_told_with_the_status_that_they_belong_to(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = Event(EventType.NORMAL, "Told", "once")
+    planning(monkeypatch, says="first")
+    await world.reconciler.reconcile(KEY)
+    planning(monkeypatch, says="second", events=(event,))
+    for _ in range(3):
+        await world.reconciler.reconcile(KEY)
+    await world.recorder.flush()
+    assert await world.servers.events() == []
+    world.now += 1
+    await world.reconciler.reconcile(KEY)
+    await world.recorder.flush()
+    assert [told["count"] for told in await world.servers.events()] == [1]
+
+
+async def test_a_flow_that_spins_has_to_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    planning(monkeypatch, actions=(Confirm("f-a"),))
+    outcomes = [await world.reconciler.reconcile(KEY) for _ in range(AGAIN_AT_ONCE + 1)]
+    assert all(outcome.again and not outcome.error for outcome in outcomes[:-1])
+    assert "without getting on" in outcomes[-1].error
+
+
+async def test_a_flow_that_is_gone_needs_nothing(world: World) -> None:
+    outcome = await world.reconciler.reconcile((NAMESPACE, "none"))
+    assert outcome == module.Outcome()
+
+
+async def test_a_flow_that_we_fail_on_does_not_take_the_others_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = module.plan_flow
+
+    def failing(flow: JobFlow, view: View, *, now: datetime) -> Plan:
+        if flow.metadata.name == "bad":
+            raise ZeroDivisionError("a mistake of ours")
+        return plan(flow, view, now=now)
+
+    monkeypatch.setattr(module, "plan_flow", failing)
+    async with cluster() as servers, servers.controller(), servers.ends():
+        await servers.apply(template("a"), flow("bad", {"a": ""}), flow("good", {"a": ""}))
+        assert (await servers.ended("good")).status.state.phase == "Succeed"
+        assert (await servers.flow("bad")).status == JobFlowStatus()
