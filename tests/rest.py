@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -77,7 +78,11 @@ class Rest:
             headers["content-type"] = more.pop("content_type", "application/json")
         content = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
         async with self._session.request(
-            method, path, data=content, headers=headers, params=more or None
+            method,
+            path,
+            data=io.BytesIO(content) if content else None,
+            headers=headers,
+            params=more or None,
         ) as sent:
             body = await (sent.json() if "json" in sent.content_type else sent.text())
             return Answer(sent.status, body, sent.headers.getall("warning", []))

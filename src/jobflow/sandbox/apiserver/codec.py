@@ -37,7 +37,7 @@ def load_yaml(body: bytes) -> Any:
     """YAML, of which JSON is a part. Raises Failure, 400; aliases are refused."""
     try:
         return _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # no JSON: the YAML parser says what it is
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, _PlainLoader)):

@@ -68,7 +68,11 @@ def _json(answer: dict[str, Any]) -> Response:
 
 
 def _wants_aggregated(request: Request) -> bool:
-    return "as=APIGroupDiscoveryList" in request.accept and "v=v2," in request.accept + ","
+    wanted = {"as=APIGroupDiscoveryList", "v=v2"}
+    return any(
+        wanted <= {parameter.strip() for parameter in media_range.split(";")}
+        for media_range in request.accept.split(",")
+    )
 
 
 def _groups(registry: Iterable[Kind]) -> list[str]:
