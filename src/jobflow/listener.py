@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,7 @@ IDLE_SECONDS = 120
 that it is the client who closes and no request is sent into a closing connection."""
 DRAIN_SECONDS = 10
 """How long requests that have begun may take once the server is told to stop."""
-CLOSE_SECONDS = 0.2
+CLOSE_SECONDS = 0.05
 """How long connections without a request may take to close."""
 BACKLOG = 2048
 
@@ -68,11 +69,6 @@ class Listener:
             )
         )
 
-    @property
-    def connections(self) -> int:
-        """How many clients are connected."""
-        return len(self._server.server_state.connections)
-
     async def serve(self) -> None:
         """Serve until `stop`; what has begun is answered first."""
         try:
@@ -116,8 +112,9 @@ class _Server(uvicorn.Server):
         only requests that have begun are worth the whole drain."""
         if tasks := list(self.server_state.tasks):
             await asyncio.wait(tasks)
-        if self.server_state.connections:
-            await asyncio.sleep(CLOSE_SECONDS)
+        until = time.monotonic() + CLOSE_SECONDS
+        while self.server_state.connections and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # uvicorn has no event for it
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await super()._wait_tasks_to_complete()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import structlog
 log = structlog.get_logger(__name__)
 
 Task = asyncio.Task[None]
+Part = Callable[[], Coroutine[Any, Any, None]]
 
 
 class PartDied(Exception):
@@ -27,7 +28,7 @@ class Parts:
         self._tasks = tasks
         self._started: list[Task] = []
 
-    def start(self, name: str, part: Coroutine[Any, Any, None]) -> Task:
+    def start(self, name: str, part: Part) -> Task:
         """Run a part from now on."""
         task = self._tasks.create_task(self._watch(name, part), name=name)
         self._started.append(task)
@@ -39,9 +40,9 @@ class Parts:
         for task in self._started:
             task.cancel()
 
-    async def _watch(self, name: str, part: Coroutine[Any, Any, None]) -> None:
+    async def _watch(self, name: str, part: Part) -> None:
         try:
-            await part
+            await part()
         except Exception as error:
             log.exception("part died", part=name)
             raise PartDied(f"{name} died: {str(error) or type(error).__name__}") from error

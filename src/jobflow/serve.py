@@ -124,7 +124,12 @@ class Product:
         self._http: Listener | None = None
         if options.http_port is not None:
             app = health.create_app(self.waiting_for, self.metrics.text)
-            self._http = Listener(app, port=options.http_port, flag="--http-port")
+            try:
+                self._http = Listener(app, port=options.http_port, flag="--http-port")
+            except PortInUse:
+                if self._webhook:
+                    self._webhook.close()
+                raise
         self._measure()
 
     @property
@@ -155,14 +160,14 @@ class Product:
         """
         async with together() as parts:
             for feed in self._feeds:
-                parts.start(f"the reflector of {feed.resource.plural}", feed.run())
+                parts.start(f"the reflector of {feed.resource.plural}", feed.run)
             working: list[Task] = []
             if self._webhook:
-                working.append(parts.start("the webhook", self._webhook.serve()))
+                working.append(parts.start("the webhook", self._webhook.serve))
             if self._controller:
-                working.append(parts.start("the controller", self._control(self._controller)))
+                working.append(parts.start("the controller", self._control))
             if self._http:
-                parts.start("the HTTP server", self._http.serve())
+                parts.start("the HTTP server", self._http.serve)
             yield
             parts.stopping = True
             self._stop.set()
@@ -172,11 +177,11 @@ class Product:
             if working:
                 await asyncio.wait(working)
 
-    async def _control(self, controller: Controller) -> None:
+    async def _control(self) -> None:
         """Carry flows out once the cluster has been read; stopped before, nothing has begun."""
         await _either(self.store.wait_synced(), self._stop.wait())
-        if not self._stop.is_set():
-            await controller.run()
+        if self._controller and not self._stop.is_set():
+            await self._controller.run()
 
     def _measure(self) -> None:
         flows, jobs = self.store.flows, self.store.jobs
@@ -263,7 +268,7 @@ async def sandbox_world(options: Sandbox | None = None) -> AsyncIterator[World]:
         product = Product(ours, Options(webhook=webhook))
         parts = await stack.enter_async_context(together())
         stand_in = JobController(volcanos, options.runner)
-        parts.start("the stand-in for Volcano", stand_in.run())
+        parts.start("the stand-in for Volcano", stand_in.run)
         await stack.enter_async_context(product.running())
         await product.store.wait_synced()
         url = f"https://{LOOPBACK}:{product.webhook_port}"

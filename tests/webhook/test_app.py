@@ -174,14 +174,11 @@ class TestTLS:
         serving = asyncio.create_task(listener.serve())
         trust = ssl.create_default_context(cafile=pki.ca_certificate)
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trust)
-        head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(GOOD)}\r\n\r\n"
-        writer.write(head.encode() + GOOD[:100])
-        await writer.drain()
-        while not listener.connections:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.05)
+        head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(GOOD)}\r\n"
+        writer.write(head.encode() + b"expect: 100-continue\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
         listener.stop()
-        writer.write(GOOD[100:])
+        writer.write(GOOD)
         answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 200")
         writer.close()
@@ -190,9 +187,9 @@ class TestTLS:
     async def test_a_server_that_is_cancelled_gives_its_port_back(self, app: FastAPI) -> None:
         listener = Listener(app, port=0, host="127.0.0.1", flag="--port")
         serving = asyncio.create_task(listener.serve())
-        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-        while not listener.connections:
-            await asyncio.sleep(0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving

@@ -179,6 +179,7 @@ async def test_a_date_that_is_none_is_named_by_the_type() -> None:
 async def test_an_object_that_is_none_is_refused() -> None:
     assert await causes(review("CREATE", "text"))
     assert await causes(review("CREATE", []))
+    assert await causes(review("UPDATE", "text", stored(jobflow("diamond", DIAMOND))))
 
 
 class TestStoredUnderAnotherSchema:

@@ -1,0 +1,77 @@
+"""Log lines: one JSON object each, ours and the libraries'."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from jobflow import logs
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """Where the lines go; how the process logged before is restored."""
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    levels = {name: logging.getLogger(name).level for name in logs.LIBRARIES}
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    yield stream
+    root.handlers, level = before
+    root.setLevel(level)
+    for name, least in levels.items():
+        logging.getLogger(name).setLevel(least)
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_says_when_what_and_about_what(stream: io.StringIO) -> None:
+    structlog.get_logger("jobflow.test").info("job created", flow="team/nightly", step="a")
+    (line,) = lines(stream)
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "event": "job created",
+        "level": "info",
+        "logger": "jobflow.test",
+        "flow": "team/nightly",
+        "step": "a",
+    }
+
+
+def test_libraries_log_the_same_way(stream: io.StringIO) -> None:
+    logging.getLogger("some.library").warning("%s is odd", "this")
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["logger"]) == (
+        "this is odd",
+        "warning",
+        "some.library",
+    )
+
+
+def test_what_libraries_tell_of_themselves_is_left_out(stream: io.StringIO) -> None:
+    logging.getLogger("uvicorn.error").info("Started server process")
+    structlog.get_logger("jobflow.test").debug("nothing to see")
+    assert lines(stream) == []
+
+
+def test_an_exception_is_one_line_with_its_traceback(stream: io.StringIO) -> None:
+    try:
+        raise ValueError("line one\nline two")
+    except ValueError:
+        structlog.get_logger("jobflow.test").exception("broken")
+    (line,) = lines(stream)
+    assert line["exception"].endswith("ValueError: line one\nline two")
+
+
+def test_a_value_that_is_no_json_is_written_out(stream: io.StringIO) -> None:
+    structlog.get_logger("jobflow.test").info("odd", value=object)
+    assert lines(stream)[0]["value"] == "<class 'object'>"

@@ -1,0 +1,85 @@
+"""What is counted, and under which labels."""
+
+from __future__ import annotations
+
+import time
+
+from jobflow.controller.hooks import Result
+from jobflow.core.violations import Reason, Violation
+from jobflow.metrics import MAX_FIELDS, Metrics
+from jobflow.webhook.review import Answer, Outcome
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"jobflow_{name}", labels)
+
+
+def refusal(*paths: str) -> Answer:
+    violations = tuple(Violation(path, Reason.INVALID, "x", "") for path in paths)
+    return Answer(b"", Outcome.REFUSED, operation="CREATE", violations=violations)
+
+
+def test_violations_are_counted_by_field_without_indices_and_keys() -> None:
+    metrics = Metrics()
+    metrics.reviewed("JobFlow", refusal("spec.flows[2].name", "spec.flows[41].name"), 0.001)
+    metrics.reviewed("JobFlow", refusal("metadata.annotations[example.com/a]"), 0.001)
+    counted = {"kind": "JobFlow", "reason": "FieldValueInvalid"}
+    assert value(metrics, "admission_violations_total", field="spec.flows[].name", **counted) == 2
+    field = "metadata.annotations[]"
+    assert value(metrics, "admission_violations_total", field=field, **counted) == 1
+
+
+def test_fields_that_users_invent_do_not_grow_without_end() -> None:
+    metrics = Metrics()
+    for i in range(MAX_FIELDS + 50):
+        metrics.reviewed("JobTemplate", refusal(f"spec.plugins.p{i}"), 0.001)
+    metrics.reviewed("JobTemplate", refusal("spec.plugins.p0"), 0.001)
+    counted = {"kind": "JobTemplate", "reason": "FieldValueInvalid"}
+    assert value(metrics, "admission_violations_total", field="other", **counted) == 50
+    assert value(metrics, "admission_violations_total", field="spec.plugins.p0", **counted) == 2
+
+
+def test_api_requests_are_counted_by_verb_resource_and_code() -> None:
+    metrics = Metrics()
+    for code in (201, 201, 409):
+        metrics.requested("POST", "jobs", code, 0.002)
+    labels = {"verb": "POST", "resource": "jobs"}
+    assert value(metrics, "api_request_seconds_count", **labels, code="201") == 2
+    assert value(metrics, "api_request_seconds_count", **labels, code="409") == 1
+
+
+def test_the_controllers_work_is_counted() -> None:
+    metrics = Metrics()
+    hooks = metrics.controller
+    hooks.depth(3)
+    hooks.waited(0.004)
+    hooks.retried()
+    hooks.reconciled(0.02, Result.RETRIED)
+    hooks.event_dropped()
+    assert value(metrics, "workqueue_depth") == 3
+    assert value(metrics, "workqueue_wait_seconds_bucket", le="0.005") == 1
+    assert value(metrics, "workqueue_retries_total") == 1
+    assert value(metrics, "reconcile_seconds_count", result="retried") == 1
+    assert value(metrics, "events_dropped_total") == 1
+
+
+def test_phases_and_ages_are_those_at_the_time_of_asking() -> None:
+    metrics = Metrics()
+    phases = ["Running", "Running", "Failed"]
+    metrics.watch_phases("flows", lambda: phases)
+    heard = {"jobs": time.monotonic() - 40, "queues": None}
+    metrics.watch_ages(lambda: heard)
+    assert value(metrics, "flows", phase="Running") == 2
+    phases.remove("Running")
+    assert value(metrics, "flows", phase="Running") == 1
+    age = value(metrics, "watch_age_seconds", resource="jobs")
+    assert age is not None and age >= 40
+    assert value(metrics, "watch_age_seconds", resource="queues") is None
+    assert b'jobflow_flows{phase="Failed"} 1.0' in metrics.text()
+
+
+def test_two_processes_in_one_do_not_share_counts() -> None:
+    one, other = Metrics(), Metrics()
+    one.requested("GET", "jobs", 200, 0.001)
+    labels = {"verb": "GET", "resource": "jobs", "code": "200"}
+    assert value(other, "api_request_seconds_count", **labels) is None

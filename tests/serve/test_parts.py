@@ -1,0 +1,66 @@
+"""Parts live together: the death of one is the end of all, and the first cause is what is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jobflow.parts import PartDied, together
+
+
+async def endless() -> None:
+    await asyncio.Event().wait()
+
+
+async def dying() -> None:
+    raise OSError("disk on fire")
+
+
+async def ending() -> None:
+    return
+
+
+async def test_parts_end_with_the_body() -> None:
+    async with together() as parts:
+        task = parts.start("endless", endless)
+    assert task.cancelled()
+
+
+async def test_a_part_that_raises_ends_the_body_and_the_others() -> None:
+    with pytest.raises(PartDied, match="^the pump died: disk on fire$") as raised:
+        async with together() as parts:
+            other = parts.start("endless", endless)
+            parts.start("the pump", dying)
+            await asyncio.Event().wait()
+    assert isinstance(raised.value.__cause__, OSError)
+    assert other.cancelled()
+
+
+async def test_a_part_that_just_ends_has_died_too() -> None:
+    with pytest.raises(PartDied, match="^the pump ended before it was told to$"):
+        async with together() as parts:
+            parts.start("the pump", ending)
+            await asyncio.Event().wait()
+
+
+async def test_a_part_may_end_once_it_was_told_to() -> None:
+    async with together() as parts:
+        parts.stopping = True
+        await parts.start("the pump", ending)
+
+
+async def test_an_exception_of_the_body_comes_out_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with together() as parts:
+            parts.start("endless", endless)
+            raise ZeroDivisionError
+
+
+async def test_worlds_within_worlds_tell_the_innermost_death() -> None:
+    with pytest.raises(PartDied, match="^the pump died"):
+        async with together() as outer:
+            outer.start("endless", endless)
+            async with together() as inner:
+                inner.start("the pump", dying)
+                await asyncio.Event().wait()
