@@ -12,7 +12,13 @@ from datetime import datetime
 import msgspec
 
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
-from jobflow.api.jobflow import JobRecord, JobRunningHistory, StepCondition, StepPhase
+from jobflow.api.jobflow import (
+    ENDED_STEP_PHASES,
+    JobRecord,
+    JobRunningHistory,
+    StepCondition,
+    StepPhase,
+)
 from jobflow.core.evidence import FAILURES, Evidence
 from jobflow.core.scene import Decision, Scene, whole
 
@@ -49,8 +55,11 @@ def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
             step_of[evidence.memory.job] = position
         for job in evidence.jobs:
             name = job.metadata.name
+            known = old.get(name)
+            if known is None and _dropped(evidence, job):
+                continue
             step_of[name] = position
-            new[name] = job_record(job, old.get(name), scene)
+            new[name] = job_record(job, known, scene)
         if evidence.job is None or evidence.gone:
             _close(new, old, decisions[position].condition, scene)
     return _ordered({**old, **new}, step_of)
@@ -96,6 +105,13 @@ def job_lists(
             into = _LISTS.get(_phase_of(condition), UNKNOWN_LIST)
             lists.setdefault(into, []).append(condition.job)
     return lists
+
+
+def _dropped(evidence: Evidence, job: Job) -> bool:
+    """Whether the status once held the vcjob's record: the end of a step and that of its vcjob are
+    written together, so what is missing now was dropped for the status's size."""
+    memory = evidence.memory
+    return job.ended and memory.job == job.metadata.name and memory.phase in ENDED_STEP_PHASES
 
 
 def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
