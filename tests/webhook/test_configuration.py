@@ -1,0 +1,40 @@
+"""The ValidatingWebhookConfiguration: what an API server sends here, and how it trusts us."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from urllib.parse import urlsplit
+
+from admissions import FakeCluster
+
+from jobflow.webhook.certificates import make_pki
+from jobflow.webhook.configuration import webhook_configuration
+from jobflow.webhook.review import reviewers
+
+CA = make_pki(["127.0.0.1"]).ca_certificate
+MANIFEST = webhook_configuration("https://127.0.0.1:8443/", CA)
+
+
+def test_every_path_that_is_asked_is_served_for_that_kind() -> None:
+    served = reviewers(FakeCluster())
+    asked = {
+        urlsplit(webhook["clientConfig"]["url"]).path: webhook["rules"][0]["resources"]
+        for webhook in MANIFEST["webhooks"]
+    }
+    assert asked == {path: [f"{each.kind.lower()}s"] for path, each in served.items()}
+
+
+def test_creates_updates_and_deletes_are_asked_about_and_no_subresource() -> None:
+    for webhook in MANIFEST["webhooks"]:
+        (rule,) = webhook["rules"]
+        assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
+        assert rule["apiGroups"] == ["flow.volcano.sh"]
+        assert not any("/" in resource for resource in rule["resources"])
+
+
+def test_a_webhook_that_cannot_be_reached_lets_nothing_in() -> None:
+    for webhook in MANIFEST["webhooks"]:
+        assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Fail", "None")
+        assert webhook["admissionReviewVersions"] == ["v1"]
+        assert 1 <= webhook["timeoutSeconds"] <= 30
+        assert b64decode(webhook["clientConfig"]["caBundle"]) == CA
