@@ -28,7 +28,10 @@ def test_an_on_failure_branch_is_not_taken_and_passed_over() -> None:
 
 def test_with_all_targets_not_taken_nothing_is_left_to_wait_for() -> None:
     world = flow("a", bad=after("a", condition="Failed"), worse="bad").with_jobs(a="Completed")
-    assert world.plan().skipped == {"bad": "NotTaken", "worse": "NotTaken"}
+    planned = world.plan()
+    assert planned.skipped == {"bad": "NotTaken", "worse": "NotTaken"}
+    assert planned.conditions["bad"].message == "a did not fail"
+    assert planned.conditions["worse"].message == "no target was taken"
     assert world.plan().phase == "Succeed"
 
 

@@ -238,6 +238,13 @@ def test_restarts_are_counted_and_the_last_ten_phases_kept() -> None:
     assert len(histories(world)) == 10
 
 
+def test_histories_that_no_longer_join_are_told_anew() -> None:
+    """All but the last were dropped for the status's size, or Volcano began its list anew."""
+    world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
+    world = with_conditions(world, ("Restarting", 5), ("Pending", 6), retries=1).settled()
+    assert histories(world) == [("Restarting", 5, 6), ("Pending", 6, None)]
+
+
 def test_a_restart_that_passed_unseen_is_counted() -> None:
     world = with_conditions(flow("a"), ("Pending", 0), ("Running", 1)).settled()
     again = (("Pending", 0), ("Running", 1), ("Restarting", 2), ("Pending", 3), ("Running", 4))

@@ -135,12 +135,12 @@ class Pass:
         names = [
             self.scene.evidence[target].step.name
             for target, why in zip(targets, reaches, strict=True)
-            if SKIPS.get(why) is how or (how is End.NOT_TAKEN and why is Reach.PASSED_OVER)
+            if SKIPS.get(why) is how
         ]
         if how is End.UPSTREAM_FAILED:
             message = f"{listed(names)} did not complete"
         elif how is End.NOT_TAKEN:
-            message = f"{listed(names)} did not go this way"
+            message = f"{listed(names)} did not fail" if names else "no target was taken"
         else:
             message = f"the flow stopped, for {listed(self.failed)} failed"
         return StepCondition(phase=StepPhase.SKIPPED, reason=how, message=short(message))
