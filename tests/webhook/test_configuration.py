@@ -6,7 +6,6 @@ from base64 import b64decode
 from urllib.parse import urlsplit
 
 from admissions import FakeCluster
-
 from jobflow.webhook.certificates import make_pki
 from jobflow.webhook.configuration import webhook_configuration
 from jobflow.webhook.review import reviewers
