@@ -33,6 +33,8 @@ class Answers:
     """How often in a row the create of each job was refused or met a name in use."""
     written_at: float | None = None
     """Monotonic time of the last status write."""
+    changed_at: float | None = None
+    """Monotonic time since when there is a status to write that was not written yet."""
     sent: tuple[JobFlowStatus, str] | None = None
     """The status last written and the flow's resource version after it."""
 

@@ -30,6 +30,9 @@ log = structlog.get_logger(__name__)
 
 STATUS_SECONDS = 1.0
 """Least time between two status writes of a flow that nothing waits for."""
+SETTLE_SECONDS = 0.1
+"""How long such a write is held back, so that what follows at once (a vcjob made, then Pending,
+then Running) is in it and not a second behind."""
 AGAIN_AT_ONCE = 8
 """How often in a row a flow is planned again at once, before it has to wait its backoff."""
 
@@ -183,14 +186,18 @@ class Reconciler:
             return None
         if plan.urgent or answers.written_at is None:
             return 0.0
-        return max(0.0, answers.written_at + STATUS_SECONDS - self._clock())
+        now = self._clock()
+        if answers.changed_at is None:
+            answers.changed_at = now
+        due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + STATUS_SECONDS)
+        return max(0.0, due - now)
 
     def _outcome(
         self, flow: JobFlow, plan: Plan, applied: Applied, status_wait: float | None
     ) -> Outcome:
         answers = self._memory.of(flow)
         if applied.status_written:
-            answers.written_at = self._clock()
+            answers.written_at, answers.changed_at = self._clock(), None
         if flow.final:
             self._memory.forget(key_of(flow))
         waits = [status_wait] if status_wait is not None else []
