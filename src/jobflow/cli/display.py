@@ -13,10 +13,12 @@ from rich.text import Text
 
 from jobflow.api.jobflow import JobFlow, StepPhase
 from jobflow.cli.drawing import Tree, style_of
-from jobflow.cli.progress import StepRow, rows
+from jobflow.cli.progress import rows, told
 
 FlowKey = tuple[str, str]
 """Namespace and name of a flow."""
+_WHOLE = ""
+"""Stands for the flow itself beside its steps."""
 
 
 class Display(Protocol):
@@ -68,6 +70,10 @@ class LiveTrees:
             tree = Tree(flow, ascii_only=self._console.options.ascii_only)
             self._trees = {**self._trees, key: tree}
 
+    def refresh(self) -> None:
+        """Draw now, and not when it is time again."""
+        self._live.refresh()
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self.lines(datetime.now(UTC), options.max_width, max(options.size.height - 1, 1))
 
@@ -104,20 +110,19 @@ class ChangeLog:
         key = (flow.metadata.namespace, flow.metadata.name)
         seen = self._seen.get(key, {})
         standing = {row.step: row for row in rows(flow)}
+        state = flow.status.state
+        changed = bool(state.phase) and seen.get(_WHOLE) != state.phase
+        if changed and not flow.final:
+            self._line(flow.metadata.name, state.phase, told(state.reason, state.message))
         for step, row in standing.items():
             if seen.get(step, StepPhase.WAITING) != row.phase:
-                self._line(f"{flow.metadata.name}/{step}", row.phase, _reason(row))
-        state = flow.status.state
-        if state.phase and seen.get("") != state.phase:
-            told = ": ".join(part for part in (state.reason, state.message) if part)
-            self._line(flow.metadata.name, state.phase, told)
-        self._seen[key] = {"": state.phase} | {step: row.phase for step, row in standing.items()}
+                why = "" if row.phase == StepPhase.COMPLETED else row.told
+                self._line(f"{flow.metadata.name}/{step}", row.phase, why)
+        if changed and flow.final:
+            self._line(flow.metadata.name, state.phase, told(state.reason, state.message))
+        self._seen[key] = {_WHOLE: state.phase} | {s: row.phase for s, row in standing.items()}
 
-    def _line(self, what: str, phase: str, told: str) -> None:
+    def _line(self, what: str, phase: str, why: str) -> None:
         clock = datetime.now().astimezone().strftime("%H:%M:%S")
         line = Text.assemble(f"{clock}  {what}  ", (phase, style_of(phase)))
-        self._console.print(line.append(f"  {told}" if told else ""), soft_wrap=True)
-
-
-def _reason(row: StepRow) -> str:
-    return "" if row.phase == StepPhase.COMPLETED else row.told
+        self._console.print(line.append(f"  {why}" if why else ""), soft_wrap=True)

@@ -14,7 +14,7 @@ from rich.text import Text
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import FINAL_PHASES, FlowPhase, JobFlow, StepPhase
 from jobflow.cli.branches import Branch, branches, guides
-from jobflow.cli.progress import StepRow, rows, span
+from jobflow.cli.progress import StepRow, rows, span, told
 
 _GAP = "  "
 _LEAST_DETAIL = 12
@@ -84,7 +84,7 @@ class Tree:
         columns = _Columns.of(lefts, [standing[branch.step.name] for branch in shown], width)
         for left, branch in zip(lefts, shown, strict=True):
             yield columns.line(left, standing[branch.step.name], branch, now)
-        if len(shown) < len(self._branches):
+        if len(shown) < len(self._branches) and height != 1:
             yield _rest(self._branches, shown, standing)
 
     def _header(self, now: datetime, width: int) -> Text:
@@ -97,8 +97,8 @@ class Tree:
         )
         for part in (status.progress, took):
             line.append(_GAP + part if part else "")
-        if told := ": ".join(part for part in (status.state.reason, status.state.message) if part):
-            line.append(_GAP + told, style="dim")
+        if why := told(status.state.reason, status.state.message):
+            line.append(_GAP + why, style="dim")
         line.truncate(width, overflow="ellipsis")
         return line
 
@@ -123,6 +123,7 @@ class _Columns:
     def of(cls, lefts: Iterable[Text], standing: Iterable[StepRow], width: int) -> _Columns:
         left = max((text.cell_len for text in lefts), default=0)
         phase = max((cell_len(row.phase) for row in standing), default=0)
+        phase = max(phase, len(StepPhase.COMPLETED))
         duration = 6
         left = min(left, max(width - phase - duration - 2 * len(_GAP), 16))
         rest = width - left - phase - duration - 3 * len(_GAP)
@@ -133,15 +134,15 @@ class _Columns:
         line.truncate(self.left, overflow="ellipsis", pad=True)
         line.append(_GAP + row.phase.ljust(self.phase), style=style_of(row.phase))
         line.append(_GAP + span(row.duration(now)).rjust(self.duration))
-        if self.detail >= _LEAST_DETAIL and (told := _told(row) or branch.follows):
-            detail = Text(_GAP + told, style="red" if row.phase == StepPhase.FAILED else "dim")
+        if self.detail >= _LEAST_DETAIL and (why := _why(row) or branch.follows):
+            detail = Text(_GAP + why, style="red" if row.phase == StepPhase.FAILED else "dim")
             detail.truncate(self.detail + len(_GAP), overflow="ellipsis")
             line.append_text(detail)
         line.rstrip()
         return line
 
 
-def _told(row: StepRow) -> str:
+def _why(row: StepRow) -> str:
     """What a line of the tree says of a step besides its phase."""
     if row.phase == StepPhase.WAITING:
         return row.message or row.reason
@@ -181,8 +182,8 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
 
 def _cells(row: StepRow, now: datetime) -> list[str]:
     start = row.start.astimezone().strftime("%H:%M:%S") if row.start else ""
-    told = "" if row.phase == StepPhase.COMPLETED else row.told
-    return [row.step, row.job, row.phase, start, span(row.duration(now)), told]
+    why = "" if row.phase == StepPhase.COMPLETED else row.told
+    return [row.step, row.job, row.phase, start, span(row.duration(now)), why]
 
 
 def _joined(cells: Sequence[str], sizes: Sequence[int]) -> str:
@@ -194,15 +195,20 @@ def _table_line(
     row: StepRow, cells: Sequence[str], sizes: Sequence[int], width: int | None
 ) -> Iterator[Text]:
     indent = sum(sizes) + 3 * len(sizes)
-    told = cells[5] if len(cells) > 5 else ""
-    beside, below = [told], []
+    why = cells[5] if len(cells) > 5 else ""
+    beside, below = [why], []
     if width is not None and width - indent >= 2 * _LEAST_DETAIL:
-        beside = textwrap.wrap(told, width - indent) or [""]
+        beside = _wrapped(why, width - indent) or [""]
     elif width is not None:
-        beside, below = [""], textwrap.wrap(told, max(width - 4, 2 * _LEAST_DETAIL))
+        beside, below = [""], _wrapped(why, max(width - 4, 2 * _LEAST_DETAIL))
     line = Text(_joined([*cells[:5], beside[0]], sizes))
     at = sizes[0] + sizes[1] + 6
     line.stylize(style_of(row.phase), at, at + len(row.phase))
     yield line
     yield from (Text(" " * indent + more) for more in beside[1:])
     yield from (Text("    " + more) for more in below)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of whole words; a name with dashes is one."""
+    return textwrap.wrap(text, width, break_on_hyphens=False)

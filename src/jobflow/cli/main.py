@@ -254,3 +254,7 @@ def _positive(speed: float) -> float:
     if not 0 < speed < float("inf"):
         raise typer.BadParameter("it has to be more than 0", param_hint="'--speed'")
     return speed
+
+
+if __name__ == "__main__":
+    main()

@@ -34,7 +34,12 @@ class StepRow:
     @property
     def told(self) -> str:
         """Reason and message, as far as there are any."""
-        return ": ".join(part for part in (self.reason, self.message) if part)
+        return told(self.reason, self.message)
+
+
+def told(reason: str, message: str) -> str:
+    """`Reason: message`, as far as there is any."""
+    return ": ".join(part for part in (reason, message) if part)
 
 
 def rows(flow: JobFlow) -> list[StepRow]:

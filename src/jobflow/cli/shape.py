@@ -18,6 +18,7 @@ from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, JOBTEMPLATES
 from jobflow.cli.manifests import Manifest
 from jobflow.cli.yaml_nodes import data_of
 from jobflow.core.name_rules import name_violations
+from jobflow.core.nulls import without_nulls
 from jobflow.core.schema import schema_violations
 from jobflow.core.suggest import Suggester, supported
 from jobflow.core.violations import Reason, Violation
@@ -55,9 +56,16 @@ def shaped(manifest: Manifest) -> Shaped | None:
         return Shaped(manifest, str(manifest.kind or ""), violations, None)
     data = data_of(manifest.node)
     data |= {"apiVersion": API_VERSION, "kind": kind}
+    data.pop("status", None)  # the server's, also where `kubectl get -o yaml` brought it along
     violations += _misfits(manifest, kind, data)
     violations += _metadata(kind, data)
-    return Shaped(manifest, kind, violations, _typed(kind, data))
+    try:
+        meant = msgspec.convert(without_nulls(kind, data), TYPES[kind])
+    except msgspec.ValidationError as error:
+        meant = None
+        if not violations:
+            violations.append(Violation("", Reason.TYPE_INVALID, kind, str(error)))
+    return Shaped(manifest, kind, violations, meant)
 
 
 def of_key(violation: Violation) -> bool:
@@ -113,13 +121,6 @@ def _metadata(kind: str, data: dict[str, Any]) -> Iterator[Violation]:
     namespace = metadata.get("namespace")
     if isinstance(namespace, str) and namespace:
         yield from name_violations("metadata.namespace", namespace)
-
-
-def _typed(kind: str, data: dict[str, Any]) -> JobFlow | JobTemplate | None:
-    try:
-        return msgspec.convert(data, TYPES[kind])
-    except msgspec.ValidationError:
-        return None
 
 
 def _misfits(manifest: Manifest, kind: str, data: dict[str, Any]) -> list[Violation]:

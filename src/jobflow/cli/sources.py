@@ -61,8 +61,8 @@ def _text(name: str, stdin: BinaryIO) -> Text | Fault:
         content = stdin.read(MAX_BYTES + 1) if name == "-" else _bytes(name)
     except FileNotFoundError:
         return _unreadable(called, "no such file")
-    except (OSError, ValueError) as error:
-        return _unreadable(called, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+    except OSError as error:
+        return _unreadable(called, f"cannot be read: {error.strerror}")
     if len(content) > MAX_BYTES:
         return _unreadable(called, f"larger than {MAX_BYTES // 2**20} MiB, no manifest is")
     try:

@@ -7,7 +7,6 @@ so nodes are built here from libyaml's events, one document at a time and within
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -316,5 +315,5 @@ def _value(event: yaml.ScalarEvent, span: Span) -> Any:
 def _binary(text: str, span: Span) -> str:
     try:
         return base64.b64decode(text, validate=False).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # of base64 (binascii.Error, or not ASCII) and of UTF-8
         raise NotYAMLError(span, "!!binary holds no base64 of UTF-8 text") from None

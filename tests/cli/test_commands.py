@@ -1,0 +1,132 @@
+"""The commands that only print or write, help, and what a wrong call says."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import jobflow as package
+from command_line import jobflow
+
+COMMANDS = ("run", "lint", "sandbox", "serve", "crds", "certs")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    answer = jobflow(command, "--help")
+    assert answer.code == 0
+    assert f"jobflow {command}" in answer.out.split("Examples:")[1]
+
+
+def test_help_lists_the_commands() -> None:
+    answer = jobflow("-h")
+    assert answer.code == 0
+    assert [line.split()[0] for line in answer.out.split("Commands:")[1].splitlines()[1:7]] == list(
+        COMMANDS
+    )
+
+
+def test_version() -> None:
+    answer = jobflow("--version")
+    assert (answer.code, answer.out) == (0, f"jobflow {package.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("lint",),
+        ("run",),
+        ("what",),
+        ("lint", "--what"),
+        ("lint", "-o", "xml", "f"),
+        ("certs",),
+    ],
+)
+def test_a_wrong_call_is_exit_code_2(arguments: tuple[str, ...]) -> None:
+    assert jobflow(*arguments).code == 2
+
+
+def test_help_imports_neither_the_server_nor_the_client() -> None:
+    """Counted in modules, for a clock says little: `--help` has to answer at once."""
+    script = (
+        "import sys; sys.argv = ['jobflow', '--help']\n"
+        "from jobflow.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'fastapi', 'uvicorn', 'kubernetes_asyncio', 'pydantic', 'yaml', 'jsonschema_rs',"
+        " 'httpx', 'cryptography', 'msgspec'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "[]\n"
+
+
+def test_crds_are_two_documents_of_yaml() -> None:
+    answer = jobflow("crds")
+    assert answer.code == 0
+    crds = list(yaml.safe_load_all(answer.out))
+    assert [crd["metadata"]["name"] for crd in crds] == [
+        "jobflows.flow.volcano.sh",
+        "jobtemplates.flow.volcano.sh",
+    ]
+
+
+def test_crds_are_those_of_the_chart() -> None:
+    files = sorted(Path("charts/jobflow/crds").glob("*.yaml"))
+    assert [yaml.safe_load(file.read_text()) for file in files] == list(
+        yaml.safe_load_all(jobflow("crds").out)
+    )
+
+
+def test_certs_are_written_and_named(tmp_path: Path) -> None:
+    answer = jobflow("certs", tmp_path / "pki", "--host", "webhook.example.com")
+    assert answer.code == 0
+    names = ["ca.crt", "ca.key", "tls.crt", "tls.key"]
+    assert answer.out.splitlines() == [str(tmp_path / "pki" / name) for name in names]
+    assert (tmp_path / "pki" / "tls.key").stat().st_mode & 0o077 == 0
+
+
+def test_certs_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    answer = jobflow("certs", tmp_path / "file")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == f"jobflow certs: {tmp_path}/file: File exists\n"
+
+
+def test_certs_for_a_name_that_is_none(tmp_path: Path) -> None:
+    answer = jobflow("certs", tmp_path, "--host", "hôte")
+    assert answer.code == 2
+    assert answer.err.startswith("jobflow certs: ") and "hôte" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "the webhook needs a certificate: give --tls-cert and --tls-key"),
+        (("--no-webhook", "--no-controller"), "leave nothing to do"),
+        (("--no-webhook", "--http-port", "70000"), "--http-port (JOBFLOW_HTTP_PORT): "),
+        (("--no-webhook", "--kubeconfig", "missing"), "missing"),
+    ],
+)
+def test_serve_says_what_it_lacks(arguments: tuple[str, ...], said: str) -> None:
+    answer = jobflow("serve", *arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert all(line.startswith("jobflow serve: ") for line in answer.err.splitlines())
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = jobflow("sandbox", "--port", port, "--kubeconfig", tmp_path / "kubeconfig")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"jobflow sandbox: cannot listen on 127.0.0.1:{port}: ")
+    assert answer.err.endswith("; choose another port by --port\n")

@@ -1,0 +1,77 @@
+"""The examples: those that run end as they say, those that are refused are refused as they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command_line import jobflow
+
+EXAMPLES = Path("examples")
+REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
+ENDS = {
+    "diamond.yaml": 0,
+    "entries-and-exits.yaml": 0,
+    "on-failure.yaml": 1,
+    "patch.yaml": 0,
+}
+
+
+def test_every_example_has_an_end() -> None:
+    assert sorted(path.name for path in EXAMPLES.glob("*.yaml")) == sorted(ENDS)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_example_has_no_faults_and_teaches(name: str) -> None:
+    answer = jobflow("lint", EXAMPLES / name)
+    assert answer.code == 0
+    assert "warning" not in answer.out
+    assert (EXAMPLES / name).read_text().startswith("# ")
+
+
+@pytest.mark.parametrize(("name", "code"), ENDS.items())
+def test_an_example_ends_as_it_says(name: str, code: int) -> None:
+    assert jobflow("run", "--speed", "50", EXAMPLES / name).code == code
+
+
+def test_the_on_failure_example_takes_the_branches_it_says() -> None:
+    answer = jobflow("run", "--speed", "50", "-o", "json", EXAMPLES / "on-failure.yaml")
+    (flow,) = answer.json["items"]
+    conditions = flow["status"]["conditions"]
+    assert {name: (each["phase"], each.get("reason", "")) for name, each in conditions.items()} == {
+        "training-prepare": ("Completed", ""),
+        "training-train": ("Failed", "JobFailed"),
+        "training-evaluate": ("Skipped", "UpstreamFailed"),
+        "training-alarm": ("Completed", ""),
+        "training-cleanup": ("Completed", ""),
+    }
+
+
+def test_without_the_failure_it_takes_the_others() -> None:
+    text = (EXAMPLES / "on-failure.yaml").read_text()
+    kept = "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if "jobflow.volcano.sh/exit-code" not in line
+    )
+    answer = jobflow("run", "--speed", "50", "-o", "json", "-", stdin=kept)
+    (flow,) = answer.json["items"]
+    conditions = flow["status"]["conditions"]
+    assert answer.code == 0
+    assert conditions["training-evaluate"]["phase"] == "Completed"
+    assert conditions["training-alarm"]["reason"] == "NotTaken"
+
+
+@pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.stem)
+def test_a_refused_example_is_refused_as_its_head_says(path: Path) -> None:
+    expected = [
+        line.removeprefix("# refused: ")
+        for line in path.read_text().splitlines()
+        if line.startswith("# refused: ")
+    ]
+    answer = jobflow("lint", "-o", "json", path)
+    assert answer.code == 1
+    assert (
+        expected and [f"{fault['path']}: {fault['message']}" for fault in answer.json] == expected
+    )

@@ -1,0 +1,140 @@
+"""Objects in files, and where in the text each JSON path stands."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from jobflow.cli.manifests import Manifest, Manifests, child, load
+
+FLOW = """\
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata:
+  name: test
+  annotations:
+    example.com/a.b: "1"
+spec:
+  flows:
+    - name: a
+    - dependsOn:
+        targets: [a, b]
+      name: c
+"""
+
+
+def loaded(text: str) -> Manifests:
+    return load(["-"], io.BytesIO(text.encode()))
+
+
+def only(text: str) -> Manifest:
+    (manifest,) = loaded(text).objects
+    return manifest
+
+
+def said(text: str) -> list[str]:
+    return [f"{fault.place}: {fault.reason}: {fault.message}" for fault in loaded(text).faults]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "column", "width"),
+    [
+        ("", 1, 1, 1),
+        ("kind", 2, 7, 7),
+        ("metadata", 3, 1, 8),
+        ("metadata.name", 4, 9, 4),
+        ("metadata.annotations[example.com/a.b]", 6, 22, 3),
+        ("metadata.annotations.example.com/a.b", 6, 22, 3),
+        ("metadata.labels", 3, 1, 8),
+        ("spec.flows", 8, 3, 5),
+        ("spec.flows[0].name", 9, 13, 1),
+        ("spec.flows[1].dependsOn.targets[1]", 11, 22, 1),
+        ("spec.flows[1].dependsOn.targets[7]", 11, 9, 7),
+        ("spec.flows[1].dependsOn.strategy", 10, 7, 9),
+        ("spec.flows[1].name.what[3]", 12, 7, 4),
+        ("spec.flows[x].name", 8, 3, 5),
+        ("nothing.of.it", 1, 1, 1),
+    ],
+)
+def test_a_path_has_a_place(path: str, line: int, column: int, width: int) -> None:
+    place = only(FLOW).place(path)
+    assert (place.line, place.column, place.width) == (line, column, width)
+
+
+def test_a_missing_field_of_a_list_item_is_at_the_item() -> None:
+    assert str(only(FLOW).place("spec.flows[0].dependsOn")) == "<stdin>:9:7"
+
+
+def test_an_unknown_field_is_at_its_key() -> None:
+    assert str(only(FLOW).place("metadata.name", of_key=True)) == "<stdin>:4:3"
+
+
+def test_what_an_alias_brings_is_at_its_anchor() -> None:
+    manifest = only("kind: A\nx: &x\n  b: 1\nspec:\n  <<: *x\n")
+    assert str(manifest.place("spec.b")) == "<stdin>:3:6"
+
+
+def test_a_misspelt_key_is_also_found_by_its_right_name() -> None:
+    manifest = only(FLOW.replace("flows:", "Flows:"))
+    manifest.read_as("spec.Flows", "flows")
+    assert str(manifest.place("spec.flows[0].name")) == "<stdin>:9:13"
+    manifest.read_as("spec.nothing", "something")
+    assert str(manifest.place("spec.something")) == "<stdin>:7:1"
+
+
+def test_places_count_on_in_later_documents() -> None:
+    first, second = loaded(f"---\n{FLOW}---\n{FLOW}").objects
+    assert (first.place("kind").line, second.place("kind").line) == (3, 16)
+
+
+def test_the_objects_of_a_list_come_one_by_one() -> None:
+    found = loaded("kind: List\nitems:\n- kind: A\n- kind: JobFlowList\n  items:\n  - kind: B\n")
+    assert [manifest.kind for manifest in found.objects] == ["A", "B"]
+    assert str(found.objects[1].place("kind")) == "<stdin>:6:11"
+
+
+@pytest.mark.parametrize("text", ["kind: List", "kind: List\nitems: 5", "items: []\nkind: 5"])
+def test_a_list_without_items_is_an_object(text: str) -> None:
+    assert len(loaded(text).objects) == 1
+
+
+NO_OBJECT = "no Kubernetes object: that is a mapping with apiVersion, kind, metadata and spec"
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("", ["<stdin>: Unreadable: empty: no object in it"]),
+        ("# nothing\n---\n", ["<stdin>: Unreadable: empty: no object in it"]),
+        ("just text", [f"<stdin>:1:1: Unreadable: {NO_OBJECT}"]),
+        ("[1]", [f"<stdin>:1:1: Unreadable: {NO_OBJECT}"]),
+        ("kind: List\nitems: [5]", [f"<stdin>:2:9: Unreadable: {NO_OBJECT}"]),
+        (
+            "---\na: @",
+            ["<stdin>:2:4: Unreadable: not YAML: no value begins with @; put it in quotes"],
+        ),
+    ],
+)
+def test_what_is_no_object(text: str, faults: list[str]) -> None:
+    assert said(text) == faults
+
+
+def test_duplicates_have_paths_and_come_once_though_aliased() -> None:
+    manifest = only("a: &x\n- b: 1\n  b: 2\nc: *x\nd:\n  e.f:\n    g: 1\n    g: 2\n")
+    found = [(path, str(place)) for path, _, place in manifest.duplicates()]
+    assert found == [("a[0].b", "<stdin>:3:3"), ("d[e.f].g", "<stdin>:8:5")]
+
+
+@pytest.mark.parametrize("metadata", ["5", "[a]", "{name: 5, namespace: [x]}", "~"])
+def test_metadata_of_any_shape_has_no_name(metadata: str) -> None:
+    manifest = only(f"metadata: {metadata}")
+    assert (manifest.name, manifest.namespace) == ("", "default")
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "whole"),
+    [("", "a", "a"), ("a", "b-c_d", "a.b-c_d"), ("a", "b.c/d", "a[b.c/d]"), ("", "", "[]")],
+)
+def test_paths_are_written_as_the_api_server_writes_them(path: str, key: str, whole: str) -> None:
+    assert child(path, key) == whole

@@ -1,0 +1,171 @@
+"""Texts that are no YAML, or too much of it: one sentence with a place each, and never a hang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.cli.yaml_errors import NotYAMLError
+from jobflow.cli.yaml_nodes import MAX_ALIASED_NODES, MAX_DEPTH, MappingNode, data_of, documents
+
+
+def read(text: str) -> list[Any]:
+    """Each document as JSON; what is wrong as `line:column message`."""
+    return [
+        f"{each.span.line}:{each.span.column} {each.message}"
+        if isinstance(each, NotYAMLError)
+        else data_of(each)
+        for each in documents(text)
+    ]
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(9)
+)
+
+WRONG = [
+    ("a:\n\tb: c", "2:1 not YAML: a tab in the indentation; YAML indents with spaces only"),
+    (
+        "a: b: c",
+        "1:5 not YAML: a second `key: value` where one value ends; put a text with `: ` in "
+        "quotes, or check the indentation",
+    ),
+    (
+        "a: 1\n  b: 2",
+        "2:4 not YAML: a second `key: value` where one value ends; put a text with `: ` in "
+        "quotes, or check the indentation",
+    ),
+    ('a: "b\nc: d', "1:4 not YAML: the quote opened at line 1, column 4 is never closed"),
+    (
+        "a: [1,",
+        "1:6 not YAML: a value is expected here; is a [ or { not closed?",
+    ),
+    (
+        "a: [b, c\nd: e",
+        "2:2 not YAML: the list opened at line 1, column 4 needs a comma or a closing ] here",
+    ),
+    (
+        "a: {b: c\nd: e",
+        "2:2 not YAML: the mapping opened at line 1, column 4 needs a comma or a closing } here",
+    ),
+    ("a: @b", "1:4 not YAML: no value begins with @; put it in quotes"),
+    ("a: `b`", "1:4 not YAML: no value begins with `; put it in quotes"),
+    ('a: "b" c', "1:8 not YAML: text after a quoted value; quote the whole of it"),
+    (
+        "a: b\n- c",
+        "2:1 not YAML: this does not go on the mapping begun at line 1, column 1; "
+        "check the indentation",
+    ),
+    (
+        "- a\nb: c",
+        "2:1 not YAML: this does not go on the list begun at line 1, column 1; "
+        "check the indentation",
+    ),
+    ("a: >-b\n", "1:6 not YAML: after | or > the text begins on the next line"),
+    (
+        '"\\q"',
+        "1:2 not YAML: \\q is no escape inside double quotes; use single quotes, or \\\\ for a "
+        "backslash",
+    ),
+    (
+        "name: {{ .Values.name }}",
+        "1:8 a key has to be text; {{ … }} of a Helm or Jinja template has to be rendered first",
+    ),
+    ("[a]: b", "1:1 a key has to be text"),
+    ("~: b", "1:1 a key has to be text"),
+    ("a: *b", "1:4 *b refers to an anchor that is not above it"),
+    ("a: &a [*a]", "1:8 the value of anchor &a contains itself"),
+    ("a: .inf", "1:4 .inf is no number that JSON can hold"),
+    ("<<: 5", "1:5 <<: merges a mapping or a list of mappings, nothing else"),
+    ("a: !!binary äöü", "1:4 !!binary holds no base64 of UTF-8 text"),
+    ("a: b\0c", "1:5 not text: it holds a NUL character, as binary files do"),
+    ("a: \x1b[31m", "1:4 control character U+001B is not allowed in YAML"),
+    ("a: 1\nb: \ud800", "2:4 control character U+D800 is not allowed in YAML"),
+    (BOMB, f"6:32 aliases blow this up to more than {MAX_ALIASED_NODES:,} values"),
+    ("[" * 100_000, f"1:{MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
+    ("- " * 100_000, f"1:{2 * MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
+    ("{a: " * 100_000, f"1:{4 * MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG)
+def test_what_is_no_yaml_is_said_in_one_sentence_with_its_place(text: str, said: str) -> None:
+    assert read(text) == [said]
+
+
+def test_aliases_that_nest_deeply_count_as_deep() -> None:
+    levels = "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 2 * MAX_DEPTH))
+    (said,) = read(f"a0: &a0 [x]\n{levels}")
+    assert said.endswith(f"nested more than {MAX_DEPTH} deep")
+
+
+def test_a_fault_in_one_document_does_not_hide_the_others() -> None:
+    found = read("a: 1\n---\nb: [\n---\nc: @\n---\nd: 1\n")
+    assert found == [
+        {"a": 1},
+        "3:4 not YAML: a value is expected here; is a [ or { not closed?",
+        "5:4 not YAML: no value begins with @; put it in quotes",
+        {"d": 1},
+    ]
+
+
+def test_json_objects_one_after_another_need_a_line_between_them() -> None:
+    said = (
+        "1:9 not YAML: more text after the end of a document; put --- on a line between documents"
+    )
+    assert read('{"a": 1}{"b": 2}') == [{"a": 1}, said]
+
+
+RIGHT: list[tuple[str, list[Any]]] = [
+    ("", []),
+    ("# only a comment\n", []),
+    ("---\n---\na: 1\n---\n", [{"a": 1}]),
+    ("%YAML 1.1\n---\na: 1\n", [{"a": 1}]),
+    ("a: 1\n...\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+    ("a: |\n  ---\n  b\n", [{"a": "---\nb\n"}]),
+    ("1: a\n1.5: b\nyes: c\n", [{"1": "a", "1.5": "b", "true": "c"}]),
+    ('"1": a\n', [{"1": "a"}]),
+    ("a: 'yes'\nb: yes\n", [{"a": "yes", "b": True}]),
+    ("a: !!str 5\nb: ! 5\nc: !!int '5'\nd: !x 5", [{"a": "5", "b": "5", "c": 5, "d": "5"}]),
+    ("a: !!binary aGk=", [{"a": "hi"}]),
+    ("a: &x {b: 1}\nc: *x\n", [{"a": {"b": 1}, "c": {"b": 1}}]),
+    ("a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\n", [{"a": {"b": 1, "c": 2}, "d": {"c": 3, "b": 1}}]),
+    ("a: {<<: [{b: 1}, {b: 2, c: 3}]}", [{"a": {"b": 1, "c": 3}}]),
+    ('"<<": 1', [{"<<": 1}]),
+    ('{"a":\n\t["b", 1, null, true]}', [{"a": ["b", 1, None, True]}]),
+    ('{"a": "\\ud83d\\ude00 \\u00e4"}', [{"a": "😀 ä"}]),
+    ('{"a": "\\\\ud83d"}', [{"a": "\\ud83d"}]),
+    ("a: ‘b’", [{"a": "‘b’"}]),
+    ("[1, 2]", [[1, 2]]),
+    ("text", ["text"]),
+    ("!!python/object/apply:os.system [x]", [["x"]]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), RIGHT)
+def test_what_is_yaml_is_read_as_kubectl_reads_it(text: str, expected: list[Any]) -> None:
+    assert read(text) == expected
+
+
+def test_a_key_given_twice_is_remembered_with_both_places() -> None:
+    (node,) = documents("a: 1\nb:\n  c: 1\n  c: 2\na: 3\n")
+    assert isinstance(node, MappingNode)
+    (again,) = node.duplicates
+    assert (again.key, again.first.line, again.again.line) == ("a", 1, 5)
+    assert data_of(node) == {"a": 3, "b": {"c": 2}}
+
+
+def test_what_a_merge_brings_is_no_duplicate() -> None:
+    (node,) = documents("b: &b {a: 1}\nc: {<<: *b, a: 2}\n")
+    assert isinstance(node, MappingNode)
+    inner = node.entries["c"].value
+    assert isinstance(inner, MappingNode)
+    assert inner.duplicates == []
+
+
+@given(st.text(alphabet=st.sampled_from("ab:-[]{},&*!<|>'\"#%@`?~ \t\n\r\u2028.0é“\0")))
+def test_no_text_raises(text: str) -> None:
+    read(text)
