@@ -59,7 +59,7 @@ class Store:
         self._templates: dict[str, dict[str, JobTemplate]] = {}
         self._users: dict[Key, dict[str, None]] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
-        self._ended: dict[str, dict[str, Job]] = {}
+        self._gone: dict[str, dict[str, Job]] = {}
         self._queues: dict[str, str] = {}
         self._listeners: list[Listener] = []
         self._synced = asyncio.Event()
@@ -102,16 +102,17 @@ class Store:
 
     def jobs_of(self, flow_uid: str) -> Mapping[str, Job]:
         """vcjobs by name whose controller owner is the flow with this UID, as of now, and the last
-        objects of those that were deleted after they had ended (`deleted_of` names these)."""
+        objects of those that were deleted before the flow's status told of them (`deleted_of`
+        names these)."""
         live = self._jobs_of.get(flow_uid, EMPTY)
-        return {**self._ended.get(flow_uid, EMPTY), **live}
+        return {**self._gone.get(flow_uid, EMPTY), **live}
 
     def deleted_of(self, flow_uid: str) -> frozenset[str]:
         """Which of `jobs_of` are gone from the cluster."""
-        ended = self._ended.get(flow_uid)
-        if not ended:
+        gone = self._gone.get(flow_uid)
+        if not gone:
             return frozenset()
-        return frozenset(ended.keys() - self._jobs_of.get(flow_uid, EMPTY).keys())
+        return frozenset(gone.keys() - self._jobs_of.get(flow_uid, EMPTY).keys())
 
     # ------------------------------------------------------------------ writing
 
@@ -137,12 +138,12 @@ class Store:
         self._index_templates(old, new)
         if new is None:
             assert old is not None
-            self._ended.pop(old.metadata.uid, None)
-        elif ended := self._ended.get(new.metadata.uid):
-            for name in [name for name in ended if _recorded(new, name)]:
-                del ended[name]
-            if not ended:
-                del self._ended[new.metadata.uid]
+            self._gone.pop(old.metadata.uid, None)
+        elif gone := self._gone.get(new.metadata.uid):
+            for name in [name for name, last in gone.items() if _recorded(new, last)]:
+                del gone[name]
+            if not gone:
+                del self._gone[new.metadata.uid]
         for listener in self._listeners:
             listener.flow_changed(old, new)
 
@@ -180,19 +181,19 @@ class Store:
                 del self._jobs_of[before]
         if new is not None and after:
             self._jobs_of.setdefault(after, {})[new.metadata.name] = new
-        if new is None and old is not None and before and old.ended:
+        if new is None and old is not None and before:
             self._keep(before, old)
         for listener in self._listeners:
             listener.job_changed(old, new)
 
     def _keep(self, flow_uid: str, last: Job) -> None:
-        """Remember how a deleted vcjob ended, unless its flow remembers already or is gone too."""
+        """Remember what a deleted vcjob was, unless its flow remembers already or is gone too."""
         reference = last.metadata.controller
         assert reference is not None
         flow = self.flows.get(last.metadata.namespace, reference.name)
-        if flow is None or flow.metadata.uid != flow_uid or _recorded(flow, last.metadata.name):
+        if flow is None or flow.metadata.uid != flow_uid or _recorded(flow, last):
             return
-        self._ended.setdefault(flow_uid, {})[last.metadata.name] = last
+        self._gone.setdefault(flow_uid, {})[last.metadata.name] = last
 
     def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:
         if new is not None:
@@ -229,14 +230,13 @@ def _templates_named(flow: JobFlow | None) -> set[str]:
     return {step.template_name for step in flow.steps} if flow is not None else set()
 
 
-def _recorded(flow: JobFlow, job: str) -> bool:
-    """Whether the flow's status holds how this vcjob ended."""
-    status = flow.status
-    records = status.job_status_list or ()
-    if any(record.name == job and record.state in ENDED_PHASES for record in records):
-        return True
-    conditions = (status.conditions or {}).values()
-    return any(entry.job == job and entry.phase in ENDED_PHASES for entry in conditions)
+def _recorded(flow: JobFlow, last: Job) -> bool:
+    """Whether the flow's status holds what is known of a deleted vcjob: how it ended or, where
+    nobody saw that, at least that it was there."""
+    status, name = flow.status, last.metadata.name
+    told = [record.state for record in status.job_status_list or () if record.name == name]
+    told += [entry.phase for entry in (status.conditions or {}).values() if entry.job == name]
+    return any(phase in ENDED_PHASES for phase in told) if last.ended else bool(told)
 
 
 # ---------------------------------------------------------------------- memory

@@ -112,6 +112,16 @@ async def test_a_running_job_deleted_by_hand_is_a_new_attempt() -> None:
         assert condition(done, "a").attempts == 2
 
 
+async def test_a_job_deleted_before_the_status_knew_of_it_is_a_new_attempt_too() -> None:
+    async with cluster() as world, world.controller(), world.ends({"f-b": ""}):
+        await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
+        await world.until_jobs(f_b="")
+        await delete_job(world, "f-b")
+        done = await world.ended("f")
+        assert await world.jobs() == {"f-a": "Completed", "f-b-r1": "Completed"}
+        assert condition(done, "b").attempts == 2
+
+
 async def test_of_two_flows_that_make_the_same_name_the_second_is_told() -> None:
     async with cluster() as world, world.controller():
         await world.apply(template("b"), template("a-b"))

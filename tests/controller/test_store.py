@@ -107,9 +107,13 @@ async def test_a_deletion_whose_last_object_had_ended_counts_though_no_event_sai
     assert world.store.deleted_of("uid-f") == {"j"}
 
 
-async def test_a_job_deleted_while_it_ran_is_simply_gone(world: World) -> None:
+async def test_a_job_deleted_while_it_ran_is_kept_until_the_status_knows_that_it_was(
+    world: World,
+) -> None:
     world.flow("f")
     world.store.jobs.deleted(world.job("j", "f", "Running"))
+    assert world.store.deleted_of("uid-f") == {"j"}
+    world.flow("f", conditions={"f-a": {"job": "j", "phase": "Waiting"}})
     assert world.store.jobs_of("uid-f") == {}
 
 

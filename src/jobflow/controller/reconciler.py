@@ -164,12 +164,12 @@ class Reconciler:
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
-        jobs = self._store.jobs_of(uid)
+        jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
         return View(
             templates=self._store.templates(flow.metadata.namespace),
             jobs=jobs,
-            deleted=self._store.deleted_of(uid),
-            absent=frozenset(answers.absent - jobs.keys()),
+            deleted=deleted,
+            absent=frozenset(answers.absent - (jobs.keys() - deleted)),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
         )
