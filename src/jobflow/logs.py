@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 import msgspec
@@ -36,7 +37,6 @@ def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> Non
             foreign_pre_chain=_SHARED,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.EventRenamer("event"),
                 structlog.processors.JSONRenderer(serializer=_json),
             ],
         )
@@ -58,5 +58,7 @@ def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> Non
     )
 
 
-def _json(value: Any, **_: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=repr).decode()
+def _json(line: Mapping[str, Any], **_: Any) -> str:
+    """When and what first, then what it is about."""
+    head = {key: line[key] for key in ("time", "level", "event") if key in line}
+    return msgspec.json.encode(head | dict(line), enc_hook=repr).decode()

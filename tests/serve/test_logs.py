@@ -37,6 +37,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 def test_a_line_says_when_what_and_about_what(stream: io.StringIO) -> None:
     structlog.get_logger("jobflow.test").info("job created", flow="team/nightly", step="a")
     (line,) = lines(stream)
+    assert list(line)[:3] == ["time", "level", "event"]
     assert line.pop("time").endswith("Z")
     assert line == {
         "event": "job created",

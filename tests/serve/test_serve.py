@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -188,6 +189,31 @@ async def test_a_part_that_dies_ends_it_all(
         server.write_kubeconfig(tmp_path / "kubeconfig")
         with pytest.raises(PartDied, match="^the controller died: out of steam$"):
             await serve(settings(tmp_path / "kubeconfig", pki))
+
+
+async def test_as_a_process_it_logs_json_and_sigterm_is_success(
+    tmp_path: Path, pki: PkiFiles
+) -> None:
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki)
+        variables = {f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump().items() if v}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-c", "from jobflow.cli.main import main; main()", "serve"),
+            env=os.environ | variables,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            events = []
+            while "ready" not in events:
+                events.append(json.loads(await process.stderr.readline())["event"])
+            process.terminate()
+            rest = (await process.stderr.read()).splitlines()
+            assert await process.wait() == 0
+    assert "started" in events
+    assert "stopping" in [json.loads(line)["event"] for line in rest]
 
 
 class TestWhatIsWrongBeforeTheStart:
