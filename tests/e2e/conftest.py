@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +23,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
         pytest.skip("kubectl is not on PATH")
     home = tmp_path_factory.mktemp("sandbox")
     kubeconfig = home / "kubeconfig"
-    command = [sys.executable, "-m", "jobflow.cli.main", "sandbox", "--port", "0"]
+    command = [str(Path(sys.executable).with_name("jobflow")), "sandbox", "--port", "0"]
     command += ["--webhook-port", "0", "--kubeconfig", str(kubeconfig)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -60,6 +60,3 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
     name = request.node.name.removeprefix("test_").replace("_", "-")[:60].rstrip("-")
     kubectl("create", "namespace", name)
     return name
-
-
-os.environ.setdefault("KUBECTL_KUBERC", "false")
