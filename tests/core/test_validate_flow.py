@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobflow.core.suggest import CURLY_QUOTES_ARE_PART
 from jobflow.core.validate import Known, validate_flow
 from jobflow.core.violations import Reason, Verdict
 from reviewed import faults, flow_of
@@ -139,7 +140,7 @@ def test_names_that_are_used_twice_say_where_first():
         ("prepare", '; did you mean "prepare-data"?'),
         ("prepair-data", '; did you mean "prepare-data"?'),
         ("TRAIN", '; did you mean "train"?'),
-        ("“train”", '; did you mean "train"?'),
+        ("“train”", f'{CURLY_QUOTES_ARE_PART}; did you mean "train"?'),
         ("eval_model", '; did you mean "eval-model"?'),
         ("zzz", ""),
         ("", ""),

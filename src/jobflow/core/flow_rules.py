@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator
 from jobflow.api.jobflow import Condition, DependsOn, RetainPolicy, Strategy
 from jobflow.core.name_rules import all_names, name_violations, object_name_violations
 from jobflow.core.outline import Outline
-from jobflow.core.suggest import Suggester, did_you_mean, supported
+from jobflow.core.suggest import (
+    CURLY_QUOTES,
+    CURLY_QUOTES_ARE_PART,
+    Suggester,
+    did_you_mean,
+    supported,
+)
 from jobflow.core.violations import Reason, Violation
 
 Rule = Callable[[Outline], Iterator[Violation]]
@@ -75,7 +81,8 @@ def targets_are_steps(outline: Outline) -> Iterator[Violation]:
         guess = suggester.nearest(target)
         meant = did_you_mean(guess if guess != outline.names[i] else None)
         path = f"spec.flows[{i}].dependsOn.targets[{at}]"
-        yield Violation(path, Reason.INVALID, target, "no such step" + meant)
+        curly = CURLY_QUOTES_ARE_PART if CURLY_QUOTES.intersection(target) else ""
+        yield Violation(path, Reason.INVALID, target, "no such step" + curly + meant)
 
 
 def targets_are_other_steps(outline: Outline) -> Iterator[Violation]:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, islice
 
-_STRIPPED = (
-    " \t\r\n\u00a0\u200b\ufeff\"'`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb"
-)
+CURLY_QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
+"""What word processors make of quotes; YAML reads them as letters."""
+CURLY_QUOTES_ARE_PART = ": its curly quotes are part of the name, write straight ones or none"
+
+_STRIPPED = " \t\r\n\u00a0\u200b\ufeff\"'`" + "".join(sorted(CURLY_QUOTES))
 """What word processors and YAML mistakes leave around a word."""
 
 
