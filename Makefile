@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test lint crds bench lock clean
+.PHONY: demo test test-cluster lint crds bench lock clean
 .DEFAULT_GOAL := test
 
 .venv/installed: requirements.lock pyproject.toml
@@ -19,6 +19,10 @@ test: .venv/installed lint ## everything that takes under three minutes
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --include='src/jobflow/core/*,src/jobflow/webhook/*' --fail-under=95
+
+test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
+	$(BIN)/python tests/control_plane_binaries.py
+	$(BIN)/pytest -m cluster
 
 lint: .venv/installed
 	$(BIN)/ruff check src tests bench

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+pytest_plugins = ["real_cluster"]
+
 
 @pytest_asyncio.fixture
 async def no_task_left_behind() -> AsyncIterator[None]:

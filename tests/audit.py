@@ -1,0 +1,106 @@
+"""Who asked the API server for what, from its audit log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SETTLED_WITHIN_SECONDS = 10
+READS = frozenset({"get", "list", "watch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request that was answered."""
+
+    user: str
+    verb: str
+    resource: str
+    """`jobflows`, `jobflows/status`; empty for what is no object, such as discovery."""
+    group: str
+    namespace: str
+    name: str
+    code: int
+    uri: str
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changed something: carried out, and no dry run."""
+        dry = "dryRun=" in self.uri
+        return self.verb not in READS and 200 <= self.code < 300 and not dry
+
+    @property
+    def denied(self) -> bool:
+        return self.code in (401, 403)
+
+
+class Audit:
+    """An audit log. `mark` is asked to send one request that can be told from all others."""
+
+    def __init__(self, log: Path, mark: Callable[[str], None]) -> None:
+        self._log = log
+        self._mark = mark
+        self._marks = 0
+
+    def asked(self, namespace: str = "", *, user: str = "") -> list[Asked]:
+        """All requests so far, in the order of their answers, of this namespace and user."""
+        self._settle()
+        return [
+            asked
+            for asked in self._read()
+            if (not namespace or asked.namespace == namespace) and (not user or asked.user == user)
+        ]
+
+    def writes(self, namespace: str = "", *, user: str = "") -> Counter[str]:
+        """How often what was written: `create jobs`, `patch jobflows/status`."""
+        asked = self.asked(namespace, user=user)
+        return Counter(f"{each.verb} {each.resource}" for each in asked if each.writes)
+
+    def created(self, resource: str, namespace: str) -> Counter[str]:
+        """How often each name was created: twice is once too often."""
+        return Counter(
+            each.name
+            for each in self.asked(namespace)
+            if (each.verb, each.resource) == ("create", resource) and each.writes
+        )
+
+    def denied(self, user: str) -> list[Asked]:
+        """What this user asked for in vain."""
+        return [each for each in self.asked(user=user) if each.denied]
+
+    def _settle(self) -> None:
+        """Wait until what has been answered is in the log: the entry follows the answer."""
+        self._marks += 1
+        name = f"mark-{self._marks}"
+        self._mark(name)
+        deadline = time.monotonic() + SETTLED_WITHIN_SECONDS
+        while not any(asked.name == name for asked in self._read()):
+            assert time.monotonic() < deadline, "the audit log is behind"
+            time.sleep(0.01)
+
+    def _read(self) -> Iterator[Asked]:
+        for line in self._log.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                entry = json.loads(line)
+                if entry["stage"] == "ResponseComplete":
+                    yield _asked(entry)
+
+
+def _asked(entry: dict[str, Any]) -> Asked:
+    ref = entry.get("objectRef") or {}
+    resource = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
+    return Asked(
+        user=entry["user"]["username"],
+        verb=entry["verb"],
+        resource=resource,
+        group=ref.get("apiGroup", ""),
+        namespace=ref.get("namespace", ""),
+        name=ref.get("name", ""),
+        code=(entry.get("responseStatus") or {}).get("code", 0),
+        uri=entry["requestURI"],
+    )

@@ -1,0 +1,43 @@
+"""The control plane of these tests: its users, its audit log, its ends and beginnings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from control_plane import API_SERVER, CONTROLLERS, ETCD
+from jobflow.api.resources import JOBFLOWS
+from jobflow.kube.client import ApiError
+from real_cluster import RealCluster
+from rest import flow
+
+pytestmark = pytest.mark.cluster
+
+
+async def test_the_audit_log_tells_who_wrote_what(real: RealCluster) -> None:
+    namespace = real.new_namespace("audit")
+    async with await real.client("alice") as alice, await real.client("volcano") as volcano:
+        await alice.create(JOBFLOWS, namespace, json.dumps(flow("f")).encode())
+        dry = [("dryRun", "All")]
+        await alice.create(JOBFLOWS, namespace, json.dumps(flow("g")).encode(), query=dry)
+        with pytest.raises(ApiError, match='User "volcano" cannot delete resource "jobflows"'):
+            await volcano.delete(JOBFLOWS, namespace, "f")
+    assert real.audit.writes(namespace) == {"create jobflows": 1}
+    assert real.audit.created("jobflows", namespace) == {"f": 1}
+    denied = [(each.verb, each.resource, each.code) for each in real.audit.denied("volcano")]
+    assert denied == [("delete", "jobflows", 403)]
+    assert real.audit.asked(namespace, user="jobflow") == []
+
+
+@pytest.mark.parametrize("hard", [False, True], ids=["stopped", "killed"])
+def test_what_was_ended_comes_back_as_it_was(real: RealCluster, hard: bool) -> None:
+    namespace = real.new_namespace("back")
+    path = JOBFLOWS.path(namespace)
+    real.admin.post(path, json=flow("f")).raise_for_status()
+    for name in (CONTROLLERS, API_SERVER, ETCD):
+        real.plane.end(name, hard=hard)
+    real.plane.start_etcd()
+    real.plane.start_api_server()
+    real.plane.start_controllers()
+    assert real.admin.get(f"{path}/f").json()["kind"] == "JobFlow"

@@ -1,0 +1,248 @@
+"""A real control plane for tests: etcd, kube-apiserver and kube-controller-manager as processes.
+
+Nothing schedules or runs pods, and of the controllers only the garbage collector and the one of
+namespaces are there. Any of the processes can be stopped, killed and started again where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+READY_WITHIN_SECONDS = 60
+STOPPED_WITHIN_SECONDS = 20
+
+ETCD, API_SERVER, CONTROLLERS = "etcd", "kube-apiserver", "kube-controller-manager"
+USERS = {
+    "admin": "system:masters",
+    "system:kube-controller-manager": "system:masters",
+    "jobflow": "",
+    "jobflow-2": "",
+    "volcano": "",
+    "alice": "",
+}
+"""Users and their groups. All but the first two may do what tests/cluster/roles.yaml lets them."""
+
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+def token(user: str) -> str:
+    """What a user shows."""
+    return f"test-{user}"
+
+
+@dataclass
+class ControlPlane:
+    """Addresses and files of a control plane, and its processes by name."""
+
+    assets: Path
+    directory: Path
+    port: int = field(default_factory=free_port)
+    etcd_port: int = field(default_factory=free_port)
+    etcd_peer_port: int = field(default_factory=free_port)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self.etcd_port}"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.directory / "audit.log"
+
+    @property
+    def ca(self) -> Path:
+        """The API server's own certificate, which it signs itself."""
+        return self.directory / "certs" / "apiserver.crt"
+
+    def trust(self) -> ssl.SSLContext:
+        """A context that trusts this API server."""
+        return ssl.create_default_context(cafile=self.ca)
+
+    # ---------------------------------------------------------------------- processes
+
+    def start(self) -> None:
+        """Everything, from nothing; returns when the API server is ready."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._write_files()
+        self.start_etcd()
+        self.start_api_server()
+        self.start_controllers()
+
+    def start_etcd(self) -> None:
+        peer = f"http://127.0.0.1:{self.etcd_peer_port}"
+        self._start(
+            ETCD,
+            f"--data-dir={self.directory / 'etcd'}",
+            f"--listen-client-urls={self.etcd_url}",
+            f"--advertise-client-urls={self.etcd_url}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync=true",
+            "--log-level=error",
+        )
+
+    def start_api_server(self) -> None:
+        """Also again, on the same port; returns when it is ready."""
+        self._start(
+            API_SERVER,
+            f"--etcd-servers={self.etcd_url}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--cert-dir={self.directory / 'certs'}",
+            f"--token-auth-file={self.directory / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={self.directory / 'sa.key'}",
+            f"--service-account-key-file={self.directory / 'sa.pub'}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--disable-admission-plugins=ServiceAccount",
+            f"--audit-policy-file={self.directory / 'audit-policy.yaml'}",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-mode=blocking",
+            "--v=1",
+        )
+        self._await_ready()
+
+    def start_controllers(self) -> None:
+        self._start(
+            CONTROLLERS,
+            f"--kubeconfig={self.kubeconfig('system:kube-controller-manager')}",
+            "--controllers=garbage-collector-controller,namespace-controller",
+            "--use-service-account-credentials=false",
+            "--leader-elect=false",
+            "--secure-port=0",
+            f"--service-account-private-key-file={self.directory / 'sa.key'}",
+        )
+
+    def stop(self) -> None:
+        """Everything, in the order that leaves nobody waiting."""
+        for name in reversed(list(self.processes)):
+            self.end(name)
+
+    def end(self, name: str, *, hard: bool = False) -> None:
+        """End a process by SIGTERM, or by SIGKILL; returns when it is gone."""
+        process = self.processes.pop(name)
+        process.kill() if hard else process.terminate()
+        try:
+            process.wait(STOPPED_WITHIN_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def log(self, name: str) -> str:
+        """The end of what a process said."""
+        return (self.directory / f"{name}.log").read_text()[-2000:]
+
+    # ---------------------------------------------------------------------- for clients
+
+    def kubeconfig(self, user: str) -> Path:
+        """A kubeconfig of this user."""
+        path = self.directory / f"{user.rpartition(':')[2]}.kubeconfig"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {"server": self.url, "certificate-authority": str(self.ca)},
+                }
+            ],
+            "users": [{"name": user, "user": {"token": token(user)}}],
+        }
+        path.write_text(json.dumps(config))
+        return path
+
+    def compact(self) -> None:
+        """Let etcd forget every version but the newest, as happens every five minutes."""
+        revision = self._etcd("/v3/kv/range", {"key": "AA=="})["header"]["revision"]
+        self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
+
+    def _etcd(self, path: str, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(self.etcd_url + path, json.dumps(body).encode())
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+            return json.load(answer)
+
+    # ---------------------------------------------------------------------- details
+
+    def _start(self, name: str, *arguments: str) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [str(self.assets / name), *arguments], stdout=log, stderr=log
+            )
+
+    def _write_files(self) -> None:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        private = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        public = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        (self.directory / "sa.key").write_bytes(private)
+        (self.directory / "sa.pub").write_bytes(public)
+        lines = [f'{token(user)},{user},{user},"{groups}"' for user, groups in USERS.items()]
+        (self.directory / "tokens.csv").write_text("\n".join(lines) + "\n")
+        (self.directory / "audit-policy.yaml").write_text(json.dumps(AUDIT_POLICY))
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        while not self._ready():
+            dead = self.processes[API_SERVER].poll() is not None
+            if dead or time.monotonic() > deadline:
+                raise RuntimeError(f"kube-apiserver is not ready: {self.log(API_SERVER)}")
+            time.sleep(0.1)
+
+    def _ready(self) -> bool:
+        head = {"Authorization": f"Bearer {token('admin')}"}
+        request = urllib.request.Request(f"{self.url}/readyz", headers=head)
+        with contextlib.suppress(OSError):
+            opener = urllib.request.build_opener(
+                urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.trust())
+            )
+            with opener.open(request, timeout=5) as answer:
+                return bool(answer.status == 200)
+        return False
+
+
+@contextlib.contextmanager
+def control_plane(assets: Path, directory: Path) -> Iterator[ControlPlane]:
+    """A control plane that runs while the body does."""
+    plane = ControlPlane(assets, directory)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()
