@@ -36,9 +36,13 @@ crds: .venv/installed ## write charts/jobflow/crds from the types
 bench: .venv/installed ## print the figures of docs/performance.md
 	$(BIN)/python -m bench
 
-lock: ## resolve requirements.lock anew (needs uv): hashes only, no addresses
-	uv pip compile pyproject.toml --group dev --generate-hashes --no-emit-index-url \
-		--python-version 3.11 --universal --no-annotate --no-header -q -o requirements.lock
+LOCK := uv pip compile --generate-hashes --no-emit-index-url --python-version 3.11 --universal \
+	--no-annotate --no-header -q
+
+lock: ## resolve the locks anew (needs uv): hashes only, no addresses; the image's are parts of all
+	$(LOCK) pyproject.toml --group dev -o requirements.lock
+	$(LOCK) pyproject.toml -c requirements.lock -o requirements-runtime.lock
+	$(LOCK) --group build -c requirements.lock -o requirements-build.lock
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
