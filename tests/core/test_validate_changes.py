@@ -37,13 +37,13 @@ def with_metadata(thing: Any, **fields: Any) -> Any:
 
 
 RUNNING_WAY = (
-    "but a flow cannot be changed once it is created; to run it otherwise, kubectl annotate "
-    "jf f -n team flow.volcano.sh/force-delete=true, then kubectl delete jf f -n team and apply "
-    "it again"
+    "but a flow cannot be changed once it is created; to run it otherwise, `kubectl annotate jf f "
+    "flow.volcano.sh/force-delete=true -n team`, then `kubectl delete jf f -n team` and apply it "
+    "again"
 )
 FINAL_WAY = (
-    "but a flow cannot be changed once it is created; to run it otherwise, delete it (kubectl "
-    "delete jf f -n team) and apply it again"
+    "but a flow cannot be changed once it is created; to run it otherwise, `kubectl delete jf f "
+    "-n team` and apply it again"
 )
 
 
@@ -118,16 +118,16 @@ def test_an_ended_flow_may_be_deleted(phase):
 def test_a_flow_that_has_not_ended_says_how_it_can_be_deleted(phase, shown):
     flow = in_phase(flow_of("a"), phase)
     assert said(validate_flow_delete(flow, namespace_terminating=False)) == [
-        f'status.state.phase: Forbidden: flow "f" is {shown} and has not ended: wait for its end '
-        "or, to delete it and its jobs anyway, kubectl annotate jf f -n team "
-        "flow.volcano.sh/force-delete=true and delete it again"
+        f"status.state.phase: Forbidden: flow f is {shown}: wait for its end or, to delete it and "
+        "its jobs anyway, `kubectl annotate jf f flow.volcano.sh/force-delete=true -n team` and "
+        "delete it again"
     ]
 
 
 def test_the_way_out_names_no_namespace_where_kubectl_needs_none():
     flow = with_metadata(flow_of("a"), namespace="default")
     (text,) = said(validate_flow_delete(flow, namespace_terminating=False))
-    assert "kubectl annotate jf f flow.volcano.sh/force-delete=true" in text
+    assert "`kubectl annotate jf f flow.volcano.sh/force-delete=true`" in text
 
 
 @pytest.mark.parametrize("fields", [FORCED, GOING])
@@ -164,9 +164,9 @@ TWICE = flow_of({"name": "b", "template": "train"}, "train: b")
 def test_a_template_that_a_step_is_still_to_start_from(flow, step):
     verdict = validate_template_delete(TRAIN, [flow], namespace_terminating=False)
     assert said(verdict) == [
-        f'metadata.name: Forbidden: template "train" is still needed by flow "f" (step "{step}"): '
-        "wait until its steps have ended or, to delete it anyway, kubectl annotate jt train "
-        "-n team flow.volcano.sh/force-delete=true and delete it again"
+        f"metadata.name: Forbidden: template train is still needed by flow f (step {step}): wait "
+        "until these have ended or, to delete it anyway, `kubectl annotate jt train "
+        "flow.volcano.sh/force-delete=true -n team` and delete it again"
     ]
 
 
@@ -190,7 +190,7 @@ def test_of_many_flows_that_need_a_template_three_are_named():
     flows = [flow_of("train", name=f"f{i}") for i in range(5)]
     verdict = validate_template_delete(TRAIN, flows, namespace_terminating=False)
     assert (
-        'needed by flow "f0" (step "train"), flow "f1" (step "train"), flow "f2" (step "train") '
+        "needed by flow f0 (step train), flow f1 (step train), flow f2 (step train) "
         "and 2 more:"
     ) in said(verdict)[0]
 

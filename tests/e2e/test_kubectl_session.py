@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -53,9 +54,13 @@ def test_the_documentation_sample_succeeds(kubectl: Kubectl, namespace: str) -> 
 def test_describe_tells_the_story_by_events(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
     wait_for(kubectl, namespace, "Succeed")
-    described = kubectl("-n", namespace, "describe", "jf", "test").out
+    for _ in range(50):  # Events are sent behind the status, at a bounded rate
+        described = kubectl("-n", namespace, "describe", "jf", "test").out
+        events = described[described.index("Events:") :]
+        if "FlowSucceeded" in events:
+            break
+        time.sleep(0.1)
     assert "Phase:" in described
-    events = described[described.index("Events:") :]
     for step in DIAMOND:
         assert f"test-{step}" in events
 
@@ -65,18 +70,26 @@ def test_watch_shows_the_phases_in_order(kubectl: Kubectl, namespace: str) -> No
     with subprocess.Popen(
         command, env=kubectl.environment, stdout=subprocess.PIPE, text=True
     ) as watch:
-        assert watch.stdout is not None
-        kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
-        phases: list[str] = []
-        for line in watch.stdout:
-            cells = line.split()
-            phase = cells[1] if len(cells) > 3 else ""
-            if phase and phase not in phases:
-                phases.append(phase)
-            if phase in {"Succeed", "Failed"}:
-                break
-        watch.terminate()
+        try:
+            kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
+            phases = _phases_until_the_end(watch)
+        finally:
+            watch.terminate()
     assert phases[-2:] == ["Running", "Succeed"]
+
+
+def _phases_until_the_end(watch: subprocess.Popen[str]) -> list[str]:
+    """The Status column of `get jf -w`, each phase once."""
+    assert watch.stdout is not None
+    phases: list[str] = []
+    for line in watch.stdout:
+        cells = line.split()
+        phase = cells[1] if len(cells) > 3 else ""
+        if phase and phase not in phases:
+            phases.append(phase)
+        if phase in {"Succeed", "Failed"}:
+            break
+    return phases
 
 
 def test_explain_is_the_manual(kubectl: Kubectl) -> None:

@@ -31,14 +31,10 @@ def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     """A flow runs as it was created. Metadata, finalizers and status may change."""
     if _alike(old.spec, new.spec):
         return
-    flow = _command_name("jf", new.metadata)
-    if old.final:
-        way = f"to run it otherwise, delete it (kubectl delete {flow}) and apply it again"
-    else:
-        way = (
-            f"to run it otherwise, kubectl annotate {flow} {FORCE_DELETE}=true, then kubectl "
-            f"delete {flow} and apply it again"
-        )
+    delete = _kubectl("delete jf", new.metadata)
+    if not old.final:
+        delete = f"{_force('jf', new.metadata)}, then {delete}"
+    way = f"to run it otherwise, {delete} and apply it again"
     for path, what in _changes(old, new):
         detail = f"{what}, but a flow cannot be changed once it is created; {way}"
         yield Violation(path, Reason.FORBIDDEN, None, detail)
@@ -126,10 +122,9 @@ def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Vi
     if flow.final or namespace_terminating or _may_go(flow.metadata):
         return
     phase = flow.status.state.phase or FlowPhase.PENDING
-    name = _command_name("jf", flow.metadata)
     detail = (
-        f'flow "{flow.metadata.name}" is {phase} and has not ended: wait for its end or, to delete '
-        f"it and its jobs anyway, kubectl annotate {name} {FORCE_DELETE}=true and delete it again"
+        f"flow {flow.metadata.name} is {phase}: wait for its end or, to delete it and its jobs "
+        f"anyway, {_force('jf', flow.metadata)} and delete it again"
     )
     yield Violation("status.state.phase", Reason.FORBIDDEN, phase, detail)
 
@@ -142,16 +137,14 @@ def template_is_not_needed(
         return
     name = template.metadata.name
     needed = [
-        f'flow "{flow.metadata.name}" (step "{step}")'
+        f"flow {flow.metadata.name} (step {step})"
         for flow in flows
         if (step := _step_to_start(flow, name)) is not None
     ]
     if needed:
-        template_name = _command_name("jt", template.metadata)
         detail = (
-            f'template "{name}" is still needed by {some(needed)}: wait until its steps have ended '
-            f"or, to delete it anyway, kubectl annotate {template_name} {FORCE_DELETE}=true and "
-            "delete it again"
+            f"template {name} is still needed by {some(needed)}: wait until these have ended or, "
+            f"to delete it anyway, {_force('jt', template.metadata)} and delete it again"
         )
         yield Violation("metadata.name", Reason.FORBIDDEN, name, detail)
 
@@ -175,7 +168,12 @@ def _may_go(metadata: ObjectMeta) -> bool:
     return forced or metadata.deletion_timestamp is not None
 
 
-def _command_name(kind: str, metadata: ObjectMeta) -> str:
-    """`jf x -n team`, as kubectl takes it; without a namespace where it is the default one."""
+def _force(kind: str, metadata: ObjectMeta) -> str:
+    """The command after which it may be deleted."""
+    return _kubectl(f"annotate {kind}", metadata, f" {FORCE_DELETE}=true")
+
+
+def _kubectl(verb: str, metadata: ObjectMeta, more: str = "") -> str:
+    """A command as one types it; without a namespace where it is the default one."""
     place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
-    return f"{kind} {metadata.name}{place}"
+    return f"`kubectl {verb} {metadata.name}{more}{place}`"

@@ -15,6 +15,10 @@ from jobflow.sandbox.apiserver.patches import APPLY, JSON_PATCH, MERGE
 
 _ROOT = "/openapi/v3"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_V2_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_V2_PROTOBUF = b"\x0a\x032.0"
+"""An OpenAPI v2 document (gnostic's openapi_v2.Document) with its version and nothing else. kubectl
+asks for it before it applies a `List`, and passes over kinds that it does not describe."""
 _FIELD_VALIDATION = (
     "What is done about unknown and duplicate fields: Ignore drops them, Warn drops them with a "
     "warning, Strict refuses the request."
@@ -26,6 +30,8 @@ def openapi(registry: Registry, request: Request) -> Response | None:
     if request.method != "GET" or not request.path.startswith("/openapi/"):
         return None
     if request.path == "/openapi/v2":
+        if "protobuf" in request.accept:
+            return Response(_V2_PROTOBUF, media_type=_V2_MEDIA_TYPE)
         return Response(encode(_v2()))
     if request.path == _ROOT:
         return Response(encode({"paths": dict(_index(registry))}))
