@@ -225,12 +225,36 @@ def serve(
     raise typer.Exit(serve_cluster({k: v for k, v in given.items() if v is not None}))
 
 
-@app.command(epilog=_examples("jobflow crds | kubectl apply --server-side -f -"))
-def crds() -> None:
-    """Print the CustomResourceDefinitions as YAML."""
-    from jobflow.cli.crds import crds as print_crds
+@app.command(
+    short_help="Print or apply the CustomResourceDefinitions.",
+    epilog=_examples("jobflow crds | kubectl apply --server-side -f -", "jobflow crds --apply"),
+)
+def crds(
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply",
+            help="Apply them to a cluster instead (server-side, by force) and wait until they are "
+            "served.",
+        ),
+    ] = False,
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="With --apply. Default: $KUBECONFIG, ~/.kube/config, or in a pod its account.",
+        ),
+    ] = None,
+) -> None:
+    """Print the CustomResourceDefinitions as YAML, or apply them.
 
-    raise typer.Exit(print_crds())
+    Exit code of --apply: 0 served; 1 the cluster does not take them; 2 no cluster to ask.
+    """
+    from jobflow.cli import crds as definitions
+
+    if kubeconfig is not None and not apply:
+        raise typer.BadParameter("it needs --apply", param_hint="'--kubeconfig'")
+    raise typer.Exit(definitions.apply(kubeconfig) if apply else definitions.crds())
 
 
 @app.command(
