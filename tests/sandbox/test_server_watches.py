@@ -106,6 +106,15 @@ async def test_history_is_a_ring() -> None:
             assert (await watch.next())["object"]["code"] == 410
 
 
+async def test_large_changes_are_forgotten_sooner(api: Rest) -> None:
+    since = await version(api)
+    await api.made(FLOWS, flow("f", *(f"step-{'x' * 50}-{i}" for i in range(10_000))))
+    for i in range(24):
+        await api.patch(f"{FLOWS}/f", {"metadata": {"labels": {"i": str(i)}}})
+    async with api.watch(FLOWS, resourceVersion=since) as watch:
+        assert (await watch.next())["object"]["code"] == 410
+
+
 async def test_a_version_of_the_future_is_refused(api: Rest) -> None:
     answer = await api.get(FLOWS, watch="1", resourceVersion="999999")
     assert answer.code == 504 and "Too large resource version" in answer.message

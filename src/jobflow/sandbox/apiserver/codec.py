@@ -18,6 +18,8 @@ from jobflow.sandbox.apiserver.http import JSON, Request
 from jobflow.sandbox.apiserver.kinds import Object
 
 YAML = "application/yaml"
+_MAX_DEPTH = 200
+"""Collections inside collections of a YAML body."""
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 _decode = msgspec.json.Decoder().decode
@@ -40,11 +42,24 @@ def load_yaml(body: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # no JSON: the YAML parser says what it is
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, _PlainLoader)):
-            raise bad_request("error converting YAML to JSON: aliases are not taken here")
+        _check_events(body)
         return yaml.load(body, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise bad_request(f"error converting YAML to JSON: {error}") from error
+
+
+def _check_events(body: bytes) -> None:
+    """Raise Failure, 400, for what a few bytes can make large or deep without end."""
+    depth = 0
+    for event in yaml.parse(body, _PlainLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise bad_request("error converting YAML to JSON: aliases are not taken here")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _MAX_DEPTH:
+            raise bad_request("error converting YAML to JSON: it is nested too deeply")
 
 
 class _PlainLoader(yaml.CSafeLoader):

@@ -19,6 +19,12 @@ Object = dict[str, Any]
 Key = tuple[str, str]
 """Namespace (empty for a cluster's object) and name."""
 
+MAX_OBJECT = 1536 * 1024
+"""Bytes of a stored object: etcd's limit of one request."""
+
+MAX_HISTORY = 16 * 1024 * 1024
+"""Bytes of the changes that are kept of one kind."""
+
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 encode = msgspec.json.Encoder().encode
@@ -86,13 +92,17 @@ class Watch:
 class Bucket:
     """The objects of one kind and the last changes among them."""
 
-    history: deque[Change]
+    remembered: int
+    """The most changes that are kept; fewer where they are large."""
+    history: deque[Change] = field(default_factory=deque)
     objects: dict[Key, Stored] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
     """In order, as a list is answered."""
     watches: set[Watch] = field(default_factory=set)
     forgotten: int = 0
     """The last revision whose change is no longer in `history`."""
+    held: int = 0
+    """Bytes of the changes in `history`."""
 
     def select(self, namespace: str) -> list[Stored]:
         """All objects, or a namespace's, in order."""
@@ -118,9 +128,12 @@ class Bucket:
 
     def publish(self, change: Change) -> None:
         """Remember a change and tell the watchers."""
-        if len(self.history) == self.history.maxlen:
-            self.forgotten = self.history[0].revision
         self.history.append(change)
+        self.held += len(change.new.body)
+        while len(self.history) > self.remembered or self.held > MAX_HISTORY:
+            oldest = self.history.popleft()
+            self.held -= len(oldest.new.body)
+            self.forgotten = oldest.revision
         for watch in list(self.watches):
             watch.offer(change)
 
@@ -130,6 +143,10 @@ class Expired(Exception):
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {asked} ({oldest})")
+
+
+class TooLarge(Exception):
+    """The object is over `MAX_OBJECT`."""
 
 
 class Storage:
@@ -146,7 +163,7 @@ class Storage:
         """The bucket of this name; made where there is none."""
         found = self._buckets.get(name)
         if found is None:
-            found = self._buckets[name] = Bucket(deque(maxlen=self._history))
+            found = self._buckets[name] = Bucket(self._history)
         return found
 
     def buckets(self) -> Iterator[tuple[str, Bucket]]:
@@ -158,7 +175,7 @@ class Storage:
         return self.bucket(bucket).objects.get(key)
 
     def put(self, bucket: str, key: Key, obj: Object) -> Stored:
-        """Store an object's next state. Takes `obj` over and sets its resource version."""
+        """Store an object's next state. Takes `obj` over and sets its version. Raises TooLarge."""
         where = self.bucket(bucket)
         stored = self._next(key, obj)
         old = where.put(stored)
@@ -200,12 +217,17 @@ class Storage:
         """Forget all changes so far: an older resource version is answered 410."""
         for _, bucket in self.buckets():
             bucket.history.clear()
+            bucket.held = 0
             bucket.forgotten = self.revision
 
     def _next(self, key: Key, obj: Object) -> Stored:
-        self.revision += 1
-        obj["metadata"]["resourceVersion"] = str(self.revision)
-        return Stored(key, obj, encode(obj), self.revision)
+        revision = self.revision + 1
+        obj["metadata"]["resourceVersion"] = str(revision)
+        body = encode(obj)
+        if len(body) > MAX_OBJECT:
+            raise TooLarge
+        self.revision = revision
+        return Stored(key, obj, body, revision)
 
     def _publish(self, bucket: str, change: Change) -> None:
         self.bucket(bucket).publish(change)

@@ -14,10 +14,8 @@ from jobflow.sandbox.apiserver import failures, metadata
 from jobflow.sandbox.apiserver.admission import Admission
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.operations import CREATE, UPDATE, How, Operation, Target
-from jobflow.sandbox.apiserver.storage import Storage, Stored, encode
+from jobflow.sandbox.apiserver.storage import Storage, Stored, TooLarge, encode
 
-MAX_OBJECT = 1536 * 1024
-"""Bytes of a stored object: etcd's limit of one request."""
 _TRIES = 5
 _GENERATED_TRIES = 8
 
@@ -164,9 +162,10 @@ class Writer:
     def _store(self, kind: Kind, key: tuple[str, str], obj: Object, how: How) -> Stored:
         if how.dry_run:
             return Stored(key, obj, encode(obj), 0)
-        if len(encode(obj)) > MAX_OBJECT:
-            raise failures.failure(500, "", "etcdserver: request is too large")
-        return self._storage.put(kind.bucket, key, obj)
+        try:
+            return self._storage.put(kind.bucket, key, obj)
+        except TooLarge as error:
+            raise failures.failure(500, "", "etcdserver: request is too large") from error
 
 
 def create_options(kind_of: str, query: dict[str, str]) -> dict[str, Any]:
