@@ -21,8 +21,7 @@ test: .venv/installed lint ## everything that takes under three minutes
 	$(BIN)/coverage report --include='src/jobflow/core/*,src/jobflow/webhook/*' --fail-under=95
 
 test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
-	$(BIN)/python tests/control_plane_binaries.py
-	$(BIN)/pytest -m cluster
+	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster
 
 lint: .venv/installed
 	$(BIN)/ruff check src tests bench

@@ -6,6 +6,7 @@ A pytest plugin for its fixtures, because tests/cluster and tests/contract share
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -24,6 +25,14 @@ from jobflow.kube.client import Client
 
 OURS = MODULE.parent.parent / "charts" / "jobflow" / "crds"
 SERVED_WITHIN_SECONDS = 30
+DEFAULT_QUEUE = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "Queue",
+    "metadata": {"name": "default"},
+    "spec": {"reclaimable": True, "weight": 1},
+    "status": {"state": "Open"},
+}
+"""Volcano makes it when it starts."""
 
 
 class RealCluster:
@@ -47,13 +56,18 @@ class RealCluster:
         return name
 
     def install(self, manifest: dict[str, Any]) -> None:
-        """Create an object of the cluster; of a CRD, return once it is served."""
+        """Create an object of the cluster, status included; of a CRD, return once it is served."""
         group, _, version = manifest["apiVersion"].rpartition("/")
         plural = {"CustomResourceDefinition": "customresourcedefinitions"}.get(
             manifest["kind"], manifest["kind"].lower() + "s"
         )
         answer = self.admin.post(f"/apis/{group}/{version}/{plural}", json=manifest)
         assert answer.status_code == 201, answer.text
+        if "status" in manifest:
+            path = f"/apis/{group}/{version}/{plural}/{manifest['metadata']['name']}/status"
+            head = {"Content-Type": "application/merge-patch+json"}
+            body = json.dumps({"status": manifest["status"]})
+            self.admin.patch(path, content=body, headers=head).raise_for_status()
         if manifest["kind"] == "CustomResourceDefinition":
             spec = manifest["spec"]
             for served in spec["versions"]:
@@ -85,6 +99,7 @@ def real_cluster(assets: Path, directory: Path) -> Iterator[RealCluster]:
                     cluster.install(yaml.safe_load(path.read_text()))
             for role in yaml.safe_load_all((MODULE / "roles.yaml").read_text()):
                 cluster.install(role)
+            cluster.install(DEFAULT_QUEUE)
             yield cluster
 
 

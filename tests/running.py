@@ -76,7 +76,8 @@ class Ends:
     async def _end(self, job: Job, phase: str) -> None:
         try:
             for word in phase.split():
-                await set_phase(self._client, job.metadata.name, word)
+                meta = job.metadata
+                await set_phase(self._client, meta.name, word, namespace=meta.namespace)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -86,10 +87,10 @@ def _reflector(client: Client, cache: Cache[Any]) -> Reflector[Any]:
     return Reflector(client, JOBS, Job, cache, backoff=Backoff(first=0.001, most=0.01))
 
 
-async def set_phase(client: Client, job: str, phase: str) -> None:
+async def set_phase(client: Client, job: str, phase: str, *, namespace: str = NAMESPACE) -> None:
     """Write a vcjob's phase as Volcano would."""
     body = json.dumps({"status": {"state": {"phase": phase}}}).encode()
-    await client.patch(JOBS, NAMESPACE, job, body, subresource="status")
+    await client.patch(JOBS, namespace, job, body, subresource="status")
 
 
 class Cluster:

@@ -1,0 +1,35 @@
+"""The product on the real API server: `jobflow serve` as a process, and a stand-in for Volcano."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from kubectl import Kubectl
+from real_cluster import RealCluster
+from served import Served, registered
+from servers import Server, real_server
+
+
+@pytest_asyncio.fixture
+async def api(real: RealCluster, namespace_of_test: str, tmp_path: Path) -> AsyncIterator[Server]:
+    """The API server, and a namespace of the test's own."""
+    async with real_server(real, namespace_of_test, tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def kubectl(real: RealCluster, tmp_path: Path) -> Kubectl:
+    """kubectl as alice, who writes flows."""
+    return Kubectl(real.plane.kubeconfig("alice"), tmp_path)
+
+
+@pytest.fixture
+def served(real: RealCluster, tmp_path: Path) -> Iterator[Served]:
+    """`jobflow serve` with its webhook, ready, and the API server asks it."""
+    serve = Served(real, tmp_path)
+    with serve.running(), registered(real, serve):
+        yield serve

@@ -1,0 +1,259 @@
+"""The product on a real API server: flows by kubectl, counted writes, crashes, taking over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.volcano import JobController
+from kubectl import Kubectl
+from manifests import DIAMOND, as_list, jobflow, template
+from real_cluster import RealCluster
+from running import Ends
+from served import Served, registered
+from servers import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+
+MIDFLIGHT = Path(__file__).parent.parent / "data" / "volcano-jobflow-midflight.yaml"
+STATUS_WRITES = 6
+"""The most writes of a five-step flow's status, vcjobs completed at once."""
+
+
+@asynccontextmanager
+async def volcano(real: RealCluster, *, speed: float = 10) -> AsyncIterator[None]:
+    """The stand-in for Volcano's job controller carries vcjobs out."""
+    async with await real.client("volcano") as client:
+        controller = JobController(client, SimulateRunner(speed))
+        async with _task(controller.run()):
+            yield
+
+
+@asynccontextmanager
+async def at_once(real: RealCluster) -> AsyncIterator[None]:
+    """Every vcjob is completed as soon as it is seen."""
+    async with await real.client("volcano") as client:
+        async with _task(Ends(client, {}, "Completed").run()):
+            yield
+
+
+@asynccontextmanager
+async def _task(running: Any) -> AsyncIterator[None]:
+    task = asyncio.create_task(running)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task.exception()
+
+
+def diamond(*, duration: str = "200ms") -> str:
+    return as_list(*(template(s, duration=duration) for s in DIAMOND), jobflow("test", DIAMOND))
+
+
+async def apply(kubectl: Kubectl, namespace: str, manifests: str) -> str:
+    """`kubectl apply`; returns its warnings."""
+    said = await asyncio.to_thread(kubectl, "-n", namespace, "apply", "-f", "-", stdin=manifests)
+    return said.err
+
+
+async def ended(api: Server, name: str = "test") -> dict[str, Any]:
+    """The flow's status, once it is final."""
+
+    def final(flow: Any) -> bool:
+        return phase(flow) in ("Succeed", "Failed")
+
+    found: dict[str, Any] = (await api.until(f"{api.flows}/{name}", final))["status"]
+    return found
+
+
+def phase(obj: Any) -> str:
+    found: str = ((obj or {}).get("status", {}).get("state") or {}).get("phase", "")
+    return found
+
+
+async def jobs(api: Server) -> dict[str, str]:
+    items = (await api.get(api.vcjobs)).json["items"]
+    return {item["metadata"]["name"]: phase(item) for item in items}
+
+
+ALL_COMPLETED = {f"test-{step}": "Completed" for step in DIAMOND}
+
+
+async def test_the_documentation_sample(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    async with volcano(real):
+        assert await apply(kubectl, api.namespace, diamond()) == ""
+        until = "--for=jsonpath={.status.state.phase}=Succeed"
+        await asyncio.to_thread(
+            kubectl, "-n", api.namespace, "wait", until, "jf/test", "--timeout=60s"
+        )
+    assert await jobs(api) == ALL_COMPLETED
+    rows = (await asyncio.to_thread(kubectl, "-n", api.namespace, "get", "jf")).rows
+    assert rows[1][:3] == ["test", "Succeed", "5/5"]
+    described = (await asyncio.to_thread(kubectl, "-n", api.namespace, "describe", "jf/test")).out
+    events = described[described.index("Events:") :]
+    assert all(job in events for job in ALL_COMPLETED)
+    assert real.audit.created("jobs", api.namespace) == dict.fromkeys(ALL_COMPLETED, 1)
+    assert real.audit.denied("jobflow") == real.audit.denied("volcano") == []
+
+
+async def test_a_flow_of_five_steps_costs_few_writes(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    async with at_once(real):
+        await apply(kubectl, api.namespace, diamond())
+        assert (await ended(api))["state"]["phase"] == "Succeed"
+    writes = real.audit.writes(api.namespace, user="jobflow")
+    print("API writes of a five-step flow:", dict(sorted(writes.items())))
+    assert writes["create jobs"] == 5
+    assert writes["patch jobflows/status"] <= STATUS_WRITES
+    events = writes["create events"] + writes["patch events"]
+    assert events <= 3 * len(DIAMOND)
+    rest = {"create jobs", "patch jobflows/status", "create events", "patch events"}
+    assert set(writes) - rest <= {"patch jobtemplates/status"}
+
+
+async def test_a_late_template_starts_the_waiting_step(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    late = jobflow("test", {"a": [], "b": ["a"]})
+    async with volcano(real):
+        said = await apply(kubectl, api.namespace, as_list(template("a"), late))
+        assert "Warning" in said and "b" in said
+        await api.until(
+            f"{api.flows}/test",
+            lambda flow: (
+                flow.get("status", {}).get("state", {}).get("reason") == "WaitingForTemplate"
+            ),
+        )
+        await apply(kubectl, api.namespace, as_list(template("b")))
+        assert (await ended(api))["state"]["phase"] == "Succeed"
+
+
+async def test_a_deleted_flow_takes_its_jobs_and_pods_along(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    async with volcano(real):
+        await apply(kubectl, api.namespace, diamond(duration="1h"))
+        await api.until(f"{api.flows}/test", lambda flow: phase(flow) == "Running")
+        here = ("-n", api.namespace)
+        refusal = await asyncio.to_thread(kubectl.refused, *here, "delete", "jf", "test")
+        assert "flow test is Running" in refusal
+        refusal = await asyncio.to_thread(kubectl.refused, *here, "delete", "jt", "e")
+        assert "test" in refusal
+        force = "flow.volcano.sh/force-delete=true"
+        await asyncio.to_thread(kubectl, *here, "annotate", "jf", "test", force)
+        await asyncio.to_thread(kubectl, *here, "delete", "jf", "test")
+        for path in (api.vcjobs, api.pods):
+            await api.until(path, lambda listed: listed["items"] == [])
+    assert real.audit.created("jobs", api.namespace) == {"test-a": 1}
+
+
+async def test_admission_speaks_through_the_api_server(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    broken = jobflow("broken", {"a": ["c"], "b": ["a"], "c": ["b"], "d": ["nowhere"]})
+    broken["spec"]["flows"].append({"name": "d"})
+    for more in ([], ["--dry-run=server"]):
+        refusal = await asyncio.to_thread(
+            kubectl.refused,
+            *("-n", api.namespace, "apply", *more, "-f", "-"),
+            stdin=json.dumps(broken),
+        )
+        assert "spec.flows[4].name: Duplicate value" in refusal
+        assert 'spec.flows[3].dependsOn.targets[0]: Invalid value: "nowhere"' in refusal
+        assert "a -> b -> c -> a" in refusal
+    answer = await api.post(api.flows, broken)
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    assert "spec.flows[4].name" in answer.causes
+
+
+async def test_a_crash_in_the_middle_repeats_nothing(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    async with volcano(real):
+        await apply(kubectl, api.namespace, diamond())
+        for step in ("a", "b", "e"):
+            await api.until(f"{api.vcjobs}/test-{step}", lambda job: job is not None)
+            await asyncio.to_thread(served.kill)
+            await asyncio.to_thread(served.start)
+        assert (await ended(api))["state"]["phase"] == "Succeed"
+    assert real.audit.created("jobs", api.namespace) == dict.fromkeys(ALL_COMPLETED, 1)
+
+
+async def test_without_a_webhook_a_broken_flow_fails_with_the_same_words(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    serve = Served(real, tmp_path, webhook=False)
+    with serve.running():
+        await api.made(api.flows, jobflow("test", {"a": ["nowhere"]}))
+        state = (await ended(api))["state"]
+    assert (state["phase"], state["reason"]) == ("Failed", "Invalid")
+    assert 'spec.flows[0].dependsOn.targets[0]: Invalid value: "nowhere"' in state["message"]
+
+
+async def test_a_namespace_with_a_running_flow_can_go(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    async with volcano(real):
+        await apply(kubectl, api.namespace, diamond(duration="1h"))
+        await api.until(f"{api.flows}/test", lambda flow: phase(flow) == "Running")
+        assert (await api.delete(api.home)).code == 200
+        await api.until(api.home, lambda namespace: namespace is None)
+
+
+async def test_what_volcano_began_is_carried_on(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    await put_midflight(api)
+    serve = Served(real, tmp_path)
+    with serve.running(), registered(real, serve):
+        await api.until(f"{api.flows}/test", lambda flow: flow["status"].get("progress") == "3/5")
+        await api.patch(
+            f"{api.vcjobs}/test-c/status", {"status": {"state": {"phase": "Completed"}}}
+        )
+        async with at_once(real):
+            status = await ended(api)
+    assert status["state"]["phase"] == "Succeed"
+    assert real.audit.created("jobs", api.namespace) == dict.fromkeys(
+        [f"test-{step}" for step in DIAMOND], 1
+    )
+    ours = real.audit.asked(api.namespace, user="jobflow")
+    assert [
+        asked.name for asked in ours if asked.verb == "create" and asked.resource == "jobs"
+    ] == ["test-e"]
+    assert status["completedJobs"] == [f"test-{step}" for step in DIAMOND]
+
+
+async def put_midflight(api: Server) -> None:
+    """The recording as it is, in our namespace; owners get the UIDs that they have here."""
+    items = yaml.safe_load(MIDFLIGHT.read_text())["items"]
+    uids: dict[str, str] = {}
+    for kind, resource in (("JobTemplate", JOBTEMPLATES), ("JobFlow", JOBFLOWS), ("Job", JOBS)):
+        for item in (item for item in items if item["kind"] == kind):
+            meta = item["metadata"]
+            kept = {k: meta[k] for k in ("name", "labels", "annotations") if k in meta}
+            owners = [
+                {**owner, "uid": uids[owner["uid"]]} for owner in meta.get("ownerReferences", ())
+            ]
+            made = await api.made(
+                resource.path(api.namespace),
+                {**item, "metadata": kept | ({"ownerReferences": owners} if owners else {})},
+            )
+            uids[meta["uid"]] = made["metadata"]["uid"]
+            if "status" in item:
+                path = resource.path(api.namespace, meta["name"], "status")
+                restored = await api.patch(path, {"status": item["status"]})
+                assert restored.json["status"] == item["status"]
