@@ -15,7 +15,7 @@ import pytest
 
 from kubectl import Kubectl
 from rest import flow, vcjob
-from served import Served, served
+from sandboxed import Served, served
 
 pytestmark = pytest.mark.kubectl
 

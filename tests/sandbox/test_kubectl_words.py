@@ -11,7 +11,7 @@ import pytest
 from hooks import ALLOWED, configuration
 from kubectl import Kubectl
 from rest import flow
-from served import Served, served
+from sandboxed import Served, served
 
 pytestmark = pytest.mark.kubectl
 
