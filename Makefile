@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test test-cluster lint crds bench lock clean
+.PHONY: demo test test-cluster lint crds manifests bench lock clean
 .DEFAULT_GOAL := test
 
 .venv/installed: requirements.lock pyproject.toml
@@ -24,13 +24,16 @@ test-cluster: .venv/installed ## the tests that need a real kube-apiserver, whic
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster
 
 lint: .venv/installed
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench charts
+	$(BIN)/ruff format --check src tests bench charts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 crds: .venv/installed ## write charts/jobflow/crds from the types
 	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
+
+manifests: crds ## write deploy/ from the chart
+	$(BIN)/python charts/manifests.py deploy
 
 bench: .venv/installed ## print the figures of docs/performance.md
 	$(BIN)/python -m bench

@@ -1,0 +1,62 @@
+"""Writes deploy/ from the chart, for `kubectl apply -f deploy/`; what is in it is decided there.
+
+What only Helm understands is left out: hooks (their definitions are files here) and its labels.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import yaml
+
+CHART = Path(__file__).with_name("jobflow")
+RELEASE = "jobflow"
+NAMESPACE = "jobflow-system"
+HOOK = "helm.sh/hook"
+HELM_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
+
+
+def rendered() -> dict[str, str]:
+    """File name to content; kubectl takes the files in the order of their names."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    files = {"00-namespace.yaml": _yaml([namespace])}
+    for path in sorted((CHART / "crds").glob("*.yaml")):
+        files[f"10-{path.name}"] = path.read_text()
+    with helm_python.Chart.load(CHART) as chart:
+        templates = chart.render(name=RELEASE, namespace=NAMESPACE)
+    for path, text in sorted(templates.items()):
+        if path.endswith(".yaml") and (manifests := list(_manifests(text))):
+            files[f"20-{Path(path).name}"] = _yaml(manifests)
+    return files
+
+
+def write(folder: Path) -> None:
+    """Write them, and remove those of another time."""
+    folder.mkdir(exist_ok=True)
+    files = rendered()
+    for old in folder.glob("*.yaml"):
+        if old.name not in files:
+            old.unlink()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def _manifests(text: str) -> Iterator[dict[str, Any]]:
+    """What `kubectl apply` is to see of a rendered template."""
+    for manifest in yaml.safe_load_all(text):
+        if manifest and HOOK not in manifest["metadata"].get("annotations", {}):
+            for label in HELM_LABELS:
+                manifest["metadata"]["labels"].pop(label, None)
+            yield manifest
+
+
+def _yaml(manifests: list[dict[str, Any]]) -> str:
+    return yaml.safe_dump_all(manifests, sort_keys=False, width=100)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
