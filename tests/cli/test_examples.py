@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from command_line import jobflow
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.cli.manifests import load
+from jobflow.cli.shape import shaped
+from jobflow.core import job_rules
+from jobflow.core.flow_rules import Rule
+from jobflow.core.generated_rules import status_fits
+from jobflow.core.job_view import job_view
+from jobflow.core.outline import Known, Outline
+from jobflow.core.validate import CREATE_RULES
 
 EXAMPLES = Path("examples")
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
@@ -75,3 +88,38 @@ def test_a_refused_example_is_refused_as_its_head_says(path: Path) -> None:
     assert (
         expected and [f"{fault['path']}: {fault['message']}" for fault in answer.json] == expected
     )
+
+
+def _flows() -> list[Outline]:
+    """Every refused flow as the rules see it, with the templates of its file."""
+    outlines = []
+    for path in REFUSED:
+        read = [shaped(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
+        objects = [each.object for each in read if each is not None]
+        templates = {t.metadata.name: t for t in objects if isinstance(t, JobTemplate)}
+        outlines += [Outline(f, Known(templates)) for f in objects if isinstance(f, JobFlow)]
+    return outlines
+
+
+TOO_LONG_TO_READ = {status_fits}
+"""It takes some thousand steps; tests/core has such a flow."""
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [rule for rule in CREATE_RULES if rule not in TOO_LONG_TO_READ],
+    ids=lambda rule: rule.__name__,
+)
+def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
+    assert any(list(rule(outline)) for outline in _flows())
+
+
+@pytest.mark.parametrize("rule", job_rules._RULES, ids=lambda rule: rule.__name__)
+def test_every_rule_of_templates_has_a_refused_example(rule: Callable[..., Any]) -> None:
+    specs = [
+        manifest.data["spec"]
+        for path in REFUSED
+        for manifest in load([str(path)], io.BytesIO()).objects
+        if manifest.kind == "JobTemplate"
+    ]
+    assert any(list(rule(job_view(spec, "spec", None))) for spec in specs)

@@ -80,5 +80,5 @@ def test_binary_files_and_utf16(content: bytes) -> None:
 
 def test_a_file_larger_than_any_manifest(folder: Path) -> None:
     (folder / "huge.yaml").write_bytes(b"#" * (MAX_BYTES + 1))
-    assert said("huge.yaml") == ["huge.yaml: larger than 8 MiB, no manifest is"]
-    assert said("-", stdin=b"#" * (MAX_BYTES + 1)) == ["<stdin>: larger than 8 MiB, no manifest is"]
+    assert said("huge.yaml") == ["huge.yaml: larger than 4 MiB, no manifest is"]
+    assert said("-", stdin=b"#" * (MAX_BYTES + 1)) == ["<stdin>: larger than 4 MiB, no manifest is"]

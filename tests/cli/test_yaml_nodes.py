@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.cli.yaml_errors import NotYAMLError
-from jobflow.cli.yaml_nodes import MAX_ALIASED_NODES, MAX_DEPTH, MappingNode, data_of, documents
+from jobflow.cli.yaml_nodes import MAX_DEPTH, MAX_NODES, MappingNode, data_of, documents
 
 
 def read(text: str) -> list[Any]:
@@ -84,7 +84,7 @@ WRONG = [
     ("a: b\0c", "1:5 not text: it holds a NUL character, as binary files do"),
     ("a: \x1b[31m", "1:4 control character U+001B is not allowed in YAML"),
     ("a: 1\nb: \ud800", "2:4 control character U+D800 is not allowed in YAML"),
-    (BOMB, f"6:32 aliases blow this up to more than {MAX_ALIASED_NODES:,} values"),
+    (BOMB, f"6:32 more than {MAX_NODES:,} values, aliases followed"),
     ("[" * 100_000, f"1:{MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
     ("- " * 100_000, f"1:{2 * MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
     ("{a: " * 100_000, f"1:{4 * MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
@@ -100,6 +100,11 @@ def test_aliases_that_nest_deeply_count_as_deep() -> None:
     levels = "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 2 * MAX_DEPTH))
     (said,) = read(f"a0: &a0 [x]\n{levels}")
     assert said.endswith(f"nested more than {MAX_DEPTH} deep")
+
+
+def test_after_too_many_values_nothing_more_is_read() -> None:
+    *_, last = read("a\n---\n" * (MAX_NODES + 10))
+    assert last == f"{2 * MAX_NODES + 1}:1 more than {MAX_NODES:,} values, aliases followed"
 
 
 def test_a_fault_in_one_document_does_not_hide_the_others() -> None:

@@ -17,6 +17,8 @@ from jobflow.cli.check import Report
 from jobflow.cli.faults import Fault
 from jobflow.cli.manifests import Manifest
 from jobflow.core.names import job_name
+from jobflow.core.readiness import End
+from jobflow.core.starting import WAITING_FOR_TEMPLATE
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.kube.reflector import Reflector
@@ -29,8 +31,7 @@ _ALSO_APPLIED: Mapping[tuple[str, str], Resource] = {
 }
 """What else in FILEs the sandbox has a use for."""
 _AT_ONCE = 20
-WAITING_FOR_TEMPLATE = "WaitingForTemplate"
-_BY_ITSELF = frozenset({"", "Stopped", WAITING_FOR_TEMPLATE})
+_STAYS = frozenset({"", End.STOPPED, WAITING_FOR_TEMPLATE})
 """Reasons of a waiting step that no passing of time takes away."""
 
 
@@ -209,7 +210,7 @@ def waiting_for(flow: JobFlow, templates: Collection[Key]) -> list[str]:
             return []
         if condition.phase in ENDED_STEP_PHASES:
             continue
-        if condition.phase != StepPhase.WAITING or condition.reason not in _BY_ITSELF:
+        if condition.phase != StepPhase.WAITING or condition.reason not in _STAYS:
             return []
         if condition.reason == WAITING_FOR_TEMPLATE:
             if (flow.metadata.namespace, step.template_name) in templates:

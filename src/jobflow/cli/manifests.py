@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, BinaryIO
 
 from jobflow.cli.faults import UNREADABLE, Fault, Place, Source
@@ -21,6 +23,10 @@ from jobflow.cli.yaml_nodes import (
 )
 
 DEFAULT_NAMESPACE = "default"
+
+_KEY_END = re.compile(r"[].[]")
+_MOST_ENDS = 200
+"""How many dots and brackets of a path are looked at for the end of one key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,16 +204,15 @@ def _step(node: Node, path: str) -> _Step | None:
 
 def _step_into_mapping(node: MappingNode, path: str) -> _Step | None:
     """Keys may hold dots and brackets themselves: the longest that fits is meant."""
-    bare = path.removeprefix(".")
-    best: _Step | None = None
-    for key, entry in node.entries.items():
-        if best is not None and len(key) < len(str(best.key)):
-            continue
-        if path.startswith(f"[{key}]"):
-            best = _Step(key, entry, path[len(key) + 2 :])
-        elif bare == key or bare.startswith((key + ".", key + "[")):
-            best = _Step(key, entry, bare[len(key) :])
-    return best
+    bracketed = path.startswith("[")
+    bare = path[1:] if bracketed else path.removeprefix(".")
+    ends = [found.start() for found in islice(_KEY_END.finditer(bare), _MOST_ENDS)]
+    if not bracketed:
+        ends.append(len(bare))
+    for end in reversed(ends):
+        if (bare[end : end + 1] == "]") == bracketed and bare[:end] in node.entries:
+            return _Step(bare[:end], node.entries[bare[:end]], bare[end + bracketed :])
+    return None
 
 
 def _duplicates(root: Node) -> Iterator[tuple[str, Duplicate]]:

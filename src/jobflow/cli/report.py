@@ -36,9 +36,10 @@ def print_fault(fault: Fault, console: Console) -> None:
 
     Lines are not wrapped: on a terminal it does that itself, elsewhere a line stays one line.
     """
-    console.print(_head(fault.place, "error", "red", fault.sentence), soft_wrap=True)
+    text = _head(fault.place, "error", "red", fault.sentence)
     for line in excerpt(fault.place, console.width if console.is_terminal else 120):
-        console.print(Text(line, style="dim"), soft_wrap=True)
+        text.append(f"\n{line}", style="dim")
+    console.print(text, soft_wrap=True)
 
 
 def _head(place: Place, word: str, colour: str, sentence: str) -> Text:

@@ -13,7 +13,7 @@ from jobflow.cli.yaml_nodes import lines_of
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """What is read of a folder, as kubectl does; a file that is named itself may be called anything."""
-MAX_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """The largest file; an API server takes no object over about 1.5 MiB."""
 STDIN = "<stdin>"
 

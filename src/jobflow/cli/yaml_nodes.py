@@ -19,8 +19,9 @@ from jobflow.cli.yaml_errors import NotYAMLError, Span, invalid_character, trans
 
 MAX_DEPTH = 100
 """How deep mappings and lists may nest, aliases followed. A pod template needs about 20."""
-MAX_ALIASED_NODES = 500_000
-"""How many nodes aliases may add to one text."""
+MAX_NODES = 500_000
+"""How many values one text may hold, each alias counted as often as it is written. A flow of 5,000
+steps has about 50,000."""
 
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _DOCUMENT_START = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
@@ -106,6 +107,8 @@ def documents(text: str) -> Iterator[Node | NotYAMLError]:
         except NotYAMLError as error:
             builder.give_up(error)
         yield from builder.documents
+        if budget.nodes < 0:
+            return
 
 
 def data_of(node: Node) -> Any:
@@ -140,7 +143,9 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
 
 @dataclass(slots=True)
 class _Budget:
-    aliased: int = 0
+    """What one text may still hold."""
+
+    nodes: int = MAX_NODES
 
 
 class _Builder:
@@ -184,6 +189,7 @@ class _Builder:
         if self._awaits_key() and event.value == "<<" and event.implicit[0]:
             self._open[-1].key = _MERGE
             return
+        self._spend(1, span)
         node = ScalarNode(span, _value(event, span))
         if event.anchor:
             self._anchors[event.anchor] = node
@@ -196,19 +202,21 @@ class _Builder:
         node = self._anchors[event.anchor]
         if node is None:
             raise NotYAMLError(span, f"the value of anchor &{event.anchor} contains itself")
-        self._budget.aliased += node.size
-        if self._budget.aliased > MAX_ALIASED_NODES:
-            raise NotYAMLError(
-                span, f"aliases blow this up to more than {MAX_ALIASED_NODES:,} values"
-            )
+        self._spend(node.size, span)
         if len(self._open) + node.depth > MAX_DEPTH:
             raise NotYAMLError(span, f"nested more than {MAX_DEPTH} deep")
         return node
+
+    def _spend(self, nodes: int, span: Span) -> None:
+        self._budget.nodes -= nodes
+        if self._budget.nodes < 0:
+            raise NotYAMLError(span, f"more than {MAX_NODES:,} values, aliases followed")
 
     def _awaits_key(self) -> bool:
         return bool(self._open) and self._open[-1].awaits_key
 
     def _start(self, node: ListNode | MappingNode, anchor: str | None) -> None:
+        self._spend(1, node.span)
         if len(self._open) >= MAX_DEPTH:
             raise NotYAMLError(node.span, f"nested more than {MAX_DEPTH} deep")
         if self._awaits_key():

@@ -1,0 +1,195 @@
+"""README and docs: their commands are run as they stand, and their words are those of the code.
+
+A fence ```sh is a script, ```sh exit=1 one that ends so; ```text output after it is what it
+prints. `<!-- not run …` in the line before keeps one from being run, and says why.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jobflow.api.crd import openapi_schema
+from jobflow.core.evidence import FAILURES
+from jobflow.core.readiness import SKIPS
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(
+    r"(?P<before>[^\n]*)\n```sh(?: exit=(?P<code>\d+))?\n(?P<script>.*?)^```\n"
+    r"(?:\n```text output\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One script of a page."""
+
+    script: str
+    code: int
+    output: str | None
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is a server that goes on until it is stopped."""
+        return self.script.strip() == "jobflow sandbox"
+
+    @property
+    def needs_kubectl(self) -> bool:
+        return "kubectl" in self.script
+
+
+def blocks(page: Path) -> list[Block]:
+    return [
+        Block(found["script"], int(found["code"] or 0), found["output"])
+        for found in FENCE.finditer(page.read_text(encoding="utf-8"))
+        if not found["before"].startswith("<!-- not run")
+    ]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What a script sees: a checkout in which it may write."""
+    for name in ("examples", "docs", "charts"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    binaries = tmp_path / ".venv" / "bin"
+    binaries.mkdir(parents=True)
+    (binaries / "jobflow").write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m jobflow.cli.main "$@"\n'
+    )
+    (binaries / "jobflow").chmod(0o755)
+    (binaries / "activate").write_text("")
+    return tmp_path
+
+
+@pytest.fixture
+def environment(checkout: Path) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    path = f"{checkout}/.venv/bin{os.pathsep}{os.environ['PATH']}"
+    return kept | {
+        "PATH": path,
+        "HOME": str(checkout),
+        "NO_COLOR": "1",
+        "PYTHONPATH": str(ROOT / "src"),
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_do_what_it_says(
+    page: Path, checkout: Path, environment: dict[str, str]
+) -> None:
+    servers: list[subprocess.Popen[str]] = []
+    try:
+        for block in blocks(page):
+            if block.stays:
+                servers.append(_started(block, checkout, environment))
+            elif not block.needs_kubectl or shutil.which("kubectl"):
+                _run(block, checkout, environment)
+    finally:
+        for server in servers:
+            server.send_signal(signal.SIGINT)
+            server.communicate(timeout=30)
+            assert server.returncode == 0
+
+
+def _started(block: Block, folder: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+    server = subprocess.Popen(
+        block.script.split(), cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline().startswith("export KUBECONFIG=")
+    assert server.stdout.readline() == "ready\n"
+    return server
+
+
+def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == block.code, f"{block.script}{done.stdout}{done.stderr}"
+    if block.output is not None:
+        assert done.stdout == block.output
+
+
+def test_the_readme_runs_what_it_shows() -> None:
+    scripts = "".join(block.script for block in blocks(ROOT / "README.md"))
+    for command in ("jobflow run", "jobflow lint", "jobflow sandbox", "kubectl apply"):
+        assert command in scripts
+
+
+@pytest.mark.kubectl
+def test_kubectl_is_there_for_the_pages_that_use_it() -> None:
+    """Where it is absent those scripts are passed over; under CI this makes that a failure."""
+    assert any(block.needs_kubectl for page in PAGES for block in blocks(page))
+
+
+def _words(section: str) -> set[str]:
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    return set(re.findall(r"`(\w+)`", text.split(f"\n## {section}\n")[1].split("\n## ")[0]))
+
+
+def _in_code(pattern: str, *folders: str) -> Iterator[str]:
+    for folder in folders:
+        for path in sorted((ROOT / "src" / "jobflow" / folder).glob("*.py")):
+            yield from re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_event_is_in_the_reference() -> None:
+    reasons = set(_in_code(r'Event\(EventType\.\w+, "(\w+)"', "core"))
+    assert reasons
+    assert reasons <= _words("Events")
+
+
+def test_every_reason_of_a_step_is_in_the_reference() -> None:
+
+    reasons = {*FAILURES.values(), *map(str, SKIPS.values())}
+    reasons |= set(_in_code(r'waiting\(\s*\w+,\s*"(\w+)"', "core"))
+    reasons |= set(_in_code(r'_failed\(\s*\w+,\s*"(\w+)"', "core"))
+    reasons |= set(_in_code(r'reason=(?:reason or )?"(\w+)"', "core"))
+    reasons |= set(_in_code(r'^[A-Z_]+ = "([A-Z]\w+)"$', "core"))
+    assert {"WaitingForTemplate", "Refused", "NameConflict", "JobLost", "Invalid"} <= reasons
+    assert reasons <= _words("Reasons")
+
+
+def test_every_field_of_a_flow_is_in_the_reference() -> None:
+
+    spec = openapi_schema("JobFlow")["properties"]["spec"]
+    fields = set(_fields("spec", spec))
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert {field for field in fields if f"`{field}`" not in text} == set()
+
+
+def _fields(path: str, schema: dict[str, object]) -> Iterator[str]:
+    """Leaves as the reference writes them; what is below probe is refused as a whole."""
+    if path.endswith(".probe"):
+        yield path
+    elif isinstance(below := schema.get("properties"), dict):
+        for name, inner in below.items():
+            yield from _fields(f"{path}.{name}", inner)
+    elif isinstance(items := schema.get("items"), dict):
+        yield from _fields(f"{path}[]", items)
+    else:
+        yield path
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
