@@ -110,7 +110,9 @@ def test_certs_for_a_name_that_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "the webhook needs a certificate: give --tls-cert and --tls-key"),
+        (("--tls-cert", "tls.crt"), "--tls-cert and --tls-key go together"),
+        (("--ca-lifetime", "1h"), "--ca-lifetime has to be at least twice"),
+        (("--shutdown-delay", "soon"), "--shutdown-delay (JOBFLOW_SHUTDOWN_DELAY): is not a"),
         (("--no-webhook", "--no-controller"), "leave nothing to do"),
         (("--no-webhook", "--http-port", "70000"), "--http-port (JOBFLOW_HTTP_PORT): "),
         (("--no-webhook", "--kubeconfig", "missing"), "missing"),

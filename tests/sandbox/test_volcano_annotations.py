@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT
-from jobflow.sandbox.duration import format_duration, parse_duration
 from jobflow.sandbox.pods import PodObject, Progress, pod_status
 from jobflow.sandbox.policies import PodPhase
 from jobflow.sandbox.runner import Assignment

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from jobflow.settings import Settings, problems
+from jobflow.settings import Settings, listed, problems
 
 
 @pytest.fixture(autouse=True)
@@ -29,32 +29,32 @@ def test_the_defaults() -> None:
     assert not settings.no_controller and not settings.no_leader_election
 
 
+SAID = {
+    "KUBECONFIG": ("/etc/kube", "/etc/kube"),
+    "NAMESPACE": ("team-a", "team-a"),
+    "SYSTEM_NAMESPACE": ("jobflow-system", "jobflow-system"),
+    "WEBHOOK_PORT": ("9443", 9443),
+    "HTTP_PORT": ("9080", 9080),
+    "TLS_CERT": ("tls.crt", Path("tls.crt")),
+    "TLS_KEY": ("tls.key", Path("tls.key")),
+    "CERTIFICATE_SECRET": ("mine", "mine"),
+    "WEBHOOK_CONFIGURATION": ("a,b", "a,b"),
+    "WEBHOOK_HOST": ("localhost,127.0.0.1", "localhost,127.0.0.1"),
+    "CERTIFICATE_LIFETIME": ("90m", 5400.0),
+    "CA_LIFETIME": ("3h", 10800.0),
+    "SHUTDOWN_DELAY": ("2s", 2.0),
+    "NO_WEBHOOK": ("false", False),
+    "NO_CONTROLLER": ("true", True),
+    "NO_LEADER_ELECTION": ("1", True),
+}
+
+
 def test_every_setting_is_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {
-        "KUBECONFIG": "/etc/kube",
-        "NAMESPACE": "team-a",
-        "WEBHOOK_PORT": "9443",
-        "HTTP_PORT": "9080",
-        "TLS_CERT": "tls.crt",
-        "TLS_KEY": "tls.key",
-        "NO_WEBHOOK": "false",
-        "NO_CONTROLLER": "true",
-        "NO_LEADER_ELECTION": "1",
-    }
-    assert {name.lower() for name in said} == Settings.model_fields.keys()
-    for name, value in said.items():
+    assert {name.lower() for name in SAID} == Settings.model_fields.keys()
+    for name, (value, _) in SAID.items():
         monkeypatch.setenv(f"JOBFLOW_{name}", value)
-    assert Settings().model_dump() == {
-        "kubeconfig": "/etc/kube",
-        "namespace": "team-a",
-        "webhook_port": 9443,
-        "http_port": 9080,
-        "tls_cert": Path("tls.crt"),
-        "tls_key": Path("tls.key"),
-        "no_webhook": False,
-        "no_controller": True,
-        "no_leader_election": True,
-    }
+    meant = {name.lower(): value for name, (_, value) in SAID.items()}
+    assert Settings().model_dump() == meant
 
 
 def test_a_flag_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,10 +68,30 @@ def test_an_empty_or_foreign_variable_says_nothing(monkeypatch: pytest.MonkeyPat
     assert Settings(no_webhook=True).http_port == 8080
 
 
-@pytest.mark.parametrize("flags", [{}, {"tls_cert": "tls.crt"}, {"tls_key": "tls.key"}], ids=str)
-def test_a_webhook_without_a_certificate_is_told_what_to_do(flags: dict[str, str]) -> None:
+def test_without_files_the_certificate_is_made_here() -> None:
+    assert Settings().tls_cert is None
+
+
+@pytest.mark.parametrize("flags", [{"tls_cert": "tls.crt"}, {"tls_key": "tls.key"}], ids=str)
+def test_a_certificate_without_its_key_is_told_what_to_do(flags: dict[str, str]) -> None:
     (text,) = refused(**flags)
-    assert "--tls-cert and --tls-key" in text and "--no-webhook" in text
+    assert text.startswith("--tls-cert and --tls-key go together")
+
+
+def test_durations_are_gos_and_lifetimes_fit_together() -> None:
+    assert refused(certificate_lifetime="90 days") == [
+        "--certificate-lifetime (JOBFLOW_CERTIFICATE_LIFETIME): is not a duration: write it like "
+        "2s, 500ms or 1m30s"
+    ]
+    (text,) = refused(certificate_lifetime="1s")
+    assert text.endswith("input should be greater than or equal to 10")
+    (text,) = refused(certificate_lifetime="48h", ca_lifetime="72h")
+    assert text.startswith("--ca-lifetime has to be at least twice")
+
+
+def test_a_list_by_comma_has_no_empty_names() -> None:
+    assert listed(" a, b,,") == ["a", "b"]
+    assert listed("") == []
 
 
 def test_nothing_to_do_is_refused() -> None:

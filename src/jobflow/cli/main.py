@@ -188,6 +188,13 @@ def serve(
     namespace: Annotated[
         str | None, typer.Option(metavar="NS", help="Only this namespace. Default: all.")
     ] = None,
+    system_namespace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NS",
+            help="Of the lease and the certificates' Secret. Default: the pod's or the context's.",
+        ),
+    ] = None,
     webhook_port: Annotated[
         int | None, typer.Option(metavar="P", help="HTTPS port of the webhook. Default: 8443.")
     ] = None,
@@ -196,9 +203,48 @@ def serve(
         typer.Option(metavar="P", help="Port of /healthz, /readyz and /metrics. Default: 8080."),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option(metavar="F", help="PEM: the webhook's certificate, its chain.")
+        Path | None,
+        typer.Option(
+            metavar="F",
+            help="PEM: the webhook's certificate, its chain. Default: one is made and shared "
+            "through a Secret.",
+        ),
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="F", help="PEM: its key.")] = None,
+    certificate_secret: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Secret of a certificate made here. Default: jobflow-webhook-certificate.",
+        ),
+    ] = None,
+    webhook_configuration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="ValidatingWebhookConfigurations that are to trust it; empty: none. Default: "
+            "jobflow.",
+        ),
+    ] = None,
+    webhook_host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST,…",
+            help="Whom it is for. Default: jobflow-webhook.<system namespace>.svc.",
+        ),
+    ] = None,
+    certificate_lifetime: Annotated[
+        str | None, typer.Option(metavar="T", help="How long it is valid. Default: 2160h.")
+    ] = None,
+    ca_lifetime: Annotated[
+        str | None, typer.Option(metavar="T", help="How long its CA is. Default: 43800h.")
+    ] = None,
+    shutdown_delay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T", help="Answer for so long after SIGTERM, being not ready. Default: 0s."
+        ),
+    ] = None,
     no_webhook: Annotated[
         bool | None, typer.Option("--no-webhook", help="Serve no webhook.", show_default=False)
     ] = None,

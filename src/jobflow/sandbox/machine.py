@@ -27,8 +27,8 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.duration import format_duration
 from jobflow.api.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, Task, TaskState
-from jobflow.sandbox.duration import format_duration
 from jobflow.sandbox.policies import ENDED_POD_PHASES, BusAction, Pod, PodPhase, Request
 
 KILLS_INTO = {

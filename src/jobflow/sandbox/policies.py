@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from jobflow.api.duration import parse_duration
 from jobflow.api.job import JobSpec, LifecyclePolicy, Task
-from jobflow.sandbox.duration import parse_duration
 
 
 class BusEvent(StrEnum):

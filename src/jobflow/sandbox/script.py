@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.duration import MAX_SECONDS, parse_duration
 from jobflow.api.labels import ATTEMPT, SANDBOX_PREFIX
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.sandbox.duration import MAX_SECONDS, parse_duration
 from jobflow.sandbox.policies import ENDED_POD_PHASES, PodPhase
 
 DEFAULT_SECONDS = 1.0

@@ -17,13 +17,13 @@ from typing import Any
 
 import structlog
 
+from jobflow.api.duration import MAX_SECONDS
 from jobflow.api.job import ENDED_PHASES, JobStatus
 from jobflow.api.resources import JOBS, PODS
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.duration import MAX_SECONDS
 from jobflow.sandbox.inbox import Inbox, Work
 from jobflow.sandbox.machine import JobView, failed, step
 from jobflow.sandbox.node import Node
