@@ -20,6 +20,7 @@ def definition(**conditions: str) -> Answer:
     return Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions": listed}})
 
 
+UNSEEN = Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions": None}})
 SERVED = definition(NamesAccepted="True", Established="True")
 
 
@@ -42,7 +43,7 @@ async def applied(tmp_path: Path, *answers: Answer) -> tuple[Said, list[Asked]]:
 
 
 async def test_each_is_applied_by_force_and_seen_to_be_served(tmp_path: Path) -> None:
-    said, asked = await applied(tmp_path, Answer(200, {}), definition(), SERVED, SERVED, SERVED)
+    said, asked = await applied(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
     assert (said.code, said.err) == (0, "")
     assert [line.split()[-1] for line in said.out.splitlines()] == ["applied", "applied"]
     assert [each.method for each in asked] == ["PATCH", "GET", "GET", "PATCH", "GET"]

@@ -34,7 +34,8 @@ class Condition(Struct, frozen=True, kw_only=True):
 class DefinitionStatus(Struct, frozen=True, kw_only=True):
     """`status` of a CustomResourceDefinition, as far as it says whether the kind is served."""
 
-    conditions: list[Condition] = []
+    conditions: list[Condition] | None = None
+    """null until the server has looked at the definition."""
 
 
 class Definition(Struct, frozen=True, kw_only=True):
@@ -90,7 +91,7 @@ async def _established(client: Client, name: str) -> None:
     deadline = time.monotonic() + ESTABLISHED_WITHIN_SECONDS
     while True:
         status = (await client.get(CRDS, "", name, Definition)).status
-        conditions = {each.type: each for each in status.conditions}
+        conditions = {each.type: each for each in status.conditions or ()}
         if (names := conditions.get("NamesAccepted")) and names.status == "False":
             raise NotEstablished(f"{name} is not served: {names.message}")
         if (established := conditions.get("Established")) and established.status == "True":
