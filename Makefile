@@ -13,7 +13,7 @@ BIN := .venv/bin
 	touch $@
 
 demo: .venv/installed ## carry the examples through, without a cluster
-	$(BIN)/jobflow run examples/diamond.yaml
+	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
 test: .venv/installed lint ## everything that takes under three minutes
 	$(BIN)/coverage erase
