@@ -2,16 +2,16 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 40 characters, so that what is appended stays within 63. */}}
+{{/* At most 38 characters, so that what is appended stays within 63. */}}
 {{- define "jobflow.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 38 | trimSuffix "-" -}}
 {{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 38 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 38 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -47,6 +47,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "jobflow.webhookService" -}}
 {{ include "jobflow.fullname" . }}-webhook
+{{- end -}}
+
+{{/* The name or address that the API server checks the certificate against. */}}
+{{- define "jobflow.webhookHost" -}}
+{{- if .Values.webhook.url -}}
+{{ (urlParse .Values.webhook.url).hostname }}
+{{- else -}}
+{{ include "jobflow.webhookService" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}
 {{- end -}}
 
 {{- define "jobflow.certificateSecret" -}}

@@ -1,0 +1,258 @@
+"""The chart without a cluster: what it renders, what its values do and which it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from base64 import b64decode
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from jobflow.listener import DRAIN_SECONDS
+from jobflow.settings import Settings
+from jobflow.webhook.configuration import webhook_configuration
+from rendered import CA, CHART, NAMESPACE, VALUES, Rendered
+
+ROOT = CHART.parent.parent
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_helm_has_nothing_to_say_against_it(values: dict[str, Any]) -> None:
+    report = helm_python.lint(CHART, values, strict=True)
+    said = [message["error"] for message in report["messages"]]
+    assert (report["errors"], said) == ([], ["icon is recommended"])
+
+
+def test_its_version_is_that_of_the_package() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (about["appVersion"], about["version"]) == (package, package)
+    assert Rendered().container["image"] == f"jobflow:{package}"
+
+
+# ---------------------------------------------------------------------- pods
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_every_flag_is_a_setting_of_serve(values: dict[str, Any]) -> None:
+    serve, *flags = Rendered(values).container["args"]
+    assert serve == "serve"
+    given = dict(flag.removeprefix("--").partition("=")[::2] for flag in flags)
+    names = {name.replace("-", "_"): value for name, value in given.items()}
+    assert set(names) <= set(Settings.model_fields)
+    switches = {name: True for name, value in names.items() if not value}
+    Settings.model_validate({**names, **switches})
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_pods_may_do_nothing_to_their_node(values: dict[str, Any]) -> None:
+    rendered = Rendered(values)
+    pods = [rendered.pod, *(job["spec"]["template"] for job in rendered.all("Job").values())]
+    for pod in (each["spec"] for each in pods):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 10_000
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"]["memory"]
+        # JOBFLOW_WEBHOOK_PORT=tcp://… of a Service would be taken for a setting
+        assert pod["enableServiceLinks"] is False
+
+
+def test_replicas_stand_apart_and_only_one_goes_at_a_time() -> None:
+    rendered = Rendered()
+    deployment = rendered.one("Deployment")["spec"]
+    assert deployment["replicas"] == 2
+    labels = deployment["selector"]["matchLabels"]
+    assert labels.items() <= rendered.pod["metadata"]["labels"].items()
+    spread = rendered.pod["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in spread] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    budget = rendered.one("PodDisruptionBudget")["spec"]
+    assert (budget["maxUnavailable"], budget["selector"]["matchLabels"]) == (1, labels)
+
+
+def test_the_grace_period_fits_what_a_replica_does_with_it() -> None:
+    rendered = Rendered()
+    (delay,) = (
+        flag.partition("=")[2]
+        for flag in rendered.container["args"]
+        if flag.startswith("--shutdown-delay=")
+    )
+    seconds = Settings.model_validate({"shutdown_delay": delay}).shutdown_delay
+    assert seconds + DRAIN_SECONDS < rendered.pod["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_probes_ask_what_is_served_where_it_is_served() -> None:
+    container = Rendered({"http": {"port": 9090}}).container
+    assert {"name": "http", "containerPort": 9090} in container["ports"]
+    assert "--http-port=9090" in container["args"]
+    asked = {
+        probe: container[f"{probe}Probe"]["httpGet"]
+        for probe in ("startup", "liveness", "readiness")
+    }
+    assert asked == {
+        "startup": {"path": "/healthz", "port": "http"},
+        "liveness": {"path": "/healthz", "port": "http"},
+        "readiness": {"path": "/readyz", "port": "http"},
+    }
+
+
+def test_services_and_policies_name_ports_that_are_there() -> None:
+    rendered = Rendered()
+    ports = {port["name"] for port in rendered.container["ports"]}
+    targets = {
+        port["targetPort"]
+        for service in rendered.all("Service").values()
+        for port in service["spec"]["ports"]
+    }
+    opened = {
+        port["port"]
+        for rule in rendered.one("NetworkPolicy")["spec"]["ingress"]
+        for port in rule["ports"]
+    }
+    assert ports == targets == opened == {"http", "webhook"}
+
+
+# ---------------------------------------------------------------------- the webhook
+
+
+@pytest.mark.parametrize("name", ["files", "outside", "lenient"])
+def test_the_webhook_is_asked_what_the_code_says(name: str) -> None:
+    ours = webhook_configuration("https://x", b"")["webhooks"]
+    charts = Rendered(VALUES[name]).one("ValidatingWebhookConfiguration")["webhooks"]
+    assert [each["name"] for each in charts] == [each["name"] for each in ours]
+    same = ("admissionReviewVersions", "sideEffects", "matchPolicy", "rules")
+    for one, other in zip(charts, ours, strict=True):
+        assert {key: one[key] for key in same} == {key: other[key] for key in same}
+        path = other["clientConfig"]["url"].removeprefix("https://x")
+        asked = one["clientConfig"]
+        assert (asked.get("url") or asked["service"]["path"]).endswith(path)
+
+
+def test_by_default_the_webhook_is_as_strict_and_patient_as_the_codes() -> None:
+    (ours, *_) = webhook_configuration("https://x", b"")["webhooks"]
+    for webhook in Rendered().one("ValidatingWebhookConfiguration")["webhooks"]:
+        for key in ("failurePolicy", "timeoutSeconds"):
+            assert webhook[key] == ours[key]
+
+
+def test_an_upgrade_does_not_blank_a_bundle_that_others_write() -> None:
+    for name in ("defaults", "cert-manager", "outside"):
+        for webhook in Rendered(VALUES[name]).one("ValidatingWebhookConfiguration")["webhooks"]:
+            assert "caBundle" not in webhook["clientConfig"]
+    for webhook in Rendered(VALUES["files"]).one("ValidatingWebhookConfiguration")["webhooks"]:
+        assert b64decode(webhook["clientConfig"]["caBundle"]).decode() == CA
+
+
+def test_who_keeps_the_cluster_clean_is_not_asked() -> None:
+    rendered = Rendered(VALUES["lenient"])
+    for webhook in rendered.one("ValidatingWebhookConfiguration")["webhooks"]:
+        expressions = " ".join(each["expression"] for each in webhook["matchConditions"])
+        for user in (
+            f"system:serviceaccount:{NAMESPACE}:jobflow",
+            "system:serviceaccount:kube-system:generic-garbage-collector",
+            "system:serviceaccount:kube-system:namespace-controller",
+            "system:kube-controller-manager",
+            "system:serviceaccount:velero:velero",
+        ):
+            assert f"'{user}'" in expressions
+        assert webhook["namespaceSelector"] == {"matchLabels": {"batch": "yes"}}
+
+
+def test_a_certificate_made_here_is_for_the_name_the_api_server_asks() -> None:
+    rendered = Rendered()
+    service = rendered.one("ValidatingWebhookConfiguration")["webhooks"][0]["clientConfig"][
+        "service"
+    ]
+    host = f"{service['name']}.{service['namespace']}.svc"
+    assert f"--webhook-host={host}" in rendered.container["args"]
+    assert service["name"] in rendered.all("Service")
+    outside = Rendered(VALUES["outside"])
+    assert "--webhook-host=webhook.example.com" in outside.container["args"]
+    assert list(outside.all("Service")) == ["jobflow-metrics"]
+    issued = Rendered(VALUES["cert-manager"]).all("Certificate")
+    assert issued["jobflow-webhook-certificate"]["spec"]["dnsNames"] == [host]
+
+
+def test_cert_manager_fills_what_the_pods_mount() -> None:
+    for name in ("cert-manager", "issuer"):
+        rendered = Rendered(VALUES[name])
+        certificate = rendered.all("Certificate")["jobflow-webhook-certificate"]
+        volumes = {each["name"]: each for each in rendered.pod["spec"]["volumes"]}
+        assert volumes["certificate"]["secret"]["secretName"] == certificate["spec"]["secretName"]
+        injected = rendered.one("ValidatingWebhookConfiguration")["metadata"]["annotations"]
+        assert injected == {
+            "cert-manager.io/inject-ca-from": f"{NAMESPACE}/{certificate['metadata']['name']}"
+        }
+    assert list(Rendered(VALUES["issuer"]).all("Issuer")) == []
+
+
+def test_one_without_a_bundle_is_told_to_give_it() -> None:
+    with pytest.raises(helm_python.HelmError, match=r"certificates\.mode files needs .*caBundle"):
+        Rendered({"certificates": {"mode": "files"}})
+
+
+# ---------------------------------------------------------------------- definitions
+
+
+def test_definitions_come_before_everything_and_stay_behind() -> None:
+    rendered = Rendered()
+    assert rendered.all("CustomResourceDefinition") == {}
+    hooks = [o for o in rendered.objects if "helm.sh/hook" in o["metadata"].get("annotations", {})]
+    assert {o["kind"] for o in hooks} == {
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Job",
+    }
+    for hook in hooks:
+        assert hook["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    with helm_python.Chart.load(CHART) as chart:
+        assert chart.crds == []
+
+
+def test_the_hook_touches_our_definitions_alone() -> None:
+    role = Rendered().all("ClusterRole")["jobflow-crds"]
+    names = [path.stem for path in (CHART / "crds").glob("*.yaml")]
+    for rule in role["rules"]:
+        assert rule["resources"] == ["customresourcedefinitions"]
+        assert sorted(rule["resourceNames"]) == sorted(
+            f"{plural}.{group}" for group, _, plural in (name.partition("_") for name in names)
+        )
+
+
+def test_what_kubectl_applies_is_the_chart() -> None:
+    """`make manifests` brings deploy/ into step."""
+    spec = importlib.util.spec_from_file_location(
+        "manifests_of_chart", CHART.parent / "manifests.py"
+    )
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    there = {path.name: path.read_text() for path in (ROOT / "deploy").glob("*")}
+    assert there == module.rendered()
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_names_stay_within_what_kubernetes_takes(values: dict[str, Any]) -> None:
+    long = "a-release-with-a-name-as-long-as-helm-lets-it-be-jobf"
+    for manifest in Rendered(values, name=long).objects:
+        assert len(manifest["metadata"]["name"]) <= 63
+
+
+def test_notes_say_what_was_chosen() -> None:
+    assert "changes to them are refused" in Rendered().notes
+    assert "stored unchecked" in Rendered(VALUES["lenient"]).notes
+    assert "There is no webhook" in Rendered(VALUES["controller only"]).notes
+    assert "There is no controller" in Rendered(VALUES["webhook only"]).notes
+    assert "jobflow crds |" in Rendered(VALUES["bare"]).notes
