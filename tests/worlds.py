@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api import labels
+from jobflow.api.command import Command
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus, TaskState
 from jobflow.api.jobflow import (
     DependsOn,
@@ -22,13 +23,23 @@ from jobflow.api.jobflow import (
     JobFlowStatus,
     JobRecord,
     Step,
-    StepCondition,
 )
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.core.actions import Confirm, CreateJob, DeleteJob, Holder, Plan, Refusal, View
+from jobflow.api.resources import JOBFLOWS
+from jobflow.core.actions import (
+    AbortJob,
+    Action,
+    CreateJob,
+    DeleteCommand,
+    DeleteJob,
+    Holder,
+    Refusal,
+    View,
+)
 from jobflow.core.names import job_name
 from jobflow.core.plan import plan
+from planned import Planned
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 FLOW_UID = "uid-f"
@@ -105,91 +116,6 @@ def job_status(phase: str, at: datetime, *, since: datetime | None = None) -> Jo
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A plan, and short questions about it; steps are named by themselves."""
-
-    plan: Plan
-    world: World
-
-    @property
-    def status(self) -> JobFlowStatus:
-        return self.plan.status
-
-    @property
-    def creates(self) -> list[str]:
-        """Names of the vcjobs to be made."""
-        return [a.name for a in self.plan.actions if isinstance(a, CreateJob)]
-
-    @property
-    def deletes(self) -> list[str]:
-        return [a.name for a in self.plan.actions if isinstance(a, DeleteJob)]
-
-    @property
-    def confirms(self) -> list[str]:
-        return [a.name for a in self.plan.actions if isinstance(a, Confirm)]
-
-    @property
-    def conditions(self) -> dict[str, StepCondition]:
-        prefix = f"{self.world.flow.metadata.name}-"
-        found = self.status.conditions or {}
-        return {key.removeprefix(prefix): condition for key, condition in found.items()}
-
-    @property
-    def phases(self) -> dict[str, str]:
-        return {step: condition.phase for step, condition in self.conditions.items()}
-
-    @property
-    def waiting(self) -> dict[str, str]:
-        """The message of each step that waits for others."""
-        return {
-            step: condition.message
-            for step, condition in self.conditions.items()
-            if condition.phase == "Waiting" and condition.reason == ""
-        }
-
-    @property
-    def skipped(self) -> dict[str, str]:
-        return self._reasons("Skipped")
-
-    @property
-    def failed(self) -> dict[str, str]:
-        return self._reasons("Failed")
-
-    @property
-    def held_up(self) -> dict[str, str]:
-        """The reason of each step that waits for something else than other steps."""
-        return {step: reason for step, reason in self._reasons("Waiting").items() if reason}
-
-    def _reasons(self, phase: str) -> dict[str, str]:
-        return {s: c.reason for s, c in self.conditions.items() if c.phase == phase}
-
-    @property
-    def phase(self) -> str:
-        return self.status.state.phase
-
-    @property
-    def reason(self) -> str:
-        return self.status.state.reason
-
-    @property
-    def message(self) -> str:
-        return self.status.state.message
-
-    @property
-    def events(self) -> list[str]:
-        return [event.reason for event in self.plan.events]
-
-    @property
-    def nothing(self) -> bool:
-        """Whether there is nothing to do, to write or to tell."""
-        return (
-            not self.plan.actions
-            and not self.plan.events
-            and self.plan.status == self.world.flow.status
-        )
-
-
-@dataclass(frozen=True)
 class World:
     """A flow as stored, the cluster as its View shows it, and the time."""
 
@@ -200,6 +126,8 @@ class World:
     absent: frozenset[str] = frozenset()
     holders: Mapping[str, Holder] = field(default_factory=dict)
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    commands: Mapping[str, Command] | None = field(default_factory=dict)
+    aborts: Mapping[str, datetime] = field(default_factory=dict)
     now: datetime = NOW
 
     @property
@@ -211,6 +139,8 @@ class World:
             absent=self.absent,
             holders=self.holders,
             refusals=self.refusals,
+            commands=self.commands,
+            aborts=self.aborts,
         )
 
     def plan(self) -> Planned:
@@ -285,6 +215,29 @@ class World:
     def with_template(self, name: str) -> World:
         return replace(self, templates={**self.templates, name: template(name)})
 
+    def with_command(
+        self, action: str = "TerminateJob", *, name: str = "c", uid: str = FLOW_UID, said: str = ""
+    ) -> World:
+        """Somebody has made a Command for the flow, now."""
+        command = Command(
+            metadata=ObjectMeta(
+                name=name, namespace="ns", uid=f"uid-{name}", creation_timestamp=self.now
+            ),
+            action=action,
+            target=OwnerReference(
+                api_version=JOBFLOWS.api_version,
+                kind=JOBFLOWS.kind,
+                name=self.flow.metadata.name,
+                uid=uid,
+            ),
+            message=said,
+        )
+        return replace(self, commands={**(self.commands or {}), name: command})
+
+    def cancelled(self) -> World:
+        """Somebody has cancelled the flow, and the controller has done all it can do at once."""
+        return self.with_command().settled()
+
     def later(self, seconds: float) -> World:
         return replace(self, now=self.now + timedelta(seconds=seconds))
 
@@ -313,14 +266,21 @@ class World:
             world = world.acted(action)
         return world.with_status(planned.status) if write else world
 
-    def acted(self, action: CreateJob | DeleteJob | Confirm) -> World:
-        """One action, carried out without fault."""
-        if isinstance(action, CreateJob):
-            assert action.name not in self.jobs or action.name in self.deleted, "made twice"
-            return self.with_job(self._made(action))
-        if isinstance(action, DeleteJob):
-            assert self.jobs[action.name].metadata.uid == action.uid
-            return replace(self, deleted=self.deleted | {action.name})
+    def acted(self, action: Action) -> World:
+        """One action, carried out without fault; a vcjob that is asked to abort does not react."""
+        match action:
+            case CreateJob():
+                assert action.name not in self.jobs or action.name in self.deleted, "made twice"
+                return self.with_job(self._made(action))
+            case DeleteJob():
+                assert self.jobs[action.name].metadata.uid == action.uid
+                return replace(self, deleted=self.deleted | {action.name})
+            case AbortJob():
+                assert self.jobs[action.name].metadata.uid == action.uid
+                return replace(self, aborts={**self.aborts, action.uid: self.now})
+            case DeleteCommand():
+                left = {n: c for n, c in (self.commands or {}).items() if n != action.name}
+                return replace(self, commands=left)
         there = action.name in self.jobs and action.name not in self.deleted
         return self if there else self.with_absent(action.name)
 

@@ -14,7 +14,6 @@ import msgspec
 from jobflow.api.job import Int32, Opaque, TaskState
 from jobflow.api.meta import Doc, ListMeta, ObjectMeta, Struct
 
-
 Atomic = {"x-kubernetes-map-type": "atomic"}
 """The API server then keeps one owner for the whole map, not one for every key of every entry:
 with 5,000 steps that would be a megabyte of managedFields."""
@@ -227,6 +226,10 @@ class StepCondition(Struct, frozen=True, kw_only=True):
     next_attempt_time: Annotated[
         datetime | None, Doc("When the next attempt may start, between two attempts.")
     ] = None
+    abort_time: Annotated[
+        datetime | None,
+        Doc("Since when its job is to be aborted; the reason says why. Gone once it has ended."),
+    ] = None
 
 
 class JobRunningHistory(Struct, frozen=True, kw_only=True):
@@ -277,6 +280,10 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
         list[str] | None, Doc("Jobs that were terminated or aborted, or are about to be.")
     ] = None
     un_know_jobs: Annotated[list[str] | None, Doc("Jobs in a phase JobFlow does not know.")] = None
+    handled_commands: Annotated[
+        list[str] | None,
+        Doc("UIDs of Commands that were carried out or refused and are not gone yet."),
+    ] = None
 
 
 class JobFlow(Struct, frozen=True, kw_only=True):

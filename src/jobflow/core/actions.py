@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from jobflow.api.command import Command
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlowStatus
 from jobflow.api.jobtemplate import JobTemplate
@@ -59,6 +60,11 @@ class View:
     """Answers to creates that met a name already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     """Answers to creates that were refused, by vcjob name."""
+    commands: Mapping[str, Command] | None = field(default_factory=dict)
+    """Commands by name that target a flow of this name, be it this one or an earlier one; None:
+    not known."""
+    aborts: Mapping[str, datetime] = field(default_factory=dict)
+    """When AbortJob was last carried out, by the vcjob's UID. Forgetting it costs one Command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,23 @@ class Confirm:
     name: str
 
 
-Action = CreateJob | DeleteJob | Confirm
+@dataclass(frozen=True, slots=True)
+class AbortJob:
+    """Make a Command that has Volcano abort this vcjob; one that is there still will do."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCommand:
+    """Delete this Command, if it still is the one with this UID; gone already is success."""
+
+    name: str
+    uid: str
+
+
+Action = CreateJob | DeleteJob | Confirm | AbortJob | DeleteCommand
 
 
 class EventType(StrEnum):

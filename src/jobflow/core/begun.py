@@ -18,6 +18,7 @@ from jobflow.api.jobflow import (
     StepPhase,
     Strategy,
 )
+from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
 from jobflow.core.evidence import FAILURES, Evidence
 from jobflow.core.readiness import strategy, wanted
@@ -43,7 +44,9 @@ def begun(position: int, scene: Scene) -> Decision | None:
     if job.ended:
         return Decision(_ended(evidence, job))
     if not evidence.gone:
-        return Decision(_running(evidence, job))
+        why = intent(evidence, scene)
+        running = _running(evidence, job)
+        return abort(evidence, job, running, why, scene) if why else Decision(running)
     return _without_job(position, scene)
 
 
@@ -66,11 +69,15 @@ def _running(evidence: Evidence, job: Job) -> StepCondition:
 
 
 def _ended(evidence: Evidence, job: Job) -> StepCondition:
-    reason = FAILURES.get(job.phase, "")
+    reason, message = FAILURES.get(job.phase, ""), ""
+    if reason:
+        message = _why(job)
+        if evidence.memory.abort_time is not None:
+            reason, message = evidence.memory.reason, aborted(evidence.memory.reason, message)
     return StepCondition(
         phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
         reason=reason,
-        message=_why(job) if reason else "",
+        message=message,
         create_time=job.metadata.creation_timestamp,
         running_duration=job.status.running_duration or _lasted(job),
         task_status_count=_task_status_count(evidence, job),
@@ -107,6 +114,8 @@ def _without_job(position: int, scene: Scene) -> Decision:
     shown = memory if between or evidence.job is None else _running(evidence, evidence.job)
     if (end := _inferred(position, scene)) is not None:
         return Decision(_known_by_dependant(evidence, shown, end))
+    if why := intent(evidence, scene):
+        return _not_again(evidence, shown, why, scene, sure=between or evidence.gone)
     if scene.terminating:
         return Decision(shown)
     if between and _too_early(memory, scene.now):
@@ -115,6 +124,28 @@ def _without_job(position: int, scene: Scene) -> Decision:
     if name not in scene.view.absent:
         return Decision(shown, Confirm(name))
     return next_attempt(evidence, scene) if between else _lost(evidence, scene)
+
+
+def _not_again(
+    evidence: Evidence, shown: StepCondition, why: str, scene: Scene, *, sure: bool
+) -> Decision:
+    """The step was to be aborted and its vcjob is gone: that was its end."""
+    name = evidence.job_name
+    if not sure and name not in scene.view.absent:
+        return Decision(shown, Confirm(name))
+    gone = f"the job {name} is gone"
+    return Decision(
+        msgspec.structs.replace(
+            shown,
+            phase=StepPhase.FAILED,
+            reason=why,
+            message=aborted(why, gone),
+            job=name,
+            attempts=evidence.attempts,
+            next_attempt_time=None,
+            abort_time=None,
+        )
+    )
 
 
 def _too_early(memory: StepCondition, now: datetime) -> bool:

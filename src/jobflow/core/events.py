@@ -18,7 +18,7 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.core.actions import Event, EventType
-from jobflow.core.scene import Decision, Scene
+from jobflow.core.scene import CANCELLED, Decision, Scene
 from jobflow.core.wording import listed
 
 TROUBLES = frozenset({"JobLost", "CreateRefused", "NameInUse"})
@@ -47,8 +47,10 @@ def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
 
 
 def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
-    """Of the flow's end, when it comes."""
+    """Of its cancelling and of its end, when they come."""
     phase = status.state.phase
+    if status.state.reason == CANCELLED != flow.status.state.reason:
+        yield Event(EventType.NORMAL, "FlowCancelled", status.state.message)
     if flow.status.state.phase == phase or phase not in FINAL_PHASES:
         return
     if phase == FlowPhase.SUCCEED:

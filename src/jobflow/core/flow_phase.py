@@ -17,7 +17,7 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.core.readiness import End
-from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.scene import CANCELLED, Decision, Scene, whole
 from jobflow.core.starting import WAITING_FOR_TEMPLATE
 from jobflow.core.wording import listed, short
 
@@ -40,15 +40,24 @@ def flow_state(
                 held_up.append((evidence.step, condition))
         elif condition.phase == StepPhase.FAILED:
             failed.append((evidence.step.name, condition))
-    phase = _phase(scene, records, over=over and not _alive(scene), failed=bool(failed))
+    over = over and not _alive(scene)
+    phase = _phase(scene, records, over=over, failed=bool(failed or scene.cancelled))
     if phase is FlowPhase.TERMINATING:
-        return FlowState(phase=phase, message="the flow is being deleted")
+        reason = CANCELLED if scene.cancelled else ""
+        return FlowState(phase=phase, reason=reason, message="the flow is being deleted")
+    if scene.cancelled:
+        return FlowState(phase=phase, reason=CANCELLED, message=scene.cancelled)
     reason, message = "", ""
     if failed:
         reason, message = _failure(failed)
     elif held_up:
         reason, message = _trouble(held_up)
     return FlowState(phase=phase, reason=reason, message=message)
+
+
+def is_over(scene: Scene, decisions: Sequence[Decision]) -> bool:
+    """Whether every step has ended and no vcjob is left that may do anything."""
+    return all(d.condition.phase in ENDED_STEP_PHASES for d in decisions) and not _alive(scene)
 
 
 def progress(decisions: Sequence[Decision]) -> str:

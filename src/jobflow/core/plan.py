@@ -3,7 +3,9 @@
 The theory. A step that has begun is judged by what its vcjob and the status say (`begun`), one
 that has not by its targets (`unstarted`), in the order of the dependencies. The status is put
 together from these decisions (`status`), the events are its difference from the stored one
-(`events`), and what is deleted is judged by the stored one alone (`retention`).
+(`events`), and what is deleted is judged by the stored one alone (`retention`). What Commands say
+comes first (`orders`): one that cancels has everything decided anew, with what runs to be aborted
+(`aborting`) and the rest skipped.
 """
 
 from __future__ import annotations
@@ -11,10 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+import msgspec
+
 from jobflow.api.jobflow import JobFlow
+from jobflow.core.aborting import left_over, unheard_of, was_cancelled
 from jobflow.core.actions import Plan, View
 from jobflow.core.begun import begun
 from jobflow.core.events import flow_events, step_events
+from jobflow.core.flow_phase import is_over
+from jobflow.core.orders import orders
 from jobflow.core.retention import retention
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.starting import refused_for_good
@@ -41,11 +48,18 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
 
 
 def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
-    """Its status is left as it is; only vcjobs may still have to go."""
+    """How it ended is left as it is; vcjobs may still have to go, and Commands come too late."""
     kept = retention(flow, view, now)
+    given = orders(flow, view)
+    status = flow.status
+    if given.handled != status.handled_commands:
+        status = msgspec.structs.replace(status, handled_commands=given.handled)
+    strays = unheard_of(Scene(flow, view, now)) if was_cancelled(flow) else ()
     return Plan(
-        actions=kept.deletes,
-        status=flow.status,
+        actions=(*kept.deletes, *strays, *given.deletes),
+        status=status,
+        urgent=status is not flow.status,
+        events=given.events,
         requeue_after=_until((kept.wake_at,), now),
     )
 
@@ -53,19 +67,25 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
 def _carried_on(scene: Scene) -> Plan:
     flow, now = scene.flow, scene.now
     decisions = _decide(scene)
-    status = flow_status(scene, decisions)
+    given = orders(flow, scene.view, over=lambda: is_over(scene, decisions))
+    if given.cancel is not None:
+        scene = Scene(flow, scene.view, now, cancel=given.cancel)
+        decisions = _decide(scene)
+    status = flow_status(scene, decisions, given.handled)
     kept = retention(flow, scene.view, now)
     made = [decision.action for decision in decisions if decision.action is not None]
+    strays = left_over(scene) if was_cancelled(flow) else ()
     urgent = (
         status.state.phase != flow.status.state.phase
         or kept.urgent
+        or given.handled != flow.status.handled_commands
         or any(decision.urgent for decision in decisions)
     )
     return Plan(
-        actions=(*made, *kept.deletes),
+        actions=(*made, *kept.deletes, *strays, *given.deletes),
         status=status,
         urgent=urgent and status is not flow.status,
-        events=(*step_events(scene, decisions), *flow_events(flow, status)),
+        events=(*given.events, *step_events(scene, decisions), *flow_events(flow, status)),
         requeue_after=_until((kept.wake_at, *(d.wake_at for d in decisions)), now),
     )
 

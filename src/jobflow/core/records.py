@@ -20,7 +20,7 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.core.evidence import FAILURES, Evidence
-from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.scene import CANCELLED, Decision, Scene, whole
 
 KEPT_HISTORIES = 10
 
@@ -41,7 +41,10 @@ UNKNOWN_LIST = "un_know_jobs"
 """The list of those in another phase, and of those that are gone with no end seen."""
 
 _CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
-_PHASE_OF = {reason: phase for phase, reason in FAILURES.items()}
+_PHASE_OF: Mapping[str, str] = {
+    **{reason: phase for phase, reason in FAILURES.items()},
+    CANCELLED: JobPhase.ABORTED,
+}
 
 
 def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:

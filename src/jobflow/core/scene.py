@@ -8,10 +8,15 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
+from jobflow.api.command import Command
 from jobflow.api.jobflow import JobFlow, JobRecord, Step, StepCondition
 from jobflow.core.actions import Action, View
 from jobflow.core.evidence import Evidence, gather
 from jobflow.core.graph import Graph
+from jobflow.core.wording import short
+
+CANCELLED = "Cancelled"
+"""Reason of a flow that was cancelled, for good, and of its steps that ended by that."""
 
 
 class Decision(NamedTuple):
@@ -32,6 +37,8 @@ class Scene:
     flow: JobFlow
     view: View
     now: datetime
+    cancel: Command | None = None
+    """The Command that cancels the flow now."""
 
     def __post_init__(self) -> None:
         self.steps: list[Step] = _once_each(self.flow.steps)
@@ -42,7 +49,18 @@ class Scene:
         """What the status remembers of vcjobs, by name."""
         self.evidence: list[Evidence] = gather(self.flow, self.steps, self.view, self.records)
         """By position, as the graph counts."""
+        self.cancelled: str = self._cancelled()
+        """That the flow was cancelled, in a sentence; empty: it was not."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None
+
+    def _cancelled(self) -> str:
+        state = self.flow.status.state
+        if state.reason == CANCELLED:
+            return state.message
+        if self.cancel is None:
+            return ""
+        said = f": {self.cancel.message}" if self.cancel.message else ""
+        return short(f"the flow was cancelled{said}")
 
     @cached_property
     def graph(self) -> Graph:

@@ -16,8 +16,10 @@ from jobflow.core.violations import Violation
 from jobflow.core.wording import SHOWN, short
 
 
-def flow_status(scene: Scene, decisions: Sequence[Decision]) -> JobFlowStatus:
-    """The whole status; the stored one itself where it says the same."""
+def flow_status(
+    scene: Scene, decisions: Sequence[Decision], handled: list[str] | None = None
+) -> JobFlowStatus:
+    """The whole status; the stored one itself where it says the same. `handled`: Commands."""
     stored = scene.flow.status
     records = job_records(scene, decisions)
     state = flow_state(scene, decisions, records)
@@ -33,6 +35,7 @@ def flow_status(scene: Scene, decisions: Sequence[Decision]) -> JobFlowStatus:
             for evidence, decision in zip(scene.evidence, decisions, strict=True)
         },
         job_status_list=records or None,
+        handled_commands=handled,
         **lists,
     )
     return stored if status == stored else fitted(status, stored)

@@ -66,7 +66,10 @@ class Pass:
         targets = scene.graph.targets[position]
         reaches = self._reaches(position, targets)
         verdict = combined(strategy(evidence.step), reaches)
-        if (skip := SKIPS.get(verdict)) is not None:
+        skip = SKIPS.get(verdict)
+        if scene.cancelled and skip in (None, End.STOPPED):
+            return self._cancelled()
+        if skip is not None:
             return Decision(self._skipped(position, skip, targets, reaches))
         if verdict is Reach.NOT_YET:
             return Decision(self._waiting(position, targets, reaches))
@@ -111,6 +114,10 @@ class Pass:
 
     # ------------------------------------------------------------------- wording
 
+    def _cancelled(self) -> Decision:
+        message = self.scene.cancelled
+        return Decision(StepCondition(phase=StepPhase.SKIPPED, reason=End.STOPPED, message=message))
+
     def _waiting(
         self, position: int, targets: Sequence[int], reaches: Sequence[Reach]
     ) -> StepCondition:
@@ -147,6 +154,8 @@ class Pass:
 
     def _blocked(self, position: int) -> Decision:
         """Past admission, or Volcano's: a step that waits for what is no step, or for itself."""
+        if self.scene.cancelled:
+            return self._cancelled()
         evidence = self.scene.evidence[position]
         known = self.scene.graph.index
         strange = [name for name in evidence.step.targets if name not in known]

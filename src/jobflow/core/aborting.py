@@ -1,0 +1,102 @@
+"""How vcjobs that are not to go on are brought to their end, whether Volcano listens or not.
+
+The theory (DESIGN §2, "Aborting is level-triggered"). First the intent is written: the reason and
+`abortTime` of the step's condition. Once it is stored, Volcano is asked to abort the vcjob, again
+every AGAIN while that shows no effect, and after PATIENCE the vcjob is deleted. When it has ended,
+or is gone, the recorded intent gives the reason. Whether to abort at all was decided before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+
+from jobflow.api.job import Job, JobPhase
+from jobflow.api.jobflow import ENDED_STEP_PHASES, JobFlow, StepCondition
+from jobflow.core.actions import AbortJob, Action, DeleteJob
+from jobflow.core.evidence import Evidence, attempt_of
+from jobflow.core.scene import CANCELLED, Decision, Scene, not_before
+from jobflow.core.wording import short
+
+AGAIN = timedelta(seconds=10)
+"""Until a vcjob that is not Aborting is asked again."""
+PATIENCE = timedelta(seconds=60)
+"""Until a vcjob that has not ended is deleted."""
+
+_WHY = {CANCELLED: "the flow was cancelled"}
+
+
+def was_cancelled(flow: JobFlow) -> bool:
+    """Whether the stored status says so, as what is irreversible needs it."""
+    return flow.status.state.reason == CANCELLED
+
+
+def intent(evidence: Evidence, scene: Scene) -> str:
+    """Why the step's vcjob is to be aborted, the recorded reason first; empty: it is not."""
+    memory = evidence.memory
+    if memory.abort_time is not None:
+        return memory.reason
+    return CANCELLED if scene.cancelled else ""
+
+
+def aborted(why: str, what: str) -> str:
+    """The message of a step that was aborted."""
+    return short(f"{_WHY.get(why, why)}; {what}")
+
+
+def abort(evidence: Evidence, job: Job, running: StepCondition, why: str, scene: Scene) -> Decision:
+    """What to do about a vcjob that is there and has not ended. `running`: its step's condition."""
+    memory = evidence.memory
+    since = memory.abort_time
+    condition = msgspec.structs.replace(
+        running,
+        reason=why,
+        message=f"is being aborted: {_WHY.get(why, why)}",
+        abort_time=since or not_before(scene.now),
+    )
+    condition = memory if condition == memory else condition
+    if since is None:
+        return Decision(condition, urgent=True)
+    if job.metadata.deletion_timestamp is not None:
+        return Decision(condition)
+    deadline = since + PATIENCE
+    if scene.now >= deadline:
+        return Decision(condition, _delete(job))
+    if job.phase == JobPhase.ABORTING:
+        return Decision(condition, wake_at=deadline)
+    asked = scene.view.aborts.get(job.metadata.uid)
+    if asked is not None and scene.now < asked + AGAIN:
+        return Decision(condition, wake_at=min(asked + AGAIN, deadline))
+    action: Action = AbortJob(job.metadata.name, job.metadata.uid)
+    return Decision(condition, action, wake_at=min(scene.now + AGAIN, deadline))
+
+
+def left_over(scene: Scene) -> Iterator[DeleteJob]:
+    """Vcjobs of a cancelled flow that do not matter to any step, and that it would wait for: of
+    an earlier attempt, or of a step that has ended. How they end changes nothing."""
+    for evidence in scene.evidence:
+        over = evidence.memory.phase in ENDED_STEP_PHASES
+        for job in evidence.jobs:
+            if (over or job is not evidence.job) and _is_there(job, scene):
+                yield _delete(job)
+
+
+def unheard_of(scene: Scene) -> Iterator[DeleteJob]:
+    """Vcjobs of a cancelled flow that is over which its status has never known: a create that was
+    under way when the flow was cancelled. One that it knows may have been resumed by somebody."""
+    for evidence in scene.evidence:
+        for job in evidence.jobs:
+            if attempt_of(job) > evidence.memory.attempts and _is_there(job, scene):
+                yield _delete(job)
+
+
+def _is_there(job: Job, scene: Scene) -> bool:
+    meta = job.metadata
+    going = meta.deletion_timestamp is not None or meta.name in scene.view.deleted
+    return not job.ended and not going
+
+
+def _delete(job: Job) -> DeleteJob:
+    return DeleteJob(job.metadata.name, job.metadata.uid)
