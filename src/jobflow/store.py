@@ -1,4 +1,5 @@
-"""What this process knows of the cluster: indexed copies of flows, templates, vcjobs and queues.
+"""What this process knows of the cluster: indexed copies of flows, templates, vcjobs, Commands and
+queues.
 
 Webhook and controller read it. It talks to nobody: reflectors (`feeds`) and the controller's own
 writes (`learn_…`) bring it the objects, its listeners are told what changed.
@@ -13,11 +14,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from jobflow.api.command import Command, targets
 from jobflow.api.job import ENDED_PHASES, Job, JobCondition
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES, QUEUES
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES, QUEUES
 from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
@@ -47,6 +49,9 @@ class Listener(Protocol):
 
     def job_changed(self, old: Job | None, new: Job | None) -> None: ...
 
+    def command_changed(self, command: Command) -> None:
+        """A Command on a flow came, changed or went."""
+
 
 class Store:
     """The copies and their indexes. All methods are O(answer); none waits."""
@@ -55,22 +60,26 @@ class Store:
         self.flows = Cache[JobFlow](self._flow_changed)
         self.templates_cache = Cache[JobTemplate](self._template_changed)
         self.jobs = Cache[Job](self._job_changed, slim=slim_job)
+        self.commands_cache = Cache[Command](self._command_changed)
         self.queues_cache = Cache[Queue](self._queue_changed)
         self._templates: dict[str, dict[str, JobTemplate]] = {}
         self._users: dict[Key, dict[str, None]] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
         self._gone: dict[str, dict[str, Job]] = {}
+        self._commands: dict[Key, dict[str, Command]] = {}
         self._queues: dict[str, str] = {}
         self._listeners: list[Listener] = []
         self._synced = asyncio.Event()
-        for cache in (self.flows, self.templates_cache, self.jobs, self.queues_cache):
+        for cache in (self.flows, self.templates_cache, self.jobs):
             cache.on_state = self._look
+        self.commands_cache.on_state = self.queues_cache.on_state = self._look
 
     # ------------------------------------------------------------------ reading
 
     @property
     def synced(self) -> bool:
-        """Whether every kind has been listed once; queues only where they are served."""
+        """Whether every kind has been listed once; Commands and queues only where they are
+        served."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -113,6 +122,13 @@ class Store:
         if not gone:
             return frozenset()
         return frozenset(gone.keys() - self._jobs_of.get(flow_uid, EMPTY).keys())
+
+    def commands_of(self, namespace: str, flow: str) -> Mapping[str, Command] | None:
+        """The Commands, by name, whose target is a flow of this name, whatever its UID; None where
+        they have not been listed yet or never will be."""
+        if not self.commands_cache.synced:
+            return None
+        return self._commands.get((namespace, flow), EMPTY)
 
     # ------------------------------------------------------------------ writing
 
@@ -195,6 +211,19 @@ class Store:
             return
         self._gone.setdefault(flow_uid, {})[last.metadata.name] = last
 
+    def _command_changed(self, old: Command | None, new: Command | None) -> None:
+        if old is not None and (flow := flow_of(old)) is not None:
+            commands = self._commands[flow]
+            del commands[old.metadata.name]
+            if not commands:
+                del self._commands[flow]
+        if new is not None and (flow := flow_of(new)) is not None:
+            self._commands.setdefault(flow, {})[new.metadata.name] = new
+        for command in (old, new):
+            if command is not None and flow_of(command) is not None:
+                for listener in self._listeners:
+                    listener.command_changed(command)
+
     def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:
         if new is not None:
             self._queues[new.metadata.name] = new.status.state
@@ -204,18 +233,27 @@ class Store:
     def _look(self) -> None:
         """See whether everything has been listed by now."""
         needed = (self.flows, self.templates_cache, self.jobs)
-        if all(cache.synced for cache in needed) and self.queues_cache.served is not None:
+        known = (self.commands_cache.served, self.queues_cache.served)
+        if all(cache.synced for cache in needed) and None not in known:
             self._synced.set()
 
 
-def feeds(
-    store: Store, client: Client, *, namespace: str = ""
-) -> list[Reflector[JobFlow] | Reflector[JobTemplate] | Reflector[Job] | Reflector[Queue]]:
+Feed = (
+    Reflector[JobFlow]
+    | Reflector[JobTemplate]
+    | Reflector[Job]
+    | Reflector[Command]
+    | Reflector[Queue]
+)
+
+
+def feeds(store: Store, client: Client, *, namespace: str = "") -> list[Feed]:
     """The reflectors that keep the store level with the API server; each has to be `run`."""
     return [
         Reflector(client, JOBFLOWS, JobFlow, store.flows, namespace=namespace),
         Reflector(client, JOBTEMPLATES, JobTemplate, store.templates_cache, namespace=namespace),
         Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
+        Reflector(client, COMMANDS, Command, store.commands_cache, namespace=namespace),
         Reflector(client, QUEUES, Queue, store.queues_cache),
     ]
 
@@ -224,6 +262,14 @@ def owner_uid(job: Job | None) -> str:
     """The UID of the flow that controls a vcjob; empty where no JobFlow does."""
     reference = job.metadata.controller if job is not None else None
     return reference.uid if reference is not None and reference.kind == JOBFLOWS.kind else ""
+
+
+def flow_of(command: Command) -> Key | None:
+    """Which flow a Command is about, by namespace and name; None where it is about no flow."""
+    target = command.target
+    if target is None or not targets(command, JOBFLOWS.api_version, JOBFLOWS.kind):
+        return None
+    return command.metadata.namespace, target.name
 
 
 def _templates_named(flow: JobFlow | None) -> set[str]:

@@ -31,6 +31,8 @@ class Answers:
     refusals: dict[str, Refusal] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     """How often in a row the create of each job was refused or met a name in use."""
+    aborts: dict[str, datetime] = field(default_factory=dict)
+    """When the API server was last asked to take an AbortJob, by the vcjob's UID."""
     written_at: float | None = None
     """Monotonic time of the last status write."""
     changed_at: float | None = None

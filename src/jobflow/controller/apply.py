@@ -14,13 +14,23 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
+from jobflow.api.command import encoded
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow, JobFlowStatus
 from jobflow.api.meta import Object, OwnerReference
-from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.answers import Memory
+from jobflow.controller.commands import abort_command
 from jobflow.controller.status_patch import status_patch
-from jobflow.core.actions import Action, Confirm, CreateJob, DeleteJob, Plan
+from jobflow.core.actions import (
+    AbortJob,
+    Action,
+    Confirm,
+    CreateJob,
+    DeleteCommand,
+    DeleteJob,
+    Plan,
+)
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 
@@ -107,7 +117,13 @@ class Applier:
             case CreateJob():
                 await self._create(flow, action, applied)
             case DeleteJob():
-                await self._delete(flow, action)
+                await self._delete(JOBS, flow, action)
+                log.info("job deleted", flow=_name(flow), job=action.name)
+            case AbortJob():
+                await self._abort(flow, action)
+            case DeleteCommand():
+                await self._delete(COMMANDS, flow, action)
+                log.info("command deleted", flow=_name(flow), command=action.name)
 
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
         namespace = flow.metadata.namespace
@@ -173,13 +189,33 @@ class Applier:
             raise
         return found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
 
-    async def _delete(self, flow: JobFlow, action: DeleteJob) -> None:
+    async def _delete(
+        self, resource: Resource, flow: JobFlow, action: DeleteJob | DeleteCommand
+    ) -> None:
+        """Delete this very object; that another has its name by now (409) is success too."""
         try:
-            await self._client.delete(JOBS, flow.metadata.namespace, action.name, uid=action.uid)
+            namespace = flow.metadata.namespace
+            await self._client.delete(resource, namespace, action.name, uid=action.uid)
         except ApiError as error:
             if not error.conflict:
                 raise
-        log.info("job deleted", flow=_name(flow), job=action.name)
+
+    async def _abort(self, flow: JobFlow, action: AbortJob) -> None:
+        """A Command of this name that is still there will do. Where none can be made, the vcjob
+        will be deleted in the end: no reason to ask more often."""
+        body = encoded(abort_command(flow, action))
+        refused = ""
+        try:
+            await self._client.create(COMMANDS, flow.metadata.namespace, body)
+        except ApiError as error:
+            if not (error.already_exists or is_refusal(error)):
+                raise
+            refused = "" if error.already_exists else str(error)
+        self._memory.of(flow).aborts[action.uid] = self._now()
+        if refused:
+            log.warning("job cannot be aborted", flow=_name(flow), job=action.name, error=refused)
+        else:
+            log.info("job to be aborted", flow=_name(flow), job=action.name)
 
     # ------------------------------------------------------------------ live reads
 

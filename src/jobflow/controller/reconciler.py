@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from jobflow.api.command import Command
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
@@ -24,7 +25,7 @@ from jobflow.controller.queue import Queue
 from jobflow.core.actions import Plan, View
 from jobflow.core.plan import plan as plan_flow
 from jobflow.kube.cache import Key, key_of
-from jobflow.store import Store, owner_uid
+from jobflow.store import Store, flow_of, owner_uid
 
 log = structlog.get_logger(__name__)
 
@@ -104,6 +105,11 @@ class Reconciler:
         for key in self._memory.released(key_of(job)):
             self._queue.add(key)
 
+    def command_changed(self, command: Command) -> None:
+        """A Command on a flow came, changed or went."""
+        if (flow := flow_of(command)) is not None:
+            self._queue.add(flow)
+
     def all_flows(self) -> None:
         """Look at every flow: what happened before this process listened is not known."""
         for flow in self._store.flows:
@@ -172,6 +178,8 @@ class Reconciler:
             absent=frozenset(answers.absent - (jobs.keys() - deleted)),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
+            commands=self._store.commands_of(*key_of(flow)),
+            aborts=dict(answers.aborts),
         )
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:

@@ -21,9 +21,10 @@ from jobflow.api.duration import MAX_SECONDS
 from jobflow.api.job import ENDED_PHASES, JobStatus
 from jobflow.api.resources import JOBS, PODS
 from jobflow.kube.backoff import Backoff
-from jobflow.kube.cache import Cache
+from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
+from jobflow.sandbox.commands import Commands
 from jobflow.sandbox.inbox import Inbox, Work
 from jobflow.sandbox.machine import JobView, failed, step
 from jobflow.sandbox.node import Node
@@ -107,6 +108,7 @@ class JobController:
             Reflector(client, JOBS, VcjobObject, self._jobs),
             Reflector(client, PODS, PodObject, self._pods, query=of_jobs),
         )
+        self._commands = Commands(client, self._writes, self._command)
         self._tasks: asyncio.TaskGroup | None = None
         self._node: Node | None = None
         self._cases: dict[str, Case] = {}
@@ -129,6 +131,8 @@ class JobController:
                 self._node = Node(self._runner, self._writes, tasks, self._pods.learn, self._clock)
                 for job in list(self._jobs):
                     self._open(job)
+                tasks.create_task(self._commands.follow())
+                tasks.create_task(self._commands.run())
         finally:
             self._tasks = self._node = None
             for case in self._cases.values():
@@ -189,6 +193,13 @@ class JobController:
         """Have somebody see to a vcjob: one task a vcjob, as long as there is something to do."""
         if self._tasks is not None and case.worker is None:
             case.worker = self._tasks.create_task(self._work(case))
+
+    def _command(self, job: Key, request: Request) -> None:
+        """Somebody asks something of a vcjob; of one that is not there, nothing."""
+        stored = self._jobs.get(*job)
+        case = self._cases.get(stored.metadata.uid) if stored is not None else None
+        if case is not None:
+            self._offer(case, request)
 
     # ------------------------------------------------------------------ news of pods
 

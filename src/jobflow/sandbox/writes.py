@@ -13,7 +13,8 @@ from uuid import uuid4
 
 import msgspec
 
-from jobflow.api.resources import EVENTS, JOBS, PODS
+from jobflow.api.command import Command
+from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.client import Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
@@ -124,6 +125,14 @@ class Writes:
             )
         except Gone:
             return
+
+    async def delete_command(self, command: Command) -> None:
+        """Delete a Command, so that nobody else carries it out. Raises Gone, where somebody does,
+        and Refused."""
+        meta = command.metadata
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+        path, body = COMMANDS.path(meta.namespace, meta.name), msgspec.json.encode(options)
+        await self._existing(lambda: self._client.request("DELETE", path, body=body))
 
     async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
         """A Warning event on a vcjob. Raises Refused."""

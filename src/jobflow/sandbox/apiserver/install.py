@@ -15,13 +15,12 @@ from jobflow.sandbox.apiserver.writer import Writer
 NAMESPACES = ("default", "kube-system")
 
 
-def _permissive(
-    group: str, version: str, kind: str, short: list[str], columns: list[dict[str, Any]], scope: str
-) -> dict[str, Any]:
-    """A CRD whose objects may hold anything: Volcano itself checks them."""
+_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _definition(group: str, version: str, kind: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """A CRD of a namespaced kind of Volcano's, with these top-level properties."""
     plural = kind.lower() + "s"
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    properties = {"spec": anything, "status": anything}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -33,21 +32,30 @@ def _permissive(
                 "listKind": f"{kind}List",
                 "plural": plural,
                 "singular": kind.lower(),
-                "shortNames": short,
             },
-            "scope": scope,
+            "scope": "Namespaced",
             "versions": [
                 {
                     "name": version,
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": columns,
                 }
             ],
         },
     }
+
+
+def _permissive(
+    group: str, version: str, kind: str, short: list[str], columns: list[dict[str, Any]], scope: str
+) -> dict[str, Any]:
+    """A CRD whose objects may hold anything: Volcano itself checks them."""
+    definition = _definition(group, version, kind, {"spec": _ANYTHING, "status": _ANYTHING})
+    spec = definition["spec"]
+    spec["scope"] = scope
+    spec["names"]["shortNames"] = short
+    spec["versions"][0] |= {"subresources": {"status": {}}, "additionalPrinterColumns": columns}
+    return definition
 
 
 def _column(name: str, path: str, kind: str = "string", priority: int = 0) -> dict[str, Any]:
@@ -92,6 +100,17 @@ POD_GROUP = _permissive(
     ],
     "Namespaced",
 )
+COMMAND = _definition(
+    "bus.volcano.sh",
+    "v1alpha1",
+    "Command",
+    {
+        "action": {"type": "string"},
+        "target": _ANYTHING,
+        "reason": {"type": "string"},
+        "message": {"type": "string"},
+    },
+)
 DEFAULT_QUEUE: dict[str, Any] = {
     "apiVersion": "scheduling.volcano.sh/v1beta1",
     "kind": "Queue",
@@ -103,7 +122,7 @@ DEFAULT_QUEUE: dict[str, Any] = {
 @cache
 def _definitions() -> tuple[dict[str, Any], ...]:
     """The CRDs; ours are worked out from the types, once a process."""
-    return (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP)
+    return (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP, COMMAND)
 
 
 async def preinstall(writer: Writer, registry: Registry) -> None:
