@@ -73,7 +73,8 @@ class Reflector(Generic[T]):
         self._query = query
         self._backoff = backoff or Backoff(most=LONGEST_WAIT)
         self._version: str | None = None
-        self._trouble = ""
+        self.trouble = ""
+        """Why the kind cannot be followed at the moment; empty where it can."""
         self._worked = False
         """Whether a watch has brought something since the last wait."""
 
@@ -217,15 +218,15 @@ class Reflector(Generic[T]):
 
     def _tell(self, trouble: str) -> None:
         """Log trouble once, not at every try."""
-        if trouble != self._trouble:
-            self._trouble = trouble
+        if trouble != self.trouble:
+            self.trouble = trouble
             log.warning("cannot follow", kind=self.resource.kind, error=trouble)
 
     def _recovered(self) -> None:
         self._backoff.reset()
         self._worked = True
-        if self._trouble:
-            self._trouble = ""
+        if self.trouble:
+            self.trouble = ""
             log.info("following again", kind=self.resource.kind)
 
 

@@ -1,0 +1,127 @@
+"""A certificate in files, as cert-manager's Secret is mounted, read again when they change.
+
+They are written by somebody else, who also tells the API server whom to trust.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobflow.webhook.certificates.live import Live, load_pair
+from jobflow.webhook.certificates.pki import CertificateError, make_pki
+
+LOOK_SECONDS = 5.0
+"""How often the files are read. A kubelet takes a minute to bring a changed Secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """A certificate (with its chain) and its key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """A new context with this pair. Raises CertificateError."""
+        self.read()
+        return load_pair(self.certificate, self.key, str(self.certificate), str(self.key))
+
+    def read(self) -> tuple[bytes, bytes]:
+        """Certificate and key, of one moment: read until two readings agree, for they are
+        replaced one after the other. Raises CertificateError."""
+        before = None
+        for _ in range(5):
+            now = _content(self.certificate), _content(self.key)
+            if now == before:
+                break
+            before = now
+        assert before is not None
+        return before
+
+
+def _content(path: Path) -> bytes:
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise CertificateError(f"{path}: no such file, or not allowed to read it")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CertificateError(f"{path}: {error.strerror}") from error
+
+
+class WatchedFiles:
+    """Keeps `live` level with files. A pair that does not fit is refused and the old one stays.
+
+    Raises CertificateError when made where there is nothing fit to begin with.
+    """
+
+    def __init__(self, files: CertificateFiles, live: Live) -> None:
+        self._files = files
+        self._live = live
+        self._used: tuple[bytes, bytes] | None = None
+        self._put(files.read())
+
+    async def run(self) -> None:
+        """Look every few seconds, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Present what the files hold, where that has changed."""
+        try:
+            content = self._files.read()
+            if content != self._used:
+                self._put(content)
+        except CertificateError as error:
+            self._live.refuse(str(error))
+
+    def waiting_for(self) -> list[str]:
+        """A certificate that has ended and is not replaced."""
+        return self._live.waiting_for()
+
+    def _put(self, content: tuple[bytes, bytes]) -> None:
+        self._live.put(*content, str(self._files.certificate), str(self._files.key))
+        self._used = content
+
+
+@dataclass(frozen=True, slots=True)
+class PkiFiles:
+    """Where a Pki was written."""
+
+    ca_certificate: Path
+    ca_key: Path
+    serving: CertificateFiles
+
+
+def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
+    """A new `make_pki` as ca.crt, ca.key, tls.crt and tls.key in `directory`, which is made.
+
+    What is there already is replaced. Keys are readable by their owner alone. Raises
+    CertificateError as `make_pki`, OSError where nothing can be written.
+    """
+    pki = make_pki(hosts)
+    directory.mkdir(parents=True, exist_ok=True)
+    written = {
+        "ca.crt": _write(directory / "ca.crt", pki.ca_certificate),
+        "ca.key": _write(directory / "ca.key", pki.ca_key, secret=True),
+        "tls.crt": _write(directory / "tls.crt", pki.certificate),
+        "tls.key": _write(directory / "tls.key", pki.key, secret=True),
+    }
+    serving = CertificateFiles(written["tls.crt"], written["tls.key"])
+    return PkiFiles(written["ca.crt"], written["ca.key"], serving)
+
+
+def _write(path: Path, content: bytes, *, secret: bool = False) -> Path:
+    """A file that others never see half written, nor, where secret, at all."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with open(
+        os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644), "wb"
+    ) as file:
+        file.write(content)
+    return part.replace(path)
