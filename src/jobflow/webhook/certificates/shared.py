@@ -32,6 +32,7 @@ from jobflow.webhook.certificates.ring import (
     Policy,
     Ring,
     change,
+    issuer_of,
     new_ring,
     next_change,
     read_ring,
@@ -207,10 +208,12 @@ class SharedCertificate:
 
     def _adopt(self, ring: Ring) -> bool:
         """Serve what the ring holds, once that is trusted or nothing better is there."""
-        if self._live.certificate == ring.serving.certificate:
+        now = self._live.certificate
+        if now == ring.serving.certificate:
             return True
-        if not self._live.waiting_for() and not self._settled(ring.issuer):
-            return False
+        if now is not None and not self._live.waiting_for():
+            if issuer_of(now, [ring.issuer]) is None and not self._settled(ring.issuer):
+                return False
         where = f"Secret {self._namespace}/{self._name}"
         chain, key = pem(ring.serving.certificate), pem_key(ring.serving.key)
         with contextlib.suppress(CertificateError):  # told, counted, and the old one stays

@@ -1,0 +1,150 @@
+"""Replicas' certificates on a sandbox's API server, under a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+
+from jobflow.api.resources import SECRETS, VALIDATING_WEBHOOKS
+from jobflow.kube.client import ApiError, Client
+from jobflow.sandbox.server import ApiServer
+from jobflow.webhook.certificates import Live, Policy, SharedCertificate
+from jobflow.webhook.certificates.pki import pem
+from jobflow.webhook.certificates.ring import Ring, read_ring
+from jobflow.webhook.configuration import webhook_configuration
+
+BEGIN = datetime(2026, 8, 1, 12, tzinfo=UTC)
+POLICY = Policy(("localhost", "127.0.0.1"))
+SECRET = "certificate"
+CONFIGURATION = "jobflow"
+WITHIN_SECONDS = 10
+
+
+@dataclass
+class Clock:
+    """A clock that stands until it is moved."""
+
+    at: datetime = BEGIN
+
+    def __call__(self) -> datetime:
+        return self.at
+
+    def go(self, by: timedelta) -> None:
+        self.at += by
+
+
+@dataclass
+class Replica:
+    """One process' certificate."""
+
+    live: Live
+    source: SharedCertificate
+
+    @property
+    def serves(self) -> x509.Certificate | None:
+        return self.live.certificate
+
+
+@dataclass
+class Shared:
+    """A server, and the replicas on it."""
+
+    server: ApiServer
+    client: Client
+    clock: Clock = field(default_factory=Clock)
+    replicas: list[Replica] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def replica(self, policy: Policy = POLICY) -> AsyncIterator[Replica]:
+        """One more, while the body runs."""
+        async with Client.at(self.server.url) as client:
+            live = Live(now=self.clock)
+            source = SharedCertificate(
+                client,
+                live,
+                policy,
+                namespace="default",
+                secret=SECRET,
+                configurations=[CONFIGURATION],
+                now=self.clock,
+            )
+            replica = Replica(live, source)
+            self.replicas.append(replica)
+            task = asyncio.create_task(source.run())
+            try:
+                yield replica
+            finally:
+                self.replicas.remove(replica)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def later(self, by: timedelta) -> None:
+        """Time passes."""
+        self.clock.go(by)
+        for replica in self.replicas:
+            replica.source.look()
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        """Return once it does; the clock stands meanwhile."""
+        async with asyncio.timeout(WITHIN_SECONDS):
+            while not holds():  # noqa: ASYNC110 - looks at what tells nobody
+                await asyncio.sleep(0.01)
+
+    async def configure(self, bundle: bytes = b"") -> None:
+        """The configuration as Helm applies it."""
+        manifest = webhook_configuration("https://127.0.0.1:1", bundle, name=CONFIGURATION)
+        with suppress(ApiError):
+            await self.client.delete(VALIDATING_WEBHOOKS, "", CONFIGURATION)
+        await self.client.create(VALIDATING_WEBHOOKS, "", json.dumps(manifest).encode())
+
+    async def ring(self) -> Ring:
+        """What the Secret holds."""
+        body = await self.client.request("GET", SECRETS.path("default", SECRET))
+        return read_ring(json.loads(body)["data"])
+
+    async def trusted(self) -> list[set[x509.Certificate]]:
+        """Whom the API server trusts, for each webhook."""
+        body = await self.client.request("GET", VALIDATING_WEBHOOKS.path("", CONFIGURATION))
+        return [
+            set(_certificates(webhook["clientConfig"].get("caBundle", "")))
+            for webhook in json.loads(body)["webhooks"]
+        ]
+
+
+def _certificates(bundle: str) -> list[x509.Certificate]:
+    pem = b64decode(bundle)
+    return x509.load_pem_x509_certificates(pem) if pem else []
+
+
+@asynccontextmanager
+async def shared() -> AsyncIterator[Shared]:
+    async with ApiServer() as server, Client.at(server.url) as client:
+        yield Shared(server, client)
+
+
+def handshake(live: Live, authority: x509.Certificate, host: str | None = "localhost") -> bytes:
+    """What a strict client is presented, in memory."""
+    trust = ssl.create_default_context(cadata=pem(authority).decode())
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trust.wrap_bio(to_client, to_server, server_hostname=host)
+    server = live.tls.wrap_bio(to_server, to_client, server_side=True)
+    done: set[Any] = set()
+    for _ in range(10):
+        for side in (client, server):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+                done.add(side)
+    assert len(done) == 2, "no handshake"
+    presented = client.getpeercert(binary_form=True)
+    assert presented
+    return presented
