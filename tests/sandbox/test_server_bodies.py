@@ -17,6 +17,12 @@ from rest import FLOWS, NAMESPACES, Rest, flow, rest
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML = "application/yaml"
+WRITTEN = b"""
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata: {name: f}
+spec: {flows: [{name: a}]}
+"""
 
 
 @pytest_asyncio.fixture
@@ -149,7 +155,7 @@ async def test_protobuf_that_cannot_be_read(api: Rest, body: bytes, code: int) -
         (b"- a", YAML, 400),
         (b"a: &x [1]\nb: *x", YAML, 400),
         (b"[" * 100_000, YAML, 400),
-        (b"metadata: {name: f}\nspec: {flows: [{name: a}]}", YAML, 201),
+        (WRITTEN, YAML, 201),
         (b"x" * (3 * 1024 * 1024 + 1), "application/json", 413),
     ],
 )

@@ -40,7 +40,12 @@ def definition(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def thing(name: str, **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "x.io/v1",
+        "kind": "Thing",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 async def test_a_defined_kind_is_served(api: Rest) -> None:

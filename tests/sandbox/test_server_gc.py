@@ -120,11 +120,22 @@ async def test_a_definition_takes_its_objects_along(api: Rest) -> None:
     await api.made(FLOWS, flow())
     await api.delete(f"{DEFINITIONS}/jobflows.flow.volcano.sh")
     await api.gone(f"{DEFINITIONS}/jobflows.flow.volcano.sh")
-    assert (await api.get(FLOWS)).message == "the server could not find the requested resource"
+    assert (await api.get(FLOWS)).json == "404 page not found\n"
 
 
-@pytest.mark.parametrize("policy", ["Sideways", 3])
-async def test_a_propagation_that_is_none_is_refused(api: Rest, policy: Any) -> None:
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"propagationPolicy": "Sideways"}, 422),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422),
+        ({"dryRun": ["Some"]}, 422),
+        ({"propagationPolicy": 3}, 400),
+        ({"preconditions": "x"}, 400),
+        ([], 400),
+        (b"{", 400),
+    ],
+)
+async def test_delete_options_that_are_none(api: Rest, options: Any, code: int) -> None:
     await api.made(FLOWS, flow())
-    answer = await api.delete(f"{FLOWS}/f", {"propagationPolicy": policy})
-    assert answer.code == 422
+    assert (await api.delete(f"{FLOWS}/f", options)).code == code
+    assert (await api.get(f"{FLOWS}/f")).code == 200

@@ -17,7 +17,9 @@ async def api() -> AsyncIterator[Rest]:
 
 
 async def test_a_new_object_gets_its_metadata_from_the_server(api: Rest) -> None:
-    sent = flow(uid="mine", resourceVersion="7", generation=9, creationTimestamp="2001-01-01")
+    sent = flow(
+        uid="mine", resourceVersion="7", generation=9, creationTimestamp="2001-01-01T00:00:00Z"
+    )
     sent["status"] = {"state": {"phase": "Succeed"}}
     made = await api.made(FLOWS, sent)
     meta = made["metadata"]
@@ -92,8 +94,11 @@ async def test_a_custom_object_is_not_put_without_its_version(api: Rest) -> None
 
 
 async def test_an_object_of_another_uid_is_not_overwritten(api: Rest) -> None:
-    await api.made(FLOWS, flow())
+    made = await api.made(FLOWS, flow())
     answer = await api.patch(f"{FLOWS}/f", {"metadata": {"uid": "other"}})
+    assert answer.causes == {"metadata.uid": 'Invalid value: "other": field is immutable'}
+    made["metadata"]["uid"] = "other"
+    answer = await api.put(f"{FLOWS}/f", made)
     assert answer.code == 409 and "UID in precondition: other" in answer.message
 
 
@@ -119,7 +124,12 @@ async def test_dry_run_says_what_would_be_and_stores_nothing(api: Rest) -> None:
     assert patched.json["spec"]["jobRetainPolicy"] == "delete" and patched.meta["generation"] == 2
     assert (await api.delete(f"{FLOWS}/f", dryRun="All")).code == 200
     assert (await api.get(f"{FLOWS}/f")).json == kept
-    assert (await api.post(FLOWS, flow("g"), dryRun="Some")).code == 400
+    refused = await api.post(FLOWS, flow("g"), dryRun="Some")
+    assert (refused.code, refused.message) == (
+        422,
+        'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported '
+        'values: "All"',
+    )
 
 
 async def test_a_namespace_has_to_be_there(api: Rest) -> None:
@@ -134,16 +144,24 @@ async def test_a_namespace_has_to_be_there(api: Rest) -> None:
     ("sent", "code", "words"),
     [
         (flow(namespace="other"), 400, "namespace of the provided object does not match"),
-        ({**flow(), "kind": "JobTemplate"}, 400, "JobTemplate in version"),
+        ({**flow(), "kind": "JobTemplate"}, 422, 'kind: Invalid value: "JobTemplate": must be'),
+        ({**flow(), "kind": ""}, 400, "Object 'Kind' is missing in"),
         ({**flow(), "apiVersion": "flow.volcano.sh/v2"}, 400, "does not match the expected API"),
-        ({**flow(), "metadata": "x"}, 400, "metadata"),
+        ({**flow(), "metadata": "x"}, 400, "into Go value of type v1.ObjectMeta"),
+        ({**flow(), "metadata": None}, 422, "name or generateName is required"),
         (flow(labels={"a": 1}), 400, "cannot unmarshal number into Go struct field"),
         (flow(finalizers="x"), 400, "cannot unmarshal string into Go struct field"),
+        (flow(finalizers=[1]), 400, "field ObjectMeta.finalizers of type string"),
+        (flow(ownerReferences=["x"]), 400, "of type v1.OwnerReference"),
+        (flow(ownerReferences=[{"uid": 1}]), 400, "ownerReferences.uid of type string"),
+        (flow(generation="x"), 400, "ObjectMeta.generation of type int64"),
+        (flow(creationTimestamp="now"), 400, 'parsing time "now"'),
         (flow("A"), 422, "a lowercase RFC 1123 subdomain"),
-        (flow("x" * 254), 422, "must be no more than 253 bytes"),
+        (flow("x" * 254), 422, "must be no more than 253 characters"),
         (flow(""), 422, "name or generateName is required"),
         (flow(labels={"a": "x" * 64}), 422, "must be no more than 63 bytes"),
         (flow(labels={"a b": "x"}), 422, "name part must consist of"),
+        (flow(labels={"/a": "x"}), 422, "prefix part must be non-empty"),
         (flow(labels={"a": "-"}), 422, "a valid label must be an empty string or"),
         (flow(annotations={"a": "x" * 262145}), 422, "may not be more than 262144 bytes"),
         (flow(ownerReferences=[{"kind": "x"}]), 422, "must not be empty"),
@@ -186,20 +204,24 @@ async def test_identity_is_immutable(api: Rest) -> None:
         ("GET", "/apis/flow.volcano.sh/v2/namespaces/default/jobflows", 404),
         ("GET", "/nowhere", 404),
         ("GET", "/api", 200),
-        ("GET", "/", 404),
+        ("GET", "/", 200),
         ("GET", f"{NAMESPACES}/default/namespaces/x", 404),
-        ("POST", f"{FLOWS}/f", 405),
-        ("PUT", FLOWS, 405),
+        ("GET", "/api/v1/nothing", 404),
+        ("GET", "/api/v2", 404),
+        ("POST", f"{PODS}/p", 405),
+        ("PUT", FLOWS, 400),
+        ("PUT", PODS, 405),
+        ("DELETE", NAMESPACES, 405),
         ("DELETE", f"{FLOWS}/f/status", 405),
         ("POST", "/apis/flow.volcano.sh/v1alpha1/jobflows", 404),
     ],
 )
-async def test_paths_that_are_not_served_get_a_status(
+async def test_paths_and_methods_that_are_not_served(
     api: Rest, method: str, path: str, code: int
 ) -> None:
     answer = await api.send(method, path)
     assert answer.code == code
-    assert code == 200 or answer.json["kind"] == "Status"
+    assert code == 200 or answer.json == "404 page not found\n" or answer.reason
 
 
 async def test_finalizers_keep_an_object_until_the_last_has_gone(api: Rest) -> None:
@@ -239,3 +261,14 @@ async def test_a_secret_takes_texts(api: Rest) -> None:
     path = "/api/v1/namespaces/default/secrets"
     made = await api.made(path, {"metadata": {"name": "s"}, "stringData": {"a": "b"}})
     assert made["data"] == {"a": "Yg=="} and made["type"] == "Opaque"
+
+
+async def test_a_null_in_metadata_is_nothing(api: Rest) -> None:
+    made = await api.made(FLOWS, flow(labels={"a": None}, annotations=None, finalizers=None))
+    assert made["metadata"]["labels"] == {"a": ""}
+    assert not {"annotations", "finalizers"} & set(made["metadata"])
+
+
+async def test_a_finalizer_of_no_domain_is_warned_of(api: Rest) -> None:
+    (warning,) = (await api.post(FLOWS, flow(finalizers=["keep"]))).warnings
+    assert "prefer a domain-qualified finalizer name" in warning

@@ -75,10 +75,9 @@ def test_json_patch(operation: dict[str, Any], result: Any) -> None:
         ([{"op": "test", "path": "/x~1y", "value": False}], 422),
         ([{"op": "test", "path": "/a/0/deep", "value": 1}], 422),
         ([{"op": "move", "from": "/a/7", "path": "/b"}], 422),
-        ([{"op": "add", "path": "/b"}], 400),
-        ([{"op": "add", "path": "b", "value": 1}], 400),
-        ([{"op": "add", "value": 1}], 400),
-        ([{"op": "turn", "path": "/a"}], 400),
+        ([{"op": "add", "path": "b", "value": 1}], 422),
+        ([{"op": "add", "value": 1}], 422),
+        ([{"op": "turn", "path": "/a"}], 422),
         ({"op": "remove", "path": "/a"}, 400),
         (["x"], 400),
         ([{"op": "test", "path": "/b/c", "value": "d"}] * 10_001, 413),
@@ -160,21 +159,64 @@ async def test_a_json_patch_of_an_object(api: Rest) -> None:
     assert [step["name"] for step in answer.json["spec"]["flows"]] == ["a", "b"]
     test = [{"op": "test", "path": "/spec/flows/0/name", "value": "z"}]
     failed = await api.patch(f"{FLOWS}/f", test, JSON_PATCH)
-    assert failed.code == 422 and "testing value /spec/flows/0/name failed" in failed.message
+    assert (failed.code, failed.message) == (
+        422,
+        "the server rejected our request due to an error in our request",
+    )
     stripped = await api.patch(f"{FLOWS}/f", [{"op": "remove", "path": "/metadata"}], JSON_PATCH)
-    assert stripped.code == 400
+    assert stripped.code == 400 and "name must be provided" in stripped.message
 
 
 async def test_apply_makes_what_is_not_there_and_merges_what_is(api: Rest) -> None:
-    body = b"apiVersion: flow.volcano.sh/v1alpha1\nkind: JobFlow\nspec: {flows: [{name: a}]}"
+    body = b"apiVersion: flow.volcano.sh/v1alpha1\nkind: JobFlow\nmetadata: {name: f}\nspec: {}"
     made = await api.patch(f"{FLOWS}/f", body, APPLY, fieldManager="kubectl")
     assert made.code == 201 and made.meta["name"] == "f"
     more = {**flow(), "spec": {"jobRetainPolicy": "delete"}}
     merged = await api.patch(f"{FLOWS}/f", more, APPLY, fieldManager="kubectl", force="true")
     assert merged.code == 200
+    assert merged.json["spec"] == {"jobRetainPolicy": "delete"}
+    steps = {**flow(), "spec": {"flows": [{"name": "a"}]}}
+    merged = await api.patch(f"{FLOWS}/f", steps, APPLY, fieldManager="kubectl")
     assert merged.json["spec"] == {"flows": [{"name": "a"}], "jobRetainPolicy": "delete"}
-    status = await api.patch(f"{FLOWS}/nobody/status", {"status": {}}, APPLY)
+    status = await api.patch(f"{FLOWS}/nobody/status", flow("nobody"), APPLY, fieldManager="x")
     assert status.code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "code", "words"),
+    [
+        (flow(), {}, 422, "fieldManager: Required value: is required for apply patch"),
+        ({}, {"fieldManager": "x"}, 400, "invalid object type: /, Kind="),
+        (flow("g"), {"fieldManager": "x"}, 400, "does not match the name on the URL"),
+        ({**flow(), "spec": {"x": 1}}, {"fieldManager": "x"}, 500, ".spec.x: field not declared"),
+        (flow(labels=[]), {"fieldManager": "x"}, 400, "of type map[string]string"),
+        (b"a: b: c", {"fieldManager": "x"}, 400, "mapping values are not allowed"),
+    ],
+)
+async def test_applies_that_fail(
+    api: Rest, body: Any, query: dict[str, str], code: int, words: str
+) -> None:
+    answer = await api.patch(f"{FLOWS}/f", body, APPLY, **query)
+    assert answer.code == code and words in answer.message
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "words"),
+    [
+        ({"kind": "X"}, 422, 'X.flow.volcano.sh "f" is invalid: kind: Invalid value: "X": must be'),
+        ({"apiVersion": "v1"}, 422, 'JobFlow "f" is invalid: apiVersion: Invalid value: "v1"'),
+        ({"metadata": {"labels": {"a": 1}}}, 422, "Go struct field ObjectMeta.labels of type"),
+        ({"metadata": {"name": "g"}}, 400, "does not match the name on the URL"),
+        ({"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}}, 422, "field is immutable"),
+        ({"metadata": {"resourceVersion": "x"}}, 500, 'strconv.ParseUint: parsing "x"'),
+        ([], 400, "error decoding patch: json: cannot unmarshal"),
+        (b"{", 400, "error decoding patch: unexpected end of JSON input"),
+    ],
+)
+async def test_merge_patches_that_fail(api: Rest, patch: Any, code: int, words: str) -> None:
+    await api.made(FLOWS, flow())
+    answer = await api.patch(f"{FLOWS}/f", patch)
+    assert answer.code == code and words in answer.message
 
 
 async def test_a_patch_of_nothing_is_not_found(api: Rest) -> None:

@@ -179,11 +179,12 @@ async def test_warn_drops_them_with_a_warning_each(api: Rest) -> None:
 async def test_ignore_drops_them_in_silence(api: Rest) -> None:
     answer = await api.post(FLOWS, BAD, fieldValidation="Ignore")
     assert answer.json["spec"] == {"flows": [{"name": "a"}]} and answer.warnings == []
-    assert (await api.post(FLOWS, BAD, fieldValidation="Maybe")).code == 400
+    assert (await api.post(FLOWS, BAD, fieldValidation="Maybe")).code == 422
 
 
 async def test_strict_refuses_duplicate_keys_with_their_paths(api: Rest) -> None:
-    body = b'{"metadata":{"name":"f"},"spec":{"flows":[{"name":"a","name":"b"}],"flows":[]}}'
+    types = '"apiVersion":"flow.volcano.sh/v1alpha1","kind":"JobFlow","metadata":{"name":"f"}'
+    body = f'{{{types},"spec":{{"flows":[{{"name":"a","name":"b"}}],"flows":[]}}}}'.encode()
     answer = await api.post(FLOWS, body, fieldValidation="Strict")
     assert answer.code == 400 and answer.message.endswith(
         'strict decoding error: duplicate field "spec.flows[0].name", duplicate field "spec.flows"'

@@ -115,9 +115,27 @@ async def test_large_changes_are_forgotten_sooner(api: Rest) -> None:
         assert (await watch.next())["object"]["code"] == 410
 
 
-async def test_a_version_of_the_future_is_refused(api: Rest) -> None:
-    answer = await api.get(FLOWS, watch="1", resourceVersion="999999")
+async def test_a_version_of_the_future_is_waited_for(api: Rest) -> None:
+    soon = str(int(await version(api)) + 2)
+    async with api.watch(FLOWS, resourceVersion=soon) as watch:
+        for name in ("a", "b", "c"):
+            await api.made(FLOWS, flow(name))
+        assert await watch.named() == ("ADDED", "c")
+    answer = await api.get(f"{FLOWS}/c", resourceVersion="999999")
     assert answer.code == 504 and "Too large resource version" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"resourceVersion": "x"}, 500),
+        ({"resourceVersionMatch": "Exact"}, 422),
+        ({"sendInitialEvents": "true"}, 422),
+        ({"timeoutSeconds": "x"}, 400),
+    ],
+)
+async def test_watches_that_are_refused(api: Rest, query: dict[str, str], code: int) -> None:
+    assert (await api.get(FLOWS, watch="1", **query)).code == code
 
 
 async def test_bookmarks_carry_the_version_of_everything() -> None:

@@ -22,7 +22,7 @@ from jobflow.sandbox.apiserver import builtin, failures, install
 from jobflow.sandbox.apiserver.admission import Admission
 from jobflow.sandbox.apiserver.crds import Definitions
 from jobflow.sandbox.apiserver.deletes import Deleter
-from jobflow.sandbox.apiserver.discovery import discover
+from jobflow.sandbox.apiserver.discovery import discover, no_such_page
 from jobflow.sandbox.apiserver.failures import Failure
 from jobflow.sandbox.apiserver.gc import Collector
 from jobflow.sandbox.apiserver.http import (
@@ -218,9 +218,7 @@ class ApiServer:
         if where is not None:
             return await self._resources.handle(where, request, receive)
         found = discover(self.registry, request) or openapi(self.registry, request)
-        if found is None:
-            raise failures.no_such_path()
-        return found
+        return found or no_such_page(request)
 
     def _log(self, request: Request, code: int) -> None:
         self.requests.append(

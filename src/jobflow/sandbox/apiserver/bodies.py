@@ -9,99 +9,185 @@ from collections.abc import Callable
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver import failures, metadata
-from jobflow.sandbox.apiserver.codec import duplicate_keys, load, load_object, load_yaml
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.codec import (
+    Unreadable,
+    decoder,
+    duplicate_keys,
+    load,
+    load_yaml,
+)
+from jobflow.sandbox.apiserver.decoding import (
+    Mistyped,
+    check_address,
+    check_kind,
+    check_metadata,
+    keep_kind,
+    unhandled,
+    unrecognized,
+)
 from jobflow.sandbox.apiserver.http import JSON, Request, encode
-from jobflow.sandbox.apiserver.kinds import Object
+from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.operations import How, Target
 from jobflow.sandbox.apiserver.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC, json_patch, merge
 from jobflow.sandbox.apiserver.storage import Stored
 from jobflow.sandbox.apiserver.strategic import strategic_merge
 
+Patch = Callable[[Any], Any]
+
 
 def new_object(where: Target, request: Request, how: How) -> Object:
-    """The object that a POST, or an apply of what is not there yet, asks for. Raises Failure."""
-    if request.content_type == APPLY:
+    """The object that a POST or a PUT brings. Raises Failure, 400, 415 or 422."""
+    kind, body = where.kind, request.body
+    read = decoder(request.content_type)
+    try:
+        obj = read(body)
+    except Unreadable as error:
+        why = f"couldn't get version/kind; json parse error: {error}"
+        raise unrecognized(kind, body, why) from error
+    if not isinstance(obj, dict):
+        raise unrecognized(kind, body, "json parse error: it is no JSON object")
+    check_kind(kind, obj, body)
+    try:
+        check_metadata(obj)
+    except Mistyped as error:
+        raise unhandled(obj, kind, error) from error
+    check_address(where, obj)
+    obj = _taken(kind, obj)
+    if faults := _strict_faults(request, how, kind.rules.complete(obj)):
+        raise unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
+    return obj
+
+
+def _taken(kind: Kind, obj: Object) -> Object:
+    """The object as it is stored."""
+    return kind.projection.take(obj) if kind.projection else obj
+
+
+def replacement(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
+    """What a PUT asks for. Raises Failure; the change itself 409 or 422."""
+    obj = new_object(where, request, how)
+
+    def change(current: Stored) -> Object:
+        metadata = dict(obj["metadata"])
+        uid = metadata.get("uid")
+        if uid and uid != current.uid:
+            raise failures.conflict(where.kind, where.name, _other_uid(where, uid, current.uid))
+        if not metadata.get("resourceVersion") and where.kind.custom:
+            detail = "must be specified for an update"
+            fault = Violation("metadata.resourceVersion", Reason.INVALID, 0, detail)
+            raise failures.invalid_as(where.kind.group, where.kind.plural, where.name, [fault])
+        return {**obj, "metadata": metadata}
+
+    return change
+
+
+def _other_uid(where: Target, wanted: str, found: str) -> str:
+    kind = where.kind
+    parts = ("/registry", kind.group, kind.plural, where.namespace, where.name)
+    key = "/".join(part for part in parts if part)
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object "
+        f"meta: {found}"
+    )
+
+
+def applied(where: Target, request: Request) -> Object:
+    """The configuration that a server-side apply brings. Raises Failure, 400, 422 or 500."""
+    kind = where.kind
+    if not request.query.get("fieldManager"):
+        detail = "is required for apply patch"
+        fault = Violation("fieldManager", Reason.REQUIRED, None, detail)
+        raise failures.invalid_options("PatchOptions", [fault])
+    try:
         obj = _mapping(load_yaml(request.body))
-    else:
-        obj = load_object(request)
-    obj = _addressed(where, obj)
-    dropped = where.kind.rules.complete(obj)
-    faults = _strict_faults(request, how, dropped)
-    if faults:
-        raise failures.bad_request(
-            f'{where.kind.kind} in version "{where.kind.version}" cannot be handled as a '
-            f"{where.kind.kind}: strict decoding error: {', '.join(faults)}"
+        check_metadata(obj)
+    except (Unreadable, Mistyped) as error:
+        raise failures.bad_request(f"error decoding YAML: {error}") from error
+    said = (obj.get("apiVersion"), obj.get("kind"))
+    if said != (kind.api_version, kind.kind):
+        group, _, version = str(said[0] or "").rpartition("/")
+        raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={said[1] or ''}")
+    check_address(where, obj)
+    obj["metadata"].pop("managedFields", None)
+    obj = _taken(kind, obj)
+    if dropped := kind.rules.complete(obj):
+        raise failures.failure(
+            500,
+            "",
+            f"failed to create typed patch object ({where.namespace}/{where.name}; "
+            f"{kind.api_version}, Kind={kind.kind}): .{dropped[0]}: field not declared in schema",
         )
     return obj
 
 
-def _addressed(where: Target, obj: Object) -> Object:
-    """The object as it is stored, once it is what the URL says. Raises Failure, 400."""
-    metadata.check_address(where.kind, obj, where.namespace, where.name)
-    metadata.check_types(obj)
-    return where.kind.projection.take(obj) if where.kind.projection else obj
-
-
-def replacement(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
-    """What a PUT asks for. Raises Failure."""
-    obj = new_object(where, request, how)
-
-    def change(current: Stored) -> Object:
-        return {**obj, "metadata": dict(obj["metadata"])}
-
-    return change
+def check_patch_type(kind: Kind, media_type: str) -> None:
+    """Raise Failure, 415, where this kind takes no such patch."""
+    accepted = [JSON_PATCH, MERGE, *([] if kind.custom else [STRATEGIC]), APPLY]
+    if media_type not in accepted:
+        raise failures.unsupported_media_type(accepted)
 
 
 def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
     """What a PATCH asks for; carried out on the state it meets. Raises Failure."""
-    apply = _patcher(where, request)
+    patch = _patch(where, request)
 
     def change(current: Stored) -> Object:
-        shown = load(current.body)
-        if where.kind.projection:
-            shown = where.kind.projection.show(shown)
-        obj = apply(shown)
-        if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-            raise failures.bad_request("the patch leaves no object with metadata")
-        obj = _addressed(where, obj)
-        obj["metadata"].setdefault("resourceVersion", str(current.revision))
-        faults = _strict_faults(request, how, where.kind.rules.complete(obj))
-        if faults:
-            said = f"strict decoding error: {', '.join(faults)}"
-            raise failures.invalid(
-                None, "", [Violation("patch", Reason.INVALID, encode(obj).decode(), said)]
-            )
-        return obj
+        return _revision(where, request, how, patch(_as_shown(where.kind, current)), current)
 
     return change
 
 
-def _patcher(where: Target, request: Request) -> Callable[[Any], Any]:
-    """The patch as a function of the current object."""
-    match request.content_type:
-        case "application/merge-patch+json":
-            patch = _mapping(load(request.body))
-            return lambda current: merge(current, patch)
-        case "application/json-patch+json":
-            operations = load(request.body)
-            return lambda current: json_patch(current, operations)
-        case "application/apply-patch+yaml":
-            applied = _mapping(load_yaml(request.body))
-            applied.get("metadata", {}).pop("managedFields", None)
-            return lambda current: merge(current, applied)
-        case "application/strategic-merge-patch+json" if not where.kind.custom:
-            strategic = _mapping(load(request.body))
-            return lambda current: strategic_merge(current, strategic)
-    accepted = [JSON_PATCH, MERGE, APPLY]
-    raise failures.unsupported_media_type(
-        accepted if where.kind.custom else [*accepted[:2], STRATEGIC, APPLY]
-    )
+def _as_shown(kind: Kind, current: Stored) -> Any:
+    """A copy of the current state in the version of the request."""
+    obj = load(current.body)
+    return kind.projection.show(obj) if kind.projection else obj
+
+
+def _revision(where: Target, request: Request, how: How, obj: Any, current: Stored) -> Object:
+    """What a patch has made of an object, once it is an object of its kind. Raises Failure."""
+    if not isinstance(obj, dict):
+        raise failures.bad_request("error decoding patch: the outcome is no JSON object")
+    keep_kind(where.kind, obj)
+    try:
+        check_metadata(obj)
+    except Mistyped as error:
+        raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
+    check_address(where, obj)
+    new = _taken(where.kind, obj)
+    new["metadata"].setdefault("resourceVersion", str(current.revision))
+    if faults := _strict_faults(request, how, where.kind.rules.complete(new)):
+        said = f"strict decoding error: {', '.join(faults)}"
+        raise failures.invalid_patch(encode(new).decode(), said)
+    return new
+
+
+def _patch(where: Target, request: Request) -> Patch:
+    """The patch as a function of the current object. Raises Failure, 400."""
+    if request.content_type == APPLY:
+        wanted = applied(where, request)
+        if where.kind.projection:
+            wanted = where.kind.projection.show(wanted)
+        return lambda current: merge(current, wanted)
+    try:
+        patch = load(request.body)
+    except Unreadable as error:
+        raise failures.bad_request(f"error decoding patch: {error}") from error
+    if request.content_type == JSON_PATCH:
+        return lambda current: json_patch(current, patch)
+    mapping = _mapping(patch)
+    if request.content_type == STRATEGIC:
+        return lambda current: strategic_merge(current, mapping)
+    return lambda current: merge(current, mapping)
 
 
 def _mapping(loaded: Any) -> Object:
     if not isinstance(loaded, dict):
-        raise failures.bad_request("the body is no JSON object")
+        raise failures.bad_request(
+            "error decoding patch: json: cannot unmarshal this into Go value of type "
+            "map[string]interface {}"
+        )
     return loaded
 
 
@@ -111,7 +197,8 @@ def _strict_faults(request: Request, how: How, dropped: list[str]) -> list[str]:
         return []
     twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []
     faults = [f'duplicate field "{path}"' for path in twice]
-    faults += [f'unknown field "{path}"' for path in sorted(dropped)]
+    dropped = sorted(dropped, key=lambda path: (not path.startswith("metadata."), path))
+    faults += [f'unknown field "{path}"' for path in dropped]
     if how.field_validation == "Strict":
         return faults
     request.warnings.extend(fault for fault in faults if fault not in request.warnings)

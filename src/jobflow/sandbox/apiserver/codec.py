@@ -13,9 +13,8 @@ import msgspec
 import yaml
 
 from jobflow.sandbox.apiserver import protobuf
-from jobflow.sandbox.apiserver.failures import bad_request, unsupported_media_type
-from jobflow.sandbox.apiserver.http import JSON, Request
-from jobflow.sandbox.apiserver.kinds import Object
+from jobflow.sandbox.apiserver.failures import unsupported_media_type
+from jobflow.sandbox.apiserver.http import JSON
 
 YAML = "application/yaml"
 _MAX_DEPTH = 200
@@ -25,18 +24,23 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 _decode = msgspec.json.Decoder().decode
 
 
+class Unreadable(ValueError):
+    """A body that is not what its media type says. The message says why."""
+
+
 def load(body: bytes) -> Any:
-    """JSON. Raises Failure, 400."""
+    """JSON. Raises Unreadable."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise bad_request(
-            f"the object provided is unrecognized (must be valid JSON): {error}"
+        said = str(error)
+        raise Unreadable(
+            "unexpected end of JSON input" if said == "Input data was truncated" else said
         ) from error
 
 
 def load_yaml(body: bytes) -> Any:
-    """YAML, of which JSON is a part. Raises Failure, 400; aliases are refused."""
+    """YAML, of which JSON is a part. Raises Unreadable; aliases are refused."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -44,22 +48,24 @@ def load_yaml(body: bytes) -> Any:
     try:
         _check_events(body)
         return yaml.load(body, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        raise Unreadable(f"yaml: {error.problem}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise bad_request(f"error converting YAML to JSON: {error}") from error
+        raise Unreadable(f"yaml: {error}") from error
 
 
 def _check_events(body: bytes) -> None:
-    """Raise Failure, 400, for what a few bytes can make large or deep without end."""
+    """Raise Unreadable for what a few bytes can make large or deep without end."""
     depth = 0
     for event in yaml.parse(body, _PlainLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise bad_request("error converting YAML to JSON: aliases are not taken here")
+            raise Unreadable("yaml: aliases are not taken here")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > _MAX_DEPTH:
-            raise bad_request("error converting YAML to JSON: it is nested too deeply")
+            raise Unreadable("yaml: it is nested too deeply")
 
 
 class _PlainLoader(yaml.CSafeLoader):
@@ -72,32 +78,24 @@ _PlainLoader.yaml_implicit_resolvers = {
 }
 
 
-def load_object(request: Request) -> Object:
-    """The object that a request brings. Raises Failure, 400 or 415."""
-    loaded = _loader(request.content_type)(request.body)
-    if not isinstance(loaded, dict):
-        raise bad_request("the object provided is unrecognized: it is no JSON object")
-    return loaded
-
-
-def _loader(media_type: str) -> Callable[[bytes], Any]:
-    if media_type == JSON:
-        return load
-    if media_type == YAML:
-        return load_yaml
-    if media_type == PROTOBUF:
-        return load_protobuf
-    raise unsupported_media_type((JSON, YAML, PROTOBUF))
+def decoder(media_type: str) -> Callable[[bytes], Any]:
+    """What reads bodies of this type. Raises Failure, 415, where nothing does."""
+    if media_type not in _DECODERS:
+        raise unsupported_media_type((JSON, YAML, PROTOBUF))
+    return _DECODERS[media_type]
 
 
 def load_protobuf(body: bytes) -> Any:
-    """Kubernetes' protobuf. Raises Failure: 400 where it is none, 415 for a kind in JSON only."""
+    """Kubernetes' protobuf. Raises Unreadable, or Failure, 415, for a kind taken in JSON only."""
     try:
         return protobuf.decode(body)
     except protobuf.Unknown as unknown:
         raise unsupported_media_type((JSON, YAML)) from unknown
     except (protobuf.Malformed, UnicodeDecodeError) as error:
-        raise bad_request(f"the object provided is unrecognized: {error}") from error
+        raise Unreadable(str(error)) from error
+
+
+_DECODERS = {JSON: load, YAML: load_yaml, PROTOBUF: load_protobuf}
 
 
 def duplicate_keys(body: bytes) -> list[str]:

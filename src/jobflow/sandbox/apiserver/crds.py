@@ -141,7 +141,7 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
             custom=True,
             generation=True,
             columns=(NAME, *_columns(version)),
-            rules=SchemaRules(schema),
+            rules=SchemaRules(schema, status_apart="status" in (version.get("subresources") or ())),
             openapi=schema,
             **_projected(spec, version["name"], stored),
         )

@@ -30,21 +30,43 @@ class Wish:
 
 def wish(options: dict[str, Any], query: dict[str, str]) -> Wish:
     """DeleteOptions from the body, or from the query where the body has none. Raises Failure."""
+    _check_types(options)
     preconditions = options.get("preconditions") or {}
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or ""
     orphan = options.get("orphanDependents")
-    if orphan is not None and not propagation:
+    if orphan is not None and propagation:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        fault = Violation("propagationPolicy", Reason.INVALID, propagation, detail)
+        raise failures.invalid_options("DeleteOptions", [fault])
+    if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     if propagation not in ("", "Background", "Foreground", "Orphan"):
-        detail = 'supported values: "Background", "Foreground", "Orphan"'
+        detail = 'supported values: "Foreground", "Background", "Orphan", "nil"'
         fault = Violation("propagationPolicy", Reason.NOT_SUPPORTED, propagation, detail)
-        raise failures.invalid(_DELETE_OPTIONS, "", [fault])
+        raise failures.invalid_options("DeleteOptions", [fault])
     return Wish(
         propagation, preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
     )
 
 
-_DELETE_OPTIONS = Kind(group="meta.k8s.io", version="v1", plural="", kind="DeleteOptions")
+def _check_types(options: dict[str, Any]) -> None:
+    """Raise Failure, 400, where an option has a wrong type."""
+    for name, (wanted, go) in _TYPES.items():
+        value = options.get(name)
+        if value is not None and not isinstance(value, wanted):
+            raise failures.bad_request(
+                f"json: cannot unmarshal {type(value).__name__} into Go struct field "
+                f"DeleteOptions.{name} of type {go}"
+            )
+
+
+_TYPES: dict[str, tuple[type[object], str]] = {
+    "propagationPolicy": (str, "v1.DeletionPropagation"),
+    "orphanDependents": (bool, "bool"),
+    "preconditions": (dict, "v1.Preconditions"),
+    "gracePeriodSeconds": (int, "int64"),
+    "dryRun": (list, "[]string"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +112,14 @@ def _check(kind: Kind, current: Stored, wanted: Wish) -> None:
     """Raise Failure, 409, where the object is not the one that was meant."""
     name, version = current.key[1], str(current.revision)
     if wanted.uid and wanted.uid != current.uid:
-        raise failures.conflict(
+        raise failures.precondition(
             kind,
             name,
             f"the UID in the precondition ({wanted.uid}) does not match the UID in record "
             f"({current.uid}). The object might have been deleted and then recreated",
         )
     if wanted.resource_version and wanted.resource_version != version:
-        raise failures.conflict(
+        raise failures.precondition(
             kind,
             name,
             f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match "

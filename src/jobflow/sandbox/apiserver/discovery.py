@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from jobflow.sandbox.apiserver.failures import no_such_path
 from jobflow.sandbox.apiserver.http import JSON, Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
 
@@ -29,6 +30,8 @@ def discover(registry: Registry, request: Request) -> Response | None:
         return None
     parts = request.path.strip("/").split("/")
     match parts:
+        case [""]:
+            return _json({"paths": _paths(registry)})
         case ["version"]:
             return _json(VERSION)
         case ["healthz" | "readyz" | "livez", *_]:
@@ -43,6 +46,24 @@ def discover(registry: Registry, request: Request) -> Response | None:
         case ["apis", group] if group in _groups(registry):
             return _json({"kind": "APIGroup", "apiVersion": "v1"} | _group(registry, group))
     return _resource_list(registry, parts)
+
+
+def no_such_page(request: Request) -> Response:
+    """404 for a path that nobody serves. Raises Failure, 404, under /api, which knows its paths."""
+    if request.path.startswith("/api/"):
+        raise no_such_path()
+    return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
+
+
+def _paths(registry: Registry) -> list[str]:
+    """What there is, for people with a browser."""
+    groups = [name for name in _groups(registry) if name]
+    versions = [f"/apis/{name}/{v}" for name in groups for v in _versions(registry, name)]
+    named = [f"/apis/{name}" for name in groups]
+    return ["/api", "/api/v1", "/apis", *sorted([*named, *versions]), *_OTHER_PATHS]
+
+
+_OTHER_PATHS = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
 
 
 def _resource_list(registry: Registry, parts: list[str]) -> Response | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jobflow.core.violations import Violation
+from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Kind
 
 Status = dict[str, Any]
@@ -68,6 +68,13 @@ def already_exists(kind: Kind, name: str) -> Failure:
     return failure(409, "AlreadyExists", message, **_of(kind, name))
 
 
+def precondition(kind: Kind, name: str, why: str) -> Failure:
+    """409 for a delete that means another object; real servers name the kind here."""
+    qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    message = f'Operation cannot be fulfilled on {qualified} "{name}": {why}'
+    return failure(409, "Conflict", message, **(_of(kind, name) | {"kind": kind.kind}))
+
+
 def conflict(kind: Kind, name: str, why: str = "") -> Failure:
     """409; without `why`, for a resource version that is no longer the object's."""
     why = why or (
@@ -78,18 +85,30 @@ def conflict(kind: Kind, name: str, why: str = "") -> Failure:
     return failure(409, "Conflict", message, **_of(kind, name))
 
 
-def invalid(kind: Kind | None, name: str, violations: Sequence[Violation]) -> Failure:
-    """422 with a cause for each violation; no kind for a patch that cannot be carried out."""
-    texts = sorted({str(violation): None for violation in violations})
+def invalid(kind: Kind, name: str, violations: Sequence[Violation]) -> Failure:
+    """422 with a cause for each violation."""
+    return invalid_as(kind.group, kind.kind, name, violations)
+
+
+def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]) -> Failure:
+    """The same under any words: the kind of an options object, none for a patch."""
+    texts = list({str(violation): None for violation in violations})
     said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    whose = f"{kind.kind}.{kind.group}".rstrip(".") if kind else ""
-    details: dict[str, Any] = {"name": name} if name else {}
-    if kind and kind.group:
-        details["group"] = kind.group
-    if kind:
-        details["kind"] = kind.kind
+    whose = {"name": name, "group": group, "kind": kind}
+    details: dict[str, Any] = {key: value for key, value in whose.items() if value}
     details["causes"] = causes(violations)
-    return failure(422, "Invalid", f'{whose} "{name}" is invalid: {said}', **details)
+    qualified = f"{kind}.{group}" if group else kind
+    return failure(422, "Invalid", f'{qualified} "{name}" is invalid: {said}', **details)
+
+
+def invalid_options(kind: str, violations: Sequence[Violation]) -> Failure:
+    """422 for the options of a request: CreateOptions, ListOptions and so on."""
+    return invalid_as("meta.k8s.io", kind, "", violations)
+
+
+def invalid_patch(patched: str, why: str) -> Failure:
+    """422 for a patch whose outcome, as JSON, is no object of its kind."""
+    return invalid_as("", "", "", [Violation("patch", Reason.INVALID, patched, why)])
 
 
 def causes(violations: Iterable[Violation]) -> list[dict[str, str]]:
@@ -109,9 +128,20 @@ def forbidden(kind: Kind, name: str, why: str, **details: Any) -> Failure:
     return failure(403, "Forbidden", message, **_of(kind, name), **details)
 
 
-def method_not_allowed(kind: Kind | None = None) -> Failure:
+def method_not_allowed() -> Failure:
     message = "the server does not allow this method on the requested resource"
-    return failure(405, "MethodNotAllowed", message, **(_of(kind, "") if kind else {}))
+    return failure(405, "MethodNotAllowed", message)
+
+
+def unsupported(kind: Kind, action: str) -> Failure:
+    """405 for something that this kind, or its subresource, does not do."""
+    message = f'{action} is not supported on resources of kind "{kind.qualified}"'
+    return failure(405, "MethodNotAllowed", message, **_of(kind, ""))
+
+
+def unnumbered(text: str) -> Failure:
+    """What a resource version that is no number gets on a write or a watch."""
+    return failure(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> Failure:

@@ -57,9 +57,11 @@ class Request:
     def number(self, name: str) -> int:
         """A query parameter as a whole number, 0 where it is not given. Raises Failure, 400."""
         text = self.query.get(name) or "0"
-        if not text.isdecimal():
-            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})')
-        return int(text)
+        try:
+            return int(text)
+        except ValueError as error:
+            said = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+            raise bad_request(said) from error
 
 
 @dataclass(slots=True)

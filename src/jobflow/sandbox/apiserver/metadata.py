@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.failures import bad_request
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -29,6 +28,8 @@ _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of generated names: no vowels and nothing that looks like another."""
 MAX_ANNOTATIONS = 256 * 1024
 
+_REFUSED = frozenset(("uid", "deletionTimestamp"))
+"""What an update is told off for, where other things of the server's are passed over."""
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -40,38 +41,6 @@ def now() -> str:
 def generated(prefix: str) -> str:
     """A name from `generateName`."""
     return prefix[:58] + "".join(random.choices(_SUFFIX, k=5))
-
-
-def check_address(kind: Kind, obj: Object, namespace: str, name: str) -> None:
-    """Bring the object's kind, namespace and name in line with the URL's. Raises Failure, 400."""
-    said = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
-    if said[1] != kind.kind:
-        raise bad_request(
-            f'{said[1]} in version "{said[0].rpartition("/")[2]}" cannot be handled as a '
-            f"{kind.kind}: no kind {said[1]} is registered for this path"
-        )
-    if said[0] != kind.api_version:
-        raise bad_request(
-            f"the API version in the data ({said[0]}) does not match the expected API version "
-            f"({kind.api_version})"
-        )
-    obj["apiVersion"], obj["kind"] = said
-    metadata = obj.setdefault("metadata", {})
-    if not isinstance(metadata, dict):
-        raise bad_request("metadata: it is no JSON object")
-    if metadata.get("namespace") not in (None, "", namespace):
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    if namespace:
-        metadata["namespace"] = namespace
-    else:
-        metadata.pop("namespace", None)
-    if name and metadata.setdefault("name", name) != name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL "
-            f"({name})"
-        )
 
 
 def begin(kind: Kind, obj: Object) -> None:
@@ -89,12 +58,16 @@ def begin(kind: Kind, obj: Object) -> None:
 
 
 def carry_over(kind: Kind, obj: Object, old: Object) -> None:
-    """Keep what an update cannot change, in place; generation counts real changes."""
+    """Keep what an update does not change, in place; generation counts real changes.
+
+    A uid or deletion timestamp that was asked for stays, for `violations` to refuse.
+    """
     metadata, before = obj["metadata"], old["metadata"]
     for name in (*_SERVER_SET, "generateName", "generation"):
+        if name in _REFUSED and metadata.get(name):
+            continue
         if name in before:
-            metadata[name] = metadata.get(name) if name == "uid" else before[name]
-            metadata[name] = metadata[name] or before[name]
+            metadata[name] = before[name]
         else:
             metadata.pop(name, None)
     for gone in ("selfLink", "managedFields"):
@@ -117,48 +90,6 @@ def _tidy(metadata: dict[str, Any]) -> None:
             del metadata[name]
 
 
-def check_types(obj: Object) -> None:
-    """Raise Failure, 400, where metadata has a wrong type: its fields cannot even be read."""
-    metadata = obj["metadata"]
-    for name, wanted in _TYPES.items():
-        value = metadata.get(name)
-        if value is not None and not isinstance(value, wanted):
-            raise bad_request(_mistyped(obj, f"ObjectMeta.metadata.{name}", value, wanted))
-    for name in ("labels", "annotations"):
-        for key, value in (metadata.get(name) or {}).items():
-            if not isinstance(value, str):
-                raise bad_request(_mistyped(obj, f"ObjectMeta.metadata.{name}.{key}", value, str))
-
-
-_TYPES: dict[str, type[object]] = {
-    "name": str,
-    "generateName": str,
-    "namespace": str,
-    "resourceVersion": str,
-    "uid": str,
-    "labels": dict,
-    "annotations": dict,
-    "ownerReferences": list,
-    "finalizers": list,
-}
-_JSON: tuple[tuple[Any, str], ...] = (
-    (bool, "bool"),
-    ((int, float), "number"),
-    (dict, "object"),
-    (list, "array"),
-)
-_GO: dict[type[object], str] = {str: "string", dict: "map[string]string", list: "[]"}
-
-
-def _mistyped(obj: Object, where: str, value: Any, wanted: type[object]) -> str:
-    found = next((word for types, word in _JSON if isinstance(value, types)), "string")
-    version = str(obj["apiVersion"]).rpartition("/")[2]
-    return (
-        f'{obj["kind"]} in version "{version}" cannot be handled as a {obj["kind"]}: json: cannot '
-        f"unmarshal {found} into Go struct field {where} of type {_GO.get(wanted)}"
-    )
-
-
 def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violation]:
     """What is wrong with an object's metadata."""
     metadata = obj["metadata"]
@@ -168,12 +99,23 @@ def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violatio
     yield from _annotations(metadata.get("annotations") or {})
     yield from _owners(metadata.get("ownerReferences") or [])
     for index, finalizer in enumerate(metadata.get("finalizers") or []):
-        if not isinstance(finalizer, str) or _bad_key(finalizer):
-            path = f"metadata.finalizers[{index}]"
-            yield Violation(path, Reason.INVALID, finalizer, _QUALIFIED)
+        if said := _bad_key(finalizer):
+            yield Violation(f"metadata.finalizers[{index}]", Reason.INVALID, finalizer, said)
     if old is not None:
         yield from _immutable(metadata, old["metadata"])
 
+
+def suspicions(obj: Object) -> Iterator[str]:
+    """What a new object's metadata is warned of."""
+    for finalizer in obj["metadata"].get("finalizers") or ():
+        if "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
+            yield (
+                f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name to '
+                "avoid accidental conflicts with other finalizer writers"
+            )
+
+
+_OWN_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
 
 _SUBDOMAIN_SAYS = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
@@ -202,9 +144,9 @@ def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
     if not name:
         yield Violation("metadata.name", Reason.REQUIRED, name, "name or generateName is required")
         return
-    longest = 63 if kind.label_name else 253
+    longest, units = (63, "bytes") if kind.label_name else (253, "characters")
     if len(name) > longest:
-        detail = f"must be no more than {longest} bytes"
+        detail = f"must be no more than {longest} {units}"
         yield Violation("metadata.name", Reason.INVALID, name, detail)
     if kind.label_name and not _is_label(name):
         yield Violation("metadata.name", Reason.INVALID, name, _LABEL_SAYS)
@@ -215,7 +157,9 @@ def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
 def _bad_key(key: str) -> str:
     """What is wrong with a label's key or a finalizer's name; empty where nothing is."""
     prefix, slash, name = key.rpartition("/")
-    if slash and (not prefix or len(prefix) > 253 or not _is_subdomain(prefix)):
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if slash and (len(prefix) > 253 or not _is_subdomain(prefix)):
         return f"prefix part {_SUBDOMAIN_SAYS}"
     if len(name) > 63:
         return "name part must be no more than 63 bytes"
@@ -242,13 +186,20 @@ def _annotations(annotations: dict[str, str]) -> Iterator[Violation]:
         yield Violation("metadata.annotations", Reason.TOO_LONG, "", detail)
 
 
+_OWNER_NEEDS = {
+    "apiVersion": "version must not be empty",
+    "kind": "must not be empty",
+    "name": "must not be empty",
+    "uid": "must not be empty",
+}
+
+
 def _owners(references: list[Any]) -> Iterator[Violation]:
     controllers = []
-    for index, reference in enumerate(references):
-        for name in ("apiVersion", "kind", "name", "uid"):
+    for reference in references:
+        for name, said in _OWNER_NEEDS.items():
             if not reference.get(name):
-                path = f"metadata.ownerReferences[{index}].{name}"
-                yield Violation(path, Reason.INVALID, "", "must not be empty")
+                yield Violation(f"metadata.ownerReferences.{name}", Reason.INVALID, "", said)
         if reference.get("controller"):
             controllers.append(f"{reference.get('kind')}/{reference.get('name')}")
     if len(controllers) > 1:
@@ -260,7 +211,7 @@ def _owners(references: list[Any]) -> Iterator[Violation]:
 
 
 def _immutable(metadata: dict[str, Any], old: dict[str, Any]) -> Iterator[Violation]:
-    for name in ("name", "namespace", "uid"):
+    for name in ("name", "namespace", *sorted(_REFUSED)):
         if metadata.get(name) != old.get(name):
             path = f"metadata.{name}"
             yield Violation(path, Reason.INVALID, metadata.get(name), "field is immutable")

@@ -12,6 +12,7 @@ import msgspec
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.accept import renderer
 from jobflow.sandbox.apiserver.http import Receive, Request, Response
+from jobflow.sandbox.apiserver.listing import check_options, check_token, version
 from jobflow.sandbox.apiserver.operations import Target
 from jobflow.sandbox.apiserver.selectors import Selector, selector
 from jobflow.sandbox.apiserver.storage import Expired, Storage, Stored
@@ -40,6 +41,7 @@ class Reader:
 
     def get(self, target: Target, request: Request) -> Response:
         """One object. Raises Failure."""
+        self._check_reached(version(request))
         stored = self._storage.get(target.kind.bucket, target.key)
         if stored is None:
             raise failures.not_found(target.kind, target.name)
@@ -48,9 +50,10 @@ class Reader:
 
     def list(self, target: Target, request: Request) -> Response:
         """A collection, or a page of it. Raises Failure."""
+        check_options(request, watching=False)
         render = renderer(target.kind, request)
         wanted = _wanted(target, request)
-        limit = request.number("limit")
+        limit = max(request.number("limit"), 0)
         token = request.query.get("continue", "")
         if token:
             page = self._continued(token)
@@ -69,14 +72,13 @@ class Reader:
 
     def watch(self, target: Target, request: Request, receive: Receive) -> Response:
         """A stream of changes. Raises Failure."""
+        check_options(request, watching=True)
         render = renderer(target.kind, request)
         wanted = _wanted(target, request)
-        since = request.number("resourceVersion")
+        since = version(request, watching=True)
         send_initial = request.flag("sendInitialEvents")
         begin = send_initial or (not since and "sendInitialEvents" not in request.query)
         bucket = self._storage.bucket(target.kind.bucket)
-        if since > self._storage.revision:
-            raise failures.too_new(since, self._storage.revision)
         try:
             watch = self._storage.watch(
                 target.kind.bucket, self._storage.revision if begin or not since else since
@@ -99,15 +101,17 @@ class Reader:
 
     def _check_version(self, request: Request) -> None:
         """Raise Failure where the list is asked for at a version we do not have."""
-        asked, match = request.number("resourceVersion"), request.query.get("resourceVersionMatch")
-        if match and "resourceVersion" not in request.query:
-            raise failures.bad_request(
-                "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        asked = version(request)
+        self._check_reached(asked)
+        exact = request.query.get("resourceVersionMatch") == "Exact"
+        if exact and asked != self._storage.revision:
+            raise failures.expired(
+                "The provided resource version is too old to list at: only the newest is kept"
             )
+
+    def _check_reached(self, asked: int) -> None:
         if asked > self._storage.revision:
             raise failures.too_new(asked, self._storage.revision)
-        if match == "Exact" and asked != self._storage.revision:
-            raise failures.expired("The provided resource version is too old to list at.")
 
     def _remember(self, page: _Page) -> str:
         """A continue token for what is left of a list; empty where nothing is."""
@@ -122,6 +126,7 @@ class Reader:
         return token
 
     def _continued(self, token: str) -> _Page:
+        check_token(token)
         page = self._pages.get(token)
         if page is None:
             raise failures.expired(

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.accept import renderer
-from jobflow.sandbox.apiserver.bodies import new_object, replacement, revised
-from jobflow.sandbox.apiserver.codec import load_object
+from jobflow.sandbox.apiserver.bodies import (
+    applied,
+    check_patch_type,
+    new_object,
+    replacement,
+    revised,
+)
+from jobflow.sandbox.apiserver.codec import Unreadable, decoder
 from jobflow.sandbox.apiserver.deletes import Deleter, Outcome, Wish, wish
 from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
@@ -53,30 +62,31 @@ class Resources:
 
     async def handle(self, where: Target, request: Request, receive: Receive) -> Response:
         """Carry a request out. Raises Failure."""
-        if (
-            where.kind.namespaced
-            and not where.namespace
-            and (where.name or request.method != "GET")
-        ):
-            raise failures.no_such_path()
+        if where.kind.namespaced and not where.namespace:
+            if where.name or request.method != "GET":
+                raise failures.no_such_path()
+        if request.method == "GET":
+            return self._read(where, request, receive)
         match (request.method, bool(where.name)):
-            case ("GET", named):
-                if request.flag("watch"):
-                    return self._reader.watch(where, request, receive)
-                if named:
-                    return self._reader.get(where, request)
-                return self._reader.list(where, request)
-            case ("POST", False):
+            case ("POST", named) if where.kind.custom or not named:
                 return await self._create(where, request)
+            case ("PUT" | "PATCH", False) if where.kind.custom:
+                raise failures.bad_request("name must be provided")
             case ("PUT", True):
                 return await self._replace(where, request)
             case ("PATCH", True):
                 return await self._patch(where, request)
-            case ("DELETE", True):
-                return await self._delete(where, request)
-            case ("DELETE", False):
-                return await self._delete_collection(where, request)
-        raise failures.method_not_allowed(where.kind)
+            case ("DELETE", named) if named or "deletecollection" in where.kind.verbs:
+                return await self._remove(where, request)
+        raise failures.method_not_allowed()
+
+    def _read(self, where: Target, request: Request, receive: Receive) -> Response:
+        """GET: an object, a list or a watch."""
+        if where.name:
+            return self._reader.get(where, request)
+        if request.flag("watch"):
+            return self._reader.watch(where, request, receive)
+        return self._reader.list(where, request)
 
     async def _create(self, where: Target, request: Request) -> Response:
         how = _how("CreateOptions", request)
@@ -89,18 +99,23 @@ class Resources:
         return _written(where.kind, await self._writer.update(where, change, how), request)
 
     async def _patch(self, where: Target, request: Request) -> Response:
+        check_patch_type(where.kind, request.content_type)
         how = _how("PatchOptions", request)
-        if request.content_type == APPLY and not self._storage.get(where.kind.bucket, where.key):
-            if where.subresource:
-                raise failures.not_found(where.kind, where.name)
-            obj = new_object(where, request, how)
+        there = self._storage.get(where.kind.bucket, where.key) is not None
+        if request.content_type == APPLY and not there and not where.subresource:
+            obj = applied(where, request)
             return _written(where.kind, await self._writer.create(where, obj, how), request, 201)
+        if not there:
+            raise failures.not_found(where.kind, where.name)
         change = revised(where, request, how)
         return _written(where.kind, await self._writer.update(where, change, how), request)
 
-    async def _delete(self, where: Target, request: Request) -> Response:
+    async def _remove(self, where: Target, request: Request) -> Response:
+        """DELETE of an object or of a collection."""
         if where.subresource:
-            raise failures.method_not_allowed(where.kind)
+            raise failures.unsupported(where.kind, "delete")
+        if not where.name:
+            return await self._delete_collection(where, request)
         wanted, how = _deletion(request)
         outcome = await self._deleter.delete(where, wanted, how)
         if outcome.gone and not where.kind.returns_deleted:
@@ -129,32 +144,43 @@ class Resources:
 
 
 def _deletion(request: Request) -> tuple[Wish, How]:
-    options = load_object(request) if request.body else {}
+    """DeleteOptions, from the body and the query. Raises Failure."""
+    options: Any = {}
+    if request.body:
+        try:
+            options = decoder(request.content_type)(request.body)
+        except Unreadable as error:
+            raise failures.bad_request(
+                f"couldn't get version/kind; json parse error: {error}"
+            ) from error
+    if not isinstance(options, dict):
+        raise failures.bad_request("DeleteOptions: it is no JSON object")
     wanted = wish(options, request.query)
     how = _how("DeleteOptions", request)
+    dry_run = how.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
     said = {key: value for key, value in options.items() if value is not None}
-    if "dryRun" in said and not how.dry_run:
-        how = How(dry_run=_dry(said["dryRun"]), warnings=request.warnings)
-    options = {**how.options, **said, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    return wanted, How(dry_run=how.dry_run, options=options, warnings=request.warnings)
+    told = {**how.options, **said, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    return wanted, How(dry_run=dry_run, options=told, warnings=request.warnings)
 
 
-def _dry(values: list[str]) -> bool:
+def _dry(options: str, values: list[str]) -> bool:
+    """Whether nothing is to be stored. Raises Failure, 422."""
     if any(value != "All" for value in values):
-        raise failures.bad_request(f'dryRun: Unsupported value: {values}: supported values: "All"')
+        fault = Violation("dryRun", Reason.NOT_SUPPORTED, values, 'supported values: "All"')
+        raise failures.invalid_options(options, [fault])
     return bool(values)
 
 
 def _how(options: str, request: Request) -> How:
+    """How a write is meant, from the query. Raises Failure, 422."""
     dry = request.query.get("dryRun")
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
-        raise failures.bad_request(
-            f'fieldValidation: Unsupported value: "{validation}": supported values: "Ignore", '
-            '"Strict", "Warn"'
-        )
+        detail = 'supported values: "", "Ignore", "Strict", "Warn"'
+        fault = Violation("fieldValidation", Reason.NOT_SUPPORTED, validation, detail)
+        raise failures.invalid_options(options, [fault])
     return How(
-        dry_run=_dry([dry] if dry else []),
+        dry_run=_dry(options, [dry] if dry else []),
         field_validation=validation,
         options=create_options(options, request.query),
         warnings=request.warnings,

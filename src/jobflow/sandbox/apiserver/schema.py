@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -62,8 +63,16 @@ class Node:
         self.keeps_unknown |= additional is True
         self.checks = tuple(_checks(schema))
 
+    @property
+    def takes_null(self) -> bool:
+        """Whether null is a value here: where it may be, or where nothing is said of the type."""
+        return self.nullable or not self.type
+
     def complete(self, value: Any, path: str, dropped: list[str]) -> None:
-        """Prune what the schema does not know and fill in defaults, in place."""
+        """Prune what the schema does not know, and null where it may not be; fill in defaults.
+
+        In place. A null in a list stays, for validation to refuse.
+        """
         if isinstance(value, dict):
             self._complete_object(value, path, dropped)
         elif isinstance(value, list) and self.items is not None:
@@ -73,15 +82,15 @@ class Node:
     def _complete_object(self, value: Object, path: str, dropped: list[str]) -> None:
         for key in list(value):
             node = self.properties.get(key, self.additional)
-            if node is not None:
+            if node is not None and value[key] is None and not node.takes_null:
+                del value[key]
+            elif node is not None:
                 node.complete(value[key], f"{path}.{key}" if path else key, dropped)
             elif not self.keeps_unknown and not (self.embedded and key in _TYPE_FIELDS):
                 del value[key]
                 dropped.append(f"{path}.{key}" if path else key)
         for key, node in self.properties.items():
-            if node.default is not _ABSENT and (
-                key not in value or (value[key] is None and not node.nullable)
-            ):
+            if node.default is not _ABSENT and key not in value:
                 value[key] = deepcopy(node.default)
                 node.complete(value[key], f"{path}.{key}", dropped)
 
@@ -132,7 +141,8 @@ class Node:
 class SchemaRules(Rules):
     """The rules of a kind that a CRD's schema describes."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, status_apart: bool = False) -> None:
+        self._status_apart = status_apart
         self._root = Node(schema)
         for name in _TYPE_FIELDS:
             self._root.properties.pop(name, None)
@@ -147,7 +157,15 @@ class SchemaRules(Rules):
         return dropped
 
     def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
-        return self._root.violations(obj, "", _ABSENT if old is None else old)
+        for fault in self._root.violations(obj, "", _ABSENT if old is None else old):
+            yield _of_status(fault) if self._status_apart else fault
+
+
+def _of_status(fault: Violation) -> Violation:
+    """A fault in a status, which is judged by itself: the sentence says its path inside it."""
+    inside = fault.path.removeprefix("status.")
+    detail = fault.detail.replace(f"{fault.path} in body", f"{inside} in body")
+    return replace(fault, detail=detail)
 
 
 def _type_of(value: Any) -> str:
@@ -251,7 +269,7 @@ def _format(name: str) -> Check:
         if name != "date-time" or not isinstance(value, str) or _is_date_time(value):
             return None
         detail = f'{path} in body must be of type date-time: "{value}"'
-        return Violation(path, Reason.INVALID, value, detail)
+        return Violation(path, Reason.TYPE_INVALID, value, detail)
 
     return check
 

@@ -68,14 +68,17 @@ class Change:
 class Watch:
     """What one watcher has not been told yet."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, since: int, limit: int) -> None:
         self.pending: deque[Change] = deque()
         self.wake = asyncio.Event()
         self.closed = False
+        self._since = since
         self._limit = limit
 
     def offer(self, change: Change) -> None:
         """A change for this watcher; one that is too far behind is cut off."""
+        if change.revision <= self._since:
+            return
         if len(self.pending) >= self._limit:
             self.close()
             return
@@ -192,13 +195,12 @@ class Storage:
         return gone
 
     def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> Watch:
-        """A watch that is told of all changes after `since`. Raises Expired."""
+        """A watch that is told of all changes after `since`, be it yet to come. Raises Expired."""
         where = self.bucket(bucket)
         if since < where.forgotten:
             raise Expired(since, where.forgotten + 1)
-        watch = Watch(limit)
-        missed = [change for change in where.history if change.revision > since]
-        for change in missed:
+        watch = Watch(since, limit)
+        for change in where.history:
             watch.offer(change)
         where.watches.add(watch)
         return watch

@@ -125,7 +125,8 @@ class TableRenderer(Renderer):
         return encode(table)
 
     def _row(self, stored: Stored) -> dict[str, Any]:
-        row: dict[str, Any] = {"cells": [column.value(stored.obj) for column in self._columns]}
+        cells = [column.value(stored.obj) for column in self._columns]
+        row: dict[str, Any] = {"cells": cells, "object": None}
         if self._include == "Object":
             row["object"] = self.shown(stored)
         elif self._include == "Metadata":

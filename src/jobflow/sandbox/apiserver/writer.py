@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jobflow.core.violations import Reason, Violation
+from jobflow.core.violations import Violation
 from jobflow.sandbox.apiserver import failures, metadata
 from jobflow.sandbox.apiserver.admission import Admission
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
@@ -37,6 +37,7 @@ class Writer:
         if kind.has_status:
             obj.pop("status", None)
         metadata.begin(kind, obj)
+        how.warnings.extend(metadata.suspicions(obj))
         kind.rules.begin(obj)
         self._check_namespace(target, obj)
         obj = await self._admit(CREATE, target, obj, None, how)
@@ -63,22 +64,12 @@ class Writer:
         raise failures.conflict(target.kind, target.name)
 
     def _check_version(self, target: Target, wanted: Object, current: Stored) -> None:
-        kind, meta = target.kind, wanted["metadata"]
-        version = meta.get("resourceVersion")
-        if not version and kind.custom:
-            detail = "must be specified for an update"
-            fault = Violation("metadata.resourceVersion", Reason.INVALID, 0, detail)
-            raise failures.invalid(kind, target.name, [fault])
-        if version and version != str(current.revision):
-            raise failures.conflict(kind, target.name)
-        uid = meta.get("uid")
-        if uid and uid != current.uid:
-            raise failures.conflict(
-                kind,
-                target.name,
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-                f"{current.uid}",
-            )
+        version = wanted["metadata"].get("resourceVersion")
+        if not version or version == str(current.revision):
+            return
+        if not version.isdecimal():
+            raise failures.unnumbered(version)
+        raise failures.conflict(target.kind, target.name)
 
     def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
         """The wanted state, as far as this path may change it."""

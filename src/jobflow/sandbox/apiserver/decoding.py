@@ -1,0 +1,200 @@
+"""Whether a body is what its URL says, and metadata of the types it has to be of.
+
+The sentences are those of Go's decoder, which people find in their search engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver.failures import Failure, bad_request, invalid_as
+from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.operations import Target
+
+_SUMMARY = 30
+"""Bytes of a body that an error repeats."""
+
+
+class Mistyped(ValueError):
+    """Metadata that cannot be read into its type."""
+
+
+def unrecognized(kind: Kind, body: bytes, why: str) -> Failure:
+    """400 for a body that is no object at all."""
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind.kind}): {why} "
+        f"({_summary(body)})"
+    )
+
+
+def unhandled(obj: Object, kind: Kind, why: object) -> Failure:
+    """400 for an object that cannot be read as its kind."""
+    said = str(obj.get("kind") or kind.kind)
+    version = str(obj.get("apiVersion") or kind.version).rpartition("/")[2]
+    return bad_request(f'{said} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    shown = body[:_SUMMARY]
+    text = shown.decode(errors="replace") if body.startswith(b"{") else shown.hex()
+    return f"{text} ..." if len(body) > _SUMMARY else text
+
+
+def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
+    """Raise Failure where an object is of another kind or version; a built-in may name none."""
+    if not obj.get("kind") and kind.custom:
+        raise unrecognized(kind, body, f"Object 'Kind' is missing in '{body.decode()}'")
+    said = obj.setdefault("apiVersion", "" if kind.custom else kind.api_version)
+    if said != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({said}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    if obj.setdefault("kind", kind.kind) != kind.kind:
+        if not kind.custom:
+            raise unhandled(obj, kind, f"no kind {obj['kind']} is registered for this path")
+        raise _misnamed(obj, "kind", kind.kind)
+
+
+def keep_kind(kind: Kind, obj: Object) -> None:
+    """Raise Failure where a patch has made another kind or version of an object."""
+    for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+        if obj.get(field) != wanted:
+            raise _misnamed(obj, field, wanted)
+
+
+def _misnamed(obj: Object, field: str, wanted: str) -> Failure:
+    fault = Violation(field, Reason.INVALID, obj.get(field), f"must be {wanted}")
+    group = str(obj.get("apiVersion")).rpartition("/")[0]
+    return invalid_as(group, str(obj.get("kind")), _name(obj), [fault])
+
+
+def _name(obj: Object) -> str:
+    metadata = obj.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+
+
+def check_address(where: Target, obj: Object) -> None:
+    """Give the object the URL's namespace and name. Raises Failure, 400, where it has others."""
+    metadata = obj["metadata"]
+    if metadata.get("namespace") not in (None, "", where.namespace):
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if where.namespace:
+        metadata["namespace"] = where.namespace
+    else:
+        metadata.pop("namespace", None)
+    if where.name and not metadata.get("name"):
+        raise bad_request(
+            f"the name of the object ({where.name} based on URL) was undeterminable: name must be "
+            "provided"
+        )
+    if where.name and metadata["name"] != where.name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({where.name})"
+        )
+
+
+def check_metadata(obj: Object) -> None:
+    """Raise Mistyped where metadata has a wrong type; a null in it becomes nothing, in place."""
+    metadata = obj.get("metadata")
+    if metadata is None:
+        metadata = obj["metadata"] = {}
+    if not isinstance(metadata, dict):
+        raise Mistyped(
+            f"json: cannot unmarshal {_word(metadata)} into Go value of type v1.ObjectMeta"
+        )
+    for name in [name for name in _FIELDS if name in metadata and metadata[name] is None]:
+        del metadata[name]
+    for field, value, go in (*_outer(metadata), *_inner(metadata)):
+        raise Mistyped(
+            f"json: cannot unmarshal {_word(value)} into Go struct field {field} of type {go}"
+        )
+    for name in ("creationTimestamp", "deletionTimestamp"):
+        _check_time(metadata.get(name))
+
+
+Wrong = tuple[str, Any, str]
+"""Go's name of a field, a value in it of a wrong type, and the type it should be of."""
+
+
+def _outer(metadata: dict[str, Any]) -> Iterator[Wrong]:
+    """The fields of metadata that are of a wrong type, and texts in maps; null texts are empty."""
+    for name, (wanted, go) in _FIELDS.items():
+        if name in metadata and type(metadata[name]) is not wanted:
+            yield f"ObjectMeta.{name}", metadata[name], go
+            return
+    for name in ("labels", "annotations"):
+        for key, value in metadata.get(name, {}).items():
+            if value is None:
+                metadata[name][key] = ""
+            elif not isinstance(value, str):
+                yield f"ObjectMeta.{name}", value, "string"
+
+
+def _inner(metadata: dict[str, Any]) -> Iterator[Wrong]:
+    """The elements of lists that are of a wrong type."""
+    if not all(isinstance(metadata.get(name, []), list) for name in _LISTS):
+        return
+    for finalizer in metadata.get("finalizers", ()):
+        if not isinstance(finalizer, str):
+            yield "ObjectMeta.finalizers", finalizer, "string"
+    for reference in metadata.get("ownerReferences", ()):
+        if not isinstance(reference, dict):
+            yield "ObjectMeta.ownerReferences", reference, "v1.OwnerReference"
+            return
+        for name in ("apiVersion", "kind", "name", "uid"):
+            if not isinstance(reference.get(name, ""), str):
+                yield f"OwnerReference.ownerReferences.{name}", reference[name], "string"
+
+
+def _check_time(text: str | None) -> None:
+    if text is None:
+        return
+    try:
+        moment = datetime.fromisoformat(text)
+        if "T" not in text or moment.tzinfo is None:
+            raise ValueError(text)
+    except ValueError as error:
+        raise Mistyped(
+            f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": it is no RFC 3339 time'
+        ) from error
+
+
+_FIELDS: dict[str, tuple[type[object], str]] = {
+    "name": (str, "string"),
+    "generateName": (str, "string"),
+    "namespace": (str, "string"),
+    "resourceVersion": (str, "string"),
+    "uid": (str, "types.UID"),
+    "generation": (int, "int64"),
+    "deletionGracePeriodSeconds": (int, "int64"),
+    "creationTimestamp": (str, "string"),
+    "deletionTimestamp": (str, "string"),
+    "labels": (dict, "map[string]string"),
+    "annotations": (dict, "map[string]string"),
+    "ownerReferences": (list, "[]v1.OwnerReference"),
+    "finalizers": (list, "[]string"),
+}
+
+
+_LISTS = ("finalizers", "ownerReferences")
+
+
+def _word(value: Any) -> str:
+    """What Go's decoder calls a JSON value."""
+    if isinstance(value, bool):
+        return "bool"
+    words: tuple[tuple[Any, str], ...] = (
+        ((int, float), "number"),
+        (dict, "object"),
+        (list, "array"),
+    )
+    return next((word for types, word in words if isinstance(value, types)), "string")

@@ -1,0 +1,83 @@
+"""The options of a list or a watch: which version is meant, and which combinations make sense.
+
+Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.http import Request
+
+_MATCH = "resourceVersionMatch"
+
+
+def check_options(request: Request, *, watching: bool) -> None:
+    """Raise Failure, 400 or 422, where the options cannot be meant."""
+    for name in ("limit", "timeoutSeconds"):
+        request.number(name)
+    faults = list(_watch_faults(request) if watching else _list_faults(request))
+    if faults:
+        raise failures.invalid_options("ListOptions", faults)
+
+
+def version(request: Request, *, watching: bool = False) -> int:
+    """`resourceVersion`; 0 where it is not given. Raises Failure: 400, or 500 for a watch."""
+    text = request.query.get("resourceVersion") or "0"
+    if text.isdecimal():
+        return int(text)
+    said = (
+        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
+        "invalid syntax"
+    )
+    if watching:
+        raise failures.failure(500, "", said)
+    raise failures.bad_request(f"invalid resource version: {said}")
+
+
+def check_token(token: str) -> None:
+    """Raise Failure, 400, where this cannot be a continue token."""
+    try:
+        base64.b64decode(token, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise failures.bad_request(
+            "invalid continue token: continue key is not valid: illegal base64 data"
+        ) from error
+
+
+def _forbidden(detail: str) -> Violation:
+    return Violation(_MATCH, Reason.FORBIDDEN, None, detail)
+
+
+def _list_faults(request: Request) -> Iterator[Violation]:
+    match = request.query.get(_MATCH, "")
+    asked = request.query.get("resourceVersion", "")
+    if not match:
+        return
+    if not asked:
+        yield _forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if request.query.get("continue"):
+        yield _forbidden("resourceVersionMatch is forbidden when continue is provided")
+    if match not in ("Exact", "NotOlderThan"):
+        detail = 'supported values: "Exact", "NotOlderThan", ""'
+        yield Violation(_MATCH, Reason.NOT_SUPPORTED, match, detail)
+    if match == "Exact" and asked == "0":
+        yield _forbidden('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+
+
+def _watch_faults(request: Request) -> Iterator[Violation]:
+    match = request.query.get(_MATCH, "")
+    if "sendInitialEvents" not in request.query:
+        if match:
+            yield _forbidden(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
+    elif match != "NotOlderThan":
+        yield _forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    if match not in ("", "NotOlderThan"):
+        detail = 'supported values: "NotOlderThan"'
+        yield Violation(_MATCH, Reason.NOT_SUPPORTED, match, detail)
