@@ -98,6 +98,26 @@ class Cache(Generic[T]):
         self.served = self.synced = True
         self.on_state()
 
+    def lacking(self, present: Collection[str], version: str) -> list[T]:
+        """What the copy holds though a whole list taken at `version` lacks its UID: it has been
+        deleted, and a watch may bring its last object yet."""
+        taken = version_of(version)
+        return [
+            obj
+            for obj in self
+            if obj.metadata.uid not in present
+            and version_of(obj.metadata.resource_version) <= taken
+        ]
+
+    def level_with(self, version: str, gone: Iterable[T]) -> None:
+        """All that a whole list taken at `version` has newer than the copy was brought by `learn`;
+        `gone` is what it lacks, and goes if it is still here."""
+        self._advance(version)
+        for obj in gone:
+            held = self._objects.get(key_of(obj))
+            if held is not None and held.metadata.uid == obj.metadata.uid:
+                self._drop(held)
+
     def absent(self) -> None:
         """The server does not serve the kind, or not to us. What was copied stays."""
         self.served = False

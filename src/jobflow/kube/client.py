@@ -67,7 +67,7 @@ class Client:
         self.namespace = namespace
         """The namespace of the kubeconfig's context or of the pod."""
         self.observe: Observe | None = None
-        self._auth = auth
+        self.auth = auth
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
@@ -104,15 +104,18 @@ class Client:
         query: Query = (),
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = "",
         timeout: float = 10.0,  # noqa: ASYNC109 - of the exchange, passed on to the connection
     ) -> bytes:
-        """Send one request and return the answer's body.
+        """Send one request and return the answer's body, in the form that `accept` names.
 
         Raises ApiError for an answer of 300 and above, one of NETWORK_ERRORS for none within
         `timeout` seconds (connecting, waiting for a connection and reading included).
         """
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
         headers = {"Content-Type": content_type} if body is not None else {}
+        if accept:
+            headers["Accept"] = accept
         started, code = time.perf_counter(), 0
         try:
             response = await self._open(method, path, query, body, headers, limits)
@@ -138,6 +141,7 @@ class Client:
         namespace: str = "",
         query: Query = (),
         limit: int = PAGE,
+        accept: str = "",
         timeout: float = 60.0,  # noqa: ASYNC109 - of each page
     ) -> AsyncGenerator[P, None]:
         """The pages of a list, read as they are taken.
@@ -152,7 +156,11 @@ class Client:
             if more:
                 paging.append(("continue", more))
             body = await self.request(
-                "GET", resource.path(namespace), query=[*query, *paging], timeout=timeout
+                "GET",
+                resource.path(namespace),
+                query=[*query, *paging],
+                accept=accept,
+                timeout=timeout,
             )
             page = pages.decode(body)
             yield page
@@ -283,10 +291,10 @@ class Client:
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         """Send; signed anew and sent once more where the signature was refused."""
-        login = await self._auth.login()
+        login = await self.auth.login()
         response = await self._send(login, method, path, query, body, headers, limits)
         if response.status == 401:
-            other = await self._auth.renewed(login)
+            other = await self.auth.renewed(login)
             if other is not None:
                 response.close()
                 response = await self._send(other, method, path, query, body, headers, limits)
@@ -321,7 +329,8 @@ class Client:
     def _connections(self, login: Login) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=100),
+                connector=self._connector(),
+                trace_configs=[*self._traces()],
                 headers={
                     "Accept": "application/json",
                     # compressing a list costs an API server more than sending it
@@ -333,6 +342,12 @@ class Client:
                 trust_env=not credentials.is_loopback(login.server),
             )
         return self._session
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=100)
+
+    def _traces(self) -> Sequence[aiohttp.TraceConfig]:
+        return ()
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}

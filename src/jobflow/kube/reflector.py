@@ -1,7 +1,7 @@
 """Keeps a Cache level with one kind on the API server: lists, watches, starts over when it must.
 
 Decides nothing about the objects. Every failure ends in another try after a backoff, so `run` ends
-only by being cancelled.
+only by being cancelled. `level` is for who has to know now what the API server holds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from jobflow.api.meta import ListMeta, Object
+from jobflow.api.meta import ListMeta, Object, ObjectMeta
 from jobflow.api.resources import Resource, Status
 from jobflow.kube.backoff import Backoff
-from jobflow.kube.cache import Cache, Kept
+from jobflow.kube.cache import Cache, Kept, version_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, decoder
 
 log = structlog.get_logger(__name__)
@@ -33,6 +33,19 @@ ABSENT_SECONDS = 30.0
 LONGEST_WAIT = 30.0
 LONGEST_WAIT_GONE = 5.0
 """The server is well, it only forgets fast: lists every few seconds keep the copy useful."""
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+READ_ONE_BY_ONE = 200
+"""Up to so many objects that a copy lacks are read singly, sixteen at once; more by a list."""
+READS_AT_ONCE = 16
+DELETIONS_WITHIN = 5.0
+"""How long the watch is given to bring the last objects of what was deleted."""
+
+
+class ObjectList(msgspec.Struct):
+    """A page of a list of which the metadata is enough."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[Object] = []
 
 
 class RawList(msgspec.Struct):
@@ -77,6 +90,8 @@ class Reflector(Generic[T]):
         """Why the kind cannot be followed at the moment; empty where it can."""
         self._worked = False
         """Whether a watch has brought something since the last wait."""
+        self._deletion = asyncio.Event()
+        """Set by every DELETED event."""
 
     async def run(self) -> None:
         """Keep the cache level until cancelled."""
@@ -125,6 +140,76 @@ class Reflector(Generic[T]):
                         unreadable.add(decoder(Object).decode(raw).metadata.uid)
         return objects, version, unreadable
 
+    # ------------------------------------------------------------------ level, on demand
+
+    async def level(self) -> None:
+        """Bring the cache level with what the API server holds now, by a consistent list of
+        metadata and a read of what is newer than the copy. Raises ApiError, or a network's error.
+
+        The last object of what was deleted tells how it ended, and only the watch brings that: it
+        is waited for, for a while.
+        """
+        metas, version = await self._metadata()
+        newer = [meta for meta in metas if self._lags(meta)]
+        if len(newer) > READ_ONE_BY_ONE:
+            objects, _, _ = await self._pages(limit=500)
+            for obj in objects:
+                self.cache.learn(obj)
+        else:
+            slots = asyncio.Semaphore(READS_AT_ONCE)
+            await asyncio.gather(*(self._catch_up(meta, slots) for meta in newer))
+        gone = self.cache.lacking({meta.uid for meta in metas}, version)
+        await self._deletions(gone)
+        self.cache.level_with(version, gone)
+        log.info("level", kind=self.resource.kind, newer=len(newer), gone=len(gone))
+
+    async def _metadata(self) -> tuple[list[ObjectMeta], str]:
+        metas: list[ObjectMeta] = []
+        version = ""
+        pages = self._client.list(
+            self.resource,
+            ObjectList,
+            namespace=self._namespace,
+            query=self._query,
+            accept=METADATA_ONLY,
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                version = page.metadata.resource_version
+                metas += [item.metadata for item in page.items]
+        return metas, version
+
+    def _lags(self, meta: ObjectMeta) -> bool:
+        held = self.cache.get(meta.namespace, meta.name)
+        mine = version_of(held.metadata.resource_version) if held is not None else 0
+        return mine < version_of(meta.resource_version)
+
+    async def _catch_up(self, meta: ObjectMeta, slots: asyncio.Semaphore) -> None:
+        path = self.resource.path(meta.namespace, meta.name)
+        try:
+            async with slots:
+                raw = msgspec.Raw(await self._client.request("GET", path))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return
+        if (obj := self._read(raw)) is not None:
+            self.cache.learn(obj)
+
+    async def _deletions(self, gone: list[T]) -> None:
+        """Return when the watch has told of all of them, or should have long ago."""
+        try:
+            async with asyncio.timeout(DELETIONS_WITHIN):
+                while any(self._held(obj) for obj in gone):
+                    self._deletion.clear()
+                    await self._deletion.wait()
+        except TimeoutError:
+            log.warning("deletions not told by the watch", kind=self.resource.kind)
+
+    def _held(self, obj: T) -> bool:
+        held = self.cache.get(obj.metadata.namespace, obj.metadata.name)
+        return held is not None and held.metadata.uid == obj.metadata.uid
+
     # ------------------------------------------------------------------ watch
 
     async def _watch(self) -> bool:
@@ -162,6 +247,7 @@ class Reflector(Generic[T]):
                     return
                 if frame.type == "DELETED":
                     self.cache.deleted(obj)
+                    self._deletion.set()
                 else:
                     self.cache.changed(obj)
                 self._version = obj.metadata.resource_version

@@ -1,0 +1,94 @@
+"""What a leader does in one term: brings the copies level, then carries flows out until its end.
+
+It knows nothing of leases: `serve` hands `lead` to an Election, or runs it without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+import structlog
+
+from jobflow.controller.controller import Controller
+from jobflow.controller.hooks import Hooks
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.store import Store
+
+log = structlog.get_logger(__name__)
+
+LONGEST_WAIT = 5.0
+"""Between two tries to read what an API server holds: nothing is done meanwhile."""
+
+
+class Follower(Protocol):
+    """What keeps the copy of one kind: a Reflector."""
+
+    async def level(self) -> None: ...
+
+
+async def lead(
+    client: Client,
+    ending: asyncio.Event,
+    *,
+    store: Store,
+    followers: Iterable[Follower],
+    hooks: Hooks | None = None,
+) -> None:
+    """One term, until `ending` is set and what is under way has come to its end.
+
+    `followers` are the reflectors of flows, templates and vcjobs: each is brought level with a
+    consistent read before the first plan, for whoever led before may have written what no watch
+    has told us yet. A new Controller a term: what the last one remembered is void.
+    """
+    if not await _before(ending, store.wait_synced()):
+        return
+    if not await _before(ending, _level(followers)):
+        return
+    controller = Controller(client, store, hooks=hooks)
+    stopping = asyncio.ensure_future(_then(ending, controller.stop))
+    try:
+        await controller.run()
+    finally:
+        stopping.cancel()
+        await asyncio.wait([stopping])
+
+
+async def _level(followers: Iterable[Follower]) -> None:
+    """All of them, tried until it works; what worked is not tried again."""
+    async with asyncio.TaskGroup() as group:
+        for follower in followers:
+            group.create_task(_level_one(follower))
+
+
+async def _level_one(follower: Follower) -> None:
+    backoff = Backoff(most=LONGEST_WAIT)
+    while True:
+        try:
+            await follower.level()
+            return
+        except (ApiError, *NETWORK_ERRORS) as error:
+            log.warning("cannot read what the API server holds", error=str(error))
+        await asyncio.sleep(backoff.next())
+
+
+async def _before(ending: asyncio.Event, work: Awaitable[None]) -> bool:
+    """Whether the work was done before the end came; else it is broken off."""
+    working = asyncio.ensure_future(work)
+    over = asyncio.ensure_future(ending.wait())
+    try:
+        await asyncio.wait({working, over}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return not ending.is_set()
+    finally:
+        for task in (working, over):
+            task.cancel()
+        await asyncio.wait({working, over})
+
+
+async def _then(event: asyncio.Event, call: Callable[[], None]) -> None:
+    await event.wait()
+    call()
