@@ -1,225 +1,19 @@
-"""Laws of `plan`, for any flow that admission takes and anything that may happen to it.
-
-A life is a flow and what happened to it: plans carried out in part (a crash between any two
-requests) or in full, vcjobs that move and end, vcjobs deleted by hand, creates refused, time. It
-keeps its own books of what was made and lost, and complains itself when a law is broken.
-"""
+"""Laws of `plan`, for any flow that admission takes and anything that may happen to it."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from random import Random
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobflow.api import labels
-from jobflow.api.jobflow import ENDED_STEP_PHASES, Condition, DependsOn, Step, Strategy
-from jobflow.core.actions import Confirm, CreateJob
-from jobflow.core.validate import Known, validate_flow
-from worlds import Planned, World, world_of
+from jobflow.api.jobflow import ENDED_STEP_PHASES
+from jobflow.core.actions import AbortJob, DeleteCommand, DeleteJob
+from lives import lived, lives
 
-NAMES = "abcdefg"
-PHASES = ("Pending", "Running", "Restarting", "Completing", "Aborting")
-OUTCOMES = ("Completed", "Completed", "Failed", "Terminated", "Aborted")
-
-#: What a target's end is worth to each condition, written anew from DESIGN §2.
-GOOD_FOR = {
-    "Completed": {"Completed"},
-    "Failed": {"Failed"},
-    "Finished": {"Completed", "Failed", "UpstreamFailed"},
-    "Running": {"Completed", "Failed", "not yet"},
-}
-
-
-@st.composite
-def flows(draw: st.DrawFn) -> World:
-    """A flow that admission takes, its steps in any order."""
-    count = draw(st.integers(1, len(NAMES)))
-    steps = []
-    for n, name in enumerate(NAMES[:count]):
-        targets = draw(st.lists(st.sampled_from(NAMES[:n]), unique=True)) if n else []
-        depends_on = DependsOn(
-            targets=targets,
-            strategy=draw(st.sampled_from([None, *Strategy])),
-            condition=draw(st.sampled_from([None, None, *Condition])),
-        )
-        steps.append(Step(name=name, depends_on=depends_on if targets else None))
-    world = world_of(draw(st.permutations(steps)), retain=draw(st.sampled_from([None, "delete"])))
-    assert not validate_flow(world.flow, Known()).violations
-    return world
-
-
-class Life:
-    """A world, and the books of what has happened in it."""
-
-    def __init__(self, world: World, random: Random) -> None:
-        self.world = world
-        self.random = random
-        self.made: Counter[str] = Counter()
-        self.lost: Counter[str] = Counter()
-        self.ends: dict[str, tuple[str, str]] = {}
-
-    # ------------------------------------------------------------------ what happens
-
-    def happen(self) -> None:
-        """One thing, whatever it is."""
-        what = self.random.choice(
-            (self.reconcile, self.reconcile, self.crash, self.move, self.end, self.delete,
-             self.refuse, self.wait, self.template)
-        )  # fmt: skip
-        what()
-
-    def reconcile(self) -> None:
-        self.carry_out(self.world.plan(), share=1.0, write=True)
-
-    def crash(self) -> None:
-        self.carry_out(self.world.plan(), share=0.5, write=self.random.random() < 0.5)
-
-    def carry_out(self, planned: Planned, *, share: float, write: bool) -> None:
-        """In any order; a crash leaves out what it likes."""
-        self.check(planned)
-        actions = list(planned.plan.actions)
-        self.random.shuffle(actions)
-        for action in actions:
-            if self.random.random() <= share:
-                if isinstance(action, CreateJob):
-                    self.made[action.step] += 1
-                self.world = self.world.acted(action)
-        if write:
-            self.world = self.world.with_status(planned.status)
-            for step, condition in planned.conditions.items():
-                if condition.phase in ENDED_STEP_PHASES:
-                    self.ends.setdefault(step, (condition.phase, condition.reason))
-
-    def live(self) -> list[str]:
-        world = self.world
-        return [n for n in sorted(world.jobs) if n not in world.deleted and not world.jobs[n].ended]
-
-    def step_of(self, name: str) -> str:
-        return (self.world.jobs[name].metadata.annotations or {})[labels.STEP]
-
-    def move(self) -> None:
-        if names := self.live():
-            self.world = self.world.ended(self.random.choice(names), self.random.choice(PHASES))
-
-    def end(self) -> None:
-        if names := self.live():
-            self.world = self.world.ended(self.random.choice(names), self.random.choice(OUTCOMES))
-
-    def delete(self) -> None:
-        """By hand: seen to the last, or unseen; a loss unless its end is known to anybody."""
-        names = [name for name in sorted(self.world.jobs) if name not in self.world.deleted]
-        if not names:
-            return
-        name = self.random.choice(names)
-        job, step = self.world.jobs[name], self.step_of(name)
-        if self.random.random() < 0.5:
-            self.world = replace(self.world, deleted=self.world.deleted | {name})
-            self.lost[step] += not job.ended
-        else:
-            left = {n: j for n, j in self.world.jobs.items() if n != name}
-            self.world = replace(self.world, jobs=left)
-            self.lost[step] += 1
-
-    def refuse(self) -> None:
-        names = [a.name for a in self.world.plan().plan.actions if isinstance(a, CreateJob)]
-        if names:
-            code = self.random.choice((400, 403, 403, 422))
-            step, _, run = self.random.choice(names)[2:].partition("-r")
-            self.world = self.world.with_refusal(step, code, retry_in=1.5, run=int(run or 0))
-
-    def wait(self) -> None:
-        self.world = self.world.later(self.random.choice((0.3, 1, 7)))
-
-    def template(self) -> None:
-        name = self.random.choice([step.name for step in self.world.flow.steps])
-        there = name in self.world.templates
-        world = self.world
-        self.world = world.without_template(name) if there else world.with_template(name)
-
-    def end_well(self) -> World:
-        """From here on nothing is lost or refused and every vcjob ends somehow."""
-        for step in self.world.flow.steps:
-            self.world = self.world.with_template(step.name)
-        outcomes = {step.name: self.random.choice(OUTCOMES) for step in self.world.flow.steps}
-        for _ in range(200):
-            if self.world.flow.final:
-                return self.world
-            before = self.world
-            self.reconcile()
-            if self.world == before or not self.world.plan().plan.actions:
-                self.world = self.world.later(1)
-                for name in self.live():
-                    self.world = self.world.ended(name, outcomes[self.step_of(name)])
-        raise AssertionError(f"it does not end: {self.world.plan().conditions}")
-
-    # ------------------------------------------------------------------------ the laws
-
-    def check(self, planned: Planned) -> None:
-        """What must hold of every plan, at every moment."""
-        for action in planned.plan.actions:
-            if isinstance(action, CreateJob):
-                self.check_create(action, planned)
-            elif isinstance(action, Confirm):
-                assert action.name not in self.live()
-        for step, end in self.ends.items():
-            condition = planned.conditions[step]
-            assert (condition.phase, condition.reason) == end, f"{step} has ended already"
-
-    def check_create(self, action: CreateJob, planned: Planned) -> None:
-        step = action.step
-        assert step not in self.ends, "ended, and started again"
-        assert self.made[step] <= self.lost[step], "a second job although none was lost"
-        assert step not in {self.step_of(name) for name in self.live()}, "two at once"
-        assert not self.world.flow.final
-        assert self.may_start(step, planned), "before its time"
-
-    def may_start(self, name: str, planned: Planned) -> bool:
-        step = next(step for step in self.world.flow.steps if step.name == name)
-        if self.made[name]:
-            return True
-        if "Failed" in planned.phases.values() and not self.handles(step, planned):
-            return False
-        if step.depends_on is None:
-            return True
-        ends = [self.end_of(target, planned) for target in step.targets]
-        good = [end in GOOD_FOR[step.depends_on.condition or "Completed"] for end in ends]
-        if step.depends_on.strategy == "any":
-            return any(good)
-        passed = [end == "NotTaken" for end in ends]
-        return any(good) and all(g or p for g, p in zip(good, passed, strict=True))
-
-    def end_of(self, name: str, planned: Planned) -> str:
-        condition = planned.conditions[name]
-        if condition.phase == "Skipped":
-            return condition.reason
-        return condition.phase if condition.phase in ENDED_STEP_PHASES else "not yet"
-
-    def handles(self, step: Step, planned: Planned) -> bool:
-        """Whether it may start in a flow that has stopped."""
-        if step.depends_on is None:
-            return False
-        wanted = step.depends_on.condition or "Completed"
-        if wanted in ("Failed", "Finished"):
-            return True
-        targets = [other for other in self.world.flow.steps if other.name in step.targets]
-        return any(
-            self.handles(target, planned) and self.end_of(target.name, planned) in GOOD_FOR[wanted]
-            for target in targets
-        )
-
-
-def lived(world: World, random: Random, things: int) -> Life:
-    life = Life(world, random)
-    for _ in range(things):
-        life.happen()
-    return life
-
-
-lives = st.tuples(flows(), st.randoms(use_true_random=False), st.integers(0, 25))
+JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
+"""What is done only when its reason is stored."""
 
 
 @given(lives)
@@ -230,11 +24,36 @@ def test_every_flow_ends_and_nothing_runs_twice_without_a_loss(made) -> None:
     phases = world.plan().phases
     state = world.flow.status.state.phase
     assert set(phases.values()) <= ENDED_STEP_PHASES
-    assert state == ("Failed" if "Failed" in phases.values() else "Succeed")
+    cancelled = world.flow.status.state.reason == "Cancelled"
+    assert state == ("Failed" if cancelled or "Failed" in phases.values() else "Succeed")
     assert not life.live()
     for step, count in life.made.items():
         assert count <= 1 + life.lost[step]
     assert world.settled().plan().nothing
+    assert set(life.taken.values()) <= {1}, "a Command acted twice"
+    assert world.settled().commands == {}
+
+
+@given(lives, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_a_cancelled_flow_ends_whatever_its_jobs_do(made, deaf: bool) -> None:
+    """Also if none of them ever reacts, and the controller starts anew again and again."""
+    life = lived(*made)
+    life.world = life.world.with_command(name="cancel")
+    started = life.world.now
+    for _ in range(400):
+        if life.world.flow.final:
+            break
+        before = life.world
+        life.reconcile()
+        life.random.choice((life.restart, life.wait) if deaf else (life.obey, life.wait))()
+        if life.world == before:
+            life.world = life.world.later(1)
+    assert life.world.flow.final
+    assert (life.world.now - started).total_seconds() < 200
+    assert not life.live()
+    assert set(life.taken.values()) <= {1}
+    assert life.world.settled().commands == {}
 
 
 @given(lives)
@@ -248,7 +67,7 @@ def test_a_plan_depends_on_what_it_sees_alone_and_not_on_its_order(made) -> None
         world,
         **{
             field: dict(random.sample(sorted(getattr(world, field).items()), len(items)))
-            for field in ("jobs", "templates", "refusals")
+            for field in ("jobs", "templates", "refusals", "commands", "aborts")
             if (items := getattr(world, field))
         },
     )
@@ -275,11 +94,11 @@ def test_a_plan_carried_out_leaves_nothing_to_do(made) -> None:
     """What was asked for has to be seen before it is written; then it is still."""
     world = lived(*made).world
     done: list[str] = []
-    for _ in range(4):
+    for _ in range(6):
         planned = world.plan()
         if not planned.plan.actions:
             rest = world.stored().plan()
-            assert len(rest.deletes) == len(rest.plan.actions)  # these had to be justified first
+            assert all(isinstance(a, JUSTIFIED_FIRST) for a in rest.plan.actions)
             assert rest.status == planned.status
         done += planned.creates
         world = world.carried_out(planned)

@@ -44,6 +44,10 @@ class StepPhase(StrEnum):
 ENDED_STEP_PHASES = frozenset({StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED})
 
 
+CANCELLED = "Cancelled"
+"""`reason` of a flow that was cancelled, for good, and of its steps that ended by that."""
+
+
 class Strategy(StrEnum):
     """How many targets have to reach the condition."""
 

@@ -14,10 +14,10 @@ from datetime import timedelta
 import msgspec
 
 from jobflow.api.job import Job, JobPhase
-from jobflow.api.jobflow import ENDED_STEP_PHASES, JobFlow, StepCondition
+from jobflow.api.jobflow import CANCELLED, ENDED_STEP_PHASES, JobFlow, StepCondition
 from jobflow.core.actions import AbortJob, Action, DeleteJob
 from jobflow.core.evidence import Evidence, attempt_of
-from jobflow.core.scene import CANCELLED, Decision, Scene, not_before
+from jobflow.core.scene import Decision, Scene, not_before
 from jobflow.core.wording import short
 
 AGAIN = timedelta(seconds=10)

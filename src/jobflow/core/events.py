@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobflow.api.jobflow import (
+    CANCELLED,
     ENDED_STEP_PHASES,
     FINAL_PHASES,
     FlowPhase,
@@ -18,7 +19,7 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.core.actions import Event, EventType
-from jobflow.core.scene import CANCELLED, Decision, Scene
+from jobflow.core.scene import Decision, Scene
 from jobflow.core.wording import listed
 
 TROUBLES = frozenset({"JobLost", "CreateRefused", "NameInUse"})

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import (
+    CANCELLED,
     ENDED_STEP_PHASES,
     FINAL_PHASES,
     FlowPhase,
@@ -17,7 +18,7 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.core.readiness import End
-from jobflow.core.scene import CANCELLED, Decision, Scene, whole
+from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.starting import WAITING_FOR_TEMPLATE
 from jobflow.core.wording import listed, short
 

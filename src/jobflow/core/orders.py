@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobflow.api.command import Action, Command
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobflow import CANCELLED, JobFlow
 from jobflow.core.actions import DeleteCommand, Event, EventType, View
-from jobflow.core.scene import CANCELLED
 
 AT_ONCE = 20
 """Commands of one flow that may be handled and not yet gone, so that a status keeps its size."""

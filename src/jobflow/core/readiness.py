@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from jobflow.api.jobflow import Condition, Step, StepCondition, StepPhase, Strategy
+from jobflow.api.jobflow import CANCELLED, Condition, Step, StepCondition, StepPhase, Strategy
 
 
 class Reach(StrEnum):
@@ -122,12 +122,17 @@ def strategy(step: Step) -> Strategy:
 
 
 def end_of(condition: StepCondition) -> End | None:
-    """How a step has ended, from its condition; None while it has not."""
+    """How a step has ended, from its condition; None while it has not.
+
+    One that was cancelled has stopped with its flow: nothing is to be made of its failure.
+    """
     if condition.phase == StepPhase.SKIPPED:
         return _SKIPPED.get(condition.reason, End.NOT_TAKEN)
     if condition.phase == StepPhase.COMPLETED:
         return End.COMPLETED
-    return End.FAILED if condition.phase == StepPhase.FAILED else None
+    if condition.phase != StepPhase.FAILED:
+        return None
+    return End.STOPPED if condition.reason == CANCELLED else End.FAILED
 
 
 def combined(how: Strategy, reaches: Iterable[Reach]) -> Reach:

@@ -13,6 +13,7 @@ import msgspec
 
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
 from jobflow.api.jobflow import (
+    CANCELLED,
     ENDED_STEP_PHASES,
     JobRecord,
     JobRunningHistory,
@@ -20,7 +21,7 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.core.evidence import FAILURES, Evidence
-from jobflow.core.scene import CANCELLED, Decision, Scene, whole
+from jobflow.core.scene import Decision, Scene, whole
 
 KEPT_HISTORIES = 10
 

@@ -9,14 +9,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jobflow.api.command import Command
-from jobflow.api.jobflow import JobFlow, JobRecord, Step, StepCondition
+from jobflow.api.jobflow import CANCELLED, JobFlow, JobRecord, Step, StepCondition
 from jobflow.core.actions import Action, View
 from jobflow.core.evidence import Evidence, gather
 from jobflow.core.graph import Graph
 from jobflow.core.wording import short
-
-CANCELLED = "Cancelled"
-"""Reason of a flow that was cancelled, for good, and of its steps that ended by that."""
 
 
 class Decision(NamedTuple):
