@@ -63,6 +63,9 @@ class ControlPlane:
     etcd_port: int = field(default_factory=free_port)
     etcd_peer_port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    controllers: tuple[str, ...] = ("garbage-collector-controller", "namespace-controller")
+    admission_plugins: tuple[str, ...] = ()
+    """Beside those that are on by default."""
 
     @property
     def url(self) -> str:
@@ -125,6 +128,7 @@ class ControlPlane:
             f"--service-account-key-file={self.directory / 'sa.pub'}",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--disable-admission-plugins=ServiceAccount",
+            f"--enable-admission-plugins={','.join(self.admission_plugins)}",
             f"--audit-policy-file={self.directory / 'audit-policy.yaml'}",
             f"--audit-log-path={self.audit_log}",
             "--audit-log-mode=blocking",
@@ -136,7 +140,7 @@ class ControlPlane:
         self._start(
             CONTROLLERS,
             f"--kubeconfig={self.kubeconfig('system:kube-controller-manager')}",
-            "--controllers=garbage-collector-controller,namespace-controller",
+            f"--controllers={','.join(self.controllers)}",
             "--use-service-account-credentials=false",
             "--leader-elect=false",
             "--secure-port=0",
@@ -238,9 +242,9 @@ class ControlPlane:
 
 
 @contextlib.contextmanager
-def control_plane(assets: Path, directory: Path) -> Iterator[ControlPlane]:
-    """A control plane that runs while the body does."""
-    plane = ControlPlane(assets, directory)
+def control_plane(assets: Path, directory: Path, **options: Any) -> Iterator[ControlPlane]:
+    """A control plane that runs while the body does; options as of ControlPlane."""
+    plane = ControlPlane(assets, directory, **options)
     try:
         plane.start()
         yield plane

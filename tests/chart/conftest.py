@@ -1,0 +1,72 @@
+"""A control plane without anything of ours on it, and Helm, for the tests of the chart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import yaml
+
+from control_plane import ControlPlane, control_plane, token
+from control_plane_binaries import MISSING, MODULE, find
+from real_cluster import DEFAULT_QUEUE, RealCluster
+
+CONTROLLERS = (
+    "garbage-collector-controller",
+    "namespace-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "job-controller",
+    "disruption-controller",
+    "clusterrole-aggregation-controller",
+)
+"""All that a node waits for, and a reader of PodDisruptionBudgets and aggregated roles."""
+
+
+@pytest.fixture(scope="session")
+def chart_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Skips without binaries; fails under JOBFLOW_REQUIRE_TOOLS=1."""
+    assets = find()
+    if assets is None:
+        if os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1":
+            pytest.fail(f"{MISSING} (JOBFLOW_REQUIRE_TOOLS=1)")
+        pytest.skip(MISSING)
+    with control_plane(
+        assets,
+        tmp_path_factory.mktemp("chart"),
+        controllers=CONTROLLERS,
+        admission_plugins=("OwnerReferencesPermissionEnforcement",),
+    ) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def bare(chart_plane: ControlPlane) -> Iterator[RealCluster]:
+    """What Volcano brings is there, nothing of ours."""
+    head = {"Authorization": f"Bearer {token('admin')}"}
+    with httpx.Client(
+        base_url=chart_plane.url,
+        headers=head,
+        verify=chart_plane.trust(),
+        trust_env=False,
+        timeout=30,
+    ) as admin:
+        cluster = RealCluster(chart_plane, admin)
+        for path in sorted((MODULE / "crds").glob("*.yaml")):
+            cluster.install(yaml.safe_load(path.read_text()))
+        cluster.install(DEFAULT_QUEUE)
+        yield cluster
+
+
+@pytest.fixture
+def home(bare: RealCluster) -> Iterator[str]:
+    """A namespace for a release, which takes only pods that keep to the strictest standard."""
+    name = bare.new_namespace("home")
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    head = {"Content-Type": "application/merge-patch+json"}
+    path = f"/api/v1/namespaces/{name}"
+    bare.admin.patch(path, json={"metadata": {"labels": labels}}, headers=head).raise_for_status()
+    yield name
+    bare.admin.delete(path)

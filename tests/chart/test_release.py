@@ -1,0 +1,270 @@
+"""The chart installed, upgraded and uninstalled by Helm on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.volcano import JobController
+from manifests import DIAMOND, jobflow, template
+from real_cluster import RealCluster
+from release import NAME, Release, release
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+WITHIN_SECONDS = 60
+MERGE = {"Content-Type": "application/merge-patch+json"}
+DEFINITIONS = ("jobflows.flow.volcano.sh", "jobtemplates.flow.volcano.sh")
+VOLCANOS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "jobRetainPolicy": {"type": "string"},
+                "flows": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["name"],
+                        "properties": {
+                            "name": {"type": "string"},
+                            "dependsOn": {
+                                "type": "object",
+                                "properties": {
+                                    "targets": {"type": "array", "items": {"type": "string"}}
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    },
+}
+"""A part of what Volcano's own definition of JobFlow has."""
+
+
+@pytest_asyncio.fixture
+async def planned(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterator[Release]:
+    """All is there that a release needs, but the release, which is gone in the end."""
+    async with release(bare, home, tmp_path) as ready:
+        yield ready
+        await ready.gone()
+
+
+@asynccontextmanager
+async def volcano(bare: RealCluster) -> AsyncIterator[None]:
+    """The stand-in for Volcano's job controller carries vcjobs out."""
+    async with await bare.client() as client:
+        task = asyncio.create_task(JobController(client, SimulateRunner(10)).run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+        assert task.cancelled(), task.exception()
+
+
+def get(bare: RealCluster, path: str) -> Any:
+    """What is there; None where there is nothing."""
+    answer = bare.admin.get(path)
+    assert answer.status_code in (200, 404), answer.text
+    return answer.json() if answer.status_code == 200 else None
+
+
+async def until(bare: RealCluster, path: str, holds: Any) -> Any:
+    """What is at this path, as soon as this holds of it (None: nothing is there)."""
+    async with asyncio.timeout(WITHIN_SECONDS):
+        while True:
+            found = await asyncio.to_thread(get, bare, path)
+            if holds(found):
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def post(bare: RealCluster, path: str, manifest: Any) -> Any:
+    answer = await asyncio.to_thread(bare.admin.post, path, json=manifest)
+    return answer.json()
+
+
+async def apply_diamond(bare: RealCluster, namespace: str, name: str, **annotations: str) -> str:
+    """The path of a flow that has been made, templates first."""
+    for step in DIAMOND:
+        await post(bare, JOBTEMPLATES.path(namespace), template(step, **annotations))
+    made = await post(bare, JOBFLOWS.path(namespace), jobflow(name, DIAMOND))
+    assert made["kind"] == "JobFlow", made
+    return JOBFLOWS.path(namespace, name)
+
+
+def phase(flow: Any) -> str:
+    found: str = flow.get("status", {}).get("state", {}).get("phase", "")
+    return found
+
+
+async def succeeds(bare: RealCluster, path: str) -> None:
+    flow = await until(bare, path, lambda flow: phase(flow) in ("Succeed", "Failed"))
+    assert phase(flow) == "Succeed", flow["status"]
+
+
+def forget_definitions(bare: RealCluster) -> None:
+    """As if nobody had ever installed anything; flows go with their definitions."""
+    for name in DEFINITIONS:
+        bare.admin.delete(CRDS.path("", name))
+
+
+async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) -> None:
+    forget_definitions(bare)
+    for name in DEFINITIONS:
+        await until(bare, CRDS.path("", name), lambda found: found is None)
+    released = await planned.install()
+    assert released["status"] == "deployed"
+    ready = [pod for pod in planned.kubelet.pods.values() if pod.ready]
+    assert len(ready) == 2
+    budget = get(
+        bare, f"/apis/policy/v1/namespaces/{planned.namespace}/poddisruptionbudgets/{NAME}"
+    )
+    assert budget["status"]["disruptionsAllowed"] == 1
+    namespace = bare.new_namespace("flows")
+    refused = await post(bare, JOBFLOWS.path(namespace), jobflow("wrong", {"a": ["nowhere"]}))
+    assert (refused["code"], refused["reason"]) == (422, "Invalid")
+    assert 'spec.flows[0].dependsOn.targets[0]: Invalid value: "nowhere"' in refused["message"]
+    async with volcano(bare):
+        await succeeds(bare, await apply_diamond(bare, namespace, "before"))
+        running = await apply_diamond(bare, namespace, "during", duration="20s")
+        await until(bare, running, lambda flow: phase(flow) == "Running")
+        upgraded = await planned.upgrade(podAnnotations={"changed": "yes"})
+        assert upgraded["revision"] == 2
+        new = [pod for pod in planned.kubelet.pods.values() if pod.ready and pod not in ready]
+        assert [each.manifest["metadata"]["annotations"] for each in new] == [
+            {"changed": "yes"}
+        ] * 2
+        await succeeds(bare, running)
+    assert all(pod.code == 0 for pod in planned.kubelet.ended), [
+        pod.log for pod in planned.kubelet.ended if pod.code
+    ]
+    await planned.uninstall()
+    kept = get(bare, JOBFLOWS.path(namespace))["items"]
+    assert {flow["metadata"]["name"]: phase(flow) for flow in kept} == {
+        "before": "Succeed",
+        "during": "Succeed",
+    }
+    assert get(bare, f"/apis/apps/v1/namespaces/{planned.namespace}/deployments/{NAME}") is None
+    # nothing of ours stands in the way of those who now do without
+    assert (await post(bare, JOBFLOWS.path(namespace), jobflow("after", {"a": []})))["kind"]
+
+
+async def test_volcanos_definitions_are_taken_over(bare: RealCluster, planned: Release) -> None:
+    forget_definitions(bare)
+    for name in DEFINITIONS:
+        await until(bare, CRDS.path("", name), lambda found: found is None)
+    volcanos(bare)
+    namespace = bare.new_namespace("volcanos")
+    path = JOBFLOWS.path(namespace)
+    bare._await_served(path)
+    made = await post(bare, path, jobflow("old", {"a": [], "b": ["a"]}, jobRetainPolicy="retain"))
+    status = {"state": {"phase": "Succeed"}, "completedJobs": ["old-a", "old-b"]}
+    bare.admin.patch(f"{path}/old/status", json={"status": status}, headers=MERGE)
+    await planned.install()
+    old = get(bare, f"{path}/old")
+    assert (old["spec"], old["status"]) == (made["spec"], status)
+    assert old["metadata"]["uid"] == made["metadata"]["uid"]
+    definition = get(bare, CRDS.path("", DEFINITIONS[0]))
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert "progress" in schema["properties"]["status"]["properties"]
+    assert definition["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    new = jobflow("new", {"a": []})
+    new["spec"]["flows"][0]["patch"] = {"spec": {"maxRetry": 1}}
+    stored = await post(bare, path, new)
+    assert stored["spec"]["flows"][0]["patch"] == {"spec": {"maxRetry": 1}}
+
+
+def volcanos(bare: RealCluster) -> None:
+    """The definitions as Volcano's chart leaves them."""
+    for kind in ("JobFlow", "JobTemplate"):
+        plural = f"{kind.lower()}s"
+        names = {
+            "kind": kind,
+            "listKind": f"{kind}List",
+            "plural": plural,
+            "singular": kind.lower(),
+            "shortNames": [{"JobFlow": "jf", "JobTemplate": "jt"}[kind]],
+        }
+        any_spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {
+            "name": "v1alpha1",
+            "served": True,
+            "storage": True,
+            "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": VOLCANOS_SCHEMA if kind == "JobFlow" else any_spec},
+        }
+        manifest = {
+            "apiVersion": CRDS.api_version,
+            "kind": CRDS.kind,
+            "metadata": {
+                "name": f"{plural}.flow.volcano.sh",
+                "annotations": {
+                    "helm.sh/resource-policy": "keep",
+                    "meta.helm.sh/release-name": "volcano",
+                    "meta.helm.sh/release-namespace": "volcano-system",
+                },
+                "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            },
+            "spec": {
+                "group": "flow.volcano.sh",
+                "names": names,
+                "scope": "Namespaced",
+                "versions": [version],
+            },
+        }
+        answer = bare.admin.patch(
+            CRDS.path("", manifest["metadata"]["name"]),
+            params={"fieldManager": "helm"},
+            content=json.dumps(manifest),
+            headers={"Content-Type": "application/apply-patch+yaml"},
+        )
+        assert answer.is_success, answer.text
+
+
+async def test_a_namespace_goes_while_no_replica_is_there(
+    bare: RealCluster, planned: Release
+) -> None:
+    await planned.install()
+    namespace = bare.new_namespace("going")
+    flow = await apply_diamond(bare, namespace, "held", duration="1h")
+    async with volcano(bare):
+        await until(bare, flow, lambda flow: phase(flow) == "Running")
+    await planned.upgrade(replicas=0)
+    refused = bare.admin.delete(flow).json()
+    assert refused["code"] == 500 and "failed calling webhook" in refused["message"]
+    bare.admin.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
+    for pods in bare.admin.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"]:
+        path = f"/api/v1/namespaces/{namespace}/pods/{pods['metadata']['name']}"
+        bare.admin.request("DELETE", path, json={"gracePeriodSeconds": 0})
+    await until(bare, f"/api/v1/namespaces/{namespace}", lambda found: found is None)
+
+
+async def test_those_who_may_edit_a_namespace_may_edit_its_flows(
+    bare: RealCluster, planned: Release
+) -> None:
+    await planned.install()
+    for role, verb in (("view", "get"), ("edit", "create"), ("admin", "delete")):
+        path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}"
+
+        def allows(found: Any, verb: str = verb) -> bool:
+            return any(
+                "jobflows" in rule.get("resources", ()) and verb in rule["verbs"]
+                for rule in found["rules"]
+            )
+
+        await until(bare, path, allows)
