@@ -1,4 +1,4 @@
-"""`plan` when a flow is cancelled: at every state of a flow, and how its vcjobs are brought to an end.
+"""`plan` when a flow is cancelled: at every state of a flow, and how its vcjobs come to an end.
 
 Abort before delete, the intent before either; Commands are `test_orders`' business.
 """

@@ -37,9 +37,8 @@ def with_metadata(thing: Any, **fields: Any) -> Any:
 
 
 RUNNING_WAY = (
-    "but a flow cannot be changed once it is created; to run it otherwise, `kubectl annotate jf f "
-    "flow.volcano.sh/force-delete=true -n team`, then `kubectl delete jf f -n team` and apply it "
-    "again"
+    "but a flow cannot be changed once it is created; to run it otherwise, cancel it (`jobflow "
+    "cancel f -n team`), then `kubectl delete jf f -n team` and apply it again"
 )
 FINAL_WAY = (
     "but a flow cannot be changed once it is created; to run it otherwise, `kubectl delete jf f "
@@ -118,15 +117,24 @@ def test_an_ended_flow_may_be_deleted(phase):
 def test_a_flow_that_has_not_ended_says_how_it_can_be_deleted(phase, shown):
     flow = in_phase(flow_of("a"), phase)
     assert said(validate_flow_delete(flow, namespace_terminating=False)) == [
-        f"status.state.phase: Forbidden: flow f is {shown}: wait for its end or, to delete it and "
-        "its jobs anyway, `kubectl annotate jf f flow.volcano.sh/force-delete=true -n team` and "
-        "delete it again"
+        f"status.state.phase: Forbidden: flow f is {shown}: cancel it (`jobflow cancel f -n "
+        "team`) or, to delete it and its jobs anyway, `kubectl annotate jf f "
+        "flow.volcano.sh/force-delete=true -n team` and delete it again"
     ]
+
+
+def test_a_flow_that_is_being_cancelled_is_not_to_be_cancelled_again():
+    flow = with_metadata(flow_of("a"), namespace="default")
+    state = FlowState(phase="Running", reason="Cancelled")
+    flow = msgspec.structs.replace(flow, status=JobFlowStatus(state=state))
+    (text,) = said(validate_flow_delete(flow, namespace_terminating=False))
+    assert "flow f is Running: it was cancelled, so wait for the end of its jobs or, to" in text
 
 
 def test_the_way_out_names_no_namespace_where_kubectl_needs_none():
     flow = with_metadata(flow_of("a"), namespace="default")
     (text,) = said(validate_flow_delete(flow, namespace_terminating=False))
+    assert "`jobflow cancel f`" in text
     assert "`kubectl annotate jf f flow.volcano.sh/force-delete=true`" in text
 
 
@@ -190,8 +198,7 @@ def test_of_many_flows_that_need_a_template_three_are_named():
     flows = [flow_of("train", name=f"f{i}") for i in range(5)]
     verdict = validate_template_delete(TRAIN, flows, namespace_terminating=False)
     assert (
-        "needed by flow f0 (step train), flow f1 (step train), flow f2 (step train) "
-        "and 2 more:"
+        "needed by flow f0 (step train), flow f1 (step train), flow f2 (step train) and 2 more:"
     ) in said(verdict)[0]
 
 

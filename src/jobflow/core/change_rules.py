@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.job import ENDED_PHASES
-from jobflow.api.jobflow import ENDED_STEP_PHASES, FlowPhase, JobFlow
+from jobflow.api.jobflow import CANCELLED, ENDED_STEP_PHASES, FlowPhase, JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
@@ -31,10 +31,9 @@ def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     """A flow runs as it was created. Metadata, finalizers and status may change."""
     if _alike(old.spec, new.spec):
         return
-    delete = _kubectl("delete jf", new.metadata)
-    if not old.final:
-        delete = f"{_force('jf', new.metadata)}, then {delete}"
-    way = f"to run it otherwise, {delete} and apply it again"
+    first = "" if old.final else f"cancel it ({_cancel(new.metadata)}), then "
+    delete = _command("kubectl delete jf", new.metadata)
+    way = f"to run it otherwise, {first}{delete} and apply it again"
     for path, what in _changes(old, new):
         detail = f"{what}, but a flow cannot be changed once it is created; {way}"
         yield Violation(path, Reason.FORBIDDEN, None, detail)
@@ -122,9 +121,12 @@ def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Vi
     if flow.final or namespace_terminating or _may_go(flow.metadata):
         return
     phase = flow.status.state.phase or FlowPhase.PENDING
+    way = f"cancel it ({_cancel(flow.metadata)})"
+    if flow.status.state.reason == CANCELLED:
+        way = "it was cancelled, so wait for the end of its jobs"
     detail = (
-        f"flow {flow.metadata.name} is {phase}: wait for its end or, to delete it and its jobs "
-        f"anyway, {_force('jf', flow.metadata)} and delete it again"
+        f"flow {flow.metadata.name} is {phase}: {way} or, to delete it and its jobs anyway, "
+        f"{_force('jf', flow.metadata)} and delete it again"
     )
     yield Violation("status.state.phase", Reason.FORBIDDEN, phase, detail)
 
@@ -168,12 +170,17 @@ def _may_go(metadata: ObjectMeta) -> bool:
     return forced or metadata.deletion_timestamp is not None
 
 
+def _cancel(metadata: ObjectMeta) -> str:
+    """The command that ends a flow."""
+    return _command("jobflow cancel", metadata)
+
+
 def _force(kind: str, metadata: ObjectMeta) -> str:
     """The command after which it may be deleted."""
-    return _kubectl(f"annotate {kind}", metadata, f" {FORCE_DELETE}=true")
+    return _command(f"kubectl annotate {kind}", metadata, f" {FORCE_DELETE}=true")
 
 
-def _kubectl(verb: str, metadata: ObjectMeta, more: str = "") -> str:
+def _command(verb: str, metadata: ObjectMeta, more: str = "") -> str:
     """A command as one types it; without a namespace where it is the default one."""
     place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
-    return f"`kubectl {verb} {metadata.name}{more}{place}`"
+    return f"`{verb} {metadata.name}{more}{place}`"
