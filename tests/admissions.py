@@ -74,6 +74,10 @@ class FakeCluster:
     followed: bool = True
     asked: list[str] = field(default_factory=list)
     """Namespaces that were read live."""
+    why_unfit: str = ""
+
+    def unfit(self) -> str:
+        return self.why_unfit
 
     def follows(self, namespace: str) -> bool:
         return self.followed

@@ -15,12 +15,11 @@ from jobflow.api.crd import crd
 Schema = Mapping[str, Any]
 
 _PRESERVED = "x-kubernetes-preserve-unknown-fields"
-_TYPES = ("type", "format", "x-kubernetes-int-or-string")
+_INT_OR_STRING = "x-kubernetes-int-or-string"
 _NOT_OURS = frozenset({"apiVersion", "kind", "metadata"})
-"""Of the whole object; the API server knows these itself."""
-JOB_SPECS = frozenset(
-    {"spec.flows[].patch.jobSpec", "spec.flows[].patch.spec"}
-)
+"""Of a whole object: these the API server knows by itself."""
+_JOB_SPECS = {"JobFlow": "spec.flows[].patch", "JobTemplate": "spec"}
+"""Below it nothing may be filled in: that is Volcano's to do, when the vcjob is made."""
 
 
 def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
@@ -36,9 +35,51 @@ def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
     if "status" not in (theirs.get("subresources") or {}):
         faults.append("there is no subresource status")
     schema = (theirs.get("schema") or {}).get("openAPIV3Schema") or {}
-    return faults + list(_faults(kind, ours["schema"]["openAPIV3Schema"], schema))
+    faults += _below(ours["schema"]["openAPIV3Schema"], schema, "")
+    return faults + [f"{path} has a default" for path in _defaults(schema, "", _JOB_SPECS[kind])]
 
 
-def _faults(kind: str, ours: Schema, theirs: Schema) -> Iterator[str]:
-    if theirs.get(_PRESERVED):
-        yield from _of_properties(ours, theirs, "")
+def _faults(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
+    """Of one field that both have, and of what is below it."""
+    if (want := _type(ours)) != (have := _type(theirs)):
+        yield f"{path} is of type {have}, not {want}"
+        return
+    if ours.get(_PRESERVED) and not theirs.get(_PRESERVED):
+        yield f"{path} drops what it does not name"
+    yield from _below(ours, theirs, path)
+
+
+def _below(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
+    named = theirs.get("properties") or {}
+    for name, schema in (ours.get("properties") or {}).items():
+        if not path and name in _NOT_OURS:
+            continue
+        below = f"{path}.{name}" if path else name
+        if name in named:
+            yield from _faults(schema, named[name], below)
+        elif not theirs.get(_PRESERVED):
+            yield f"{below} is missing"
+    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(schema := ours.get(keyword), dict) and not theirs.get(_PRESERVED):
+            inner = theirs.get(keyword)
+            yield from _faults(schema, inner if isinstance(inner, dict) else {}, path + mark)
+
+
+def _type(schema: Schema) -> str:
+    if schema.get(_INT_OR_STRING):
+        return "integer or string"
+    return str(schema.get("type") or "nothing")
+
+
+def _defaults(schema: Schema, path: str, root: str) -> Iterator[str]:
+    """Paths with a default at and below `root`."""
+    inside = path == root or path.startswith((f"{root}.", f"{root}[", f"{root}{{"))
+    if inside and "default" in schema:
+        yield path
+    if not inside and path and not root.startswith(path):
+        return
+    for name, below in (schema.get("properties") or {}).items():
+        yield from _defaults(below, f"{path}.{name}" if path else name, root)
+    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(below := schema.get(keyword), dict):
+            yield from _defaults(below, path + mark, root)

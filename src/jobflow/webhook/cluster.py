@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -21,12 +21,25 @@ log = structlog.get_logger(__name__)
 
 
 class StoreCluster:
-    """`judges.Cluster` over a store. `only` is the one namespace that is followed, or empty."""
+    """`judges.Cluster` over a store. `only` is the one namespace that is followed, or empty;
+    `unfit` says why nothing may be judged."""
 
-    def __init__(self, store: Store, client: Client, *, only: str = "") -> None:
+    def __init__(
+        self,
+        store: Store,
+        client: Client,
+        *,
+        only: str = "",
+        unfit: Callable[[], str] = lambda: "",
+    ) -> None:
         self._store = store
         self._client = client
         self._only = only
+        self._unfit = unfit
+
+    def unfit(self) -> str:
+        """Why nothing may be judged at present; empty where it may."""
+        return self._unfit()
 
     def knows(self, namespace: str) -> bool:
         """Whether the namespace is followed and has been read."""

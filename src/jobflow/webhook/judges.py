@@ -29,6 +29,9 @@ PASS = Verdict()
 class Cluster(Protocol):
     """What the webhook knows of the cluster (`webhook.cluster`)."""
 
+    def unfit(self) -> str:
+        """Why nothing may be judged at present; empty where it may."""
+
     def follows(self, namespace: str) -> bool:
         """Whether this process looks after the flows of the namespace."""
 

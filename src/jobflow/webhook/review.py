@@ -64,8 +64,8 @@ class Answer:
 def reviewers(cluster: Cluster) -> dict[str, Reviewer[Any]]:
     """The reviewer of each path."""
     return {
-        "/jobflows/validate": Reviewer[JobFlow](FlowJudge(cluster)),
-        "/jobtemplates/validate": Reviewer[JobTemplate](TemplateJudge(cluster)),
+        "/jobflows/validate": Reviewer[JobFlow](FlowJudge(cluster), cluster.unfit),
+        "/jobtemplates/validate": Reviewer[JobTemplate](TemplateJudge(cluster), cluster.unfit),
     }
 
 
@@ -75,10 +75,11 @@ def not_a_review(error: Malformed) -> Answer:
 
 
 class Reviewer(Generic[T]):
-    """Answers the reviews of one kind."""
+    """Answers the reviews of one kind, but none while `unfit` says why not."""
 
-    def __init__(self, judge: Judge[T]) -> None:
+    def __init__(self, judge: Judge[T], unfit: Callable[[], str]) -> None:
         self._judge: Judge[T] = judge
+        self._unfit = unfit
         self._kind = judge.kind
         self._type: type[T] = judge.object_type
         typed: Any = AdmissionReview[judge.object_type]  # type: ignore[name-defined]
@@ -119,6 +120,8 @@ class Reviewer(Generic[T]):
         return checked(review, self._kind)
 
     async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
+        if why := self._unfit():
+            raise NotReady(why)
         new: Any = request.object
         old: Any = request.old_object
         if not isinstance(new or old, self._type):
