@@ -61,6 +61,13 @@ class LintOutput(StrEnum):
     JSON = "json"
 
 
+class CancelOutput(StrEnum):
+    """How `jobflow cancel` answers."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class RunOutput(StrEnum):
     """How `jobflow run` answers."""
 
@@ -269,6 +276,46 @@ def serve(
     from jobflow.cli.serve import serve as serve_cluster
 
     raise typer.Exit(serve_cluster({k: v for k, v in given.items() if v is not None}))
+
+
+@app.command(
+    short_help="End a flow: abort what runs, skip the rest.",
+    epilog=_examples(
+        "jobflow cancel train",
+        "jobflow cancel train -n team --wait",
+        "jobflow cancel train -o json",
+    ),
+)
+def cancel(
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The JobFlow.", show_default=False)],
+    namespace: Annotated[
+        str | None,
+        typer.Option("-n", "--namespace", metavar="NS", help="Default: the kubeconfig's."),
+    ] = None,
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Default: $KUBECONFIG, ~/.kube/config, or in a pod its account."
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until every job has ended, telling how it goes.")
+    ] = False,
+    output: Annotated[
+        CancelOutput, typer.Option("-o", "--output", help="Text, or one JSON object at the end.")
+    ] = CancelOutput.TEXT,
+) -> None:
+    """End a flow: jobs that run are aborted, steps that have not begun are skipped, and the flow is
+    Failed (Cancelled) once every job has ended.
+
+    Exit code: 0 asked for, with --wait: done; 1 refused, or the flow is over already; 2 no such
+    flow, or no cluster; 130 interrupted.
+    """
+    from jobflow.cli.cancel import Order
+    from jobflow.cli.cancel import cancel as cancel_flow
+
+    as_json = output is CancelOutput.JSON
+    raise typer.Exit(cancel_flow(Order(flow, namespace, kubeconfig, wait=wait, as_json=as_json)))
 
 
 @app.command(
