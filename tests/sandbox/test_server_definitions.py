@@ -212,7 +212,7 @@ async def test_events_have_two_names(api: Rest) -> None:
     older = "/api/v1/namespaces/default/events"
     event = {
         "metadata": {"name": "e"},
-        "regarding": {"kind": "JobFlow", "name": "f"},
+        "regarding": {"kind": "JobFlow", "namespace": "default", "name": "f"},
         "note": "it was so",
         "reportingController": "jobflow",
     }
@@ -237,3 +237,12 @@ async def test_flows_of_an_old_definition_are_pruned_by_the_new_one(api: Rest) -
     assert (await api.put(f"{DEFINITIONS}/{name}", crd)).code == 200
     patched = await api.patch(f"{FLOWS}/f", {"spec": {"jobRetainPolicy": "delete"}})
     assert "jobRetainPolicy" not in patched.json["spec"] and patched.warnings
+
+
+async def test_an_event_is_where_its_object_is(api: Rest) -> None:
+    about = {"kind": "JobFlow", "namespace": "kube-system", "name": "f"}
+    event = {"metadata": {"name": "e"}, "involvedObject": about}
+    answer = await api.post("/api/v1/namespaces/default/events", event)
+    assert answer.causes == {
+        "involvedObject.namespace": 'Invalid value: "kube-system": does not match event.namespace'
+    }

@@ -116,6 +116,25 @@ async def test_a_namespace_is_emptied_then_goes(api: Rest) -> None:
     await api.gone(f"{NAMESPACES}/n")
 
 
+async def test_a_namespace_keeps_what_is_its_own_through_an_update(api: Rest) -> None:
+    await api.made(NAMESPACES, {"metadata": {"name": "n"}})
+    await api.made(FLOWS.replace("default", "n"), flow())
+    put = await api.put(f"{NAMESPACES}/n", {"metadata": {"name": "n", "labels": {"a": "b"}}})
+    assert put.json["spec"] == {"finalizers": ["kubernetes"]}
+    assert put.meta["labels"] == {"a": "b", "kubernetes.io/metadata.name": "n"}
+    await api.delete(f"{NAMESPACES}/n")
+    await api.gone(f"{NAMESPACES}/n")
+    assert (await api.get(FLOWS.replace("namespaces/default/", ""))).names == []
+
+
+async def test_a_dry_delete_shows_what_would_be_waited_for(api: Rest) -> None:
+    await api.made(FLOWS, flow())
+    options = {"propagationPolicy": "Foreground"}
+    shown = await api.delete(f"{FLOWS}/f", options, dryRun="All")
+    assert shown.meta["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" not in (await api.get(f"{FLOWS}/f")).meta
+
+
 async def test_a_definition_takes_its_objects_along(api: Rest) -> None:
     await api.made(FLOWS, flow())
     await api.delete(f"{DEFINITIONS}/jobflows.flow.volcano.sh")

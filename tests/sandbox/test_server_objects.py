@@ -249,6 +249,16 @@ async def test_a_delete_may_name_the_object_it_means(api: Rest) -> None:
     assert (await api.delete(f"{FLOWS}/f")).code == 404
 
 
+async def test_a_name_is_taken_until_its_object_is_gone(api: Rest) -> None:
+    await api.made(FLOWS, flow(finalizers=["x.io/keep"]))
+    await api.delete(f"{FLOWS}/f")
+    again = await api.post(FLOWS, flow())
+    assert (again.code, again.message) == (
+        409,
+        'object is being deleted: jobflows.flow.volcano.sh "f" already exists',
+    )
+
+
 async def test_the_first_namespaces_stay(api: Rest) -> None:
     answer = await api.delete(f"{NAMESPACES}/default")
     assert (answer.code, answer.message) == (

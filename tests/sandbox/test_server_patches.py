@@ -51,6 +51,7 @@ DOCUMENT = {"a": [1, 2], "b": {"c": "d"}, "x/y": 0, "m~n": 1}
         ({"op": "remove", "path": "/a/0"}, {**DOCUMENT, "a": [2]}),
         ({"op": "remove", "path": "/b/c"}, {**DOCUMENT, "b": {}}),
         ({"op": "replace", "path": "/a/0", "value": 9}, {**DOCUMENT, "a": [9, 2]}),
+        ({"op": "replace", "path": "/b/e", "value": 9}, {**DOCUMENT, "b": {"c": "d", "e": 9}}),
         ({"op": "replace", "path": "/x~1y", "value": 9}, {**DOCUMENT, "x/y": 9}),
         ({"op": "replace", "path": "/m~0n", "value": 9}, {**DOCUMENT, "m~n": 9}),
         ({"op": "test", "path": "/b/c", "value": "d"}, DOCUMENT),
@@ -68,7 +69,7 @@ def test_json_patch(operation: dict[str, Any], result: Any) -> None:
     ("operations", "code"),
     [
         ([{"op": "remove", "path": "/nothing"}], 422),
-        ([{"op": "replace", "path": "/b/nothing", "value": 1}], 422),
+        ([{"op": "replace", "path": "/a/7", "value": 1}], 422),
         ([{"op": "add", "path": "/nothing/x", "value": 1}], 422),
         ([{"op": "add", "path": "/a/3", "value": 1}], 422),
         ([{"op": "add", "path": "/a/x", "value": 1}], 422),

@@ -15,7 +15,7 @@ from typing import Any
 
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.calls import Caller, CallFailed
-from jobflow.sandbox.apiserver.codec import load
+from jobflow.sandbox.apiserver.codec import Unreadable, load
 from jobflow.sandbox.apiserver.failures import Failure
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.operations import Operation
@@ -199,7 +199,7 @@ def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
         )
     try:
         return load(base64.b64decode(response["patch"], validate=True))
-    except (binascii.Error, TypeError) as error:
+    except (binascii.Error, TypeError, Unreadable) as error:
         raise failures.internal(
-            f'failed calling webhook "{webhook["name"]}": the patch is no base64: {error}'
+            f'failed calling webhook "{webhook["name"]}": the patch cannot be read: {error}'
         ) from error

@@ -11,6 +11,7 @@ from typing import Any
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.codec import (
+    YAML,
     Unreadable,
     decoder,
     duplicate_keys,
@@ -22,6 +23,7 @@ from jobflow.sandbox.apiserver.decoding import (
     check_address,
     check_kind,
     check_metadata,
+    go_word,
     keep_kind,
     unhandled,
     unrecognized,
@@ -33,6 +35,8 @@ from jobflow.sandbox.apiserver.patches import APPLY, JSON_PATCH, MERGE, STRATEGI
 from jobflow.sandbox.apiserver.storage import Stored
 from jobflow.sandbox.apiserver.strategic import strategic_merge
 
+_NOT_PARSED = "couldn't get version/kind; json parse error: "
+
 Patch = Callable[[Any], Any]
 
 
@@ -43,10 +47,12 @@ def new_object(where: Target, request: Request, how: How) -> Object:
     try:
         obj = read(body)
     except Unreadable as error:
-        why = f"couldn't get version/kind; json parse error: {error}"
+        parsed = "" if request.content_type == YAML else _NOT_PARSED
+        why = f"{parsed}{error}"
         raise unrecognized(kind, body, why) from error
     if not isinstance(obj, dict):
-        raise unrecognized(kind, body, "json parse error: it is no JSON object")
+        why = f"{_NOT_PARSED}json: cannot unmarshal {go_word(obj)} into Go value of type struct"
+        raise unrecognized(kind, body, why)
     check_kind(kind, obj, body)
     try:
         check_metadata(obj)
@@ -93,8 +99,11 @@ def _other_uid(where: Target, wanted: str, found: str) -> str:
     )
 
 
-def applied(where: Target, request: Request) -> Object:
-    """The configuration that a server-side apply brings. Raises Failure, 400, 422 or 500."""
+def applied(where: Target, request: Request, *, there: bool) -> Object:
+    """The configuration that a server-side apply brings. Raises Failure, 400, 422 or 500.
+
+    What is `there` already need not be named in the body.
+    """
     kind = where.kind
     if not request.query.get("fieldManager"):
         detail = "is required for apply patch"
@@ -109,6 +118,9 @@ def applied(where: Target, request: Request) -> Object:
     if said != (kind.api_version, kind.kind):
         group, _, version = str(said[0] or "").rpartition("/")
         raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={said[1] or ''}")
+    namespace = obj["metadata"].get("namespace") or ""
+    if there:
+        obj["metadata"].setdefault("name", where.name)
     check_address(where, obj)
     obj["metadata"].pop("managedFields", None)
     obj = _taken(kind, obj)
@@ -116,7 +128,7 @@ def applied(where: Target, request: Request) -> Object:
         raise failures.failure(
             500,
             "",
-            f"failed to create typed patch object ({where.namespace}/{where.name}; "
+            f"failed to create typed patch object ({namespace}/{where.name}; "
             f"{kind.api_version}, Kind={kind.kind}): .{dropped[0]}: field not declared in schema",
         )
     return obj
@@ -166,7 +178,7 @@ def _revision(where: Target, request: Request, how: How, obj: Any, current: Stor
 def _patch(where: Target, request: Request) -> Patch:
     """The patch as a function of the current object. Raises Failure, 400."""
     if request.content_type == APPLY:
-        wanted = applied(where, request)
+        wanted = applied(where, request, there=True)
         if where.kind.projection:
             wanted = where.kind.projection.show(wanted)
         return lambda current: merge(current, wanted)
@@ -185,7 +197,7 @@ def _patch(where: Target, request: Request) -> Patch:
 def _mapping(loaded: Any) -> Object:
     if not isinstance(loaded, dict):
         raise failures.bad_request(
-            "error decoding patch: json: cannot unmarshal this into Go value of type "
+            f"error decoding patch: json: cannot unmarshal {go_word(loaded)} into Go value of type "
             "map[string]interface {}"
         )
     return loaded

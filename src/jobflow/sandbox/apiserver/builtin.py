@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import columns, events
 from jobflow.sandbox.apiserver.crds import DefinitionRules
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
@@ -21,6 +22,13 @@ class NamespaceRules(Rules):
     def begin(self, obj: Object) -> None:
         obj["spec"] = {"finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}
+        self._name_label(obj)
+
+    def carry_over(self, obj: Object, old: Object) -> None:
+        obj["spec"] = old["spec"]
+        self._name_label(obj)
+
+    def _name_label(self, obj: Object) -> None:
         metadata = obj["metadata"]
         name = {"kubernetes.io/metadata.name": metadata.get("name", "")}
         metadata["labels"] = {**(metadata.get("labels") or {}), **name}
@@ -45,6 +53,17 @@ class SecretRules(Rules):
             obj["data"] = {**(obj.get("data") or {}), **encoded}
         obj.setdefault("type", "Opaque")
         return []
+
+
+class EventRules(Rules):
+    """An event is in the namespace of what it is about; of a cluster's object, in default."""
+
+    def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
+        namespace = obj["metadata"]["namespace"]
+        about = (obj.get("involvedObject") or {}).get("namespace") or ""
+        if about != namespace and (about or namespace != "default"):
+            path, detail = "involvedObject.namespace", "does not match event.namespace"
+            yield Violation(path, Reason.INVALID, about, detail)
 
 
 class PodRules(Rules):
@@ -116,6 +135,7 @@ EVENT = Kind(
     plural="events",
     kind="Event",
     short_names=("ev",),
+    rules=EventRules(),
     columns=columns.EVENT,
     fields=_event_fields,
     selectable=frozenset(_event_fields({})),

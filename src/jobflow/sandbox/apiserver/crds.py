@@ -30,9 +30,6 @@ class DefinitionRules(Rules):
         return []
 
     def begin(self, obj: Object) -> None:
-        finalizers = obj["metadata"].setdefault("finalizers", [])
-        if CLEANUP not in finalizers:
-            finalizers.append(CLEANUP)
         spec = obj.get("spec") or {}
         obj["status"] = {
             "conditions": [
@@ -46,6 +43,11 @@ class DefinitionRules(Rules):
                 v.get("name") for v in spec.get("versions") or () if v.get("storage")
             ],
         }
+
+    def mark(self, obj: Object) -> None:
+        finalizers = obj["metadata"].setdefault("finalizers", [])
+        if CLEANUP not in finalizers:
+            obj["metadata"]["finalizers"] = [*finalizers, CLEANUP]
 
     def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
         spec = obj.get("spec") or {}

@@ -109,13 +109,13 @@ def check_metadata(obj: Object) -> None:
         metadata = obj["metadata"] = {}
     if not isinstance(metadata, dict):
         raise Mistyped(
-            f"json: cannot unmarshal {_word(metadata)} into Go value of type v1.ObjectMeta"
+            f"json: cannot unmarshal {go_word(metadata)} into Go value of type v1.ObjectMeta"
         )
     for name in [name for name in _FIELDS if name in metadata and metadata[name] is None]:
         del metadata[name]
     for field, value, go in (*_outer(metadata), *_inner(metadata)):
         raise Mistyped(
-            f"json: cannot unmarshal {_word(value)} into Go struct field {field} of type {go}"
+            f"json: cannot unmarshal {go_word(value)} into Go struct field {field} of type {go}"
         )
     for name in ("creationTimestamp", "deletionTimestamp"):
         _check_time(metadata.get(name))
@@ -188,7 +188,7 @@ _FIELDS: dict[str, tuple[type[object], str]] = {
 _LISTS = ("finalizers", "ownerReferences")
 
 
-def _word(value: Any) -> str:
+def go_word(value: Any) -> str:
     """What Go's decoder calls a JSON value."""
     if isinstance(value, bool):
         return "bool"

@@ -8,9 +8,10 @@ from typing import Any
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import failures, metadata
 from jobflow.sandbox.apiserver.admission import Admission
+from jobflow.sandbox.apiserver.decoding import go_word
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.operations import DELETE, How, Operation, Target
-from jobflow.sandbox.apiserver.storage import Storage, Stored
+from jobflow.sandbox.apiserver.storage import Storage, Stored, encode
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """The finalizers that keep an owner until its dependents are gone, or set free."""
@@ -55,7 +56,7 @@ def _check_types(options: dict[str, Any]) -> None:
         value = options.get(name)
         if value is not None and not isinstance(value, wanted):
             raise failures.bad_request(
-                f"json: cannot unmarshal {type(value).__name__} into Go struct field "
+                f"json: cannot unmarshal {go_word(value)} into Go struct field "
                 f"DeleteOptions.{name} of type {go}"
             )
 
@@ -101,8 +102,11 @@ class Deleter:
     def _commit(self, target: Target, current: Stored, wanted: Wish, how: How) -> Outcome:
         marked = _marked(target.kind, current, wanted)
         waits = bool(target.kind.rules.finalizers(marked))
-        if how.dry_run or (waits and marked == current.obj):
-            return Outcome(current, not waits)
+        if waits and marked == current.obj:
+            return Outcome(current, False)
+        if how.dry_run:
+            shown = Stored(current.key, marked, encode(marked), current.revision)
+            return Outcome(shown if waits else current, not waits)
         if waits:
             return Outcome(self._storage.put(target.kind.bucket, target.key, marked), False)
         return Outcome(self._storage.remove(target.kind.bucket, target.key), True)

@@ -36,7 +36,7 @@ def status(code: int, reason: str, message: str, details: dict[str, Any] | None 
         "metadata": {},
         "status": "Failure",
         "message": message,
-        "reason": reason,
+        **({"reason": reason} if reason else {}),
         **({"details": details} if details is not None else {}),
         "code": code,
     }
@@ -63,8 +63,11 @@ def no_such_path() -> Failure:
     return failure(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(kind: Kind, name: str) -> Failure:
+def already_exists(kind: Kind, name: str, *, going: bool = False) -> Failure:
+    """409; `going`: what has the name is being deleted."""
     message = f'{kind.qualified} "{name}" already exists'
+    if going:
+        message = f"object is being deleted: {message}"
     return failure(409, "AlreadyExists", message, **_of(kind, name))
 
 

@@ -28,6 +28,9 @@ class Rules:
         """What an object that is being deleted still waits for."""
         return obj["metadata"].get("finalizers") or []
 
+    def carry_over(self, obj: Object, old: Object) -> None:
+        """Keep what an update of the object itself cannot change beyond metadata, in place."""
+
     def undeletable(self, name: str) -> str:
         """Why the object of this name may not be deleted; empty where it may."""
         return ""

@@ -9,6 +9,8 @@ import base64
 import binascii
 from collections.abc import Iterator
 
+import msgspec
+
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.http import Request
@@ -41,12 +43,20 @@ def version(request: Request, *, watching: bool = False) -> int:
 
 def check_token(token: str) -> None:
     """Raise Failure, 400, where this cannot be a continue token."""
+    wrong = "invalid continue token: continue key is not valid"
     try:
-        base64.b64decode(token, altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
+        said = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        version = msgspec.json.decode(said, type=_Token).v
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise failures.bad_request(f"{wrong}: {error}") from error
+    if version != "meta.k8s.io/v1":
         raise failures.bad_request(
-            "invalid continue token: continue key is not valid: illegal base64 data"
-        ) from error
+            f"{wrong}: server does not recognize this encoded version {version}"
+        )
+
+
+class _Token(msgspec.Struct):
+    v: str = ""
 
 
 def _forbidden(detail: str) -> Violation:

@@ -64,7 +64,7 @@ def carry_over(kind: Kind, obj: Object, old: Object) -> None:
     """
     metadata, before = obj["metadata"], old["metadata"]
     for name in (*_SERVER_SET, "generateName", "generation"):
-        if name in _REFUSED and metadata.get(name):
+        if metadata.get(name) and (name == "uid" or (name in _REFUSED and name not in before)):
             continue
         if name in before:
             metadata[name] = before[name]
@@ -98,9 +98,9 @@ def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violatio
         yield from _label(key, value)
     yield from _annotations(metadata.get("annotations") or {})
     yield from _owners(metadata.get("ownerReferences") or [])
-    for index, finalizer in enumerate(metadata.get("finalizers") or []):
+    for finalizer in metadata.get("finalizers") or []:
         if said := _bad_key(finalizer):
-            yield Violation(f"metadata.finalizers[{index}]", Reason.INVALID, finalizer, said)
+            yield Violation("metadata.finalizers", Reason.INVALID, finalizer, said)
     if old is not None:
         yield from _immutable(metadata, old["metadata"])
 
@@ -144,11 +144,13 @@ def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
     if not name:
         yield Violation("metadata.name", Reason.REQUIRED, name, "name or generateName is required")
         return
-    longest, units = (63, "bytes") if kind.label_name else (253, "characters")
+    longest = 63 if kind.label_name else 253
     if len(name) > longest:
-        detail = f"must be no more than {longest} {units}"
+        detail = f"must be no more than {longest} characters"
         yield Violation("metadata.name", Reason.INVALID, name, detail)
-    if kind.label_name and not _is_label(name):
+    if kind.label_name and "." in name:
+        yield Violation("metadata.name", Reason.INVALID, name, "must not contain dots")
+    elif kind.label_name and not _is_label(name):
         yield Violation("metadata.name", Reason.INVALID, name, _LABEL_SAYS)
     elif not kind.label_name and not _is_subdomain(name):
         yield Violation("metadata.name", Reason.INVALID, name, _SUBDOMAIN_SAYS)
@@ -207,7 +209,7 @@ def _owners(references: list[Any]) -> Iterator[Violation]:
             'Only one reference can have Controller set to true. Found "true" in references for '
             + " and ".join(controllers)
         )
-        yield Violation("metadata.ownerReferences", Reason.INVALID, None, detail)
+        yield Violation("metadata.ownerReferences", Reason.INVALID, references, detail)
 
 
 def _immutable(metadata: dict[str, Any], old: dict[str, Any]) -> Iterator[Violation]:

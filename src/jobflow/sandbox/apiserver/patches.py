@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jobflow.sandbox.apiserver.decoding import go_word
 from jobflow.sandbox.apiserver.failures import bad_request, failure
 
 MERGE = "application/merge-patch+json"
@@ -33,8 +34,8 @@ def json_patch(document: Any, operations: Any) -> Any:
     """The document after all operations. Raises Failure: 400 malformed, 422 one that fails."""
     if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
         raise bad_request(
-            "error decoding patch: json: cannot unmarshal this into Go value of type "
-            "[]handlers.jsonPatchOp"
+            f"error decoding patch: json: cannot unmarshal {go_word(operations)} into Go value of "
+            "type []handlers.jsonPatchOp"
         )
     if len(operations) > MAX_OPERATIONS:
         raise failure(
@@ -54,7 +55,6 @@ def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:
         case "add":
             return _set(document, path, operation.get("value"), insert=True)
         case "replace":
-            _get(document, path)
             return _set(document, path, operation.get("value"), insert=False)
         case "remove":
             return _remove(document, path)

@@ -56,7 +56,7 @@ class Reader:
         limit = max(request.number("limit"), 0)
         token = request.query.get("continue", "")
         if token:
-            page = self._continued(token)
+            page = self._continued(token, request)
         else:
             self._check_version(request)
             found = self._storage.bucket(target.kind.bucket).select(target.namespace)
@@ -119,13 +119,17 @@ class Reader:
             return ""
         start = {"v": "meta.k8s.io/v1", "rv": page.revision, "start": page.start}
         start["id"] = random.getrandbits(32)
-        token = base64.urlsafe_b64encode(msgspec.json.encode(start)).decode()
+        token = base64.urlsafe_b64encode(msgspec.json.encode(start)).decode().rstrip("=")
         self._pages[token] = page
         while len(self._pages) > _SNAPSHOTS:
             self._pages.popitem(last=False)
         return token
 
-    def _continued(self, token: str) -> _Page:
+    def _continued(self, token: str, request: Request) -> _Page:
+        if request.query.get("resourceVersion", "0") != "0":
+            raise failures.bad_request(
+                "specifying resource version is not allowed when using continue"
+            )
         check_token(token)
         page = self._pages.get(token)
         if page is None:

@@ -16,6 +16,7 @@ from jobflow.sandbox.apiserver.bodies import (
 )
 from jobflow.sandbox.apiserver.codec import Unreadable, decoder
 from jobflow.sandbox.apiserver.deletes import Deleter, Outcome, Wish, wish
+from jobflow.sandbox.apiserver.discovery import no_such_page
 from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
 from jobflow.sandbox.apiserver.operations import How, Target
@@ -64,7 +65,7 @@ class Resources:
         """Carry a request out. Raises Failure."""
         if where.kind.namespaced and not where.namespace:
             if where.name or request.method != "GET":
-                raise failures.no_such_path()
+                return no_such_page(request)
         if request.method == "GET":
             return self._read(where, request, receive)
         match (request.method, bool(where.name)):
@@ -103,7 +104,7 @@ class Resources:
         how = _how("PatchOptions", request)
         there = self._storage.get(where.kind.bucket, where.key) is not None
         if request.content_type == APPLY and not there and not where.subresource:
-            obj = applied(where, request)
+            obj = applied(where, request, there=False)
             return _written(where.kind, await self._writer.create(where, obj, how), request, 201)
         if not there:
             raise failures.not_found(where.kind, where.name)

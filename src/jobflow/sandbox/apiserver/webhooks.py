@@ -50,12 +50,10 @@ def _webhook(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
     elif name.count(".") < 2:
         detail = "should be a domain with at least three segments separated by dots"
         yield Violation(f"{path}.name", Reason.INVALID, name, detail)
-    if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+    if not webhook.get("sideEffects"):
         detail = "must specify one of None, NoneOnDryRun"
         yield Violation(f"{path}.sideEffects", Reason.REQUIRED, None, detail)
-    if "v1" not in (webhook.get("admissionReviewVersions") or ()):
-        detail = "must specify one of v1"
-        yield Violation(f"{path}.admissionReviewVersions", Reason.REQUIRED, None, detail)
+    yield from _versions(webhook.get("admissionReviewVersions") or [], path)
     yield from _choices(webhook, path)
     yield from _client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
     for index, rule in enumerate(webhook.get("rules") or ()):
@@ -65,10 +63,20 @@ def _webhook(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
         yield Violation(f"{path}.matchConditions", Reason.FORBIDDEN, None, detail)
 
 
+def _versions(versions: list[str], path: str) -> Iterator[Violation]:
+    """Only v1 is spoken here."""
+    where = f"{path}.admissionReviewVersions"
+    if not versions:
+        yield Violation(where, Reason.REQUIRED, None, "must specify one of v1, v1beta1")
+    elif "v1" not in versions:
+        yield Violation(where, Reason.INVALID, versions, "must include at least one of v1, v1beta1")
+
+
 def _choices(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
     for field, allowed in (
         ("failurePolicy", ("Fail", "Ignore")),
         ("matchPolicy", ("Equivalent", "Exact")),
+        ("sideEffects", ("None", "NoneOnDryRun")),
     ):
         value = webhook.get(field)
         if value is not None and value not in allowed:
@@ -92,7 +100,7 @@ def _client(config: Mapping[str, Any], path: str) -> Iterator[Violation]:
         for field in ("name", "namespace"):
             if not service.get(field):
                 where = f"{path}.service.{field}"
-                yield Violation(where, Reason.REQUIRED, None, f"service {field} is required")
+                yield Violation(where, Reason.REQUIRED, None, "")
     bundle = config.get("caBundle")
     if bundle and not _is_pem(bundle):
         detail = "unable to load root certificates: unable to parse bytes as PEM block"

@@ -42,9 +42,10 @@ class Writer:
         self._check_namespace(target, obj)
         obj = await self._admit(CREATE, target, obj, None, how)
         name = obj["metadata"]["name"]
-        if self._storage.get(kind.bucket, (target.namespace, name)):
+        if there := self._storage.get(kind.bucket, (target.namespace, name)):
             if not obj["metadata"].get("generateName"):
-                raise failures.already_exists(kind, name)
+                going = "deletionTimestamp" in there.obj["metadata"]
+                raise failures.already_exists(kind, name, going=going)
             name = self._free_name(target, obj["metadata"]["generateName"])
             obj["metadata"]["name"] = name
         return self._store(kind, (target.namespace, name), obj, how)
@@ -83,6 +84,7 @@ class Writer:
             wanted.pop("status", None)
             if "status" in old:
                 wanted["status"] = old["status"]
+        kind.rules.carry_over(wanted, old)
         metadata.carry_over(kind, wanted, old)
         wanted["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return wanted
