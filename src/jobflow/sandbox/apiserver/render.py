@@ -34,7 +34,7 @@ class Renderer:
         return b'{"apiVersion":"%b","kind":"%b","metadata":%b,"items":[%b]}' % (
             self._kind.api_version.encode(),
             self._kind.many.encode(),
-            encode(list_metadata(revision, following, remaining)),
+            encode(list_metadata(revision, following, remaining, always=self._kind.custom)),
             b",".join(map(self.one, page)),
         )
 
@@ -43,10 +43,13 @@ class Renderer:
         return self.one
 
 
-def list_metadata(revision: int, following: str, remaining: int) -> dict[str, Any]:
-    """`metadata` of a list."""
+def list_metadata(
+    revision: int, following: str, remaining: int, *, always: bool = False
+) -> dict[str, Any]:
+    """`metadata` of a list; `always`: with `continue` even where nothing follows, as lists of
+    custom resources have it."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-    if following:
+    if following or always:
         metadata["continue"] = following
     if remaining:
         metadata["remainingItemCount"] = remaining

@@ -16,6 +16,7 @@ Test = Callable[[Labels], bool]
 _SET = re.compile(r"^\s*(\S+)\s+(in|notin)\s*\(([^()]*)\)\s*$")
 _LABEL = re.compile(r"^\s*([^=!\s]+)\s*(==|!=|=)\s*([-A-Za-z0-9_.]*)\s*$")
 _FIELD = re.compile(r"^\s*([^=!\s]+)\s*(==|!=|=)\s*(\S*)\s*$")
+_ORDER = re.compile(r"^\s*([^=!<>\s]+)\s*([<>])\s*(-?[0-9]+)\s*$")
 _HERE = re.compile(r"^\s*(!?)\s*([A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?)\s*$")
 
 
@@ -43,6 +44,8 @@ def selector(kind: Kind, labels: str, fields: str) -> Selector:
 
 def label_tests(text: str) -> list[Test]:
     """A label selector as tests, all of which must hold. Raises Failure, 400."""
+    if re.search(r",\s*(,|$)|^\s*,", text):
+        raise bad_request("found ',', expected: identifier after ','")
     return [_label_test(term, text) for term in _split(text)]
 
 
@@ -83,10 +86,22 @@ def _label_test(term: str, text: str) -> Test:
         if operator == "!=":
             return lambda labels: labels.get(key) != value
         return lambda labels: labels.get(key) == value
+    if found := _ORDER.match(term):
+        key, operator, value = found.groups()
+        return lambda labels: _ordered(labels.get(key, ""), operator, int(value))
     if found := _HERE.match(term):
         absent, key = found.groups()
         return (lambda labels: key not in labels) if absent else (lambda labels: key in labels)
     raise bad_request(f'unable to parse requirement: cannot read "{term}" of "{text}"')
+
+
+def _ordered(label: str, operator: str, limit: int) -> bool:
+    """Whether a label is a whole number beyond the limit."""
+    try:
+        number = int(label)
+    except ValueError:
+        return False
+    return number > limit if operator == ">" else number < limit
 
 
 def _on_labels(test: Test) -> Callable[[Stored], bool]:

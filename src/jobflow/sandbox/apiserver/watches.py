@@ -129,9 +129,9 @@ def _frame(change: Change, terms: Terms) -> bytes | None:
 
 
 def _bookmark(kind: Kind, revision: int, annotations: dict[str, str] | None = None) -> bytes:
-    metadata = {"resourceVersion": str(revision), "creationTimestamp": None}
+    metadata: dict[str, object] = {"resourceVersion": str(revision)}
     if annotations:
-        metadata["annotations"] = annotations  # type: ignore[assignment]
+        metadata["annotations"] = annotations
     obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
     return _framed("BOOKMARK", encode(obj))
 
