@@ -225,9 +225,11 @@ class Cluster:
 class Product:
     """Store, reflectors and controller over one client, as tasks that can be killed."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, **options: Any) -> None:
         self.store = Store()
-        self.controller = Controller(client, self.store, dice=lambda: 1.0, events_per_second=10_000)
+        self.controller = Controller(
+            client, self.store, dice=lambda: 1.0, events_per_second=10_000, **options
+        )
         self.tasks = [asyncio.create_task(follow.run()) for follow in feeds(self.store, client)]
         self.running = asyncio.create_task(self.controller.run())
         self.tasks.append(self.running)

@@ -2,56 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from crashing import Point, first_life
 from jobflow.api.job import Job
 from jobflow.api.resources import JOBS
-from jobflow.kube.client import Client
-from running import DIAMOND, Cluster, Product, cluster, flow, template
-
-
-@dataclass
-class Point:
-    """Where to crash: at which request, counted from 0; before it is sent or after its commit."""
-
-    number: int
-    after: bool
-
-    def __str__(self) -> str:
-        return f"request {self.number}, {'after its commit' if self.after else 'before sending'}"
-
-
-class Crashing(Client):
-    """A client whose process dies at one point: nothing is sent from there on."""
-
-    point = Point(0, after=False)
-
-    def arm(self, point: Point) -> asyncio.Event:
-        """Die there; the event says when."""
-        self.point = point
-        self.sent: list[str] = []
-        self.dead = asyncio.Event()
-        return self.dead
-
-    async def request(self, method: str, path: str, **more: Any) -> bytes:
-        number = len(self.sent)
-        self.sent.append(f"{method} {path}")
-        here = number == self.point.number
-        if here and not self.point.after:
-            self.dead.set()
-        if self.dead.is_set():
-            await asyncio.Event().wait()
-        answer = await super().request(method, path, **more)
-        if here:
-            self.dead.set()
-        if self.dead.is_set():
-            await asyncio.Event().wait()
-        return answer
+from running import DIAMOND, Cluster, cluster, flow, template
 
 
 @dataclass
@@ -75,34 +35,9 @@ async def carried(world: Cluster, story: Story, point: Point) -> bool:
     await world.apply(*(template(name) for name in story.steps))
     await world.apply(flow("f", story.steps, **(story.spec or {})))
     async with world.ends(story.jobs, otherwise=""):
-        reached = await _first_life(world, point)
+        reached = await first_life(world, point)
         await _second_life(world, story, point)
     return reached
-
-
-async def _first_life(world: Cluster, point: Point) -> bool:
-    async with Crashing.at(world.server.url) as client:
-        assert isinstance(client, Crashing)
-        dead = client.arm(point)
-        product = Product(client)
-        ended = asyncio.create_task(world.until("f", lambda flow: flow.final))
-        crashed = asyncio.create_task(dead.wait())
-        await asyncio.wait({ended, crashed}, return_when="FIRST_COMPLETED")
-        if ended.done():
-            await settled(client)
-        await product.kill()
-        for task in (ended, crashed):
-            task.cancel()
-        await asyncio.gather(ended, crashed, return_exceptions=True)
-        return dead.is_set()
-
-
-async def settled(client: Crashing) -> None:
-    """Return when the controller has nothing more to send."""
-    before = -1
-    while before != len(client.sent):
-        before = len(client.sent)
-        await asyncio.sleep(0.03)
 
 
 async def _second_life(world: Cluster, story: Story, point: Point) -> None:
