@@ -8,13 +8,20 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from jobflow.api.command import Command
+from jobflow.api.job import ENDED_PHASES, Job, JobPhase
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
 from jobflow.controller.hooks import Hooks, Result
+from jobflow.store import owner_uid
 from jobflow.webhook.review import Answer
 
 QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
@@ -25,8 +32,21 @@ MAX_FIELDS = 200
 OTHER = "other"
 _INDEX = re.compile(r"\[[^\]]*\]")
 
+LONG = (0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0, 259200.0)
+"""Of what runs for seconds or for days."""
+
 Phases = Callable[[], Iterable[str]]
 """The phase of each object of a kind, now."""
+
+
+class Certificate(Protocol):
+    """What is told of the certificate in use."""
+
+    swaps: int
+    refused: int
+
+    @property
+    def expires(self) -> datetime | None: ...
 
 
 class Metrics:
@@ -54,6 +74,11 @@ class Metrics:
         )
         self.controller = ControllerMetrics(self)
         """What the controller tells of its work."""
+        self.steps = StepTimes(self)
+        """Listens to the store of a replica that leads."""
+        self._leader = Gauge(
+            "jobflow_leader", "1 while this replica carries flows out.", registry=self.registry
+        )
 
     def histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
@@ -81,6 +106,10 @@ class Metrics:
         """The API server answered a request."""
         self._requests.labels(verb, resource, code).observe(seconds)
 
+    def leads(self, leads: bool) -> None:
+        """This replica carries flows out from now on, or does not."""
+        self._leader.set(leads)
+
     # ------------------------------------------------------------------ asked when scraped
 
     def watch_phases(self, kind: str, phases: Phases) -> None:
@@ -101,6 +130,30 @@ class Metrics:
 
         text = "Since the API server last said something about a kind, bookmarks included."
         self._scraped("watch_age_seconds", text, ["resource"], ages)
+
+    def watch_definitions(self, faults: Callable[[], Mapping[str, int]]) -> None:
+        """What of the served CustomResourceDefinitions this version cannot work with."""
+        text = "Fields of a served definition that this version cannot work with."
+        self._scraped(
+            "definition_faults",
+            text,
+            ["resource"],
+            lambda: {(plural,): count for plural, count in faults().items()},
+        )
+
+    def watch_certificate(self, certificate: Certificate) -> None:
+        """What the webhook presents."""
+
+        def expiry() -> dict[tuple[str, ...], float]:
+            end = certificate.expires
+            return {} if end is None else {(): end.timestamp()}
+
+        text = "When the webhook's certificate ends, in seconds since 1970."
+        self._scraped("certificate_expiry_timestamp_seconds", text, [], expiry)
+        text = "Certificates that took the place of another."
+        self._scraped("certificate_swaps_total", text, [], lambda: {(): certificate.swaps})
+        text = "Certificates that were not fit to be presented; the one before stayed."
+        self._scraped("certificate_refusals_total", text, [], lambda: {(): certificate.refused})
 
     # ------------------------------------------------------------------
 
@@ -155,8 +208,55 @@ class ControllerMetrics(Hooks):
         self._dropped.inc()
 
 
+class StepTimes:
+    """A store's listener that times the vcjobs of flows, each once: by the leader, when it sees
+    their phase change."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._waits = metrics.histogram(
+            "step_wait_seconds", "From a step's vcjob being created to its Running.", [], LONG
+        )
+        self._runs = metrics.histogram(
+            "step_run_seconds", "From a step's vcjob being Running to its end.", ["phase"], LONG
+        )
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """Times what of a vcjob has come to its end by this change."""
+        if old is None or new is None or not owner_uid(new):
+            return
+        created, ran = new.metadata.creation_timestamp, _since(new, {JobPhase.RUNNING})
+        if ran is None:
+            return
+        if created is not None and _since(old, {JobPhase.RUNNING}) is None:
+            self._waits.observe(max(0.0, (ran - created).total_seconds()))
+        ended = _since(new, ENDED_PHASES)
+        if new.ended and not old.ended and ended is not None:
+            self._runs.labels(new.phase).observe(max(0.0, (ended - ran).total_seconds()))
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        """Flows are counted by phase, when asked."""
+
+    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
+        """Of no interest here."""
+
+    def command_changed(self, command: Command) -> None:
+        """Of no interest here."""
+
+
+def _since(job: Job, phases: Collection[str]) -> datetime | None:
+    """When a vcjob first came into one of these phases."""
+    return next(
+        (
+            each.last_transition_time
+            for each in job.status.conditions or ()
+            if each.status in phases
+        ),
+        None,
+    )
+
+
 class _Scraped(Collector):
-    """A gauge that is worked out when it is asked for."""
+    """A number, or one for each label, that is worked out when it is asked for."""
 
     def __init__(
         self,
@@ -171,7 +271,9 @@ class _Scraped(Collector):
         yield GaugeMetricFamily(self._name, self._text, labels=self._labels)
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(self._name, self._text, labels=self._labels)
+        counter = self._name.endswith("_total")
+        make = CounterMetricFamily if counter else GaugeMetricFamily
+        family = make(self._name, self._text, labels=self._labels)
         for labels, value in self._values().items():
             family.add_metric(labels, value)
         yield family

@@ -115,7 +115,8 @@ async def test_without_an_api_server_it_waits_says_so_and_is_not_ready(
     async with serving(given) as ready:
         answer = await get(given, "/readyz")
         assert answer.status_code == 503
-        assert "the API server to list jobflows" in answer.json()["waiting_for"]
+        waiting = answer.json()["waiting_for"]
+        assert waiting[0].startswith("the API server to list jobflows")
         assert not ready.is_set()
         async with ApiServer(port=port), asyncio.timeout(30):
             await ready.wait()
@@ -197,7 +198,7 @@ async def test_as_a_process_it_logs_json_and_sigterm_is_success(
     async with ApiServer() as server:
         server.write_kubeconfig(tmp_path / "kubeconfig")
         given = settings(tmp_path / "kubeconfig", pki)
-        variables = {f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump().items() if v}
+        variables = {f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump(exclude_unset=True).items()}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-c", "from jobflow.cli.main import main; main()", "serve"),
