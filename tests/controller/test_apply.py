@@ -13,16 +13,25 @@ import pytest
 
 from jobflow.api.job import Job
 from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus
-from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.controller.answers import Answers, Memory
 from jobflow.controller.apply import Applied, Applier
-from jobflow.core.actions import Action, Confirm, CreateJob, DeleteJob, Plan
+from jobflow.core.actions import (
+    AbortJob,
+    Action,
+    Confirm,
+    CreateJob,
+    DeleteCommand,
+    DeleteJob,
+    Plan,
+)
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.server import Fault
 from jobflow.store import Store
 from running import NAMESPACE, Cluster, cluster, flow
 
+KIND_OF_COMMAND = {"apiVersion": COMMANDS.api_version, "kind": "Command"}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -272,6 +281,57 @@ async def test_the_requests_of_one_plan_are_bounded(world: World) -> None:
     await world.apply(*(world.create(f"f-{number}") for number in range(50)))
     assert most == 16
     assert len(await world.cluster.jobs()) == 50
+
+
+# -------------------------------------------------------------------- Commands
+
+
+ABORT = AbortJob("f-a", "uid-a")
+
+
+async def test_an_abort_is_a_command_that_the_job_owns(world: World) -> None:
+    uid = (await world.there()).metadata.uid
+    assert await world.apply(AbortJob("f-a", uid)) == Applied()
+    [made] = await world.cluster.raw(COMMANDS)
+    job = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "f-a", "uid": uid}
+    assert (made["metadata"]["name"], made["action"]) == ("f-a-abort", "AbortJob")
+    assert (made["target"], made["metadata"]["ownerReferences"]) == (job, [job])
+    assert world.answers.aborts == {uid: NOW}
+
+
+async def test_an_abort_that_is_there_still_will_do(world: World) -> None:
+    abort = AbortJob("f-a", (await world.there()).metadata.uid)
+    await world.apply(abort)
+    world.answers.aborts.clear()
+    assert await world.apply(abort) == Applied()
+    assert world.cluster.count("POST", COMMANDS) == 1
+    assert world.answers.aborts == {abort.uid: NOW}
+
+
+@pytest.mark.parametrize("code", [403, 404, 422])
+async def test_a_refused_abort_is_not_sent_again_at_once(world: World, code: int) -> None:
+    world.fails("POST", "/commands", failure(code, "", "no"))
+    assert await world.apply(ABORT) == Applied()
+    assert world.answers.aborts == {"uid-a": NOW}
+
+
+@pytest.mark.parametrize("how", [failure(500, "", "x"), failure(429, "", "x"), None])
+async def test_an_abort_that_failed_is_retried(world: World, how: Failure | None) -> None:
+    world.fails("POST", "/commands", how)
+    applied = await world.apply(ABORT)
+    assert len(applied.errors) == 1
+    assert world.answers.aborts == {}
+
+
+async def test_a_command_is_deleted_by_its_uid(world: World) -> None:
+    body = json.dumps({"metadata": {"name": "c"}, **KIND_OF_COMMAND}).encode()
+    answer = await world.cluster.client.create(COMMANDS, NAMESPACE, body)
+    uid = json.loads(answer)["metadata"]["uid"]
+    assert await world.apply(DeleteCommand("c", "another")) == Applied()
+    assert len(await world.cluster.raw(COMMANDS)) == 1
+    assert await world.apply(DeleteCommand("c", uid)) == Applied()
+    assert await world.cluster.raw(COMMANDS) == []
+    assert await world.apply(DeleteCommand("c", uid)) == Applied()
 
 
 # ---------------------------------------------------------------------- memory

@@ -1,0 +1,95 @@
+"""Commands in the store: found by the flow that they are about, told to whoever listens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.command import Command
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.store import Store
+
+FLOW = "flow.volcano.sh/v1alpha1"
+
+
+class Listener:
+    """Keeps the names of Commands that it is told of."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None: ...
+
+    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None: ...
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None: ...
+
+    def command_changed(self, command: Command) -> None:
+        assert command.target is not None
+        self.told.append(f"{command.metadata.name} on {command.target.name}")
+
+
+def command(name: str, target: dict[str, Any] | None, *, version: int = 1) -> Command:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(version)}
+    return msgspec.convert({"metadata": meta, "action": "TerminateJob", "target": target}, Command)
+
+
+def about(name: str, *, kind: str = "JobFlow", api_version: str = FLOW) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": "u"}
+
+
+def names(store: Store, flow: str) -> list[str] | None:
+    found = store.commands_of("ns", flow)
+    return None if found is None else sorted(found)
+
+
+async def test_they_are_unknown_before_they_were_listed_and_where_they_are_not_served() -> None:
+    store = Store()
+    assert names(store, "f") is None
+    store.commands_cache.absent()
+    assert names(store, "f") is None
+    store.commands_cache.replace([], "1")
+    assert names(store, "f") == []
+
+
+async def test_they_are_found_by_the_flow_they_are_about() -> None:
+    store = Store()
+    store.commands_cache.replace([command("a", about("f")), command("b", about("g"))], "1")
+    assert (names(store, "f"), names(store, "g")) == (["a"], ["b"])
+    assert store.commands_of("other", "f") == {}
+    store.commands_cache.changed(command("a", about("g"), version=2))
+    assert (names(store, "f"), names(store, "g")) == ([], ["a", "b"])
+    store.commands_cache.deleted(command("a", about("g"), version=3))
+    assert names(store, "g") == ["b"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        None,
+        about("f", kind="Job"),
+        about("f", kind="JobTemplate"),
+        about("f", api_version="batch.volcano.sh/v1alpha1"),
+        about("f", api_version=""),
+    ],
+)
+async def test_what_is_about_something_else_is_passed_over(target: dict[str, Any] | None) -> None:
+    store, listener = Store(), Listener()
+    store.subscribe(listener)
+    store.commands_cache.replace([command("a", target)], "1")
+    assert names(store, "f") == []
+    store.commands_cache.deleted(command("a", target, version=2))
+    assert listener.told == []
+
+
+async def test_coming_changing_and_going_is_told() -> None:
+    store, listener = Store(), Listener()
+    store.subscribe(listener)
+    store.commands_cache.replace([command("a", about("f"))], "1")
+    store.commands_cache.changed(command("a", about("g"), version=2))
+    store.commands_cache.deleted(command("a", about("g"), version=3))
+    assert listener.told == ["a on f", "a on f", "a on g", "a on g"]
