@@ -28,7 +28,6 @@ from real_cluster import RealCluster
 from rest import Rest, flow
 
 WITHIN_SECONDS = 30
-COMMANDS = "/apis/bus.volcano.sh/v1alpha1"
 
 
 class Server(Rest):
@@ -41,8 +40,12 @@ class Server(Rest):
         client: Client,
         kubectl: Kubectl,
         expire: Callable[[], Awaitable[None]],
+        *,
+        real: bool,
     ) -> None:
         self._session = session
+        self.real = real
+        """Whether it is a kube-apiserver: only for what the sandbox leaves out by design."""
         self.namespace = namespace
         self.client = client
         """The product's own."""
@@ -101,7 +104,10 @@ class Server(Rest):
 @asynccontextmanager
 async def sandbox_server(namespace: str, home: Path) -> AsyncIterator[Server]:
     """A fresh sandbox server."""
-    async with ApiServer() as server, Client.at(server.url, namespace=namespace) as client:
+    async with (
+        ApiServer(bookmark_seconds=1) as server,
+        Client.at(server.url, namespace=namespace) as client,
+    ):
         async with aiohttp.ClientSession(server.url) as session:
             server.write_kubeconfig(home / "kubeconfig")
 
@@ -109,7 +115,7 @@ async def sandbox_server(namespace: str, home: Path) -> AsyncIterator[Server]:
                 server.expire_history()
 
             kubectl = Kubectl(home / "kubeconfig", home)
-            api = Server(session, namespace, client, kubectl, expire)
+            api = Server(session, namespace, client, kubectl, expire, real=False)
             await api.made(NAMESPACES.path(), {"metadata": {"name": namespace}})
             yield api
 
@@ -129,4 +135,6 @@ async def real_server(real: RealCluster, prefix: str, home: Path) -> AsyncIterat
             await asyncio.to_thread(real.plane.compact)
 
         kubectl = Kubectl(real.plane.kubeconfig("admin"), home)
-        yield Server(session, namespace, client, kubectl, expire)
+        api = Server(session, namespace, client, kubectl, expire, real=True)
+        yield api
+        await api.delete(api.home)

@@ -1,0 +1,187 @@
+"""Admission webhooks on both servers, over TLS: who is asked what, and what comes of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from hooks import Hook, configuration, hook
+from jobflow.api.resources import VALIDATING_WEBHOOKS
+from jobflow.core.violations import Reason, Verdict, Violation
+from rest import Answer, flow
+from servers import Server
+
+DENIED = 'admission webhook "check.jobflow.test" denied the request: '
+
+
+@pytest_asyncio.fixture
+async def asked() -> AsyncIterator[Hook]:
+    async with hook() as webhook:
+        yield webhook
+
+
+def refusal() -> dict[str, Any]:
+    """A refusal in the shape of ours."""
+    causes = [
+        {"reason": "FieldValueInvalid", "message": "no such step", "field": "spec.flows[0].name"},
+        {"reason": "FieldValueDuplicate", "message": "twice", "field": "spec.flows[1].name"},
+    ]
+    details = {"name": "f", "kind": "JobFlow", "group": "flow.volcano.sh", "causes": causes}
+    return {"code": 422, "reason": "Invalid", "message": "it is wrong", "details": details}
+
+
+async def test_a_webhook_is_told_everything(api: Server, asked: Hook) -> None:
+    async with api.asking(asked.webhook("jobflows"), hook=asked):
+        await api.made(api.flows, flow("f"), fieldManager="me")
+        await api.patch(f"{api.flows}/f", {"spec": {"jobRetainPolicy": "delete"}})
+        await api.patch(f"{api.flows}/f/status", {"status": {"progress": "1/1"}})
+        await api.delete(f"{api.flows}/f", {"propagationPolicy": "Background"})
+    create, update, delete = asked.asked
+    assert create["operation"] == "CREATE" and create["oldObject"] is None
+    assert create["kind"] == {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
+    assert create["resource"]["resource"] == "jobflows" and create["dryRun"] is False
+    assert (create["namespace"], create["name"]) == (api.namespace, "f")
+    assert create["object"]["metadata"]["uid"] and create["userInfo"]["username"]
+    assert create["options"]["kind"] == "CreateOptions"
+    assert create["options"]["fieldManager"] == "me"
+    assert update["operation"] == "UPDATE"
+    assert "jobRetainPolicy" not in update["oldObject"]["spec"]
+    assert update["object"]["spec"]["jobRetainPolicy"] == "delete"
+    assert delete["operation"] == "DELETE" and delete["object"] is None
+    assert delete["oldObject"]["spec"]["jobRetainPolicy"] == "delete"
+    assert delete["options"]["propagationPolicy"] == "Background"
+
+
+async def test_a_refusal_keeps_code_reason_and_causes(api: Server, asked: Hook) -> None:
+    async with api.asking(asked.webhook("jobflows"), hook=asked):
+        asked.decide = lambda request: {"allowed": False, "status": refusal()}
+        answer = await api.post(api.flows, flow("f"))
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    assert answer.message == f"{DENIED}it is wrong"
+    assert answer.json["details"] == refusal()["details"]
+    assert (await api.get(f"{api.flows}/f")).code == 404
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        ({"message": "no"}, 400, f"{DENIED}no"),
+        ({"reason": "Forbidden", "code": 403}, 403, f"{DENIED}Forbidden"),
+        (None, 400, DENIED.replace(": ", " without explanation")),
+    ],
+)
+async def test_a_refusal_of_few_words(
+    api: Server, asked: Hook, status: Any, code: int, message: str
+) -> None:
+    async with api.asking(asked.webhook("jobflows"), hook=asked):
+        asked.decide = lambda request: {"allowed": False, "status": status}
+        answer = await api.post(api.flows, flow("f"))
+    assert (answer.code, answer.message) == (code, message)
+
+
+async def test_a_refused_delete_and_a_refused_change(api: Server, asked: Hook) -> None:
+    await api.made(api.flows, flow("f"))
+    async with api.asking(asked.webhook("jobflows"), hook=asked):
+        asked.decide = lambda request: {"allowed": False, "status": refusal()}
+        for answer in (
+            await api.delete(f"{api.flows}/f"),
+            await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"a": "b"}}}),
+            await api.delete(f"{api.flows}/f", dryRun="All"),
+        ):
+            assert (answer.code, answer.message) == (422, f"{DENIED}it is wrong")
+    assert (await api.get(f"{api.flows}/f")).code == 200
+
+
+async def test_warnings_are_handed_on(api: Server, asked: Hook) -> None:
+    async with api.asking(asked.webhook("jobflows"), hook=asked):
+        asked.decide = lambda request: {"allowed": True, "warnings": ['mind "the" gap', "and b"]}
+        answer = await api.post(api.flows, flow("f"))
+    assert answer.warnings == [r'299 - "mind \"the\" gap"', '299 - "and b"']
+
+
+async def test_a_dry_run_is_passed_on(api: Server, asked: Hook) -> None:
+    async with api.asking(asked.webhook("jobflows"), hook=asked):
+        await api.post(api.flows, flow("f"), dryRun="All")
+    assert [request["dryRun"] for request in asked.asked] == [True]
+
+
+async def test_what_the_schema_refuses_is_not_asked_about(api: Server, asked: Hook) -> None:
+    async with api.asking(asked.webhook("jobflows"), hook=asked):
+        assert (await api.post(api.flows, {**flow("f"), "spec": {"flows": "x"}})).code == 422
+    assert asked.asked == []
+
+
+async def test_a_webhook_that_is_down(api: Server, asked: Hook) -> None:
+    """failurePolicy Fail refuses with 500, Ignore passes it over."""
+    for policy in ("Fail", "Ignore"):
+        down = asked.webhook("jobflows", failurePolicy=policy)
+        down["name"] = f"down.{policy.lower()}.test"
+        down["clientConfig"]["url"] = "https://127.0.0.1:1/check"
+        async with api.asking(asked.webhook("jobflows"), down, hook=asked):
+            answer = await api.post(api.flows, flow(policy.lower()))
+        assert answer.code == {"Fail": 500, "Ignore": 201}[policy]
+        if policy == "Fail":
+            _says_it_is_down(answer)
+
+
+def _says_it_is_down(answer: Answer) -> None:
+    assert answer.reason == "InternalError"
+    assert answer.message.startswith(
+        'Internal error occurred: failed calling webhook "down.fail.test": failed to call '
+        'webhook: Post "https://127.0.0.1:1/check?timeout=10s": '
+    )
+
+
+async def test_a_webhook_whose_certificate_is_not_trusted(api: Server, asked: Hook) -> None:
+    async with hook() as other:
+        strange = asked.webhook("jobflows")
+        strange["name"] = "strange.jobflow.test"
+        strange["clientConfig"]["caBundle"] = other.webhook("jobflows")["clientConfig"]["caBundle"]
+        async with api.asking(asked.webhook("jobflows"), strange, hook=asked):
+            answer = await api.post(api.flows, flow("f"))
+    assert (answer.code, answer.reason) == (500, "InternalError")
+    assert 'failed calling webhook "strange.jobflow.test"' in answer.message
+
+
+async def test_rules_and_selectors_say_who_is_asked(api: Server, asked: Hook) -> None:
+    labelled = {"matchLabels": {"check": "yes"}}
+    webhook = asked.webhook("jobflows", objectSelector=labelled, operations=["CREATE"])
+    first = asked.webhook("jobflows", operations=["CREATE"])
+    webhook["name"] = "labelled.jobflow.test"
+    async with api.asking(first, webhook, hook=asked):
+        await api.made(api.flows, flow("a", labels={"check": "yes"}))
+        await api.made(api.flows, flow("b"))
+        await api.delete(f"{api.flows}/a")
+    assert sorted(request["name"] for request in asked.asked) == ["a", "a", "b"]
+
+
+async def test_our_own_words_arrive(api: Server, asked: Hook) -> None:
+    """What `core` says of a flow is what a client reads, cause by cause."""
+    fault = Violation("spec.flows[0].name", Reason.DUPLICATE, "a", "already used by spec.flows[1]")
+    verdict = Verdict(violations=(fault,))
+    said = [{"reason": v.reason, "field": v.path, "message": v.message} for v in verdict.violations]
+    status = {**refusal(), "message": str(fault), "details": {"causes": said}}
+    async with api.asking(asked.webhook("jobflows"), hook=asked):
+        asked.decide = lambda request: {"allowed": False, "status": status}
+        answer = await api.post(api.flows, flow("f"))
+    assert answer.message == DENIED + str(fault)
+    assert answer.causes == {fault.path: fault.message}
+
+
+async def test_match_conditions(api: Server, asked: Hook) -> None:
+    """CEL that keeps requests away. The sandbox evaluates none, and refuses it by name."""
+    condition = {"name": "mine", "expression": "object.metadata.name.startsWith('mine')"}
+    webhook = asked.webhook("jobflows", operations=["CREATE"], matchConditions=[condition])
+    webhook["name"] = "conditional.jobflow.test"
+    if not api.real:
+        answer = await api.post(VALIDATING_WEBHOOKS.path(), configuration(webhook))
+        assert answer.code == 422 and list(answer.causes) == ["webhooks[0].matchConditions"]
+        return
+    first = asked.webhook("jobflows", operations=["CREATE"])
+    async with api.asking(first, webhook, hook=asked):
+        await api.made(api.flows, flow("mine"))
+        await api.made(api.flows, flow("yours"))
+    assert sorted(request["name"] for request in asked.asked) == ["mine", "mine", "yours"]

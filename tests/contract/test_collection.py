@@ -1,0 +1,160 @@
+"""Owner references, finalizers and namespaces on both servers: what goes with what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rest import NAMESPACES, flow, vcjob
+from servers import Server
+
+
+def gone(found: Any) -> bool:
+    return found is None
+
+
+async def family(api: Server) -> None:
+    """A flow f and its vcjob j."""
+    owner = await api.made(api.flows, flow("f"))
+    await api.made(api.vcjobs, vcjob("j", owner))
+
+
+class TestPropagation:
+    @pytest.mark.parametrize("policy", ["Background", None])
+    async def test_dependents_follow_their_owner(self, api: Server, policy: str | None) -> None:
+        await family(api)
+        options = {"propagationPolicy": policy} if policy else None
+        answer = await api.delete(f"{api.flows}/f", options)
+        assert answer.json["status"] == "Success"
+        assert (await api.get(f"{api.flows}/f")).code == 404
+        await api.until(f"{api.vcjobs}/j", gone)
+
+    async def test_in_the_foreground_the_owner_waits(self, api: Server) -> None:
+        await family(api)
+        await api.patch(f"{api.vcjobs}/j", {"metadata": {"finalizers": ["example.com/hold"]}})
+        answer = await api.delete(f"{api.flows}/f", {"propagationPolicy": "Foreground"})
+        assert answer.json["kind"] == "JobFlow"
+        assert answer.meta["finalizers"] == ["foregroundDeletion"]
+        await api.until(
+            f"{api.vcjobs}/j", lambda job: job["metadata"].get("deletionTimestamp") is not None
+        )
+        assert (await api.get(f"{api.flows}/f")).code == 200
+        await api.patch(f"{api.vcjobs}/j", {"metadata": {"finalizers": None}})
+        await api.until(f"{api.flows}/f", gone)
+        assert (await api.get(f"{api.vcjobs}/j")).code == 404
+
+    async def test_orphans_are_let_go(self, api: Server) -> None:
+        await family(api)
+        answer = await api.delete(f"{api.flows}/f", {"propagationPolicy": "Orphan"})
+        assert answer.meta["finalizers"] == ["orphan"]
+        await api.until(f"{api.flows}/f", gone)
+        job = (await api.get(f"{api.vcjobs}/j")).json
+        assert "ownerReferences" not in job["metadata"]
+
+    async def test_an_owner_of_another_life_is_none(self, api: Server) -> None:
+        owner = await api.made(api.flows, flow("f"))
+        await api.delete(f"{api.flows}/f")
+        await api.made(api.flows, flow("f"))
+        await api.made(api.vcjobs, vcjob("j", owner))
+        await api.until(f"{api.vcjobs}/j", gone)
+        assert (await api.get(f"{api.flows}/f")).code == 200
+
+    async def test_one_of_two_owners_is_enough(self, api: Server) -> None:
+        first = await api.made(api.flows, flow("f"))
+        second = await api.made(api.flows, flow("g"))
+        await api.made(api.vcjobs, vcjob("j", first, second))
+        await api.delete(f"{api.flows}/f")
+        job = await api.until(
+            f"{api.vcjobs}/j", lambda job: len(job["metadata"]["ownerReferences"]) == 1
+        )
+        assert job["metadata"]["ownerReferences"][0]["name"] == "g"
+        await api.delete(f"{api.flows}/g")
+        await api.until(f"{api.vcjobs}/j", gone)
+
+
+class TestNamespace:
+    async def test_its_contents_go_and_then_it(self, api: Server) -> None:
+        await family(api)
+        answer = await api.delete(api.home)
+        assert answer.code == 200 and answer.json["status"]["phase"] == "Terminating"
+        assert answer.json["spec"]["finalizers"] == ["kubernetes"]
+        await api.until(api.home, gone)
+        assert (await api.get(api.flows)).names == (await api.get(api.vcjobs)).names == []
+
+    async def test_nothing_new_comes_into_one_that_is_going(self, api: Server) -> None:
+        await api.made(api.flows, flow("f", finalizers=["example.com/hold"]))
+        await api.delete(api.home)
+        answer = await api.post(api.flows, flow("g"))
+        assert (answer.code, answer.reason) == (403, "Forbidden")
+        assert answer.message == (
+            'jobflows.flow.volcano.sh "g" is forbidden: unable to create new content in namespace '
+            f"{api.namespace} because it is being terminated"
+        )
+        assert answer.json["details"] == {
+            "name": "g",
+            "group": "flow.volcano.sh",
+            "kind": "jobflows",
+            "causes": [
+                {
+                    "reason": "NamespaceTerminating",
+                    "message": f"namespace {api.namespace} is being terminated",
+                    "field": "metadata.namespace",
+                }
+            ],
+        }
+        await api.until(
+            f"{api.flows}/f", lambda held: held["metadata"].get("deletionTimestamp") is not None
+        )
+        assert (await api.get(api.home)).code == 200
+        await api.patch(f"{api.flows}/f", {"metadata": {"finalizers": None}})
+        await api.until(api.home, gone)
+
+    async def test_a_new_one(self, api: Server) -> None:
+        made = (await api.get(api.home)).json
+        assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": api.namespace}
+        assert made["status"] == {"phase": "Active"}
+        answer = await api.post(NAMESPACES, {"metadata": {"name": "A.b"}})
+        assert (answer.code, answer.reason) == (422, "Invalid")
+        answer = await api.delete(f"{NAMESPACES}/default")
+        assert (answer.code, answer.reason) == (403, "Forbidden")
+        assert answer.message == (
+            'namespaces "default" is forbidden: this namespace may not be deleted'
+        )
+
+
+async def test_events_are_made_and_counted(api: Server) -> None:
+    owner = await api.made(api.flows, flow("f"))
+    about = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": "f",
+        "namespace": api.namespace,
+        "uid": owner["metadata"]["uid"],
+    }
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "f.1", "namespace": api.namespace},
+        "involvedObject": about,
+        "reason": "Started",
+        "message": "it has",
+        "type": "Normal",
+        "count": 1,
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "source": {"component": "jobflow"},
+    }
+    made = await api.made(api.events, event)
+    assert made["count"] == 1 and made["involvedObject"] == about
+    patched = await api.patch(f"{api.events}/f.1", {"count": 2, "message": "it has, again"})
+    assert patched.json["count"] == 2
+    selected = await api.get(
+        api.events, fieldSelector=f"involvedObject.uid={about['uid']},involvedObject.kind=JobFlow"
+    )
+    assert selected.names == ["f.1"]
+    elsewhere = {**event, "metadata": {"name": "f.2", "namespace": api.namespace}}
+    elsewhere["involvedObject"] = {**about, "namespace": "elsewhere"}
+    answer = await api.post(api.events, elsewhere)
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    assert "involvedObject.namespace" in answer.causes

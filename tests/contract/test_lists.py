@@ -1,0 +1,163 @@
+"""Lists on both servers: selectors, pages, versions."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from jobflow.api.resources import JOBS
+from jobflow.kube.reflector import RawList
+from rest import TABLE, flow, vcjob
+from servers import Server
+
+
+async def some(api: Server) -> None:
+    """Three vcjobs."""
+    await api.made(api.vcjobs, vcjob("a", labels={"x": "1", "t": "y"}))
+    await api.made(api.vcjobs, vcjob("b", labels={"x": "2"}))
+    await api.made(api.vcjobs, vcjob("c"))
+
+
+LABELS = {
+    "x": "ab",
+    "!x": "c",
+    "x=1": "a",
+    "x==1,t": "a",
+    "x!=1": "bc",
+    "x in (1,2)": "ab",
+    "x notin (1)": "bc",
+    "x notin (1),!t": "bc",
+    "x>1": "b",
+    "x<2": "a",
+    "x=": "",
+}
+FIELDS = {
+    "metadata.name=a": "a",
+    "metadata.name!=a": "bc",
+    "metadata.name=a,metadata.name=b": "",
+    "metadata.namespace=nowhere": "",
+}
+
+
+async def test_label_selectors(api: Server) -> None:
+    await some(api)
+    found = {
+        text: "".join((await api.get(api.vcjobs, labelSelector=text)).names) for text in LABELS
+    }
+    assert found == LABELS
+
+
+async def test_field_selectors(api: Server) -> None:
+    await some(api)
+    found = {
+        text: "".join((await api.get(api.vcjobs, fieldSelector=text)).names) for text in FIELDS
+    }
+    assert found == FIELDS
+
+
+@pytest.mark.parametrize("text", ["a in", "=", "a b", "x in (1", "x,,t"])
+async def test_a_label_selector_that_is_none(api: Server, text: str) -> None:
+    answer = await api.get(api.vcjobs, labelSelector=text)
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+
+
+async def test_a_field_that_cannot_be_selected(api: Server) -> None:
+    answer = await api.get(api.vcjobs, fieldSelector="spec.x=1")
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+    assert answer.message == "field label not supported: spec.x"
+
+
+async def test_pages_show_one_moment(api: Server) -> None:
+    await some(api)
+    first = await api.get(api.vcjobs, limit="2")
+    assert first.names == ["a", "b"] and first.meta["remainingItemCount"] == 1
+    await api.delete(f"{api.vcjobs}/c")
+    await api.made(api.vcjobs, vcjob("d"))
+    more = {"continue": first.meta["continue"]}
+    last = await api.get(api.vcjobs, limit="2", **more)
+    assert last.names == ["c"] and not last.meta["continue"]
+    assert last.meta["resourceVersion"] == first.meta["resourceVersion"]
+    answer = await api.get(api.vcjobs, resourceVersion="1", **more)
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+    assert answer.message == "specifying resource version is not allowed when using continue"
+    selected = await api.get(api.vcjobs, limit="1", labelSelector="x")
+    assert selected.meta["continue"] and "remainingItemCount" not in selected.meta
+
+
+async def test_a_page_of_long_ago_is_gone(api: Server) -> None:
+    for name in ("a", "b"):
+        await api.made(api.flows, flow(name))
+    first = await api.get(api.flows, limit="1")
+    start = json.loads(base64.urlsafe_b64decode(first.meta["continue"] + "=="))
+    old = base64.urlsafe_b64encode(json.dumps({**start, "rv": 1}).encode()).decode().rstrip("=")
+    await api.expire()
+    answer = await api.get(api.flows, limit="1", **{"continue": old})
+    assert (answer.code, answer.reason) == (410, "Expired")
+    assert answer.message.startswith("The provided continue parameter is too old")
+
+
+async def test_our_client_reads_all_pages(api: Server) -> None:
+    await some(api)
+    pages = [
+        page async for page in api.client.list(JOBS, RawList, namespace=api.namespace, limit=2)
+    ]
+    assert [len(page.items) for page in pages] == [2, 1]
+    assert len({page.metadata.resource_version for page in pages}) == 1
+
+
+async def test_a_list_shows_what_was_written_before_it(api: Server) -> None:
+    for number in range(5):
+        made = await api.made(api.flows, flow(f"f{number}"))
+        listed = await api.get(api.flows)
+        assert len(listed.names) == number + 1
+        assert int(listed.meta["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+        cached = await api.get(api.flows, resourceVersion=made["metadata"]["resourceVersion"])
+        assert len(cached.names) == number + 1
+
+
+async def test_versions_that_cannot_be_read(api: Server) -> None:
+    answer = await api.get(api.flows, resourceVersion="x")
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+    assert answer.message == (
+        'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: '
+        'parsing "x": invalid syntax'
+    )
+    answer = await api.get(api.flows, **{"continue": "x"})
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+    assert answer.message.startswith("invalid continue token: continue key is not valid: ")
+    answer = await api.get(api.flows, resourceVersionMatch="Exact")
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    assert answer.message == (
+        'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
+        "resourceVersionMatch is forbidden unless resourceVersion is provided"
+    )
+
+
+async def test_what_a_list_looks_like(api: Server) -> None:
+    empty = (await api.get(api.flows)).json
+    assert empty.keys() == {"apiVersion", "kind", "metadata", "items"}
+    assert (empty["apiVersion"], empty["kind"]) == ("flow.volcano.sh/v1alpha1", "JobFlowList")
+    assert empty["items"] == [] and empty["metadata"].keys() == {"continue", "resourceVersion"}
+    made = await api.made(api.flows, flow("f"))
+    assert (await api.get(api.flows)).json["items"] == [made]
+    everywhere = await api.get("/apis/flow.volcano.sh/v1alpha1/jobflows")
+    assert made in everywhere.json["items"]
+
+
+async def test_a_table(api: Server) -> None:
+    await api.made(api.flows, flow("f"))
+    status = {"state": {"phase": "Running"}, "progress": "0/1"}
+    await api.patch(f"{api.flows}/f/status", {"status": status})
+    for path in (api.flows, f"{api.flows}/f"):
+        table = (await api.get(path, accept=TABLE)).json
+        assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+        columns = table["columnDefinitions"]
+        shown = [column["name"] for column in columns if not column["priority"]]
+        assert shown == ["Name", "Status", "Progress", "Age"]
+        [row] = table["rows"]
+        assert row["cells"][:3] == ["f", "Running", "0/1"]
+        assert row["object"]["kind"] == "PartialObjectMetadata"
+        assert row["object"]["apiVersion"] == "meta.k8s.io/v1"
+        assert row["object"]["metadata"]["name"] == "f"

@@ -1,0 +1,318 @@
+"""Objects on both servers: create, read, replace, delete, and the words of every refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from rest import MERGE, flow, vcjob
+from servers import Server
+
+FLOW = {"group": "flow.volcano.sh", "kind": "jobflows"}
+
+
+class TestCreate:
+    async def test_the_server_fills_in_metadata(self, api: Server) -> None:
+        sent = flow("f", labels={}, uid="x", creationTimestamp="2020-01-01T00:00:00Z", generation=7)
+        made = (await api.made(api.flows, sent))["metadata"]
+        assert made["generation"] == 1 and made["uid"] != "x"
+        assert made["creationTimestamp"].startswith("20") and made["namespace"] == api.namespace
+        assert int(made["resourceVersion"]) > 0
+        assert not {"labels", "selfLink", "deletionTimestamp"} & set(made)
+
+    async def test_a_name_is_taken_once(self, api: Server) -> None:
+        await api.made(api.flows, flow("f"))
+        answer = await api.post(api.flows, flow("f"))
+        assert answer.json == {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": 'jobflows.flow.volcano.sh "f" already exists',
+            "reason": "AlreadyExists",
+            "details": {"name": "f", **FLOW},
+            "code": 409,
+        }
+
+    async def test_generated_names_differ(self, api: Server) -> None:
+        sent = flow("")
+        sent["metadata"] = {"generateName": "f-"}
+        names = {(await api.made(api.flows, sent))["metadata"]["name"] for _ in range(3)}
+        assert len(names) == 3 and all(n.startswith("f-") and len(n) == 7 for n in names)
+
+    async def test_a_status_is_not_taken(self, api: Server) -> None:
+        made = await api.made(api.flows, {**flow("f"), "status": {"progress": "1/1"}})
+        assert "status" not in made
+
+    async def test_the_url_decides(self, api: Server) -> None:
+        answer = await api.post(api.flows, flow("f", namespace="other"))
+        assert (answer.code, answer.reason) == (400, "BadRequest")
+        assert answer.message == (
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+        answer = await api.post(api.vcjobs, flow("f"))
+        assert (answer.code, answer.reason) == (400, "BadRequest")
+        assert answer.message == (
+            "the API version in the data (flow.volcano.sh/v1alpha1) does not match the expected "
+            "API version (batch.volcano.sh/v1alpha1)"
+        )
+        made = await api.made(api.flows, flow("f"))
+        answer = await api.put(f"{api.flows}/g", made)
+        assert answer.code == 400
+        assert answer.message == (
+            "the name of the object (f) does not match the name on the URL (g)"
+        )
+
+    async def test_a_namespace_must_be_there(self, api: Server) -> None:
+        answer = await api.post(api.flows.replace(api.namespace, "nowhere"), flow("f"))
+        assert (answer.code, answer.reason) == (404, "NotFound")
+        assert answer.message == 'namespaces "nowhere" not found'
+        assert answer.json["details"] == {"name": "nowhere", "kind": "namespaces"}
+
+    async def test_no_name_and_bad_names(self, api: Server) -> None:
+        answer = await api.post(api.flows, flow(""))
+        assert answer.message == (
+            'JobFlow.flow.volcano.sh "" is invalid: metadata.name: Required value: '
+            "name or generateName is required"
+        )
+        answer = await api.post(api.flows, flow("A_b"))
+        assert (answer.code, answer.reason) == (422, "Invalid")
+        assert answer.message == (
+            'JobFlow.flow.volcano.sh "A_b" is invalid: metadata.name: Invalid value: "A_b": a '
+            "lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
+            "or '.', and must start and end with an alphanumeric character (e.g. 'example.com', "
+            "regex used for validation is "
+            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+        )
+
+    async def test_a_bad_label_and_a_bad_owner(self, api: Server) -> None:
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""}
+        sent = flow("f", labels={"x": "a b"}, ownerReferences=[owner])
+        answer = await api.post(api.flows, sent)
+        assert answer.code == 422
+        assert set(answer.causes) == {"metadata.labels", "metadata.ownerReferences.uid"}
+
+
+class TestDryRun:
+    async def test_a_create_stores_nothing(self, api: Server) -> None:
+        answer = await api.post(api.flows, flow("f"), dryRun="All")
+        assert answer.code == 201 and answer.meta["uid"]
+        assert "resourceVersion" not in answer.meta
+        assert (await api.get(f"{api.flows}/f")).code == 404
+
+    async def test_a_change_and_a_delete_neither(self, api: Server) -> None:
+        made = await api.made(api.flows, flow("f"))
+        change = {"metadata": {"labels": {"a": "b"}}}
+        answer = await api.patch(f"{api.flows}/f", change, dryRun="All")
+        assert answer.meta["labels"] == {"a": "b"}
+        assert answer.meta["resourceVersion"] == made["metadata"]["resourceVersion"]
+        assert (await api.delete(f"{api.flows}/f", dryRun="All")).code == 200
+        assert (await api.get(f"{api.flows}/f")).json == made
+
+    async def test_an_unknown_word(self, api: Server) -> None:
+        answer = await api.post(api.flows, flow("f"), dryRun="Some")
+        assert (answer.code, answer.reason) == (422, "Invalid")
+        assert answer.message == (
+            'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: '
+            'supported values: "All"'
+        )
+        for method, options in (("PATCH", "PatchOptions"), ("DELETE", "DeleteOptions")):
+            answer = (
+                await api.send(method, f"{api.flows}/f", {}, content_type=MERGE, dryRun="Some")
+                if method == "PATCH"
+                else await api.delete(f"{api.flows}/f", dryRun="Some")
+            )
+            assert answer.message.startswith(f'{options}.meta.k8s.io "" is invalid: dryRun: ')
+
+
+class TestReplace:
+    async def test_a_stale_version_conflicts(self, api: Server) -> None:
+        made = await api.made(api.flows, flow("f"))
+        await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"a": "b"}}})
+        answer = await api.put(f"{api.flows}/f", made)
+        assert answer.json == {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": 'Operation cannot be fulfilled on jobflows.flow.volcano.sh "f": the object '
+            "has been modified; please apply your changes to the latest version and try again",
+            "reason": "Conflict",
+            "details": {"name": "f", **FLOW},
+            "code": 409,
+        }
+
+    async def test_no_version_is_no_update(self, api: Server) -> None:
+        await api.made(api.flows, flow("f"))
+        answer = await api.put(f"{api.flows}/f", flow("f"))
+        assert (answer.code, answer.reason) == (422, "Invalid")
+        assert answer.message == (
+            'jobflows.flow.volcano.sh "f" is invalid: metadata.resourceVersion: Invalid value: '
+            "0: must be specified for an update"
+        )
+
+    async def test_another_uid_conflicts(self, api: Server) -> None:
+        made = await api.made(api.flows, flow("f"))
+        uid = made["metadata"]["uid"]
+        made["metadata"]["uid"] = "other"
+        answer = await api.put(f"{api.flows}/f", made)
+        assert (answer.code, answer.reason) == (409, "Conflict")
+        assert answer.message == (
+            'Operation cannot be fulfilled on jobflows.flow.volcano.sh "f": StorageError: invalid '
+            f"object, Code: 4, Key: /registry/flow.volcano.sh/jobflows/{api.namespace}/f, "
+            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+            f"other, UID in object meta: {uid}"
+        )
+
+    async def test_status_and_spec_are_apart(self, api: Server) -> None:
+        made = await api.made(api.flows, flow("f"))
+        made["spec"]["jobRetainPolicy"] = "delete"
+        made["status"] = {"progress": "1/1"}
+        written = await api.put(f"{api.flows}/f/status", made)
+        assert written.json["status"] == {"progress": "1/1"}
+        assert "jobRetainPolicy" not in written.json["spec"] and written.meta["generation"] == 1
+        made["metadata"]["resourceVersion"] = written.meta["resourceVersion"]
+        made["status"] = {"progress": "0/1"}
+        written = await api.put(f"{api.flows}/f", made)
+        assert written.json["status"] == {"progress": "1/1"}
+        assert written.json["spec"]["jobRetainPolicy"] == "delete"
+        assert written.meta["generation"] == 2
+
+    async def test_what_changes_nothing_writes_nothing(self, api: Server) -> None:
+        made = await api.made(api.flows, flow("f"))
+        assert (await api.put(f"{api.flows}/f", made)).json == made
+        nothing = await api.patch(f"{api.flows}/f", {"spec": made["spec"]})
+        assert nothing.json == made
+
+    async def test_what_is_not_there(self, api: Server) -> None:
+        sent = flow("f", resourceVersion="1")
+        answer = await api.put(f"{api.flows}/f", sent)
+        assert (answer.code, answer.message) == (404, 'jobflows.flow.volcano.sh "f" not found')
+
+
+class TestDelete:
+    async def test_what_is_answered(self, api: Server) -> None:
+        made = await api.made(api.flows, flow("f"))
+        answer = await api.delete(f"{api.flows}/f")
+        assert answer.json == {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {"name": "f", **FLOW, "uid": made["metadata"]["uid"]},
+        }
+        answer = await api.delete(f"{api.flows}/f")
+        assert answer.json["details"] == {"name": "f", **FLOW}
+        assert (answer.code, answer.reason) == (404, "NotFound")
+
+    async def test_preconditions(self, api: Server) -> None:
+        made = (await api.made(api.flows, flow("f")))["metadata"]
+        answer = await api.delete(f"{api.flows}/f", {"preconditions": {"uid": "other"}})
+        assert (answer.code, answer.reason) == (409, "Conflict")
+        assert answer.message == (
+            'Operation cannot be fulfilled on JobFlow.flow.volcano.sh "f": the UID in the '
+            f"precondition (other) does not match the UID in record ({made['uid']}). The object "
+            "might have been deleted and then recreated"
+        )
+        assert answer.json["details"] == {"name": "f", **FLOW, "kind": "JobFlow"}
+        answer = await api.delete(f"{api.flows}/f", {"preconditions": {"resourceVersion": "1"}})
+        assert answer.message == (
+            'Operation cannot be fulfilled on JobFlow.flow.volcano.sh "f": the ResourceVersion '
+            f"in the precondition (1) does not match the ResourceVersion in record "
+            f"({made['resourceVersion']}). The object might have been modified"
+        )
+        answer = await api.delete(f"{api.flows}/f", {"preconditions": {"uid": made["uid"]}})
+        assert answer.code == 200
+
+    async def test_finalizers_are_waited_for(self, api: Server) -> None:
+        made = await api.made(api.flows, flow("f", finalizers=["example.com/hold"]))
+        answer = await api.delete(f"{api.flows}/f")
+        assert answer.code == 200 and answer.json["kind"] == "JobFlow"
+        assert answer.meta["deletionTimestamp"] and answer.meta["deletionGracePeriodSeconds"] == 0
+        assert answer.meta["generation"] == made["metadata"]["generation"] + 1
+        again = await api.delete(f"{api.flows}/f")
+        assert again.meta["resourceVersion"] == answer.meta["resourceVersion"]
+        more = await api.patch(
+            f"{api.flows}/f", {"metadata": {"finalizers": ["example.com/hold", "example.com/b"]}}
+        )
+        assert more.code == 422 and "metadata.finalizers: Forbidden: no new finalizers can be" in (
+            more.message
+        )
+        gone = await api.patch(f"{api.flows}/f", {"metadata": {"finalizers": None}})
+        assert gone.code == 200
+        assert (await api.get(f"{api.flows}/f")).code == 404
+
+    async def test_a_collection(self, api: Server) -> None:
+        await api.made(api.vcjobs, vcjob("a", labels={"x": "1"}))
+        await api.made(api.vcjobs, vcjob("b"))
+        answer = await api.delete(api.vcjobs, labelSelector="x=1")
+        assert answer.code == 200
+        assert (await api.get(api.vcjobs)).names == ["b"]
+
+    async def test_a_bad_policy(self, api: Server) -> None:
+        await api.made(api.flows, flow("f"))
+        answer = await api.delete(f"{api.flows}/f", {"propagationPolicy": "Sideways"})
+        assert (answer.code, answer.reason) == (422, "Invalid")
+        assert "propagationPolicy: Unsupported value: " in answer.message
+
+
+class TestNoSuchThing:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/apis/flow.volcano.sh/v1alpha1/nothings",
+            "/apis/flow.volcano.sh/v9/jobflows",
+            "/apis/nobody.example.com/v1/things",
+            "/nothing",
+        ],
+    )
+    async def test_a_path(self, api: Server, path: str) -> None:
+        answer = await api.get(path)
+        assert (answer.code, answer.json) == (404, "404 page not found\n")
+
+    async def test_what_a_kind_has_not(self, api: Server) -> None:
+        answer = await api.delete(f"{api.flows}/f/status")
+        assert (answer.code, answer.reason) == (405, "MethodNotAllowed")
+        assert answer.json["details"] == FLOW
+        assert answer.message == (
+            'delete is not supported on resources of kind "jobflows.flow.volcano.sh"'
+        )
+
+    async def test_a_body_of_another_type(self, api: Server) -> None:
+        await api.made(api.flows, flow("f"))
+        accepted = "application/json, application/yaml"
+        answer = await api.post(api.flows, b"<x/>", content_type="application/xml")
+        assert (answer.code, answer.reason) == (415, "UnsupportedMediaType")
+        assert answer.message.startswith(
+            "the body of the request was in an unknown format - accepted media types include: "
+            + accepted
+        )
+        for words in ("text/plain", "application/strategic-merge-patch+json"):
+            answer = await api.patch(f"{api.flows}/f", {}, words)
+            assert (answer.code, answer.reason) == (415, "UnsupportedMediaType")
+            assert answer.message == (
+                "the body of the request was in an unknown format - accepted media types include: "
+                "application/json-patch+json, application/merge-patch+json, "
+                "application/apply-patch+yaml"
+            )
+
+    @pytest.mark.parametrize(
+        ("body", "words"),
+        [
+            (b"{", "the object provided is unrecognized"),
+            (b"[]", "the object provided is unrecognized"),
+            (b"null", "the object provided is unrecognized"),
+            (
+                b"{}",
+                "the object provided is unrecognized (must be of type JobFlow): Object 'Kind' ",
+            ),
+            (
+                b'{"apiVersion":"flow.volcano.sh/v1alpha1","kind":"JobFlow","metadata":{"name":3}}',
+                'JobFlow in version "v1alpha1" cannot be handled as a JobFlow: json: cannot '
+                "unmarshal number into Go struct field ObjectMeta.name of type string",
+            ),
+        ],
+    )
+    async def test_a_body_that_is_no_flow(self, api: Server, body: bytes, words: str) -> None:
+        answer = await api.post(api.flows, body)
+        assert (answer.code, answer.reason) == (400, "BadRequest")
+        assert answer.message.startswith(words)

@@ -1,0 +1,131 @@
+"""What a CRD's schema does on both servers: refuses, prunes, warns, in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rest import flow
+from servers import Server
+
+KIND = 'JobFlow in version "v1alpha1" cannot be handled as a JobFlow: strict decoding error: '
+
+
+def spec(**fields: Any) -> dict[str, Any]:
+    return {**flow("f"), "spec": fields}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "message"),
+    [
+        (
+            {"flows": "x"},
+            "spec.flows",
+            'Invalid value: "string": spec.flows in body must be of type array: "string"',
+        ),
+        (
+            {"flows": [{"name": 3}]},
+            "spec.flows[0].name",
+            'Invalid value: "integer": spec.flows[0].name in body must be of type string: '
+            '"integer"',
+        ),
+        (
+            {"flows": [{"name": "a", "dependsOn": {"targets": [None]}}]},
+            "spec.flows[0].dependsOn.targets[0]",
+            'Invalid value: "null": spec.flows[0].dependsOn.targets[0] in body must be of type '
+            'string: "null"',
+        ),
+        (
+            {"jobRetainPolicy": "keep"},
+            "spec.jobRetainPolicy",
+            'Unsupported value: "keep": supported values: "retain", "delete"',
+        ),
+    ],
+    ids=["array", "string", "null-in-a-list", "enum"],
+)
+async def test_the_words_of_a_refusal(
+    api: Server, fields: dict[str, Any], path: str, message: str
+) -> None:
+    answer = await api.post(api.flows, spec(**fields))
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    assert answer.causes == {path: message}
+    assert answer.message == f'JobFlow.flow.volcano.sh "f" is invalid: {path}: {message}'
+    details = {k: v for k, v in answer.json["details"].items() if k != "causes"}
+    assert details == {"name": "f", "group": "flow.volcano.sh", "kind": "JobFlow"}
+
+
+async def test_all_faults_come_at_once(api: Server) -> None:
+    answer = await api.post(api.flows, spec(flows=[3, {"name": []}], jobRetainPolicy="x"))
+    assert set(answer.causes) == {"spec.flows[0]", "spec.flows[1].name", "spec.jobRetainPolicy"}
+
+
+async def test_a_status_is_held_to_its_schema(api: Server) -> None:
+    await api.made(api.flows, flow("f"))
+    status = {"progress": 3, "jobStatusList": [{"name": "a", "startTimestamp": "yesterday"}]}
+    answer = await api.patch(f"{api.flows}/f/status", {"status": status})
+    assert answer.code == 422
+    assert answer.causes == {
+        "status.progress": 'Invalid value: "integer": progress in body must be of type string: '
+        '"integer"',
+        "status.jobStatusList[0].startTimestamp": 'Invalid value: "yesterday": '
+        'jobStatusList[0].startTimestamp in body must be of type date-time: "yesterday"',
+    }
+
+
+async def test_null_is_pruned_but_from_what_is_not_typed(api: Server) -> None:
+    patch = {"jobSpec": {"queue": None, "x": {"y": None}}}
+    step = {"name": "a", "dependsOn": None, "patch": patch}
+    made = await api.made(api.flows, spec(jobRetainPolicy=None, flows=[step]))
+    assert made["spec"] == {"flows": [{"name": "a", "patch": patch}]}
+    status = {"status": {"jobStatusList": [{"name": "a", "endTimestamp": None}]}}
+    answer = await api.patch(f"{api.flows}/f/status", status)
+    assert answer.json["status"] == {"jobStatusList": [{"name": "a"}]}
+
+
+async def test_a_null_spec_is_none(api: Server) -> None:
+    made = await api.made(api.flows, {**flow("f"), "spec": None})
+    assert "spec" not in made
+
+
+UNKNOWN = {**flow("f"), "spec": {"flows": [{"name": "a", "nmae": "b"}]}, "extra": 1}
+UNKNOWN_FIELDS = ['unknown field "extra"', 'unknown field "spec.flows[0].nmae"']
+DUPLICATE = (
+    b'{"apiVersion":"flow.volcano.sh/v1alpha1","kind":"JobFlow","metadata":{"name":"f"},'
+    b'"spec":{"flows":[{"name":"a","name":"b"}]}}'
+)
+
+
+class TestUnknownFields:
+    async def test_strict_refuses(self, api: Server) -> None:
+        answer = await api.post(api.flows, UNKNOWN, fieldValidation="Strict")
+        assert (answer.code, answer.reason) == (400, "BadRequest")
+        assert answer.message == KIND + ", ".join(UNKNOWN_FIELDS)
+        answer = await api.post(api.flows, DUPLICATE, fieldValidation="Strict")
+        assert answer.message == KIND + 'duplicate field "spec.flows[0].name"'
+        await api.made(api.flows, flow("f"))
+        answer = await api.patch(f"{api.flows}/f", {"spec": {"bogus": 1}}, fieldValidation="Strict")
+        assert (answer.code, answer.reason) == (422, "Invalid")
+        assert answer.message.endswith('strict decoding error: unknown field "spec.bogus"')
+
+    async def test_warn_warns_and_prunes(self, api: Server) -> None:
+        answer = await api.post(api.flows, UNKNOWN)
+        assert answer.code == 201 and "extra" not in answer.json
+        assert answer.json["spec"] == {"flows": [{"name": "a"}]}
+        escaped = [text.replace('"', '\\"') for text in UNKNOWN_FIELDS]
+        assert answer.warnings == [f'299 - "{text}"' for text in escaped]
+        answer = await api.patch(f"{api.flows}/f", {"spec": {"bogus": 1}})
+        assert answer.warnings == ['299 - "unknown field \\"spec.bogus\\""']
+
+    async def test_ignore_prunes(self, api: Server) -> None:
+        answer = await api.post(api.flows, UNKNOWN, fieldValidation="Ignore")
+        assert (answer.code, answer.warnings) == (201, [])
+        assert answer.json["spec"] == {"flows": [{"name": "a"}]}
+
+    async def test_another_word(self, api: Server) -> None:
+        answer = await api.post(api.flows, flow("f"), fieldValidation="Some")
+        assert (answer.code, answer.reason) == (422, "Invalid")
+        assert answer.message == (
+            'CreateOptions.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "Some": '
+            'supported values: "", "Ignore", "Strict", "Warn"'
+        )

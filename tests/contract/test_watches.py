@@ -1,0 +1,191 @@
+"""Watches on both servers: from a version, bookmarks, what is forgotten, and our reflector."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+
+import pytest
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.cache import Cache
+from jobflow.kube.client import ApiError
+from jobflow.kube.reflector import Reflector
+from rest import TABLE, Ended, flow, vcjob
+from servers import Server
+
+OLD = "1"
+"""A version from before there were flows."""
+
+
+async def test_all_changes_in_order(api: Server) -> None:
+    async with api.watch(api.flows, resourceVersion=await api.version()) as watch:
+        await api.made(api.vcjobs, vcjob("other"))
+        await api.made(api.flows, flow("f"))
+        await api.patch(f"{api.flows}/f/status", {"status": {"progress": "1/1"}})
+        await api.delete(f"{api.flows}/f")
+        frames = [await watch.next() for _ in range(3)]
+    assert [frame["type"] for frame in frames] == ["ADDED", "MODIFIED", "DELETED"]
+    versions = [int(frame["object"]["metadata"]["resourceVersion"]) for frame in frames]
+    assert versions == sorted(set(versions))
+    assert frames[2]["object"]["status"] == {"progress": "1/1"}
+
+
+async def test_what_was_missed_is_told(api: Server) -> None:
+    since = await api.version()
+    await api.made(api.flows, flow("f"))
+    await api.delete(f"{api.flows}/f")
+    async with api.watch(api.flows, resourceVersion=since) as watch:
+        assert [await watch.named(), await watch.named()] == [("ADDED", "f"), ("DELETED", "f")]
+
+
+async def test_from_no_version_what_is_there_comes_first(api: Server) -> None:
+    await api.made(api.flows, flow("f"))
+    for number, query in enumerate(({}, {"resourceVersion": "0"})):
+        async with api.watch(api.flows, **query) as watch:
+            await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"x": str(number)}}})
+            assert [await watch.named(), await watch.named()] == [("ADDED", "f"), ("MODIFIED", "f")]
+
+
+async def test_objects_come_into_a_selection_and_leave_it(api: Server) -> None:
+    await api.made(api.flows, flow("f", labels={"team": "a"}))
+    since = await api.version()
+    async with api.watch(api.flows, resourceVersion=since, labelSelector="team=b") as watch:
+        for team in ("b", "c", "b"):
+            await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"team": team}}})
+        assert [(await watch.next())["type"] for _ in range(3)] == ["ADDED", "DELETED", "ADDED"]
+
+
+async def test_one_object(api: Server) -> None:
+    since = await api.version()
+    name = "metadata.name=b"
+    async with api.watch(api.flows, resourceVersion=since, fieldSelector=name) as watch:
+        await api.made(api.flows, flow("a"))
+        await api.made(api.flows, flow("b"))
+        assert await watch.named() == ("ADDED", "b")
+
+
+async def test_what_is_forgotten_is_an_error_frame(api: Server) -> None:
+    await api.made(api.flows, flow("f"))
+    await api.expire()
+    async with api.watch(api.flows, resourceVersion=OLD) as watch:
+        frame = await watch.next()
+        with pytest.raises(Ended):
+            await watch.next()
+    message = frame["object"].pop("message")
+    assert message.startswith(f"too old resource version: {OLD} (")
+    assert frame == {
+        "type": "ERROR",
+        "object": {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "reason": "Expired",
+            "code": 410,
+        },
+    }
+
+
+async def test_a_version_of_the_future_is_waited_for(api: Server) -> None:
+    """No error: what comes up to that version is passed over in silence."""
+    soon = int(await api.version()) + 2
+    async with api.watch(api.flows, resourceVersion=str(soon)) as watch:
+        for name in ("a", "b", "c"):
+            await api.made(api.flows, flow(name))
+        frame = await watch.next()
+    assert int(frame["object"]["metadata"]["resourceVersion"]) > soon
+    answer = await api.get(api.flows, resourceVersion="999999999")
+    assert (answer.code, answer.reason) == (504, "Timeout")
+    assert "Too large resource version: 999999999, current: " in answer.message
+    assert answer.json["details"]["causes"] == [
+        {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    ]
+
+
+async def test_bookmarks_come_about_once_a_minute(api: Server) -> None:
+    """Not before a watch's end, as one reads in places."""
+    await api.made(api.flows, flow("f"))
+    since = await api.version()
+    asked = [("allowWatchBookmarks", "true")]
+    watch = api.client.watch(JOBFLOWS, namespace=api.namespace, resource_version=since, query=asked)
+    async with aclosing(watch), asyncio.timeout(90):
+        frame = json.loads(await anext(watch))
+    assert frame["type"] == "BOOKMARK"
+    shown = frame["object"]
+    assert (shown["kind"], shown["apiVersion"]) == ("JobFlow", "flow.volcano.sh/v1alpha1")
+    assert shown["metadata"].keys() == {"resourceVersion"}
+    assert int(shown["metadata"]["resourceVersion"]) >= int(since)
+
+
+async def test_initial_events_end_with_a_bookmark(api: Server) -> None:
+    await api.made(api.flows, flow("f"))
+    asked = {
+        "sendInitialEvents": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersionMatch": "NotOlderThan",
+    }
+    async with api.watch(api.flows, **asked) as watch:
+        assert await watch.named() == ("ADDED", "f")
+        frame = await watch.next()
+    assert frame["type"] == "BOOKMARK"
+    annotations = frame["object"]["metadata"]["annotations"]
+    assert annotations == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_tables_name_their_columns_once(api: Server) -> None:
+    since = await api.version()
+    async with api.watch(api.flows, accept=TABLE, resourceVersion=since) as watch:
+        await api.made(api.flows, flow("a"))
+        await api.made(api.flows, flow("b"))
+        first, second = [(await watch.next())["object"] for _ in range(2)]
+    assert [column["name"] for column in first["columnDefinitions"]][:2] == ["Name", "Status"]
+    assert second["columnDefinitions"] is None
+    assert second["rows"][0]["cells"][0] == "b"
+
+
+async def test_our_client_raises_what_a_refused_watch_says(api: Server) -> None:
+    watch = api.client.watch(
+        JOBFLOWS, resource_version="0", query=[("resourceVersionMatch", "Exact")]
+    )
+    with pytest.raises(ApiError, match="resourceVersionMatch is forbidden for watch"):
+        async with aclosing(watch):
+            await anext(watch)
+
+
+async def test_our_reflector_keeps_level(api: Server) -> None:
+    """Through a change, a 410 in the middle of a watch's life, and what happened meanwhile."""
+    await api.made(api.flows, flow("a"))
+    cache: Cache[JobFlow] = Cache()
+    changed = asyncio.Event()
+    cache.on_change = lambda *_: changed.set()
+
+    async def names() -> set[str]:
+        return {found.metadata.name for found in cache}
+
+    async def until(wanted: set[str]) -> None:
+        async with asyncio.timeout(20):
+            while await names() != wanted:
+                await changed.wait()
+                changed.clear()
+
+    follow = Reflector(
+        api.client, JOBFLOWS, JobFlow, cache, namespace=api.namespace, backoff=Backoff(first=0.01)
+    )
+    task = asyncio.create_task(follow.run())
+    try:
+        await until({"a"})
+        await api.client.create(JOBFLOWS, api.namespace, json.dumps(flow("b")).encode())
+        await until({"a", "b"})
+        await api.client.delete(JOBFLOWS, api.namespace, "a")
+        await until({"b"})
+        follow._version = OLD
+        await api.expire()
+        await api.made(api.flows, flow("c"))
+        await until({"b", "c"})
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
