@@ -83,7 +83,8 @@ def _options(settings: Settings, client: Client) -> Options:
     if not settings.no_webhook:
         webhook = Webhook(settings.webhook_port, _certificates(settings, system))
     if not settings.no_leader_election:
-        lease = Lease(system, LEASE)
+        own = f"{LEASE}-{settings.namespace}" if settings.namespace else LEASE
+        lease = Lease(system, settings.lease_name or own)
     return Options(
         webhook=webhook,
         http_port=settings.http_port,

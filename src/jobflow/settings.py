@@ -46,6 +46,11 @@ class Settings(BaseSettings):
         description="Where the lease and the Secret of the certificates are [default: the pod's "
         "own, or that of the kubeconfig's context]",
     )
+    lease_name: str = Field(
+        "",
+        description="The Lease whose holder carries out flows [default: jobflow, with --namespace "
+        "jobflow-NS]",
+    )
     webhook_port: Port = Field(8443, description="HTTPS port of the webhook; 0: any free one")
     http_port: Port = Field(
         8080, description="HTTP port of /healthz, /readyz and /metrics; 0: any free one"
@@ -87,8 +92,7 @@ class Settings(BaseSettings):
     no_controller: bool = Field(False, description="Carry out no flows")
     no_leader_election: bool = Field(
         False,
-        description="Accepted, and changes nothing: this version never elects a leader, so let "
-        "one process only carry out flows",
+        description="Carry out flows without holding the lease; only where no second process does",
     )
 
     @model_validator(mode="after")

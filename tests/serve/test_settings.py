@@ -33,6 +33,7 @@ SAID = {
     "KUBECONFIG": ("/etc/kube", "/etc/kube"),
     "NAMESPACE": ("team-a", "team-a"),
     "SYSTEM_NAMESPACE": ("jobflow-system", "jobflow-system"),
+    "LEASE_NAME": ("ours", "ours"),
     "WEBHOOK_PORT": ("9443", 9443),
     "HTTP_PORT": ("9080", 9080),
     "TLS_CERT": ("tls.crt", Path("tls.crt")),
@@ -112,7 +113,3 @@ def test_every_wrong_setting_is_named_by_flag_and_variable() -> None:
 
 def test_an_unknown_setting_is_refused() -> None:
     assert refused(no_webhook=True, colour="red")
-
-
-def test_no_leader_election_says_what_it_does_not_do() -> None:
-    assert "never elects" in (Settings.model_fields["no_leader_election"].description or "")

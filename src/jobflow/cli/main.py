@@ -202,6 +202,14 @@ def serve(
             help="Of the lease and the certificates' Secret. Default: the pod's or the context's.",
         ),
     ] = None,
+    lease_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Lease whose holder carries out flows. Default: jobflow, with --namespace "
+            "jobflow-NS.",
+        ),
+    ] = None,
     webhook_port: Annotated[
         int | None, typer.Option(metavar="P", help="HTTPS port of the webhook. Default: 8443.")
     ] = None,
@@ -263,7 +271,7 @@ def serve(
         bool | None,
         typer.Option(
             "--no-leader-election",
-            help="Changes nothing yet: this version never elects. Run one controller only.",
+            help="Carry out flows without holding the lease: only where no other process does.",
             show_default=False,
         ),
     ] = None,
