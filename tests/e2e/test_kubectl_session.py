@@ -106,7 +106,7 @@ def test_a_running_flow_keeps_its_spec_and_takes_a_label(kubectl: Kubectl, names
     refusal = kubectl.refused("-n", namespace, "patch", "jf", "test", "--type=merge", "-p", patch)
     assert "spec.jobRetainPolicy" in refusal and "delete" in refusal and "apply" in refusal
     refusal = kubectl.refused("-n", namespace, "delete", "jf", "test")
-    assert "flow test is Running" in refusal
+    assert "flow test is Running: cancel it (`jobflow cancel test -n " in refusal
     assert "kubectl annotate jf test flow.volcano.sh/force-delete=true" in refusal
 
     kubectl("-n", namespace, "label", "jf", "test", "team=x")
