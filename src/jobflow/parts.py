@@ -45,7 +45,8 @@ class Parts:
             await part()
         except Exception as error:
             log.exception("part died", part=name)
-            raise PartDied(f"{name} died: {str(error) or type(error).__name__}") from error
+            cause = _first(error)
+            raise PartDied(f"{name} died: {str(cause) or type(cause).__name__}") from cause
         if not self.stopping:
             raise PartDied(f"{name} ended before it was told to")
 

@@ -64,3 +64,14 @@ async def test_worlds_within_worlds_tell_the_innermost_death() -> None:
             async with together() as inner:
                 inner.start("the pump", dying)
                 await asyncio.Event().wait()
+
+
+async def test_of_a_group_that_died_the_first_cause_is_told() -> None:
+    async def group() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(dying())
+
+    with pytest.raises(PartDied, match="^the pump died: disk on fire$"):
+        async with together() as parts:
+            parts.start("the pump", group)
+            await asyncio.Event().wait()

@@ -45,14 +45,15 @@ class ObjectList(msgspec.Struct):
     """A page of a list of which the metadata is enough."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[Object] = []
+    items: list[Object] | None = None
+    """Null where there are none: a real API server says so of metadata."""
 
 
 class RawList(msgspec.Struct):
     """A page of a list whose items are read one by one."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[msgspec.Raw] = []
+    items: list[msgspec.Raw] | None = None
 
 
 class Frame(msgspec.Struct):
@@ -132,7 +133,7 @@ class Reflector(Generic[T]):
         async with aclosing(pages):
             async for page in pages:
                 version = page.metadata.resource_version
-                for raw in page.items:
+                for raw in page.items or ():
                     obj = self._read(raw)
                     if obj is not None:
                         objects.append(self.cache.shared(obj))
@@ -176,7 +177,7 @@ class Reflector(Generic[T]):
         async with aclosing(pages):
             async for page in pages:
                 version = page.metadata.resource_version
-                metas += [item.metadata for item in page.items]
+                metas += [item.metadata for item in page.items or ()]
         return metas, version
 
     def _lags(self, meta: ObjectMeta) -> bool:
