@@ -1,0 +1,113 @@
+"""A flow is cancelled on a real API server, by a user who may make Commands and little else."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import COMMANDS
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.volcano import JobController
+from kubectl import Kubectl
+from manifests import DIAMOND, as_list, jobflow, template
+from real_cluster import RealCluster
+from served import Served
+from servers import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+
+
+@asynccontextmanager
+async def volcano(real: RealCluster) -> AsyncIterator[None]:
+    """The stand-in for Volcano's job controller, under its own account."""
+    async with await real.client("volcano") as client:
+        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled(), running.exception()
+
+
+def cancel(kubectl: Kubectl, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("jobflow")), "cancel", *arguments]
+    return subprocess.run(
+        command, env=kubectl.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def phase(obj: dict[str, Any] | None) -> str:
+    found: str = ((obj or {}).get("status", {}).get("state") or {}).get("phase", "")
+    return found
+
+
+async def test_a_running_flow_is_cancelled_then_deleted(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    here = ("-n", api.namespace)
+    slow = {step: "1h" if step in ("c", "d") else "50ms" for step in DIAMOND}
+    made = [template(step, duration=duration) for step, duration in slow.items()]
+    objects = as_list(*made, jobflow("test", DIAMOND))
+    async with volcano(real):
+        await asyncio.to_thread(kubectl, *here, "apply", "-f", "-", stdin=objects)
+        for step in "cd":
+            await api.until(f"{api.vcjobs}/test-{step}", lambda job: phase(job) == "Running")
+        refusal = await asyncio.to_thread(kubectl.refused, *here, "delete", "jf", "test")
+        assert f"cancel it (`jobflow cancel test -n {api.namespace}`)" in refusal
+        done = await asyncio.to_thread(cancel, kubectl, "test", *here, "--wait")
+    assert (done.returncode, done.stderr) == (0, "")
+    last = done.stdout.splitlines()[-1]
+    assert last == "JobFlow test: Failed, 5/5 steps over (Cancelled): the flow was cancelled"
+    await api.until(COMMANDS.path(api.namespace), lambda listed: listed["items"] == [])
+    flow = (await api.get(f"{api.flows}/test")).json
+    ends = {key: (c["phase"], c.get("reason")) for key, c in flow["status"]["conditions"].items()}
+    assert ends == {
+        "test-a": ("Completed", None),
+        "test-b": ("Completed", None),
+        "test-c": ("Failed", "Cancelled"),
+        "test-d": ("Failed", "Cancelled"),
+        "test-e": ("Skipped", "Stopped"),
+    }
+    created = real.audit.created("jobs", api.namespace)
+    assert created == dict.fromkeys(("test-a", "test-b", "test-c", "test-d"), 1)
+    assert real.audit.denied("jobflow") == real.audit.denied("volcano") == []
+    await asyncio.to_thread(kubectl, *here, "delete", "jf", "test")
+
+
+async def test_whoever_may_not_make_commands_is_told_so(
+    real: RealCluster, api: Server, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    here = ("-n", api.namespace)
+    flow = as_list(jobflow("test", {"a": []}))
+    await asyncio.to_thread(kubectl, *here, "apply", "-f", "-", stdin=flow)
+    stranger = Kubectl(real.plane.kubeconfig("volcano"), tmp_path)
+    done = await asyncio.to_thread(cancel, stranger, "test", *here)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'User "volcano" cannot get resource "jobflows"' in done.stderr
+
+    rule = "/apis/rbac.authorization.k8s.io/v1/namespaces/" + api.namespace
+    reads = {"apiGroups": ["flow.volcano.sh"], "resources": ["jobflows"], "verbs": ["get"]}
+    binding = {
+        "metadata": {"name": "reads"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reads"},
+        "subjects": [{"kind": "User", "name": "volcano"}],
+    }
+    role = {"metadata": {"name": "reads"}, "rules": [reads]}
+    real.admin.post(f"{rule}/roles", json=role).raise_for_status()
+    real.admin.post(f"{rule}/rolebindings", json=binding).raise_for_status()
+    refused = "cannot be asked at all"
+    async with asyncio.timeout(30):  # an API server hears of a new role a moment later
+        while "cannot get resource" in refused or refused == "cannot be asked at all":
+            done = await asyncio.to_thread(cancel, stranger, "test", *here)
+            refused = done.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cancelling takes the right to create commands.bus.volcano.sh in the name" in refused
+    assert 'User "volcano" cannot create resource "commands"' in refused
