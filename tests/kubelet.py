@@ -27,6 +27,7 @@ from control_plane import ControlPlane, free_port, token
 IMAGE_ENTRYPOINT = "jobflow"
 """What the Dockerfile starts; a container's args are its arguments."""
 LOOK_SECONDS = 0.1
+IDLE_WITHIN_SECONDS = 60
 NODE = "node-of-test"
 NOW = "2026-01-01T00:00:00Z"
 
@@ -87,8 +88,16 @@ class Kubelet:
                 await asyncio.wait([task])
                 for pod in self.pods.values():
                     await _end(pod)
+                for pod in (*self.ended, *self.pods.values()):  # for whoever sees the test fail
+                    print(pod.manifest["metadata"]["name"], pod.code, pod.log, sep="\n")
             if not task.cancelled() and (error := task.exception()):
                 raise error
+
+    async def idle(self) -> None:
+        """Return once no pod is left."""
+        async with asyncio.timeout(IDLE_WITHIN_SECONDS):
+            while self.pods:  # noqa: ASYNC110 - what ends them is another server's doing
+                await asyncio.sleep(LOOK_SECONDS)
 
     @asynccontextmanager
     async def port(self, name: str) -> AsyncIterator[int]:

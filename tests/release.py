@@ -73,8 +73,27 @@ class Release:
 
 
 @asynccontextmanager
-async def release(cluster: RealCluster, namespace: str, folder: Path) -> AsyncIterator[Release]:
-    """A node, a Service, a certificate in a Secret: all that a release needs that is to come."""
+async def release(
+    cluster: RealCluster, namespace: str, folder: Path, *, files: bool = False
+) -> AsyncIterator[Release]:
+    """A node and a Service for a release that is to come. `files`: its certificate is in a Secret
+    that somebody else keeps; otherwise it makes its own."""
+    kubelet = Kubelet(cluster.plane, folder)
+    async with kubelet.running(), kubelet.port("webhook") as port:
+        values: dict[str, Any] = {
+            "shutdownDelay": "1s",
+            "webhook": {"url": f"https://127.0.0.1:{port}"},
+        }
+        if files:
+            values["certificates"] = _kept(cluster, namespace)
+        with helm_python.Config(
+            kubeconfig_path=cluster.plane.kubeconfig("admin"), namespace=namespace
+        ) as helm:
+            yield Release(cluster, helm, kubelet, namespace, values)
+
+
+def _kept(cluster: RealCluster, namespace: str) -> dict[str, Any]:
+    """A Secret with a serving certificate, and the values that go with it."""
     pki = make_pki(["127.0.0.1"])
     secret = {
         "apiVersion": "v1",
@@ -88,18 +107,5 @@ async def release(cluster: RealCluster, namespace: str, folder: Path) -> AsyncIt
     }
     path = f"/api/v1/namespaces/{namespace}/secrets"
     cluster.admin.post(path, content=json.dumps(secret)).raise_for_status()
-    kubelet = Kubelet(cluster.plane, folder)
-    async with kubelet.running(), kubelet.port("webhook") as port:
-        values = {
-            "shutdownDelay": "1s",
-            "webhook": {"url": f"https://127.0.0.1:{port}"},
-            "certificates": {
-                "mode": "files",
-                "secretName": "serving",
-                "caBundle": pki.ca_certificate.decode(),
-            },
-        }
-        with helm_python.Config(
-            kubeconfig_path=cluster.plane.kubeconfig("admin"), namespace=namespace
-        ) as helm:
-            yield Release(cluster, helm, kubelet, namespace, values)
+    bundle = pki.ca_certificate.decode()
+    return {"mode": "files", "secretName": "serving", "caBundle": bundle}

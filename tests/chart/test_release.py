@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
-from manifests import DIAMOND, jobflow, template
+from jobflow.api.resources import CRDS, JOBFLOWS
+from manifests import jobflow
 from real_cluster import RealCluster
 from release import NAME, Release, release
+from releasing import apply_diamond, delete, get, phase, post, succeeds, until, volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-WITHIN_SECONDS = 60
 MERGE = {"Content-Type": "application/merge-patch+json"}
 DEFINITIONS = ("jobflows.flow.volcano.sh", "jobtemplates.flow.volcano.sh")
 VOLCANOS_SCHEMA: dict[str, Any] = {
@@ -63,60 +59,6 @@ async def planned(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterator
         await ready.gone()
 
 
-@asynccontextmanager
-async def volcano(bare: RealCluster) -> AsyncIterator[None]:
-    """The stand-in for Volcano's job controller carries vcjobs out."""
-    async with await bare.client() as client:
-        task = asyncio.create_task(JobController(client, SimulateRunner(10)).run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-        assert task.cancelled(), task.exception()
-
-
-def get(bare: RealCluster, path: str) -> Any:
-    """What is there; None where there is nothing."""
-    answer = bare.admin.get(path)
-    assert answer.status_code in (200, 404), answer.text
-    return answer.json() if answer.status_code == 200 else None
-
-
-async def until(bare: RealCluster, path: str, holds: Any) -> Any:
-    """What is at this path, as soon as this holds of it (None: nothing is there)."""
-    async with asyncio.timeout(WITHIN_SECONDS):
-        while True:
-            found = await asyncio.to_thread(get, bare, path)
-            if holds(found):
-                return found
-            await asyncio.sleep(0.1)
-
-
-async def post(bare: RealCluster, path: str, manifest: Any) -> Any:
-    answer = await asyncio.to_thread(bare.admin.post, path, json=manifest)
-    return answer.json()
-
-
-async def apply_diamond(bare: RealCluster, namespace: str, name: str, **annotations: str) -> str:
-    """The path of a flow that has been made, templates first."""
-    for step in DIAMOND:
-        await post(bare, JOBTEMPLATES.path(namespace), template(step, **annotations))
-    made = await post(bare, JOBFLOWS.path(namespace), jobflow(name, DIAMOND))
-    assert made["kind"] == "JobFlow", made
-    return JOBFLOWS.path(namespace, name)
-
-
-def phase(flow: Any) -> str:
-    found: str = flow.get("status", {}).get("state", {}).get("phase", "")
-    return found
-
-
-async def succeeds(bare: RealCluster, path: str) -> None:
-    flow = await until(bare, path, lambda flow: phase(flow) in ("Succeed", "Failed"))
-    assert phase(flow) == "Succeed", flow["status"]
-
-
 def forget_definitions(bare: RealCluster) -> None:
     """As if nobody had ever installed anything; flows go with their definitions."""
     for name in DEFINITIONS:
@@ -140,8 +82,9 @@ async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) ->
     assert (refused["code"], refused["reason"]) == (422, "Invalid")
     assert 'spec.flows[0].dependsOn.targets[0]: Invalid value: "nowhere"' in refused["message"]
     async with volcano(bare):
-        await succeeds(bare, await apply_diamond(bare, namespace, "before"))
-        running = await apply_diamond(bare, namespace, "during", duration="20s")
+        before = await apply_diamond(bare, namespace, "before")
+        await succeeds(bare, before)
+        running = await apply_diamond(bare, namespace, "during", "20s")
         await until(bare, running, lambda flow: phase(flow) == "Running")
         upgraded = await planned.upgrade(podAnnotations={"changed": "yes"})
         assert upgraded["revision"] == 2
@@ -154,11 +97,7 @@ async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) ->
         pod.log for pod in planned.kubelet.ended if pod.code
     ]
     await planned.uninstall()
-    kept = get(bare, JOBFLOWS.path(namespace))["items"]
-    assert {flow["metadata"]["name"]: phase(flow) for flow in kept} == {
-        "before": "Succeed",
-        "during": "Succeed",
-    }
+    assert [phase(get(bare, flow)) for flow in (before, running)] == ["Succeed", "Succeed"]
     assert get(bare, f"/apis/apps/v1/namespaces/{planned.namespace}/deployments/{NAME}") is None
     # nothing of ours stands in the way of those who now do without
     assert (await post(bare, JOBFLOWS.path(namespace), jobflow("after", {"a": []})))["kind"]
@@ -241,11 +180,11 @@ async def test_a_namespace_goes_while_no_replica_is_there(
 ) -> None:
     await planned.install()
     namespace = bare.new_namespace("going")
-    flow = await apply_diamond(bare, namespace, "held", duration="1h")
+    flow = await apply_diamond(bare, namespace, "held", "1h")
     async with volcano(bare):
         await until(bare, flow, lambda flow: phase(flow) == "Running")
     await planned.upgrade(replicas=0)
-    refused = bare.admin.delete(flow).json()
+    refused = await delete(bare, flow)
     assert refused["code"] == 500 and "failed calling webhook" in refused["message"]
     bare.admin.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
     for pods in bare.admin.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"]:

@@ -1,0 +1,98 @@
+"""Every object that the chart makes is one that a real API server takes, word for word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from real_cluster import RealCluster
+from rendered import CHART, NAMESPACE, VALUES, Rendered
+
+pytestmark = pytest.mark.cluster
+
+OTHERS = ("cert-manager.io/", "monitoring.coreos.com/")
+"""Groups whose kinds this server does not have."""
+CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "Namespace",
+    "ValidatingWebhookConfiguration",
+}
+PLURALS = {"NetworkPolicy": "networkpolicies"}
+
+
+def collection(manifest: dict[str, Any]) -> str:
+    """Where an object of this kind is created."""
+    version, kind = manifest["apiVersion"], manifest["kind"]
+    plural = PLURALS.get(kind, f"{kind.lower()}s")
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    if kind in CLUSTER_SCOPED:
+        return f"{root}/{plural}"
+    return f"{root}/namespaces/{manifest['metadata']['namespace']}/{plural}"
+
+
+def objections(bare: RealCluster, manifests: list[dict[str, Any]]) -> list[str]:
+    """What the server says against them, warnings included; nothing is stored."""
+    said = []
+    for manifest in manifests:
+        answer = bare.admin.post(
+            collection(manifest),
+            params={"dryRun": "All", "fieldValidation": "Strict"},
+            content=json.dumps(manifest),
+        )
+        if answer.status_code != 201:
+            said.append(f"{manifest['kind']}: {answer.text}")
+        said += [f"{manifest['kind']}: {value}" for value in answer.headers.get_list("warning")]
+    return said
+
+
+@pytest.fixture(scope="module")
+def somewhere(bare: RealCluster) -> RealCluster:
+    """The namespace of the rendered releases is there, and warns of what is not restricted."""
+    labels = {"pod-security.kubernetes.io/warn": "restricted"}
+    body = {"metadata": {"name": NAMESPACE, "labels": labels}}
+    bare.admin.post("/api/v1/namespaces", json=body).raise_for_status()
+    return bare
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_an_api_server_takes_it_all(somewhere: RealCluster, values: dict[str, Any]) -> None:
+    manifests = [o for o in Rendered(values).objects if not o["apiVersion"].startswith(OTHERS)]
+    for manifest in manifests:
+        if manifest["kind"] == "ValidatingWebhookConfiguration":
+            for webhook in manifest["webhooks"]:
+                webhook["clientConfig"].pop("caBundle", None)  # of nobody
+    assert objections(somewhere, manifests) == []
+
+
+def test_the_server_would_object(somewhere: RealCluster) -> None:
+    deployment = Rendered().one("Deployment")
+    deployment["spec"]["template"]["spec"]["hostPID"] = True
+    (warning,) = objections(somewhere, [deployment])
+    assert "would violate PodSecurity" in warning and "hostPID=true" in warning
+    deployment["spec"]["replica"] = 1
+    (refusal,) = objections(somewhere, [deployment])
+    assert "unknown field" in refusal and "spec.replica" in refusal
+
+
+def deployed(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+FILES = sorted((CHART.parent.parent / "deploy").glob("*.yaml"))
+
+
+def test_kubectl_may_apply_deploy(bare: RealCluster) -> None:
+    manifests = [manifest for path in FILES for manifest in deployed(path)]
+    home = next(each for each in manifests if each["kind"] == "Namespace")["metadata"]["name"]
+    bare.admin.post("/api/v1/namespaces", json={"metadata": {"name": home}}).raise_for_status()
+    new = [
+        each for each in manifests if each["kind"] not in ("Namespace", "CustomResourceDefinition")
+    ]
+    assert objections(bare, new) == []
+    assert {each["kind"] for each in manifests} >= {"Deployment", "CustomResourceDefinition"}

@@ -1,0 +1,143 @@
+"""Dockerfile and docker-compose.yml, as far as they can be judged without containers."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from compose_spec import PyCompose
+
+from jobflow.settings import Settings
+from jobflow.webhook.configuration import webhook_configuration
+from rendered import CHART, Rendered
+
+ROOT = CHART.parent.parent
+LOCKED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)", re.MULTILINE)
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile's instructions, continued lines joined."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def locked(name: str) -> dict[str, str]:
+    return dict(LOCKED.findall((ROOT / name).read_text()))
+
+
+# ---------------------------------------------------------------------- the image
+
+
+def test_the_image_runs_as_the_user_that_the_chart_says() -> None:
+    said = dict(instructions())
+    security = Rendered().pod["spec"]["securityContext"]
+    assert said["USER"] == f"{security['runAsUser']}:{security['runAsGroup']}"
+    assert yaml.safe_load(said["ENTRYPOINT"]) == ["jobflow"]
+    assert "command" not in Rendered().container
+
+
+def test_everything_is_installed_by_hash_and_as_it_was_tested() -> None:
+    tested = locked("requirements.lock")
+    for name in ("requirements-runtime.lock", "requirements-build.lock"):
+        assert locked(name).items() <= tested.items()
+    assert not {"pytest", "ruff", "helm-python-sdk"} & set(locked("requirements-runtime.lock"))
+    installs = [rest for word, rest in instructions() if word == "RUN" and " install " in rest]
+    for install in installs:
+        for part in install.split("&&"):
+            assert " install " not in part or "--require-hashes" in part or "--no-index" in part
+
+
+def test_what_is_copied_is_there_and_not_ignored() -> None:
+    kept = [
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
+    copied = [shlex.split(rest) for word, rest in instructions() if word == "COPY"]
+    sources = {source for words in copied if "--from" not in words[0] for source in words[:-1]}
+    assert sources == set(kept)
+    assert all((ROOT / source).exists() for source in sources)
+
+
+def test_nothing_secret_gets_into_the_image() -> None:
+    rules = (ROOT / ".dockerignore").read_text().splitlines()
+    assert rules[1] == "*"
+    for path in ("certs/tls.key", ".jobflow/kubeconfig", ".git/config"):
+        assert not any(fnmatch.fnmatch(path, rule[1:]) for rule in rules if rule[:1] == "!")
+
+
+# ---------------------------------------------------------------------- compose
+
+
+def test_compose_is_a_compose_file() -> None:
+    parsed = PyCompose.from_yaml((ROOT / "docker-compose.yml").read_text())
+    assert sorted(parsed.service_names()) == sorted(COMPOSE["services"])
+    with pytest.raises(ValueError, match="imag"):
+        PyCompose.from_yaml("services: {a: {imag: b}}")
+
+
+def test_every_service_is_reached_by_its_name_and_waits_for_one_that_is_there() -> None:
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        for needed, how in service.get("depends_on", {}).items():
+            assert needed in services, name
+            assert how["condition"] in ("service_started", "service_completed_successfully")
+        for config in service.get("configs", ()):
+            assert config["source"] in COMPOSE["configs"]
+    named = re.findall(r"https?://([a-z-]+):\d+", (ROOT / "docker-compose.yml").read_text())
+    assert set(named) - {"localhost"} <= set(services)
+
+
+def test_volcano_leaves_flows_to_us() -> None:
+    (controllers,) = (
+        flag.partition("=")[2].split(",")
+        for flag in COMPOSE["services"]["volcano-controllers"]["command"]
+        if flag.startswith("--controllers=")
+    )
+    assert {"*", "-jobflow-controller", "-jobtemplate-controller"} <= set(controllers)
+    (admissions,) = (
+        flag.partition("=")[2].split(",")
+        for flag in COMPOSE["services"]["volcano-admission"]["command"]
+        if flag.startswith("--enabled-admission=")
+    )
+    assert "/jobflows/validate" not in admissions
+
+
+def test_jobflow_is_served_with_flags_that_it_has() -> None:
+    serve, *flags = COMPOSE["services"]["jobflow"]["command"]
+    given = dict(flag.removeprefix("--").partition("=")[::2] for flag in flags)
+    assert serve == "serve"
+    Settings.model_validate({name.replace("-", "_"): value for name, value in given.items()})
+    assert {name.replace("-", "_") for name in given} <= set(Settings.model_fields)
+
+
+def test_the_webhook_is_asked_there_too_what_the_code_says() -> None:
+    manifests = yaml.safe_load(COMPOSE["configs"]["objects"]["content"])["items"]
+    theirs = by_name(manifests)["jobflow"]["webhooks"]
+    ours = webhook_configuration("https://jobflow:8443", b"")["webhooks"]
+    for one, other in zip(theirs, ours, strict=True):
+        assert one["clientConfig"]["url"] == other["clientConfig"]["url"]
+        for key in ("name", "rules", "failurePolicy", "sideEffects", "admissionReviewVersions"):
+            assert one[key] == other[key]
+
+
+def by_name(manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    return {manifest["metadata"]["name"]: manifest for manifest in manifests}
+
+
+def test_versions_are_the_same_everywhere() -> None:
+    version = Rendered().container["image"]
+    for service in COMPOSE["services"].values():
+        image = service["image"]
+        assert not image.startswith("jobflow:") or image == version
+    module = (Path(__file__).parent.parent / "cluster" / "go.mod").read_text()
+    (kubernetes,) = re.findall(r"k8s\.io/kubernetes (v[\d.]+)", module)
+    for name in ("kube-apiserver", "kube-controller-manager"):
+        assert COMPOSE["services"][name]["image"].endswith(f":{kubernetes}")

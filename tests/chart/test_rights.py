@@ -1,0 +1,137 @@
+"""The service account's rights: all that a release asks for is allowed, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import COMMANDS, EVENTS, JOBS
+from jobflow.controller.events import event_body, event_name
+from jobflow.core.actions import Event, EventType
+from jobflow.kube.client import decoder
+from real_cluster import RealCluster
+from release import NAME, Release, release
+from releasing import apply_diamond, delete, get, phase, post, succeeds, until, volcano
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
+CHECKED_ELSEWHERE = {("flow.volcano.sh", "jobflows/finalizers", "update")}
+"""What the API server looks up by itself when a vcjob is made."""
+
+Right = tuple[str, str, str]
+
+
+@pytest_asyncio.fixture
+async def installed(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterator[Release]:
+    async with release(bare, home, tmp_path) as ready:
+        await ready.install()
+        yield ready
+        await ready.gone()
+
+
+def granted(bare: RealCluster, namespace: str) -> set[Right]:
+    """Group, resource and verb of each right of the replicas' account."""
+    cluster = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
+    roles = get(bare, f"{RIGHTS}/namespaces/{namespace}/roles")["items"]
+    return {
+        (group, resource, verb)
+        for role in (cluster, *roles)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(bare: RealCluster, account: str) -> set[Right]:
+    asked = bare.audit.asked(user=account)
+    return {(each.group, each.resource, each.verb) for each in asked if each.resource}
+
+
+async def test_no_request_is_denied_and_no_right_unused(
+    bare: RealCluster, installed: Release
+) -> None:
+    async with volcano(bare):
+        await a_flow_of_which_an_event_is_there(bare, bare.new_namespace("told"))
+        await a_flow_that_leaves_no_jobs(bare, bare.new_namespace("tidy"))
+        await a_flow_that_may_not_be_deleted_loses_a_job_and_is_cancelled(
+            bare, bare.new_namespace("lost")
+        )
+    rights = granted(bare, installed.namespace)
+    await installed.uninstall()
+    await installed.kubelet.idle()  # a watch is in the audit log once it is over
+    assert bare.audit.denied(installed.account) == []
+    assert rights - used(bare, installed.account) == CHECKED_ELSEWHERE
+
+
+async def test_making_vcjobs_needs_the_right_that_is_only_looked_up(
+    bare: RealCluster, installed: Release
+) -> None:
+    role = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
+    assert any("jobflows/finalizers" in rule["resources"] for rule in role["rules"])
+    role["rules"] = [r for r in role["rules"] if r["resources"] != ["jobflows/finalizers"]]
+    bare.admin.put(f"{RIGHTS}/clusterroles/{NAME}", json=role).raise_for_status()
+    flow = await apply_diamond(bare, bare.new_namespace("disowned"), "disowned")
+    waiting = await until(bare, flow, lambda flow: reason(flow, "disowned-a") == "CreateRefused")
+    message = waiting["status"]["conditions"]["disowned-a"]["message"]
+    assert "cannot set blockOwnerDeletion" in message
+
+
+def reason(flow: dict[str, Any], key: str) -> str:
+    found: str = flow.get("status", {}).get("conditions", {}).get(key, {}).get("reason", "")
+    return found
+
+
+async def a_flow_of_which_an_event_is_there(bare: RealCluster, namespace: str) -> None:
+    """An earlier process has told of its end already, so that the Event only counts on."""
+    path = await apply_diamond(bare, namespace, "told", "1s")
+    flow = decoder(JobFlow).decode(json.dumps(get(bare, path)).encode())
+    end = Event(EventType.NORMAL, "FlowSucceeded", "all is done: 5/5 steps")
+    name = event_name(flow, end)
+    body = event_body(flow, end, name, "2026-01-01T00:00:00Z")
+    await post(bare, EVENTS.path(namespace), body)
+    await succeeds(bare, path)
+    await until(bare, EVENTS.path(namespace, name), lambda event: event["count"] == 2)
+
+
+async def a_flow_that_leaves_no_jobs(bare: RealCluster, namespace: str) -> None:
+    await succeeds(bare, await apply_diamond(bare, namespace, "tidy", jobRetainPolicy="delete"))
+    await until(bare, JOBS.path(namespace, "tidy-e"), lambda job: job is None)
+
+
+async def a_flow_that_may_not_be_deleted_loses_a_job_and_is_cancelled(
+    bare: RealCluster, namespace: str
+) -> None:
+    path = await apply_diamond(bare, namespace, "lost", "1h")
+    flow = await until(bare, path, lambda flow: phase(flow) == "Running")
+    refused = await delete(bare, path)
+    assert "flow lost is Running" in refused["message"]
+    await delete(bare, JOBS.path(namespace, "lost-a"))
+    await until(bare, JOBS.path(namespace, "lost-a-r1"), lambda job: job is not None)
+    await post(bare, COMMANDS.path(namespace), cancel(flow))
+    ended = await until(bare, path, lambda flow: phase(flow) in ("Succeed", "Failed"))
+    assert ended["status"]["state"]["reason"] == "Cancelled", ended["status"]
+
+
+def cancel(flow: dict[str, Any]) -> dict[str, Any]:
+    meta = flow["metadata"]
+    return {
+        "apiVersion": COMMANDS.api_version,
+        "kind": COMMANDS.kind,
+        "metadata": {"name": f"{meta['name']}-cancel"},
+        "action": "TerminateJob",
+        "target": {
+            "apiVersion": flow["apiVersion"],
+            "kind": flow["kind"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "controller": True,
+        },
+    }
