@@ -31,22 +31,25 @@ class Served:
         *flags: str,
         user: str = "jobflow",
         webhook: bool = True,
+        files: bool = True,
+        kubeconfig: Path | None = None,
     ) -> None:
         self.webhook_port = free_port()
         self.http_port = free_port()
         self.ca = b""
         self.said = home / f"serve-{user}.log"
         command = [str(Path(sys.executable).with_name("jobflow")), "serve", *flags]
-        command += ["--kubeconfig", str(real.plane.kubeconfig(user))]
+        command += ["--kubeconfig", str(kubeconfig or real.plane.kubeconfig(user))]
         command += ["--http-port", str(self.http_port)]
         if webhook:
-            pki = write_development_pki(home / "certs", ["127.0.0.1"])
-            self.ca = pki.ca_certificate.read_bytes()
-            command += ["--webhook-port", str(self.webhook_port)]
-            command += ["--tls-cert", str(pki.serving.certificate)]
-            command += ["--tls-key", str(pki.serving.key)]
+            command += ["--webhook-port", str(self.webhook_port), "--webhook-host", "127.0.0.1"]
         else:
             command += ["--no-webhook"]
+        if webhook and files:
+            self.pki = write_development_pki(home / "certs", ["127.0.0.1"])
+            self.ca = self.pki.ca_certificate.read_bytes()
+            command += ["--tls-cert", str(self.pki.serving.certificate)]
+            command += ["--tls-key", str(self.pki.serving.key)]
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -57,12 +60,15 @@ class Served:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Ready while the body runs, as far as the body lets it."""
-        self.start()
         try:
+            self.start()
             yield
-        finally:
+        except BaseException:
             if self._process is not None:
-                self.stop()
+                self.kill()
+            raise
+        if self._process is not None:
+            self.stop()
 
     def start(self) -> None:
         """Returns when it says that it is ready."""
@@ -80,11 +86,32 @@ class Served:
             self._process = subprocess.Popen(self._command, stdout=said, stderr=said)
 
     def ready(self) -> bool:
+        return self.waiting_for() == []
+
+    def waiting_for(self) -> list[str] | None:
+        """What /readyz says is missing; None while nobody answers."""
         try:
-            url = f"http://127.0.0.1:{self.http_port}/readyz"
-            return httpx.get(url, trust_env=False).status_code == 200
+            answer = self.get("/readyz").json()
         except httpx.TransportError:
-            return False
+            return None
+        assert answer["ready"] == (answer["waiting_for"] == [])
+        found: list[str] = answer["waiting_for"]
+        return found
+
+    def metric(self, name: str) -> float | None:
+        """The value of a metric without labels."""
+        lines = self.get("/metrics").text.splitlines()
+        found = [line.split()[1] for line in lines if line.startswith(f"jobflow_{name} ")]
+        return float(found[0]) if found else None
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://127.0.0.1:{self.http_port}{path}", trust_env=False)
+
+    def exit_code(self) -> int:
+        """Of a process that ends by itself."""
+        process, self._process = self._process, None
+        assert process is not None
+        return process.wait(READY_WITHIN_SECONDS)
 
     def stop(self) -> None:
         """SIGTERM; it must end well."""

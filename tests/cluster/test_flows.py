@@ -102,6 +102,12 @@ async def test_the_documentation_sample(
     assert await jobs(api) == ALL_COMPLETED
     rows = (await asyncio.to_thread(kubectl, "-n", api.namespace, "get", "jf")).rows
     assert rows[1][:3] == ["test", "Succeed", "5/5"]
+    await api.until(
+        api.events,
+        lambda listed: all(
+            any(job in event["message"] for event in listed["items"]) for job in ALL_COMPLETED
+        ),
+    )
     described = (await asyncio.to_thread(kubectl, "-n", api.namespace, "describe", "jf/test")).out
     events = described[described.index("Events:") :]
     assert all(job in events for job in ALL_COMPLETED)
