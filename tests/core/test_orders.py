@@ -36,6 +36,7 @@ def test_a_command_is_recorded_then_deleted_then_forgotten() -> None:
     world = running().with_command()
     planned = world.plan()
     assert (planned.status.handled_commands, planned.command_deletes) == (["uid-c"], [])
+    assert planned.plan.urgent
     world = world.stored()
     assert world.plan().command_deletes == ["c"]
     assert world.plan().status.handled_commands == ["uid-c"]
@@ -109,6 +110,7 @@ ACTIONS = ["SuspendFlow", "ResumeJob", "RestartJob", "AbortJob", "CloseQueue", "
 def test_an_action_that_this_version_does_not_have_is_refused(action: str) -> None:
     world = running().with_command(action)
     assert refusals(world) == ["this version carries out TerminateJob (cancel) and no other action"]
+    assert world.plan().plan.urgent
     assert world.plan().phases == {"a": "Running", "b": "Waiting"}
     settled = world.settled()
     assert (settled.commands, settled.flow.status.state.reason) == ({}, "")
@@ -120,6 +122,7 @@ def test_cancelling_what_is_over_is_refused(end: str, phase: str) -> None:
     before = world.flow.status
     world = world.with_command()
     assert refusals(world) == [f"the flow is over ({phase})"]
+    assert world.plan().plan.urgent
     settled = world.settled()
     assert settled.commands == {}
     assert settled.flow.status == before

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobflow.api.command import Action, Command
-from jobflow.api.jobflow import CANCELLED, JobFlow
+from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import DeleteCommand, Event, EventType, View
 
 AT_ONCE = 20
@@ -30,6 +30,8 @@ class Orders:
     """The Command by which the flow is cancelled now."""
     events: tuple[Event, ...] = ()
     deletes: tuple[DeleteCommand, ...] = ()
+    urgent: bool = False
+    """Whether a Command's delete waits for the status."""
 
 
 def orders(flow: JobFlow, view: View, *, over: Callable[[], bool] = lambda: False) -> Orders:
@@ -52,6 +54,7 @@ def orders(flow: JobFlow, view: View, *, over: Callable[[], bool] = lambda: Fals
         cancel=cancel,
         events=tuple(events),
         deletes=_gone(command for command in ordered if command.metadata.uid in known),
+        urgent=bool(new),
     )
 
 
@@ -71,15 +74,15 @@ def _gone(commands: Iterable[Command]) -> tuple[DeleteCommand, ...]:
 def _read(
     flow: JobFlow, new: Iterable[Command], over: Callable[[], bool]
 ) -> tuple[Command | None, list[Event]]:
-    """The first that cancels, and a warning for each that is refused."""
+    """The first that cancels, and a warning for each that is refused. One more cancel is none."""
     cancel: Command | None = None
     events = []
     for command in new:
         if why := _refused(flow, command) or _too_late(flow, over):
             text = f"Command {command.metadata.name} ({command.action}) was refused: {why}"
             events.append(Event(EventType.WARNING, "CommandRefused", text))
-        elif cancel is None and flow.status.state.reason != CANCELLED:
-            cancel = command
+        else:
+            cancel = cancel or command
     return cancel, events
 
 

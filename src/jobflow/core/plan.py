@@ -58,7 +58,7 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     return Plan(
         actions=(*kept.deletes, *strays, *given.deletes),
         status=status,
-        urgent=status is not flow.status,
+        urgent=given.urgent,
         events=given.events,
         requeue_after=_until((kept.wake_at,), now),
     )
@@ -78,7 +78,7 @@ def _carried_on(scene: Scene) -> Plan:
     urgent = (
         status.state.phase != flow.status.state.phase
         or kept.urgent
-        or given.handled != flow.status.handled_commands
+        or given.urgent
         or any(decision.urgent for decision in decisions)
     )
     return Plan(
