@@ -65,10 +65,11 @@ def pod_path(pod: dict[str, Any]) -> str:
 
 
 class Kubelet:
-    """Looks after every pod of the control plane while `running`."""
+    """Looks after every pod of a namespace while `running`."""
 
-    def __init__(self, plane: ControlPlane, directory: Path) -> None:
+    def __init__(self, plane: ControlPlane, namespace: str, directory: Path) -> None:
         self._plane = plane
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._directory = directory
         self.pods: dict[str, Running] = {}
         self.ended: list[Running] = []
@@ -119,9 +120,13 @@ class Kubelet:
 
     async def _look_after(self) -> None:
         while True:
-            listed = (await self._admin.get("/api/v1/pods")).json()["items"]
+            listed = (await self._admin.get(self._pods)).json()["items"]
             for pod in listed:
                 await self._look_at(pod)
+            there = {pod["metadata"]["uid"] for pod in listed}
+            for uid in [uid for uid in self.pods if uid not in there]:  # gone without notice
+                await _end(self.pods[uid])
+                self.ended.append(self.pods.pop(uid))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look_at(self, manifest: dict[str, Any]) -> None:

@@ -78,7 +78,7 @@ async def release(
 ) -> AsyncIterator[Release]:
     """A node and a Service for a release that is to come. `files`: its certificate is in a Secret
     that somebody else keeps; otherwise it makes its own."""
-    kubelet = Kubelet(cluster.plane, folder)
+    kubelet = Kubelet(cluster.plane, namespace, folder)
     async with kubelet.running(), kubelet.port("webhook") as port:
         values: dict[str, Any] = {
             "shutdownDelay": "1s",
