@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 
+from jobflow.api.job import Job, JobCondition, JobState, JobStatus
+from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.controller.hooks import Result
 from jobflow.core.violations import Reason, Violation
 from jobflow.metrics import MAX_FIELDS, Metrics
@@ -83,3 +86,75 @@ def test_two_processes_in_one_do_not_share_counts() -> None:
     one.requested("GET", "jobs", 200, 0.001)
     labels = {"verb": "GET", "resource": "jobs", "code": "200"}
     assert value(other, "api_request_seconds_count", **labels) is None
+
+
+def vcjob(phase: str, **seconds: int) -> Job:
+    """A step's vcjob, created at second 0, that came into each of these phases at its second."""
+    owner = OwnerReference(kind="JobFlow", name="f", uid="uid-f", controller=True)
+    return Job(
+        metadata=ObjectMeta(name="f-a", creation_timestamp=at(0), owner_references=[owner]),
+        status=JobStatus(
+            state=JobState(phase=phase),
+            conditions=[
+                JobCondition(status=each, last_transition_time=at(second))
+                for each, second in seconds.items()
+            ],
+        ),
+    )
+
+
+def at(second: int) -> datetime:
+    return datetime(2026, 8, 1, 12, tzinfo=UTC) + timedelta(seconds=second)
+
+
+def test_a_step_is_timed_when_it_runs_and_when_it_ends() -> None:
+    metrics = Metrics()
+    pending, running = vcjob("Pending"), vcjob("Running", Running=4)
+    ended = vcjob("Completed", Running=4, Completing=9, Completed=10)
+    metrics.steps.job_changed(None, pending)
+    metrics.steps.job_changed(pending, running)
+    metrics.steps.job_changed(running, running)
+    metrics.steps.job_changed(running, ended)
+    metrics.steps.job_changed(ended, ended)
+    metrics.steps.job_changed(ended, None)
+    assert value(metrics, "step_wait_seconds_count") == 1
+    assert value(metrics, "step_wait_seconds_sum") == 4
+    assert value(metrics, "step_run_seconds_count", phase="Completed") == 1
+    assert value(metrics, "step_run_seconds_sum", phase="Completed") == 6
+
+
+def test_a_step_whose_phases_come_at_once_is_timed_too() -> None:
+    metrics = Metrics()
+    metrics.steps.job_changed(vcjob("Pending"), vcjob("Failed", Running=2, Failed=2))
+    assert value(metrics, "step_wait_seconds_sum") == 2
+    assert value(metrics, "step_run_seconds_sum", phase="Failed") == 0
+
+
+def test_what_has_ended_before_this_replica_led_and_what_never_ran_is_not_timed() -> None:
+    metrics = Metrics()
+    metrics.steps.job_changed(None, vcjob("Completed", Running=1, Completed=2))
+    metrics.steps.job_changed(vcjob("Pending"), vcjob("Aborted", Aborted=9))
+    assert value(metrics, "step_wait_seconds_count") == 0
+    assert value(metrics, "step_run_seconds_count", phase="Aborted") is None
+
+
+def test_who_leads() -> None:
+    metrics = Metrics()
+    assert value(metrics, "leader") == 0
+    metrics.leads(True)
+    assert value(metrics, "leader") == 1
+
+
+def test_the_certificate_in_use() -> None:
+    class Certificate:
+        swaps, refused, expires = 2, 1, None
+
+    certificate = Certificate()
+    metrics = Metrics()
+    metrics.watch_certificate(certificate)
+    assert value(metrics, "certificate_expiry_timestamp_seconds") is None
+    certificate.expires = at(0)  # type: ignore[assignment]
+    assert value(metrics, "certificate_expiry_timestamp_seconds") == at(0).timestamp()
+    assert value(metrics, "certificate_swaps_total") == 2
+    assert value(metrics, "certificate_refusals_total") == 1
+    assert b"# TYPE jobflow_certificate_swaps_total counter" in metrics.text()

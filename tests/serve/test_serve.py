@@ -10,7 +10,8 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ import pytest
 
 from admissions import review
 from jobflow import health
-from jobflow.api.resources import JOBFLOWS
+from jobflow.api.resources import CRDS, JOBFLOWS, LEASES, SECRETS
 from jobflow.controller.controller import Controller
-from jobflow.kube.client import Client
+from jobflow.kube.client import ApiError, Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.listener import PortInUse
 from jobflow.sandbox.server import ApiServer
@@ -84,6 +85,17 @@ async def get(given: Settings, path: str) -> httpx.Response:
                 return await client.get(f"http://127.0.0.1:{given.http_port}{path}")
             except httpx.ConnectError:
                 await asyncio.sleep(0.02)
+
+
+async def until(
+    given: Settings, path: str, holds: Callable[[httpx.Response], bool]
+) -> httpx.Response:
+    """The first answer of which this holds."""
+    async with asyncio.timeout(10):
+        while True:
+            if holds(answer := await get(given, path)):
+                return answer
+            await asyncio.sleep(0.02)
 
 
 async def test_from_start_to_sigterm(tmp_path: Path, pki: PkiFiles) -> None:
@@ -154,6 +166,90 @@ async def test_readiness_goes_before_the_parts_do(
     assert answer.json()["waiting_for"] == ["its end: it is being stopped"]
 
 
+async def test_it_goes_on_answering_for_the_delay_and_leads_until_reviews_are_over(
+    tmp_path: Path, pki: PkiFiles
+) -> None:
+    """Readiness goes first; the webhook answers until everyone has heard of that; the lease is
+    the last to go."""
+    async with ApiServer() as server, Client.at(server.url) as client:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki, shutdown_delay="700ms")
+        trust = ssl.create_default_context(cafile=pki.ca_certificate)
+        async with serving(given) as ready:
+            await ready.wait()
+            await until_leads(client)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await until(given, "/readyz", lambda answer: answer.status_code == 503)
+            async with httpx.AsyncClient(verify=trust, trust_env=False) as asking:
+                url = f"https://127.0.0.1:{given.webhook_port}/jobflows/validate"
+                answer = await asking.post(url, content=review("CREATE", jobflow("f", {"a": []})))
+                assert answer.status_code == 200
+                assert await holder(client) != ""
+        assert await holder(client) == ""
+
+
+async def holder(client: Client) -> str:
+    lease = json.loads(await client.request("GET", LEASES.path("default", "jobflow")))
+    return lease["spec"].get("holderIdentity") or ""
+
+
+async def until_leads(client: Client) -> None:
+    while True:
+        try:
+            if await holder(client):
+                return
+        except ApiError as error:
+            assert error.not_found
+        await asyncio.sleep(0.01)
+
+
+async def test_without_leader_election_there_is_no_lease(tmp_path: Path, pki: PkiFiles) -> None:
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki, no_leader_election=True)
+        async with serving(given) as ready:
+            await ready.wait()
+            await until(given, "/metrics", lambda answer: "jobflow_leader 1.0" in answer.text)
+        assert not [seen for seen in server.requests if "/leases" in seen.path]
+
+
+async def test_without_volcano_it_says_what_is_missing(tmp_path: Path, pki: PkiFiles) -> None:
+    async with ApiServer() as server, Client.at(server.url) as client:
+        await client.delete(CRDS, "", "jobs.batch.volcano.sh")
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki)
+        async with serving(given) as ready:
+            said = (
+                "the API server to list jobs: batch.volcano.sh/v1alpha1 Job is not served; "
+                "Volcano makes it"
+            )
+            await until(given, "/readyz", lambda answer: answer.json()["waiting_for"] == [said])
+        assert not ready.is_set()
+
+
+async def test_the_certificate_is_made_where_no_files_are_given(tmp_path: Path) -> None:
+    async with ApiServer() as server, Client.at(server.url) as client:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = Settings(
+            kubeconfig=str(tmp_path / "kubeconfig"),
+            http_port=free_port(),
+            webhook_port=free_port(),
+            webhook_host="127.0.0.1",
+        )
+        async with serving(given) as ready:
+            await ready.wait()
+            path = SECRETS.path("default", given.certificate_secret)
+            secret = json.loads(await client.request("GET", path))["data"]
+            trust = ssl.create_default_context(cadata=b64decode(secret["ca.crt"]).decode())
+            async with httpx.AsyncClient(verify=trust, trust_env=False) as asking:
+                url = f"https://127.0.0.1:{given.webhook_port}/"
+                assert (await asking.get(url)).status_code == 200
+            assert (
+                "jobflow_certificate_expiry_timestamp_seconds"
+                in (await get(given, "/metrics")).text
+            )
+
+
 async def test_one_namespace_without_a_controller(tmp_path: Path, pki: PkiFiles) -> None:
     async with ApiServer() as server:
         server.write_kubeconfig(tmp_path / "kubeconfig")
@@ -198,7 +294,9 @@ async def test_as_a_process_it_logs_json_and_sigterm_is_success(
     async with ApiServer() as server:
         server.write_kubeconfig(tmp_path / "kubeconfig")
         given = settings(tmp_path / "kubeconfig", pki)
-        variables = {f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump(exclude_unset=True).items()}
+        variables = {
+            f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump(exclude_unset=True).items()
+        }
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-c", "from jobflow.cli.main import main; main()", "serve"),
@@ -226,6 +324,12 @@ class TestWhatIsWrongBeforeTheStart:
         ApiServer().write_kubeconfig(tmp_path / "kubeconfig")
         given = settings(tmp_path / "kubeconfig", pki, tls_key=pki.ca_key)
         with pytest.raises(CertificateError, match="is not the key of"):
+            await serve(given)
+
+    async def test_a_host_that_is_none(self, tmp_path: Path) -> None:
+        ApiServer().write_kubeconfig(tmp_path / "kubeconfig")
+        given = Settings(kubeconfig=str(tmp_path / "kubeconfig"), webhook_host="hôte")
+        with pytest.raises(CertificateError, match="'hôte' is neither a host name nor"):
             await serve(given)
 
     @pytest.mark.parametrize("port", ["http_port", "webhook_port"])

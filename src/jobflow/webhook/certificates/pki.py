@@ -94,7 +94,7 @@ def make_serving(
     as `make_pki`."""
     if not hosts:
         raise CertificateError("a serving certificate needs at least one host name or address")
-    names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
+    names = x509.SubjectAlternativeName([alternative_name(host) for host in hosts])
     key = ec.generate_private_key(ec.SECP256R1())
     end = min(now + lifetime, authority.expires - timedelta(seconds=1))
     certificate = (
@@ -174,7 +174,8 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:MAX_COMMON_NAME])])
 
 
-def _alternative(host: str) -> x509.GeneralName:
+def alternative_name(host: str) -> x509.GeneralName:
+    """A host as a certificate names it. Raises CertificateError where it is none."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

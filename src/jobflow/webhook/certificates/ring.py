@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jobflow.webhook.certificates.pki import (
     CertificateError,
     Pair,
+    alternative_name,
     hosts_of,
     make_authority,
     make_serving,
@@ -34,12 +35,17 @@ CA, CA_KEY, CERTIFICATE, KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long things last."""
+    """Whom certificates are for and how long things last. Raises CertificateError for a host that
+    is none."""
 
     hosts: tuple[str, ...]
     """Names and addresses that the serving certificate is for."""
     serving: timedelta = timedelta(days=90)
     authority: timedelta = timedelta(days=5 * 365)
+
+    def __post_init__(self) -> None:
+        for host in self.hosts:
+            alternative_name(host)
 
     @property
     def settle(self) -> timedelta:
