@@ -1,0 +1,125 @@
+"""Another's definitions in the place of ours, on a real API server with two replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import CRDS, JOBFLOWS, LEASES
+from real_cluster import RealCluster
+from rest import flow
+from served import Served, registered
+from servers import Server
+
+pytestmark = pytest.mark.cluster
+
+WITHIN_SECONDS = 60
+TEXT = {"type": "string"}
+FEWER: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "jobRetainPolicy": TEXT,
+                "flows": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "name": TEXT,
+                            "patch": {
+                                "type": "object",
+                                "properties": {
+                                    "jobSpec": {
+                                        "type": "object",
+                                        "properties": {
+                                            "queue": {"type": "string", "default": "default"}
+                                        },
+                                    }
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+        "status": {
+            "type": "object",
+            "properties": {"state": {"type": "object", "properties": {"phase": TEXT}}},
+        },
+    },
+}
+"""A JobFlow as somebody describes it who knows less of it than we do."""
+
+
+@pytest.fixture
+def ours_afterwards(real: RealCluster) -> Iterator[None]:
+    yield
+    apply_ours(real)
+
+
+def apply_ours(real: RealCluster) -> None:
+    """`jobflow crds --apply`, as a hook of the chart runs it."""
+    command = [str(Path(sys.executable).with_name("jobflow")), "crds", "--apply"]
+    kubeconfig = str(real.plane.kubeconfig("admin"))
+    subprocess.run([*command, "--kubeconfig", kubeconfig], check=True, stdout=subprocess.DEVNULL)
+
+
+def apply_theirs(real: RealCluster) -> None:
+    """Replace the schema, as `kubectl replace` or another chart would."""
+    path = CRDS.path("", f"{JOBFLOWS.plural}.{JOBFLOWS.group}")
+    definition = real.admin.get(path).raise_for_status().json()
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = FEWER
+    real.admin.put(path, json=definition).raise_for_status()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(WITHIN_SECONDS):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def misses(served: Served) -> bool:
+    """Whether it says which field is missing, and how to get it."""
+    return any(
+        "jobflows.flow.volcano.sh to be put right: spec.flows[].template is missing" in each
+        and "`jobflow crds --apply`" in each
+        for each in served.waiting_for() or ()
+    )
+
+
+def leader(real: RealCluster) -> str:
+    spec = real.admin.get(LEASES.path("default", "jobflow")).raise_for_status().json()["spec"]
+    return str(spec.get("holderIdentity") or "")
+
+
+@pytest.mark.usefixtures("ours_afterwards")
+async def test_nothing_goes_on_under_anothers_definition(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    one = Served(real, tmp_path)
+    other = Served(real, tmp_path, user="jobflow-2", webhook=False)
+    with one.running(), other.running(), registered(real, one):
+        await until(lambda: leader(real))
+        apply_theirs(real)
+        await until(lambda: misses(one) and misses(other))
+        await until(lambda: not leader(real))
+        answer = await api.post(api.flows, flow("f"))
+        assert (answer.code, answer.reason) == (503, "ServiceUnavailable")
+        assert "spec.flows[].template is missing" in json.dumps(answer.json)
+        assert '"definition does not fit"' in one.log()
+        apply_ours(real)
+        await until(lambda: one.ready() and other.ready())
+        await until(lambda: leader(real))
+        await api.made(api.flows, flow("f"))
+        await api.until(
+            f"{api.flows}/f", lambda found: found.get("status", {}).get("state", {}).get("phase")
+        )
