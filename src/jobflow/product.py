@@ -173,11 +173,12 @@ class Product:
                 await asyncio.wait([stopping])
 
     def _stand(self) -> Term:
-        flows, templates, jobs, *_ = self._feeds
+        flows, templates, jobs, commands, *_ = self._feeds
         carry = partial(
             lead,
             store=self.store,
             followers=(flows, templates, jobs),
+            optional=(commands,),
             hooks=self.metrics.controller,
         )
         if (lease := self._options.lease) is None:

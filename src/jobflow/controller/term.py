@@ -6,7 +6,7 @@ It knows nothing of leases: `serve` hands `lead` to an Election, or runs it with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Protocol
 
 import structlog
@@ -35,17 +35,19 @@ async def lead(
     *,
     store: Store,
     followers: Iterable[Follower],
+    optional: Iterable[Follower] = (),
     hooks: Hooks | None = None,
 ) -> None:
     """One term, until `ending` is set and what is under way has come to its end.
 
     `followers` are the reflectors of flows, templates and vcjobs: each is brought level with a
     consistent read before the first plan, for whoever led before may have written what no watch
-    has told us yet. A new Controller a term: what the last one remembered is void.
+    has told us yet. `optional`: of Commands, which a cluster may not serve, or not to us. A new
+    Controller a term: what the last one remembered is void.
     """
     if not await _before(ending, store.wait_synced()):
         return
-    if not await _before(ending, _level(followers)):
+    if not await _before(ending, _level(followers, optional)):
         return
     controller = Controller(client, store, hooks=hooks)
     stopping = asyncio.ensure_future(_then(ending, controller.stop))
@@ -56,20 +58,25 @@ async def lead(
         await asyncio.wait([stopping])
 
 
-async def _level(followers: Iterable[Follower]) -> None:
+async def _level(followers: Iterable[Follower], optional: Iterable[Follower]) -> None:
     """All of them, tried until it works; what worked is not tried again."""
     async with asyncio.TaskGroup() as group:
         for follower in followers:
             group.create_task(_level_one(follower))
+        for follower in optional:
+            group.create_task(_level_one(follower, absent=(403, 404)))
 
 
-async def _level_one(follower: Follower) -> None:
+async def _level_one(follower: Follower, *, absent: Collection[int] = ()) -> None:
+    """`absent`: HTTP codes that say that there is nothing to be level with."""
     backoff = Backoff(most=LONGEST_WAIT)
     while True:
         try:
             await follower.level()
             return
         except (ApiError, *NETWORK_ERRORS) as error:
+            if isinstance(error, ApiError) and error.code in absent:
+                return
             log.warning("cannot read what the API server holds", error=str(error))
         await asyncio.sleep(backoff.next())
 
