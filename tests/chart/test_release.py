@@ -184,6 +184,7 @@ async def test_a_namespace_goes_while_no_replica_is_there(
     async with volcano(bare):
         await until(bare, flow, lambda flow: phase(flow) == "Running")
     await planned.upgrade(replicas=0)
+    await planned.kubelet.idle()
     refused = await delete(bare, flow)
     assert refused["code"] == 500 and "failed calling webhook" in refused["message"]
     bare.admin.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
