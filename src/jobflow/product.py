@@ -17,7 +17,8 @@ import structlog
 from jobflow import health
 from jobflow.api.jobflow import FlowPhase
 from jobflow.controller.term import lead
-from jobflow.kube.client import Client
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.election import Election, Lead
 from jobflow.listener import Listener, PortInUse
 from jobflow.metrics import Metrics
@@ -28,6 +29,8 @@ from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import CertificateFiles, CertificateSource, Live, WatchedFiles
 from jobflow.webhook.cluster import StoreCluster
 
+LONGEST_WAIT = 5.0
+"""Seconds between tries to read again what was read under another definition."""
 LOOK_SECONDS = 0.1
 """How often it is looked at whether the product is ready."""
 
@@ -86,7 +89,7 @@ class Product:
         self._options = options
         self._stop = asyncio.Event()
         self._finish = asyncio.Event()
-        self._guard = SchemaGuard(client)
+        self._guard = SchemaGuard(client, self._reread)
         self._feeds = feeds(self.store, client, namespace=options.namespace)
         self._certificates: CertificateSource | None = None
         self._webhook: Listener | None = None
@@ -155,6 +158,19 @@ class Product:
         parts.start("the watch on readiness", self._report)
         if self._certificates:
             parts.start("the certificate", self._certificates.run)
+
+    async def _reread(self) -> None:
+        """Read flows and templates again, however long that takes."""
+        flows, templates, *_ = self._feeds
+        for feed in (flows, templates):
+            backoff = Backoff(most=LONGEST_WAIT)
+            while True:
+                try:
+                    await feed.reread()
+                    break
+                except (ApiError, *NETWORK_ERRORS) as error:
+                    log.warning("cannot read again", kind=feed.resource.kind, error=str(error))
+                await asyncio.sleep(backoff.next())
 
     # ------------------------------------------------------------------ carrying flows out
 

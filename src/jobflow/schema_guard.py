@@ -7,7 +7,7 @@ place of ours at any time; until ours are back nothing may be admitted, planned 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -24,6 +24,10 @@ log = structlog.get_logger(__name__)
 MOST = 5
 """Faults of one definition that are told; the rest is counted."""
 CURE = "apply this version's with `jobflow crds --apply`"
+SETTLE_SECONDS = 2.0
+"""From a definition's being right again until every API server serves by it."""
+
+Reread = Callable[[], Awaitable[None]]
 
 
 class Definition(Struct, frozen=True, kw_only=True):
@@ -34,20 +38,47 @@ class Definition(Struct, frozen=True, kw_only=True):
 
 
 class SchemaGuard:
-    """Knows whether the definitions fit this version. An awaitable `run` keeps it level."""
+    """Knows whether the definitions fit this version. An awaitable `run` keeps it level.
 
-    def __init__(self, client: Client) -> None:
+    Once one has not fitted, `reread` is awaited before all is well again: objects that were read
+    meanwhile may lack what is stored of them.
+    """
+
+    def __init__(self, client: Client, reread: Reread) -> None:
         self._definitions = [
             _Followed(client, resource, self._look) for resource in (JOBFLOWS, JOBTEMPLATES)
         ]
+        self._reread = reread
+        self._changed = asyncio.Event()
         self._fit, self._unfit = asyncio.Event(), asyncio.Event()
         self._unfit.set()
+        self._doubt = False
+        """Whether something has not fitted since all was well."""
 
     async def run(self) -> None:
         """Follow the definitions until cancelled."""
         async with asyncio.TaskGroup() as group:
             for definition in self._definitions:
                 group.create_task(definition.reflector.run())
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                if self._right and not self.fit:
+                    await self._recover()
+
+    async def _recover(self) -> None:
+        """All is well, unless something changes on the way: then that decides."""
+        if self._doubt:
+            await asyncio.sleep(SETTLE_SECONDS)
+            await self._reread()
+        if self._right and not self._changed.is_set():
+            self._doubt = False
+            self._unfit.clear()
+            self._fit.set()
+
+    @property
+    def _right(self) -> bool:
+        return all(each.faults == [] for each in self._definitions)
 
     @property
     def fit(self) -> bool:
@@ -64,7 +95,10 @@ class SchemaGuard:
 
     def waiting_for(self) -> list[str]:
         """What is wrong, a clause a definition; empty where nothing is."""
-        return [clause for each in self._definitions if (clause := each.clause)]
+        found = [clause for each in self._definitions if (clause := each.clause)]
+        if not found and not self.fit:
+            return ["flows and templates to be read again, by the definitions that are right again"]
+        return found
 
     def unfit(self) -> str:
         """The same as the end of a sentence, for whoever is refused."""
@@ -78,12 +112,11 @@ class SchemaGuard:
         }
 
     def _look(self) -> None:
-        if all(each.faults == [] for each in self._definitions):
-            self._unfit.clear()
-            self._fit.set()
-        else:
+        if not self._right:
+            self._doubt = self._doubt or any(each.faults for each in self._definitions)
             self._fit.clear()
             self._unfit.set()
+        self._changed.set()
 
 
 class _Followed:

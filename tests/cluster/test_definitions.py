@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES
+from manifests import template
 from real_cluster import RealCluster
 from rest import flow
 from served import Served, registered
@@ -123,3 +124,27 @@ async def test_nothing_goes_on_under_anothers_definition(
         await api.until(
             f"{api.flows}/f", lambda found: found.get("status", {}).get("state", {}).get("phase")
         )
+
+
+@pytest.mark.usefixtures("ours_afterwards")
+async def test_a_flow_that_was_read_under_anothers_definition_is_read_again(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    """The API server leaves `template` out of what it answers meanwhile, and calls it the same
+    version: a replica that has just started must not run the step by its name."""
+    steps = [{"name": "a", "template": "elsewhere"}]
+    await api.made(api.flows, flow("f") | {"spec": {"flows": steps}})
+    await api.made(api.templates, template("elsewhere"))
+    apply_theirs(real)
+    await api.until(f"{api.flows}/f", lambda found: "template" not in found["spec"]["flows"][0])
+    one = Served(real, tmp_path)
+    one.launch()
+    try:
+        await until(lambda: misses(one))
+        apply_ours(real)
+        await until(one.ready)
+        job = await api.until(f"{api.vcjobs}/f-a", lambda job: job is not None)
+    finally:
+        one.stop()
+    by = job["metadata"]["labels"]["volcano.sh/createdByJobTemplate"]
+    assert by == f"{api.namespace}.elsewhere"

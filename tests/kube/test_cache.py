@@ -42,6 +42,20 @@ def test_a_list_adds_changes_and_removes() -> None:
     assert seen.told == ["+a@1", "+b@2", "+c@3", "~b@5", "+d@6", "-c@3"]
 
 
+def test_what_is_doubted_is_replaced_by_the_same_version_once() -> None:
+    seen = Recording()
+    seen.cache.replace([job("a", 1), job("b", 2)], "3")
+    seen.cache.doubt()
+    again = job("a", 1)
+    assert seen.cache.shared(again) is again
+    seen.cache.changed(job("b", 4))
+    for _ in range(2):
+        seen.cache.replace([again, job("b", 4)], "5")
+    assert seen.told == ["+a@1", "+b@2", "~b@4", "~a@1"]
+    assert seen.cache.get("ns", "a") is again
+    assert seen.cache.shared(job("a", 1)) is again
+
+
 def test_a_write_is_seen_before_its_event_and_told_once() -> None:
     seen = Recording()
     seen.cache.replace([], "5")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jobflow import schema_guard
 from jobflow.api.crd import crd
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBS, JOBTEMPLATES
@@ -19,6 +20,12 @@ from jobflow.serve import Sandbox, World, sandbox_world
 from manifests import jobflow, template
 
 NAME = "jobflows.flow.volcano.sh"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One API server: nobody hears of a definition later than the others."""
+    monkeypatch.setattr(schema_guard, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -103,6 +110,19 @@ async def test_nothing_is_planned_until_the_definition_is_right_again(world: Wor
     assert [seen for seen in ours if "/jobflows/" in seen.path or seen.method == "POST"] == []
     await serve_schema(world.client, crd("JobFlow"))
     await until_phase(world, "Succeed")
+
+
+async def test_what_may_have_been_read_under_anothers_definition_is_read_again(
+    world: World,
+) -> None:
+    await create(world, template("a"))
+    await serve_schema(world.client, look_alike())
+    await until(world, [FAULTS])
+    mark = len(world.server.requests)
+    await serve_schema(world.client, crd("JobFlow"))
+    await until(world, [])
+    lists = [seen.path for seen in list(world.server.requests)[mark:] if "watch" not in seen.query]
+    assert JOBFLOWS.path() in lists and JOBTEMPLATES.path() in lists
 
 
 async def test_without_a_definition_it_says_so_and_comes_back(world: World) -> None:

@@ -55,6 +55,7 @@ class Cache(Generic[T]):
         self.on_state: Callable[[], None] = _nothing
         """Called when `served` or `synced` may have changed."""
         self._objects: dict[Key, T] = {}
+        self._doubted: set[Key] = set()
         self._slim = slim
 
     def __len__(self) -> int:
@@ -74,7 +75,8 @@ class Cache(Generic[T]):
         else a slim one. So that a list of a hundred thousand is not held twice."""
         held = self._objects.get(key_of(obj))
         if held is not None and _same(held.metadata, obj.metadata):
-            return held
+            if key_of(obj) not in self._doubted:
+                return held
         return obj if self._slim is None else self._slim(obj)
 
     def replace(
@@ -97,6 +99,11 @@ class Cache(Generic[T]):
                 self._drop(obj)
         self.served = self.synced = True
         self.on_state()
+
+    def doubt(self) -> None:
+        """What is held may lack what the server has under the same version, which it served under
+        another schema: the next object of that version takes its place."""
+        self._doubted.update(self._objects)
 
     def lacking(self, present: Collection[str], version: str) -> list[T]:
         """What the copy holds though a whole list taken at `version` lacks its UID: it has been
@@ -172,7 +179,8 @@ class Cache(Generic[T]):
         held = self._objects.get(key)
         if held is not None:
             newer = version_of(obj.metadata.resource_version)
-            if newer <= version_of(held.metadata.resource_version):
+            older = version_of(held.metadata.resource_version)
+            if newer < older or (newer == older and key not in self._doubted):
                 return
             if held.metadata.uid != obj.metadata.uid:
                 self._drop(held)
@@ -180,10 +188,12 @@ class Cache(Generic[T]):
         if self._slim is not None and not slim:
             obj = self._slim(obj)
         self._objects[key] = obj
+        self._doubted.discard(key)
         self.on_change(held, obj)
 
     def _drop(self, last: T) -> None:
         del self._objects[key_of(last)]
+        self._doubted.discard(key_of(last))
         self.on_change(last, None)
 
     def _advance(self, version: str) -> None:

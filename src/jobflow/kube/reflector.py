@@ -164,6 +164,12 @@ class Reflector(Generic[T]):
         self.cache.level_with(version, gone)
         log.info("level", kind=self.resource.kind, newer=len(newer), gone=len(gone))
 
+    async def reread(self) -> None:
+        """List anew and believe it, also where versions have not changed: for after the server
+        has served the kind under another schema. Raises ApiError, or a network's error."""
+        self.cache.doubt()
+        await self._list()
+
     async def _metadata(self) -> tuple[list[ObjectMeta], str]:
         metas: list[ObjectMeta] = []
         version = ""

@@ -81,6 +81,7 @@ class SharedCertificate:
         self._trouble = ""
         self._held: Ring | None = None
         """What the Secret held when it last made sense."""
+        self._missed: set[str] = set()
         self._trusted_since: dict[x509.Certificate, datetime] = {}
         self._secret = self._followed(SECRETS, Secret, secret, namespace)
         self._configurations = {
@@ -191,7 +192,9 @@ class SharedCertificate:
     async def _tell_whom_to_trust(self, ring: Ring) -> None:
         for name, reflector in self._configurations.items():
             if (configuration := reflector.cache.get("", name)) is None:
-                continue  # nobody asks us through it
+                self._miss(name)
+                continue
+            self._missed.discard(name)
             patch = correction(configuration, ring, self._policy, now=self._now())
             if patch is None:
                 continue
@@ -243,6 +246,12 @@ class SharedCertificate:
             for what, reflector in reflectors.items()
             if not reflector.cache.synced
         )
+
+    def _miss(self, name: str) -> None:
+        """Tell, once, that nobody asks us through a configuration."""
+        if name not in self._missed:
+            self._missed.add(name)
+            log.warning("there is no such ValidatingWebhookConfiguration yet", configuration=name)
 
     def _failed(self, trouble: str) -> float:
         if trouble != self._trouble:
