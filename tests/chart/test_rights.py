@@ -27,6 +27,7 @@ CHECKED_ELSEWHERE = {
     ("flow.volcano.sh", "jobflows/finalizers", "update"),
     # for a leader whose watch is behind: tests/controller, where a watch can be held up
     ("flow.volcano.sh", "jobtemplates", "get"),
+    ("bus.volcano.sh", "commands", "get"),
 }
 
 Right = tuple[str, str, str]
