@@ -162,7 +162,9 @@ async def test_queues_are_known_only_where_they_are_served(world: World) -> None
     assert store.queues() is None
 
 
-async def test_it_is_synced_when_all_was_listed_and_what_may_be_absent_was_asked_for(world: World) -> None:
+async def test_it_is_synced_when_all_was_listed_and_what_may_be_absent_was_asked_for(
+    world: World,
+) -> None:
     store = world.store
     for cache in (store.flows, store.templates_cache, store.jobs):
         assert not store.synced
