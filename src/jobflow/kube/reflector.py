@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from jobflow.api.meta import ListMeta, Object, ObjectMeta
+from jobflow.api.meta import ListMeta, Object
 from jobflow.api.resources import Resource, Status
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.cache import Cache, Kept, version_of
@@ -41,11 +41,26 @@ DELETIONS_WITHIN = 5.0
 """How long the watch is given to bring the last objects of what was deleted."""
 
 
-class ObjectList(msgspec.Struct):
+class Identity(msgspec.Struct, rename="camel"):
+    """Which object it is, and in which version: all that `level` has to know of most."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Identified(msgspec.Struct):
+    """An object of which that is enough."""
+
+    metadata: Identity
+
+
+class IdentityList(msgspec.Struct):
     """A page of a list of which the metadata is enough."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[Object] | None = None
+    items: list[Identified] | None = None
     """Null where there are none: a real API server says so of metadata."""
 
 
@@ -150,16 +165,16 @@ class Reflector(Generic[T]):
         The last object of what was deleted tells how it ended, and only the watch brings that: it
         is waited for, for a while.
         """
-        metas, version = await self._metadata()
-        newer = [meta for meta in metas if self._lags(meta)]
+        uids, lagging, version = await self._identities()
+        newer = [each for each in lagging if self._lags(each)]
         if len(newer) > READ_ONE_BY_ONE:
             objects, _, _ = await self._pages(limit=500)
             for obj in objects:
                 self.cache.learn(obj)
         else:
             slots = asyncio.Semaphore(READS_AT_ONCE)
-            await asyncio.gather(*(self._catch_up(meta, slots) for meta in newer))
-        gone = self.cache.lacking({meta.uid for meta in metas}, version)
+            await asyncio.gather(*(self._catch_up(each, slots) for each in newer))
+        gone = self.cache.lacking(uids, version)
         await self._deletions(gone)
         self.cache.level_with(version, gone)
         log.info("level", kind=self.resource.kind, newer=len(newer), gone=len(gone))
@@ -170,12 +185,15 @@ class Reflector(Generic[T]):
         self.cache.doubt()
         await self._list()
 
-    async def _metadata(self) -> tuple[list[ObjectMeta], str]:
-        metas: list[ObjectMeta] = []
+    async def _identities(self) -> tuple[set[str], list[Identity], str]:
+        """The UIDs of a whole list, what of it the copy lagged behind, and the list's version. Page
+        by page: of a hundred thousand objects nothing else is kept."""
+        uids: set[str] = set()
+        lagging: list[Identity] = []
         version = ""
         pages = self._client.list(
             self.resource,
-            ObjectList,
+            IdentityList,
             namespace=self._namespace,
             query=self._query,
             accept=METADATA_ONLY,
@@ -183,15 +201,17 @@ class Reflector(Generic[T]):
         async with aclosing(pages):
             async for page in pages:
                 version = page.metadata.resource_version
-                metas += [item.metadata for item in page.items or ()]
-        return metas, version
+                identities = [item.metadata for item in page.items or ()]
+                uids.update(each.uid for each in identities)
+                lagging += [each for each in identities if self._lags(each)]
+        return uids, lagging, version
 
-    def _lags(self, meta: ObjectMeta) -> bool:
+    def _lags(self, meta: Identity) -> bool:
         held = self.cache.get(meta.namespace, meta.name)
         mine = version_of(held.metadata.resource_version) if held is not None else 0
         return mine < version_of(meta.resource_version)
 
-    async def _catch_up(self, meta: ObjectMeta, slots: asyncio.Semaphore) -> None:
+    async def _catch_up(self, meta: Identity, slots: asyncio.Semaphore) -> None:
         path = self.resource.path(meta.namespace, meta.name)
         try:
             async with slots:
