@@ -41,6 +41,8 @@ MALFORMED = {
     b"hello": "not JSON",
     b"\xff\xfe": "not JSON",
     b'{"kind": "AdmissionReview"': "not JSON",
+    b'{"kind": "\xff"}': "byte 0xff in a text is no UTF-8",
+    GOOD.replace(b"diamond", b"diam\xc3nd"): "byte 0xc3 in a text is no UTF-8",
     b"null": "no AdmissionReview",
     b"[]": "no AdmissionReview",
     b"5": "no AdmissionReview",

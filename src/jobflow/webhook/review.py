@@ -115,7 +115,7 @@ class Reviewer(Generic[T]):
         """The request with typed objects, or with plain JSON where the types do not fit."""
         try:
             review = self._decode(body)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             review = untyped.decode(body)
         return checked(review, self._kind)
 

@@ -32,6 +32,9 @@ def decode(body: bytes) -> Loose:
         raise Malformed("the body is nested too deeply to be read") from None
     except msgspec.ValidationError as error:
         raise Malformed(f"the body is no AdmissionReview: {error}") from None
+    except UnicodeDecodeError as error:  # which msgspec lets through as it is
+        byte = error.object[error.start]
+        raise Malformed(f"the body is not JSON: byte 0x{byte:02x} in a text is no UTF-8") from None
     except msgspec.DecodeError as error:
         raise Malformed(f"the body is not JSON: {error}") from None
 
