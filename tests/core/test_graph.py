@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import lines_run
 from jobflow.api.jobflow import DependsOn, Step
 from jobflow.core.graph import Graph
 
@@ -123,24 +123,6 @@ def test_5000_steps_in_2500_cycles_have_2500_cycles():
     assert found == [[i, i + 1, i] for i in range(0, SIZE, 2)]
 
 
-def _lines_run(work: Callable[[], object]) -> int:
-    """How many lines of Python this takes: a measure that no other load disturbs."""
-    count = 0
-
-    def trace(frame: object, event: str, arg: object) -> object:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 @pytest.mark.parametrize(
     "targets",
     [
@@ -154,7 +136,7 @@ def _lines_run(work: Callable[[], object]) -> int:
 def test_four_times_the_steps_take_at_most_five_times_the_work(targets):
     def work(count: int) -> int:
         steps = numbered(count, targets)
-        return _lines_run(lambda: (Graph(steps).order, Graph(steps).cycles))
+        return lines_run(lambda: (Graph(steps).order, Graph(steps).cycles))
 
     assert work(2_000) < 5 * work(500)
 

@@ -117,6 +117,20 @@ def test_pods_of_two_steps_with_one_name():
     ]
 
 
+def test_the_later_of_two_steps_is_told_whichever_has_the_longer_name():
+    known = knowing(template_of("a", "x", "b-c"), template_of("a-b", "c", "x"))
+    assert faults(flow_of("a-b", "a"), known) == [
+        'spec.flows[1].name: Duplicate value: "f-a-b-c-0": a pod of step "a-b" (task "c") would '
+        'have the same name as one of this step (task "b-c"); rename one of them'
+    ]
+
+
+def test_a_name_that_three_steps_would_give_to_a_pod_is_told_of_two():
+    known = knowing(template_of("a", "b-c-d"), template_of("a-b", "c-d"), template_of("a-b-c", "d"))
+    found = faults(flow_of("a", "a-b", "a-b-c"), known)
+    assert [line.split(": ")[0] for line in found] == ["spec.flows[1].name", "spec.flows[2].name"]
+
+
 def test_a_task_without_pods_takes_no_name():
     known = knowing(template_of("a", "b-c", replicas=0), template_of("a-b", "c"))
     assert faults(flow_of("a", "a-b"), known) == []

@@ -123,3 +123,21 @@ def test_a_misspelt_action_says_what_was_meant():
     (said,) = patched({"policies": [{"event": "*", "action": "CompletedJob"}]}, Known())
     assert said.startswith(f'{AT}.policies[0].action: Unsupported value: "CompletedJob": ')
     assert said.endswith('did you mean "CompleteJob"?')
+
+
+def test_elements_without_a_key_are_each_at_their_own_place():
+    known = knowing(template_of("train", "ps", minAvailable=1))
+    found = patched({"tasks": [{"name": "ps"}, 2, {"name": "ps"}, None, [3]]}, known)
+    at = [line.split(": ")[0] for line in found if "must be of type object" in line]
+    assert at == [f"{AT}.tasks[1]", f"{AT}.tasks[3]", f"{AT}.tasks[4]"]
+
+
+def test_of_elements_with_one_key_the_one_that_is_at_fault_is_shown():
+    found = patched({"tasks": [{"name": "x"}, {"name": "x", "maxRetry": -1}]}, Known())
+    assert [line.split(": ")[0] for line in found] == [f"{AT}.tasks[1].maxRetry"]
+
+
+def test_an_element_that_the_patch_deletes_is_no_place():
+    patch = {"tasks": [{"name": "ps", "$patch": "delete"}, {"name": "worker", "replicas": -1}]}
+    found = patched(patch, knowing(template_of("train", "ps", "worker", minAvailable=0)))
+    assert f"{AT}.tasks[1].replicas" in [line.split(": ")[0] for line in found]

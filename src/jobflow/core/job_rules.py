@@ -251,14 +251,19 @@ def _task_dependencies(job: JobView) -> Iterator[Violation]:
     if not any(task.raw.get("dependsOn") for task in job.tasks):
         return
     names = {task.name: None for task in job.tasks if task.name}
-    graph: dict[str, list[str]] = {}
+    suggester = Suggester(list(names))
+    graph: dict[str, dict[str, None]] = {}
     for task in job.tasks:
         targets = mapping(task.raw, "dependsOn").get("name")
-        known: list[str] = []
+        known: dict[str, None] = {}
         for index, target in enumerate(targets if isinstance(targets, list) else ()):
-            if isinstance(target, str):
-                path = f"{task.path}.dependsOn.name[{index}]"
-                yield from _task_target(path, target, task.name, names, known)
+            if not isinstance(target, str):
+                continue
+            path = f"{task.path}.dependsOn.name[{index}]"
+            if target in names and target != task.name and target not in known:
+                known[target] = None
+            else:
+                yield _bad_task_target(path, target, task.name, names, suggester)
         graph.setdefault(task.name or "", known)
     try:
         graphlib.TopologicalSorter(graph).prepare()
@@ -269,18 +274,15 @@ def _task_dependencies(job: JobView) -> Iterator[Violation]:
         yield Violation(f"{first.path}.dependsOn.name", Reason.INVALID, first.name, detail)
 
 
-def _task_target(
-    path: str, target: str, task: str | None, names: Mapping[str, None], known: list[str]
-) -> Iterator[Violation]:
+def _bad_task_target(
+    path: str, target: str, task: str | None, names: Mapping[str, None], suggester: Suggester
+) -> Violation:
     if target == task:
-        yield Violation(path, Reason.INVALID, target, "a task cannot wait for itself")
-    elif target not in names:
-        detail = f"no such task{did_you_mean(Suggester(list(names)).nearest(target))}"
-        yield Violation(path, Reason.INVALID, target, detail)
-    elif target in known:
-        yield Violation(path, Reason.DUPLICATE, target, "name it once")
-    else:
-        known.append(target)
+        return Violation(path, Reason.INVALID, target, "a task cannot wait for itself")
+    if target not in names:
+        detail = f"no such task{did_you_mean(suggester.nearest(target))}"
+        return Violation(path, Reason.INVALID, target, detail)
+    return Violation(path, Reason.DUPLICATE, target, "name it once")
 
 
 _RULES: tuple[Callable[[JobView], Iterator[Violation]], ...] = (

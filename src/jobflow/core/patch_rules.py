@@ -1,24 +1,22 @@
 """The rules of a step's patch: what it makes of its template has to be a vcjob Volcano takes.
 
-What a vcjob may say is `job_rules`; here it is asked of the merged spec, and the answer is brought
-back to the place in the patch that it comes from.
+What a vcjob may say is `job_rules`; here it is asked of the merged spec, and `patch_places` brings
+the answer back to the place in the patch that it comes from.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from jobflow.core.build import patch_of
 from jobflow.core.flow_rules import Rule
 from jobflow.core.job_rules import job_violations
-from jobflow.core.merge import JOB_SPEC, Shape, merge, patch_violations
+from jobflow.core.merge import merge, patch_violations
 from jobflow.core.outline import Outline, Use
-from jobflow.core.violations import Reason, Violation, below
-
-_INDEX = re.compile(r"\[(\d+)\]")
+from jobflow.core.patch_places import Places
+from jobflow.core.violations import Reason, Violation
 
 _OF_THE_VALUE_ALONE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
 """Reasons that hold whatever the template says, for what the patch sets it sets."""
@@ -65,17 +63,19 @@ def _faults_of_the_result(use: Use, patch: Mapping[str, Any], path: str) -> Iter
     if not faults:
         return
     before = {(fault.path, fault.message) for fault in job_violations(use.template.spec, "", None)}
+    places = Places(patch, use.spec, path)
     for fault in faults:
         if (fault.path, fault.message) not in before:
-            yield _in_patch(fault, use.spec, patch, path)
+            yield places.in_patch(fault)
 
 
 def _faults_by_themselves(patch: Mapping[str, Any], path: str) -> Iterator[Violation]:
     """What Volcano would refuse whatever the template holds."""
     spec = merge({}, patch)
+    places = Places(patch, spec, path)
     for fault in job_violations(spec, "", None):
         if _needs_no_template(fault):
-            yield _in_patch(fault, spec, patch, path)
+            yield places.in_patch(fault)
 
 
 def _needs_no_template(fault: Violation) -> bool:
@@ -86,73 +86,3 @@ def _needs_no_template(fault: Violation) -> bool:
     if isinstance(fault.value, int):
         return fault.value < 0
     return any(found.end() == len(fault.path) for found in _ONE_VALUE.finditer(fault.path))
-
-
-def _in_patch(
-    fault: Violation, result: Mapping[str, Any], patch: Mapping[str, Any], path: str
-) -> Violation:
-    """A fault of the merged spec at the place of the patch that it comes from, or as near as the
-    patch goes; then the words say where in the result it is."""
-    here: Any = patch
-    there: Any = result
-    shape = JOB_SPEC
-    rest = fault.path
-    while rest:
-        key, rest = _first_key(rest, here, there)
-        at = key if isinstance(key, str) else _same_element(here, there, key, shape)
-        if at is None or not _has(here, at):
-            where = fault.path.removeprefix(".")
-            detail = f"{fault.detail} (at {where} of the merged spec)"
-            return replace(fault, path=path, detail=detail)
-        here, there = here[at], _at(there, key)
-        path = below(path, at)
-        shape = shape.below(key) if isinstance(key, str) else shape
-    return replace(fault, path=path)
-
-
-def _first_key(path: str, *nodes: Any) -> tuple[str | int | None, str]:
-    """The key or index that a path begins with, and the rest of it; None where it leads to nothing
-    in these maps or lists. A key may hold dots and brackets itself: the longest one is meant."""
-    if index := _INDEX.match(path):
-        if any(isinstance(node, list) for node in nodes):
-            return int(index[1]), path[index.end() :]
-    bare = path.removeprefix(".")
-    keys = {key for node in nodes if isinstance(node, dict) for key in node}
-    for key in sorted(keys, key=len, reverse=True):
-        if path.startswith(f"[{key}]"):
-            return key, path[len(key) + 2 :]
-        if bare == key or bare.startswith((f"{key}.", f"{key}[")):
-            return key, bare[len(key) :]
-    return None, ""
-
-
-def _has(node: Any, at: str | int) -> bool:
-    return at in node if isinstance(node, dict) else isinstance(at, int)
-
-
-def _at(node: Any, key: str | int | None) -> Any:
-    if isinstance(node, dict):
-        return node.get(key)
-    return node[key] if isinstance(node, list) and isinstance(key, int) else None
-
-
-def _same_element(here: Any, there: Any, index: int | None, shape: Shape) -> int | None:
-    """Which element of the patch's list became element `index` of the result's."""
-    if (
-        index is None
-        or not isinstance(here, list)
-        or not isinstance(there, list)
-        or index >= len(there)
-    ):
-        return None
-    if not shape.keys:
-        return index if index < len(here) else None
-    wanted = _key(there[index], shape)
-    return next((j for j, element in enumerate(here) if _key(element, shape) == wanted), None)
-
-
-def _key(element: Any, shape: Shape) -> tuple[Any, ...] | None:
-    if not isinstance(element, dict):
-        return None
-    pairs = zip(shape.keys, shape.defaults, strict=True)
-    return tuple(element.get(name, default) for name, default in pairs)

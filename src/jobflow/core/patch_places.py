@@ -1,0 +1,124 @@
+"""Where in a patch a fault of the merged spec comes from. It knows how lists merge, no rules.
+
+A flow may have as many faults as it has words, so each is found in the time that its path takes,
+however long the lists and maps on its way are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from jobflow.core.merge import JOB_SPEC, PATCH, Shape
+from jobflow.core.violations import Violation, below
+
+_INDEX = re.compile(r"\[(\d+)\]")
+_KEY_END = re.compile(r"[].[]")
+_MOST_ENDS = 200
+"""How many dots and brackets of a path are looked at for the end of one key."""
+
+_Key = tuple[str | int, ...] | None
+
+
+class Places:
+    """The places of one patch, whose JSON path is `path`, and of what it made of its template."""
+
+    def __init__(self, patch: Mapping[str, Any], result: Mapping[str, Any], path: str) -> None:
+        self._patch = patch
+        self._result = result
+        self._path = path
+        self._origins: dict[int, Mapping[int, int]] = {}
+        """By id of a list of the result: which elements came from which of the patch's."""
+
+    def in_patch(self, fault: Violation) -> Violation:
+        """A fault of the merged spec at the place of the patch that it comes from, or as near as
+        the patch goes; then the words say where in the result it is."""
+        here: Any = self._patch
+        there: Any = self._result
+        shape, path, rest = JOB_SPEC, self._path, fault.path
+        while rest:
+            key, rest = _first_key(rest, here, there)
+            at = key if isinstance(key, str) else self._origin(here, there, key, shape)
+            if at is None or not _has(here, at):
+                where = fault.path.removeprefix(".")
+                detail = f"{fault.detail} (at {where} of the merged spec)"
+                return replace(fault, path=path, detail=detail)
+            here, there = here[at], _at(there, key)
+            path = below(path, at)
+            shape = shape.below(key) if isinstance(key, str) else shape
+        return replace(fault, path=path)
+
+    def _origin(self, here: Any, there: Any, index: int | None, shape: Shape) -> int | None:
+        """Which element of the patch's list became element `index` of the result's."""
+        if index is None or not isinstance(here, list) or not isinstance(there, list):
+            return None
+        if not shape.keys:
+            return index if index < min(len(here), len(there)) else None
+        origins = self._origins.get(id(there))
+        if origins is None:
+            origins = self._origins[id(there)] = _origins(here, there, shape)
+        return origins.get(index)
+
+
+def _origins(here: Sequence[Any], there: Sequence[Any], shape: Shape) -> Mapping[int, int]:
+    """By index in the result the index in the patch. What the patch changed or added comes last
+    among the elements of its key, and among those without one, in the patch's order."""
+    places: dict[_Key, list[int]] = {}
+    for i, element in enumerate(there):
+        places.setdefault(_key(element, shape), []).append(i)
+    origins = {}
+    for j in range(len(here) - 1, -1, -1):
+        if not _is_directive(here[j]) and (left := places.get(_key(here[j], shape))):
+            origins[left.pop()] = j
+    return origins
+
+
+def _is_directive(element: Any) -> bool:
+    return isinstance(element, dict) and element.get(PATCH) in ("replace", "delete")
+
+
+def _key(element: Any, shape: Shape) -> _Key:
+    if not isinstance(element, dict):
+        return None
+    pairs = zip(shape.keys, shape.defaults, strict=True)
+    parts = [element.get(name, default) for name, default in pairs]
+    known = tuple(part for part in parts if isinstance(part, str | int))
+    return known if len(known) == len(parts) else None
+
+
+def _first_key(path: str, here: Any, there: Any) -> tuple[str | int | None, str]:
+    """The key or index that a path begins with, and the rest of it; None where it leads to nothing
+    in these maps or lists. A key may hold dots and brackets itself: the longest one is meant."""
+    if index := _INDEX.match(path):
+        if isinstance(here, list) or isinstance(there, list):
+            return int(index[1]), path[index.end() :]
+    maps = [node for node in (here, there) if isinstance(node, dict)]
+    for key, rest in _beginnings(path):
+        if any(key in node for node in maps):
+            return key, rest
+    return None, ""
+
+
+def _beginnings(path: str) -> Iterator[tuple[str, str]]:
+    """The keys that a path may begin with, longest first, each with the rest of the path."""
+    bracketed = path.startswith("[")
+    bare = path[1:] if bracketed else path.removeprefix(".")
+    ends = [found.start() for found in islice(_KEY_END.finditer(bare), _MOST_ENDS)]
+    if not bracketed:
+        ends.append(len(bare))
+    for end in reversed(ends):
+        if (bare[end : end + 1] == "]") == bracketed:
+            yield bare[:end], bare[end + bracketed :]
+
+
+def _has(node: Any, at: str | int) -> bool:
+    return at in node if isinstance(node, dict) else isinstance(at, int)
+
+
+def _at(node: Any, key: str | int | None) -> Any:
+    if isinstance(node, dict):
+        return node.get(key)
+    return node[key] if isinstance(node, list) and isinstance(key, int) else None

@@ -1,0 +1,61 @@
+"""Admission takes time in proportion to what it is given, also where much is wrong with it: the
+webhook answers on the one thread that carries the flows out, too. Counted in lines of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from effort import lines_run
+from jobflow.core.validate import Known, validate_flow, validate_template
+from reviewed import flow_of, knowing, template_of
+
+
+def _patched(patch: dict[str, Any]) -> Callable[[], object]:
+    flow = flow_of({"name": "a", "patch": {"jobSpec": patch}})
+    return lambda: validate_flow(flow, Known())
+
+
+def _task_targets(count: int) -> Callable[[], object]:
+    tasks = [
+        {"name": f"t{i}", "dependsOn": {"name": [f"t{i}x", f"x{i}"]}, "template": {}}
+        for i in range(count)
+    ]
+    template = template_of("t", tasks=tasks)
+    return lambda: validate_template(template, Known())
+
+
+def _one_task_for_all(count: int) -> Callable[[], object]:
+    names = [f"t{i}" for i in range(count)]
+    tasks = [*({"name": name} for name in names), {"name": "z", "dependsOn": {"name": names}}]
+    template = template_of("t", tasks=tasks)
+    return lambda: validate_template(template, Known())
+
+
+def _steps_that_begin_alike(count: int) -> Callable[[], object]:
+    names = ["s", *(f"s-{i}" for i in range(count))]
+    template = template_of("t", *(f"t-{i}" for i in range(count)))
+    flow = flow_of(*({"name": name, "template": "t"} for name in names))
+    known = knowing(template)
+    return lambda: validate_flow(flow, known)
+
+
+CASES: dict[str, Callable[[int], Callable[[], object]]] = {
+    "tasks that wait for what is no task": _task_targets,
+    "a task that waits for all the others": _one_task_for_all,
+    "steps of many tasks": _steps_that_begin_alike,
+    "wrong tasks in a patch": lambda n: _patched(
+        {"tasks": [{"name": f"t{i}", "replicas": -1} for i in range(n)]}
+    ),
+    "wrong tasks of one name": lambda n: _patched({"tasks": [{"name": "t", "maxRetry": -1}] * n}),
+    "tasks in a patch that are none": lambda n: _patched({"tasks": [3] * n}),
+    "wrong plugins in a patch": lambda n: _patched({"plugins": {f"p{i}": 1 for i in range(n)}}),
+    "wrong policies in a patch": lambda n: _patched({"policies": [{"event": "x"}] * n}),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_four_times_as_much_takes_at_most_six_times_the_work(case) -> None:
+    assert lines_run(case(800)) < 6 * lines_run(case(200))
