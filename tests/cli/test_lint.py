@@ -222,6 +222,12 @@ def test_a_wrong_type_is_one_fault_and_the_rest_is_checked() -> None:
     assert 'write "5", in quotes' in found[0]
 
 
+@pytest.mark.parametrize("wrong", ["[null]", "[7]", "[[]]", "7", "{}"])
+def test_targets_of_the_wrong_type_do_not_hide_other_faults(wrong: str) -> None:
+    text = FLOW.replace("name: prep\n", "name: Prep\n").replace("[prep]", wrong)
+    assert any(said.startswith("7:13 spec.flows[0].name: Invalid") for said in lint(text))
+
+
 def test_names_in_metadata() -> None:
     text = A.replace("name: a", "name: Template A\n  namespace: My_Space", 1)
     found = lint(text)

@@ -30,6 +30,7 @@ TYPES: dict[str, type[JobFlow] | type[JobTemplate]] = {
 }
 
 _UNKNOWN_FIELD = "unknown field"
+_EXPECTS_TEXT = "must be of type string"
 _MEANT = re.compile(r'; did you mean "([^"]+)"\?$')
 _ROUNDS = 5
 """How often misspelt keys are mended and looked below."""
@@ -159,5 +160,5 @@ def _mend(manifest: Manifest, data: Any, misfit: Violation) -> bool:
     if misfit.reason is Reason.TYPE_INVALID and isinstance(data, dict):
         del data[last]
     elif misfit.reason is Reason.TYPE_INVALID:
-        data[last] = "" if any(isinstance(item, str) for item in data) else {}
+        data[last] = "" if _EXPECTS_TEXT in misfit.detail else {}
     return False
