@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test test-cluster lint crds manifests bench lock clean
+.PHONY: demo test test-cluster lint crds manifests bench bench-cluster lock clean
 .DEFAULT_GOAL := test
 
 .venv/installed: requirements.lock pyproject.toml
@@ -35,8 +35,12 @@ crds: .venv/installed ## write charts/jobflow/crds from the types
 manifests: crds ## write deploy/ from the chart
 	$(BIN)/python charts/manifests.py deploy
 
-bench: .venv/installed ## print the figures of docs/performance.md
+bench: .venv/installed ## print the figures of docs/performance.md that need only this machine
 	$(BIN)/python -m bench
+
+bench-cluster: .venv/installed ## those on a real kube-apiserver, and with very many objects
+	$(BIN)/python tests/control_plane_binaries.py $(BIN)/python -m bench cluster
+	$(BIN)/python -m bench copies
 
 LOCK := uv pip compile --generate-hashes --no-emit-index-url --python-version 3.11 --universal \
 	--no-annotate --no-header -q

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
 from bench import samples
+from jobflow import logs
 from jobflow.api.job import Job, JobState, JobStatus
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
+from jobflow.controller.answers import Memory
+from jobflow.controller.apply import Applier
+from jobflow.controller.events import Recorder
+from jobflow.controller.queue import Queue
+from jobflow.controller.reconciler import Reconciler
 from jobflow.core.actions import CreateJob, View
 from jobflow.core.plan import plan
 from jobflow.core.validate import Known, validate_flow
+from jobflow.kube.cache import key_of
+from jobflow.kube.client import Client
+from jobflow.kube.credentials import Credentials, Login
+from jobflow.store import Store, slim_job
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
 VALIDATED = {
@@ -41,33 +54,101 @@ def validations(runs: int) -> dict[str, list[float]]:
 
 def plans(runs: int) -> dict[str, list[float]]:
     """Milliseconds to plan a flow of 1,000 steps, a figure a run: before its first step, and when
-    half of them have completed and the next ten run."""
+    half of them have completed, ten of these just now."""
 
     def timed(flow: JobFlow, view: View) -> list[float]:
         return [_milliseconds(lambda: plan(flow, view, now=NOW)) for _ in range(runs)]
 
+    return {state: timed(*given) for state, given in _states().items()}
+
+
+def reconciles(runs: int) -> dict[str, list[float]]:
+    """Milliseconds of the controller's own work in one reconcile of the same: plan, ten vcjobs and
+    a status as requests, their answers taken into the store, its log. No request is sent."""
+    with open(os.devnull, "w") as nowhere:
+        logs.configure(stream=nowhere)
+        return {state: asyncio.run(_reconciled(*given, runs)) for state, given in _states().items()}
+
+
+async def _reconciled(flow: JobFlow, view: View, runs: int) -> list[float]:
+    client = Answering(flow, view)
+
+    async def once() -> float:
+        reconciler = _reconciler(flow, view, client)
+        begin = time.process_time()
+        outcome = await reconciler.reconcile(key_of(flow))
+        took = time.process_time() - begin
+        assert not outcome.error, outcome.error
+        return took * 1000
+
+    await once()
+    return [sum([await once() for _ in range(CALLS)]) / CALLS for _ in range(runs)]
+
+
+class Answering(Client):
+    """An API server's answers to what the plan asks for, ready to be given."""
+
+    def __init__(self, flow: JobFlow, view: View) -> None:
+        super().__init__(Credentials(Login("http://127.0.0.1:1")))
+        planned = plan(flow, view, now=NOW)
+        version = {"resourceVersion": "3"}
+        self._jobs = {}
+        for number, action in enumerate(planned.actions):
+            assert isinstance(action, CreateJob)
+            metadata = action.manifest["metadata"] | {"uid": f"new-{number}"} | version
+            stored = dict(action.manifest) | {"metadata": metadata}
+            self._jobs[msgspec.json.encode(action.manifest)] = msgspec.json.encode(stored)
+        meta = msgspec.structs.replace(flow.metadata, resource_version="3")
+        written = msgspec.structs.replace(flow, metadata=meta, status=planned.status)
+        self._flow = msgspec.json.encode(written)
+
+    async def request(
+        self, method: str, path: str, *, body: bytes | None = None, **more: Any
+    ) -> bytes:
+        """As Client's."""
+        assert body is not None
+        return self._jobs[body] if method == "POST" else self._flow
+
+
+def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
+    """As the controller makes it, over a store that holds what the view shows."""
+    store, memory = Store(), Memory()
+    store.templates_cache.replace(view.templates.values(), "1")
+    store.flows.replace([flow], "1")
+    store.jobs.replace([slim_job(job) for job in view.jobs.values()], "1")
+    store.commands_cache.replace([], "1")
+    applier, recorder = Applier(client, store, memory), Recorder(client)
+    return Reconciler(store, applier, memory, recorder, Queue(), now=lambda: NOW)
+
+
+def _states() -> dict[str, tuple[JobFlow, View]]:
+    """A flow of 1,000 steps in layers of ten, at its beginning and in the middle."""
     flow = samples.flow(samples.layered(1000))
     return {
-        "before its first step": timed(flow, samples.view()),
-        "half done": timed(*_half_done(flow)),
+        "before its first step": (flow, samples.view()),
+        "half done": carried(flow, 50, "Completed"),
     }
 
 
-def _half_done(flow: JobFlow) -> tuple[JobFlow, View]:
-    """The flow after 50 layers of ten steps, by plans that were carried out."""
+def carried(flow: JobFlow, rounds: int, phase: str) -> tuple[JobFlow, View]:
+    """The flow after so many rounds of vcjobs, by plans that were carried out: those of the last
+    round have just come to `phase`, the others have completed."""
     templates = samples.view().templates
     jobs: dict[str, Job] = {}
-    for layer in range(51):
-        now = NOW - timedelta(minutes=51 - layer)
-        jobs = {name: _job(job.metadata, "Completed", now) for name, job in jobs.items()}
+    for done in range(rounds):
+        now = NOW - timedelta(minutes=rounds - done)
         planned = plan(flow, View(templates=templates, jobs=jobs), now=now)
-        created = [action for action in planned.actions if isinstance(action, CreateJob)]
-        assert len(created) == 10, f"{len(created)} jobs in layer {layer}"
-        for number, action in enumerate(created):
-            metadata = action.manifest["metadata"] | {"uid": f"{layer}-{number}"}
-            jobs[action.name] = _job(msgspec.convert(metadata, ObjectMeta), "Running", now)
+        last = phase if done == rounds - 1 else "Completed"
+        for number, action in enumerate(planned.actions):
+            assert isinstance(action, CreateJob)
+            metadata = action.manifest["metadata"] | {"uid": _uid(flow, done, number)}
+            jobs[action.name] = _job(msgspec.convert(metadata, ObjectMeta), last, now)
         flow = msgspec.structs.replace(flow, status=planned.status)
     return flow, View(templates=templates, jobs=jobs)
+
+
+def _uid(flow: JobFlow, done: int, number: int) -> str:
+    return f"{flow.metadata.uid[:-4]}{done:02}{number:02}"
 
 
 def _job(metadata: ObjectMeta, phase: str, now: datetime) -> Job:

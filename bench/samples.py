@@ -8,13 +8,15 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.resources import JOBTEMPLATES
 from jobflow.core.actions import View
 
 NAMESPACE = "team-a"
 TEMPLATE = "train"
+UID = "5d4a6a1c-7f5b-4f0e-9f1d-3d1c1c2b7a10"
 
 
-def manifest(targets: list[list[int]], name: str = "pipeline") -> dict[str, Any]:
+def manifest(targets: list[list[int]], name: str = "pipeline", uid: str = UID) -> dict[str, Any]:
     """A JobFlow of steps that all run the same template; `targets` by index."""
     return {
         "apiVersion": "flow.volcano.sh/v1alpha1",
@@ -22,7 +24,7 @@ def manifest(targets: list[list[int]], name: str = "pipeline") -> dict[str, Any]
         "metadata": {
             "name": name,
             "namespace": NAMESPACE,
-            "uid": "5d4a6a1c-7f5b-4f0e-9f1d-3d1c1c2b7a10",
+            "uid": uid,
             "creationTimestamp": "2026-08-01T10:00:00Z",
             "generation": 1,
             "labels": {"team": "a", "app.kubernetes.io/part-of": "training"},
@@ -70,8 +72,8 @@ def dense(steps: int, edges: int) -> list[list[int]]:
     return [list(range(max(0, i - each - (i <= first)), i)) for i in range(steps)]
 
 
-def template() -> JobTemplate:
-    """A template of two tasks."""
+def template_manifest() -> dict[str, Any]:
+    """A JobTemplate of two tasks."""
     container = {
         "name": "main",
         "image": "registry.example.com/train:1",
@@ -79,27 +81,39 @@ def template() -> JobTemplate:
         "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
     }
     pods = {"spec": {"containers": [container], "restartPolicy": "OnFailure"}}
-    return msgspec.convert(
-        {
-            "metadata": {"name": TEMPLATE, "namespace": NAMESPACE, "generation": 1},
-            "spec": {
-                "minAvailable": 3,
-                "queue": "default",
-                "schedulerName": "volcano",
-                "plugins": {"env": [], "svc": []},
-                "tasks": [
-                    {"name": "ps", "replicas": 1, "template": pods},
-                    {"name": "worker", "replicas": 2, "template": pods},
-                ],
-            },
+    return {
+        "apiVersion": JOBTEMPLATES.api_version,
+        "kind": JOBTEMPLATES.kind,
+        "metadata": {"name": TEMPLATE},
+        "spec": {
+            "minAvailable": 3,
+            "queue": "default",
+            "schedulerName": "volcano",
+            "plugins": {"env": [], "svc": []},
+            "tasks": [
+                {"name": "ps", "replicas": 1, "template": pods},
+                {"name": "worker", "replicas": 2, "template": pods},
+            ],
         },
-        JobTemplate,
-    )
+    }
+
+
+def template() -> JobTemplate:
+    """The same as the type that plan takes."""
+    stored = {"name": TEMPLATE, "namespace": NAMESPACE, "generation": 1}
+    return msgspec.convert(template_manifest() | {"metadata": stored}, JobTemplate)
 
 
 def flow(targets: list[list[int]]) -> JobFlow:
     """The same as the type that rules and plan take."""
     return msgspec.convert(manifest(targets), JobFlow)
+
+
+def sent(targets: list[list[int]], name: str) -> bytes:
+    """A JobFlow as a user sends it."""
+    made = manifest(targets, name)
+    kept = {key: made["metadata"][key] for key in ("name", "labels", "annotations")}
+    return msgspec.json.encode(made | {"metadata": kept})
 
 
 def review(targets: list[list[int]]) -> bytes:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,10 @@ READY_WITHIN_SECONDS = 30
 
 
 class Served:
-    """One replica. `start` it, `stop` or `kill` it, `start` it again on the same ports."""
+    """One replica. `start` it, `stop` or `kill` it, `start` it again on the same ports.
+
+    `under` is a command that runs it, such as a profiler.
+    """
 
     def __init__(
         self,
@@ -33,12 +36,13 @@ class Served:
         webhook: bool = True,
         files: bool = True,
         kubeconfig: Path | None = None,
+        under: Sequence[str] = (),
     ) -> None:
         self.webhook_port = free_port()
         self.http_port = free_port()
         self.ca = b""
         self.said = home / f"serve-{user}.log"
-        command = [str(Path(sys.executable).with_name("jobflow")), "serve", *flags]
+        command = [*under, str(Path(sys.executable).with_name("jobflow")), "serve", *flags]
         command += ["--kubeconfig", str(kubeconfig or real.plane.kubeconfig(user))]
         command += ["--http-port", str(self.http_port)]
         if webhook:

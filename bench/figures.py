@@ -1,0 +1,70 @@
+"""A figure: what was measured, a value a run, beside its aim. It measures nothing."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing that was measured, a value a run."""
+
+    what: str
+    unit: str
+    values: list[float]
+    aim: float | None = None
+    """None: there is none, it is only told."""
+
+    @property
+    def median(self) -> float:
+        """The middle one of the runs."""
+        return statistics.median(self.values)
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether it is a rate."""
+        return self.unit.endswith("/s")
+
+    @property
+    def share(self) -> float | None:
+        """How much of the aim is reached; 1 is all."""
+        if self.aim is None or not self.median:
+            return None
+        return self.median / self.aim if self.more_is_better else self.aim / self.median
+
+
+def show(figures: Iterable[Figure], output: str) -> None:
+    """Print them: `text`, each as soon as it is there, or `json`."""
+    if output == "json":
+        print(json.dumps([_as_json(figure) for figure in figures], indent=2))
+        return
+    print(f"{'':52} {'median':>10} {'aim':>8}  runs")
+    for figure in figures:
+        runs = " ".join(_number(value) for value in figure.values)
+        text = f"{figure.what:52} {_number(figure.median):>10} {_aim(figure):>8}  "
+        print(f"{text}{runs} {figure.unit}", flush=True)
+
+
+def _aim(figure: Figure) -> str:
+    if figure.aim is None:
+        return ""
+    return f"{'>' if figure.more_is_better else '<'} {_number(figure.aim).removesuffix('.00')}"
+
+
+def _as_json(figure: Figure) -> dict[str, object]:
+    share = figure.share
+    return {
+        "what": figure.what,
+        "unit": figure.unit,
+        "runs": figure.values,
+        "median": figure.median,
+        "aim": figure.aim,
+        "share": round(share, 3) if share is not None else None,
+    }
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

@@ -1,0 +1,152 @@
+"""An API server that has many flows and vcjobs and nothing happens on it: lists, and quiet watches.
+
+`python -m bench.listserver FLOWS` prints its port. Each flow is a chain of ten steps of which nine
+have completed and the last is running, so there are ten vcjobs a flow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from bench import core, samples
+from jobflow import serve
+from jobflow.api.crd import crd
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS, JOBTEMPLATES, QUEUES
+from jobflow.core.actions import View
+from jobflow.core.plan import plan
+
+STEPS = 10
+VERSION = "900000000"
+NAME, UID = "flow-nnnnnn", "00000000-0000-4000-8000-nnnnnn000000"
+"""The sample's; `nnnnnn` becomes the number of the flow."""
+
+MANAGED: dict[str, Any] = {
+    "manager": "jobflow",
+    "operation": "Update",
+    "time": "2026-08-01T12:00:00Z",
+    "fieldsType": "FieldsV1",
+}
+FIELDS: dict[str, Any] = {
+    f"f:{name}": {"f:inner": {}, ".": {}} for name in ("metadata", "labels", "spec", "tasks")
+}
+
+
+class Kind:
+    """The objects of one kind, made anew for each page."""
+
+    def __init__(self, a_flow: list[dict[str, Any]]) -> None:
+        self.a_flow = len(a_flow)
+        bare = [{"metadata": each["metadata"]} for each in a_flow]
+        self._whole = [msgspec.json.encode(each).decode() for each in a_flow]
+        self._metadata = [msgspec.json.encode(each).decode() for each in bare]
+
+    def page(self, begin: int, limit: int, flows: int, *, metadata_only: bool) -> bytes:
+        """Objects from number `begin` on."""
+        count = flows * self.a_flow
+        end = min(count, begin + limit) if limit else count
+        texts = self._metadata if metadata_only else self._whole
+        items = ",".join(
+            texts[number % self.a_flow].replace("nnnnnn", f"{number // self.a_flow:06}")
+            for number in range(begin, end)
+        )
+        meta = {"resourceVersion": VERSION, "continue": str(end) if end < count else ""}
+        return f'{{"metadata":{msgspec.json.encode(meta).decode()},"items":[{items}]}}'.encode()
+
+
+def kinds() -> dict[str, Kind]:
+    """By the path of their collection."""
+    sample = msgspec.convert(samples.manifest(samples.chain(STEPS), NAME, UID), JobFlow)
+    flow, view = core.carried(sample, STEPS, "Running")
+    jobs = [_stored(job, JOBS.kind) for job in view.jobs.values()]
+    for job in jobs:
+        job["spec"] = samples.template_manifest()["spec"]
+        job["status"] |= _as_volcano_writes(job["status"]["state"])
+    known = {job["metadata"]["name"]: msgspec.convert(job, Job) for job in jobs}
+    planned = plan(flow, View(templates=view.templates, jobs=known), now=core.NOW)
+    flow = msgspec.structs.replace(flow, status=planned.status)
+    return {
+        JOBFLOWS.path(): Kind([_stored(flow, JOBFLOWS.kind)]),
+        JOBS.path(): Kind(jobs),
+    }
+
+
+def _as_volcano_writes(state: dict[str, Any]) -> dict[str, Any]:
+    """What else is in a vcjob's status: its phases so far, and how long it ran."""
+    phases = ["Pending", "Running", *({"Completed"} & {state["phase"]})]
+    told = [{"status": each, "lastTransitionTime": state["lastTransitionTime"]} for each in phases]
+    return {"conditions": told, "minAvailable": 3, "runningDuration": "3.2s", "version": 3}
+
+
+def _stored(obj: Any, kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(obj)
+    found["kind"] = kind
+    managed = [MANAGED | {"fieldsV1": FIELDS}, MANAGED | {"fieldsV1": FIELDS, "manager": "vc"}]
+    found["metadata"] |= {"resourceVersion": "1000", "managedFields": managed}
+    return found
+
+
+def create_app(flows: int) -> web.Application:
+    """The server."""
+    many = kinds()
+    template = _stored(samples.template(), JOBTEMPLATES.kind)
+    queue = {"metadata": {"name": "default", "resourceVersion": "1"}, "status": {"state": "Open"}}
+    few: dict[str, Callable[[web.Request], list[Any]]] = {
+        JOBTEMPLATES.path(): lambda request: [template],
+        QUEUES.path(): lambda request: [queue],
+        COMMANDS.path(): lambda request: [],
+        CRDS.path(): _definition,
+    }
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await asyncio.Event().wait()
+        if (kind := many.get(request.path)) is not None:
+            begin, limit = (int(request.query.get(key, 0)) for key in ("continue", "limit"))
+            bare = "PartialObjectMetadataList" in request.headers.get("Accept", "")
+            return web.Response(body=kind.page(begin, limit, flows, metadata_only=bare))
+        if (items := few.get(request.path)) is not None:
+            page = {"metadata": {"resourceVersion": VERSION}, "items": items(request)}
+            return web.json_response(page)
+        unexpected.append(f"{request.method} {request.path}")
+        return web.json_response({"kind": "Status", "code": 404, "message": "none"}, status=404)
+
+    async def asked(request: web.Request) -> web.Response:
+        """What nobody should have asked for."""
+        return web.json_response(unexpected)
+
+    unexpected: list[str] = []
+    app = web.Application()
+    app.router.add_get("/unexpected", asked)
+    app.router.add_route("*", "/{path:.*}", answer)
+    return app
+
+
+def _definition(request: web.Request) -> list[Any]:
+    wanted = request.query["fieldSelector"].removeprefix("metadata.name=")
+    found = [crd(kind) for kind in ("JobFlow", "JobTemplate")]
+    for each in found:
+        each["metadata"]["resourceVersion"] = "1"
+    return [each for each in found if each["metadata"]["name"] == wanted]
+
+
+async def main(flows: int) -> None:
+    """Serve until the process is ended."""
+    runner = web.AppRunner(create_app(flows), handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    serve.run(main(int(sys.argv[1])))
