@@ -16,9 +16,7 @@ demo: .venv/installed ## carry the examples through, without a cluster
 	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
 test: .venv/installed lint ## everything that takes under three minutes
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
-	$(BIN)/coverage report --include='src/jobflow/core/*,src/jobflow/webhook/*' --fail-under=95
+	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster
