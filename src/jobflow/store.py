@@ -190,17 +190,24 @@ class Store:
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         before, after = owner_uid(old), owner_uid(new)
-        if old is not None and before and before != after:
-            jobs = self._jobs_of[before]
-            del jobs[old.metadata.name]
-            if not jobs:
-                del self._jobs_of[before]
+        held = None
+        if old is not None and before:
+            held = self._jobs_of[before].get(old.metadata.name)
+            if before != after:
+                self._forget(before, old.metadata.name)
         if new is not None and after:
-            self._jobs_of.setdefault(after, {})[new.metadata.name] = new
+            jobs = self._jobs_of.setdefault(after, {})
+            jobs[new.metadata.name] = with_counts_of(held, new)
         if new is None and old is not None and before:
-            self._keep(before, old)
+            self._keep(before, with_counts_of(held, old))
         for listener in self._listeners:
             listener.job_changed(old, new)
+
+    def _forget(self, flow_uid: str, name: str) -> None:
+        jobs = self._jobs_of[flow_uid]
+        del jobs[name]
+        if not jobs:
+            del self._jobs_of[flow_uid]
 
     def _keep(self, flow_uid: str, last: Job) -> None:
         """Remember what a deleted vcjob was, unless its flow remembers already or is gone too."""
@@ -270,6 +277,18 @@ def flow_of(command: Command) -> Key | None:
     if target is None or not targets(command, JOBFLOWS.api_version, JOBFLOWS.kind):
         return None
     return command.metadata.namespace, target.name
+
+
+def with_counts_of(last: Job | None, job: Job) -> Job:
+    """The vcjob with the counts of its tasks that were last seen: Volcano drops them 10 ms after
+    the end, and both changes may come before anybody has looked."""
+    if last is None or job.status.task_status_count or last.metadata.uid != job.metadata.uid:
+        return job
+    counts = last.status.task_status_count
+    if not counts:
+        return job
+    status = msgspec.structs.replace(job.status, task_status_count=counts)
+    return msgspec.structs.replace(job, status=status)
 
 
 def _templates_named(flow: JobFlow | None) -> set[str]:

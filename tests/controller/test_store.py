@@ -32,10 +32,14 @@ class World:
         self.store.flows.changed(flow)
         return flow
 
-    def job(self, name: str, flow: str, phase: str = "", kind: str = "JobFlow") -> Job:
+    def job(
+        self, name: str, flow: str, phase: str = "", kind: str = "JobFlow", **status: Any
+    ) -> Job:
         owner = {"kind": kind, "name": flow, "uid": f"uid-{flow}", "controller": True}
         meta = self.meta(name, ownerReferences=[owner])
-        job = msgspec.convert({"metadata": meta, "status": {"state": {"phase": phase}}}, Job)
+        job = msgspec.convert(
+            {"metadata": meta, "status": {"state": {"phase": phase}} | status}, Job
+        )
         self.store.jobs.changed(job)
         return job
 
@@ -125,6 +129,34 @@ async def test_what_was_kept_goes_with_its_flow(world: World) -> None:
     assert world.store.jobs_of("uid-f") == {}
     world.store.jobs.deleted(world.job("k", "f", "Completed"))
     assert world.store.jobs_of("uid-f") == {}
+
+
+async def test_the_last_counts_of_a_job_outlive_its_end_and_its_deletion(world: World) -> None:
+    world.flow("f")
+    failed = {"main": {"phase": {"Failed": 1}}}
+    world.job("j", "f", "Running", taskStatusCount={"main": {"phase": {"Running": 1}}})
+    world.job("j", "f", "Failed", taskStatusCount=failed)
+    world.job("j", "f", "Failed")
+    last = world.job("j", "f", "Failed", runningDuration="3s")
+
+    def counts() -> Any:
+        (job,) = world.store.jobs_of("uid-f").values()
+        assert (job.phase, job.status.running_duration) == ("Failed", "3s")
+        return msgspec.to_builtins(job.status.task_status_count)
+
+    assert counts() == failed
+    world.store.jobs.deleted(last)
+    assert world.store.deleted_of("uid-f") == {"j"}
+    assert counts() == failed
+
+
+async def test_counts_are_not_those_of_another_job_of_the_name(world: World) -> None:
+    world.flow("f")
+    world.job("j", "f", "Running", taskStatusCount={"main": {"phase": {"Running": 1}}})
+    owner = {"kind": "JobFlow", "name": "f", "uid": "uid-f", "controller": True}
+    meta = world.meta("j", ownerReferences=[owner]) | {"uid": "another"}
+    world.store.jobs.changed(msgspec.convert({"metadata": meta}, Job))
+    assert world.store.jobs_of("uid-f")["j"].status.task_status_count is None
 
 
 async def test_a_job_that_comes_back_under_its_name_is_the_live_one(world: World) -> None:
