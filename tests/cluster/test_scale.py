@@ -1,0 +1,106 @@
+"""Many flows on a real API server: what they cost, leaders that are killed, namespaces that go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driven import assert_made_once_each, create_diamonds, driven, once_each, writes_a_flow
+from jobflow.api.resources import VALIDATING_WEBHOOKS
+from kubectl import Kubectl
+from manifests import DIAMOND
+from real_cluster import RealCluster
+from rendered import Rendered
+from served import Served
+from servers import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+MANY = 100
+STATUS_WRITES = 6
+"""The most writes of a five-step flow's status, vcjobs completed at once."""
+
+
+async def test_many_flows_cost_few_writes_each(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    with Served(real, tmp_path, webhook=False).running():
+        async with driven(real, api.namespace) as driver:
+            await create_diamonds(api, MANY)
+            await driver.over(MANY)
+            assert driver.phases == {"Succeed": MANY}
+    writes = writes_a_flow(real, api.namespace, MANY)
+    print(f"API writes a five-step flow, {MANY} at once:", writes)
+    assert writes["create jobs"] == len(DIAMOND)
+    assert writes["patch jobflows/status"] <= STATUS_WRITES
+    assert writes["create events"] <= 3 * len(DIAMOND)
+    assert writes.keys() <= {"create jobs", "patch jobflows/status", "create events"}
+    assert real.audit.created("jobs", api.namespace) == once_each(MANY)
+
+
+async def test_nothing_runs_twice_though_two_leaders_are_killed(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    one = Served(real, tmp_path, webhook=False)
+    other = Served(real, tmp_path, webhook=False, user="jobflow-2")
+    with one.running(), other.running():
+        async with driven(real, api.namespace) as driver:
+            await create_diamonds(api, MANY)
+            for jobs in (MANY, 3 * MANY):
+                await driver.until(lambda jobs=jobs: len(driver.jobs) >= jobs)
+                leader = await asyncio.to_thread(leading, one, other)
+                leader.kill()
+                assert driver.phases["Succeed"] < MANY, "killed too late"
+                await asyncio.to_thread(leader.start)
+            await driver.over(MANY)
+            assert driver.phases == {"Succeed": MANY}
+            await asyncio.to_thread(assert_made_once_each, real, driver, MANY)
+    writes = writes_a_flow(real, api.namespace, MANY)
+    print("API writes a five-step flow, two leaders killed:", writes)
+
+
+def leading(*replicas: Served) -> Served:
+    """The one replica that leads."""
+    (leader,) = [replica for replica in replicas if replica.metric("leader") == 1]
+    return leader
+
+
+@contextmanager
+def installed(real: RealCluster, served: Served) -> Iterator[None]:
+    """The API server asks this replica as the chart tells it to."""
+    ca = {"mode": "files", "secretName": "unused", "caBundle": served.ca.decode()}
+    values: dict[str, Any] = {"webhook": {"url": served.webhook_url}, "certificates": ca}
+    made = Rendered(values).one("ValidatingWebhookConfiguration")
+    path = VALIDATING_WEBHOOKS.path()
+    real.admin.post(path, json=made).raise_for_status()
+    try:
+        yield
+    finally:
+        real.admin.delete(f"{path}/{made['metadata']['name']}").raise_for_status()
+
+
+@pytest.mark.kubectl
+@pytest.mark.parametrize("down", [False, True], ids=["up", "down"])
+async def test_a_namespace_goes_with_its_running_flows(
+    real: RealCluster, api: Server, tmp_path: Path, down: bool
+) -> None:
+    serve = Served(real, tmp_path)
+    flows = 20
+    with serve.running(), installed(real, serve):
+        async with driven(real, api.namespace) as driver:
+            await create_diamonds(api, flows)
+            await driver.until(lambda: len(driver.jobs) > flows)
+            driver.completes = False
+            if down:
+                await asyncio.to_thread(serve.kill)
+            assert sum(flow.final for flow in driver.flows) < flows, "none was running any more"
+            kubectl = Kubectl(real.plane.kubeconfig("admin"), tmp_path)
+            await asyncio.to_thread(kubectl, "delete", "namespace", api.namespace, "--timeout=60s")
+        assert (await api.get(api.home)).code == 404
+    created = real.audit.created("jobs", api.namespace)
+    assert set(created.values()) == {1}
