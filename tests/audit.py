@@ -69,9 +69,14 @@ class Audit:
             if (each.verb, each.resource) == ("create", resource) and each.writes
         )
 
-    def denied(self, user: str) -> list[Asked]:
-        """What this user asked for in vain."""
-        return [each for each in self.asked(user=user) if each.denied]
+    def denied(self, user: str, namespace: str = "") -> list[Asked]:
+        """What this user asked for in vain; with a namespace, there and for the whole cluster."""
+        places = ("", namespace)
+        return [
+            each
+            for each in self.asked(user=user)
+            if each.denied and (not namespace or each.namespace in places)
+        ]
 
     def _settle(self) -> None:
         """Wait until what has been answered is in the log: the entry follows the answer."""
