@@ -45,10 +45,13 @@ def test_version() -> None:
         ("lint", "--what"),
         ("lint", "-o", "xml", "f"),
         ("certs",),
+        ("sandbox", "--port", "65536"),
+        ("sandbox", "--webhook-port", "-1"),
     ],
 )
 def test_a_wrong_call_is_exit_code_2(arguments: tuple[str, ...]) -> None:
-    assert jobflow(*arguments).code == 2
+    answer = jobflow(*arguments)
+    assert (answer.code, "Traceback" in answer.err) == (2, False)
 
 
 def test_help_imports_neither_the_server_nor_the_client() -> None:

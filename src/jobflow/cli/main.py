@@ -155,9 +155,12 @@ def lint(
     ),
 )
 def sandbox(
-    port: Annotated[int, typer.Option(metavar="P", help="Of the API server; 0: any free one.")] = 0,
+    port: Annotated[
+        int,
+        typer.Option(metavar="P", min=0, max=65535, help="Of the API server; 0: any free one."),
+    ] = 0,
     webhook_port: Annotated[
-        int, typer.Option(metavar="P", help="Of the webhook; 0: any free one.")
+        int, typer.Option(metavar="P", min=0, max=65535, help="Of the webhook; 0: any free one.")
     ] = 0,
     kubeconfig: Annotated[
         Path, typer.Option(metavar="PATH", help="Where to write the kubeconfig.")
