@@ -113,7 +113,12 @@ def test_a_long_host_name_is_no_obstacle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "text"), [([], "at least one"), (["ünï.example"], "neither a host name")]
+    ("hosts", "text"),
+    [([], "at least one")]
+    + [
+        ([host], "neither a host name nor an address")
+        for host in ("ünï.example", "bad host!", "", ".", "a..b", "-a", "a.*.b", "a" * 64, "a:443")
+    ],
 )
 def test_hosts_that_are_none_are_refused(hosts: list[str], text: str) -> None:
     with pytest.raises(CertificateError, match=text):

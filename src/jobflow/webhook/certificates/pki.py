@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,9 @@ SERVING_LIFETIME = timedelta(days=365)
 CLOCK_SKEW = timedelta(hours=1)
 """How far back a certificate begins, for clients whose clock is behind."""
 MAX_COMMON_NAME = 64
+_LABEL = "[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"(?=.{{1,253}}\Z)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
+"""A DNS name, the first label of which may be a wildcard."""
 
 
 class CertificateError(ValueError):
@@ -180,7 +184,6 @@ def alternative_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         pass
-    try:
-        return x509.DNSName(host)
-    except ValueError as error:
-        raise CertificateError(f"{host!r} is neither a host name nor an address") from error
+    if not _HOST.fullmatch(host):
+        raise CertificateError(f"{host!r} is neither a host name nor an address")
+    return x509.DNSName(host)
