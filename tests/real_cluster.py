@@ -104,13 +104,20 @@ def real_cluster(assets: Path, directory: Path) -> Iterator[RealCluster]:
 
 
 @pytest.fixture(scope="session")
-def cluster_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """The session's control plane. Skips without binaries; fails under JOBFLOW_REQUIRE_TOOLS=1."""
-    assets = find()
-    if assets is None:
-        if os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1":
-            pytest.fail(f"{MISSING} (JOBFLOW_REQUIRE_TOOLS=1)")
-        pytest.skip(MISSING)
+def assets() -> Path:
+    """Where the binaries are. Skips without them; fails under JOBFLOW_REQUIRE_TOOLS=1."""
+    if (found := find()) is not None:
+        return found
+    if os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1":
+        pytest.fail(f"{MISSING} (JOBFLOW_REQUIRE_TOOLS=1)")
+    pytest.skip(MISSING)
+
+
+@pytest.fixture(scope="session")
+def cluster_of_session(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealCluster]:
+    """The session's control plane."""
     with real_cluster(assets, tmp_path_factory.mktemp("control-plane")) as cluster:
         yield cluster
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 import yaml
 
 from control_plane import ControlPlane, control_plane, token
-from control_plane_binaries import MISSING, MODULE, find
+from control_plane_binaries import MODULE
 from real_cluster import DEFAULT_QUEUE, RealCluster
 
 CONTROLLERS = (
@@ -26,13 +26,8 @@ CONTROLLERS = (
 
 
 @pytest.fixture(scope="session")
-def chart_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Skips without binaries; fails under JOBFLOW_REQUIRE_TOOLS=1."""
-    assets = find()
-    if assets is None:
-        if os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1":
-            pytest.fail(f"{MISSING} (JOBFLOW_REQUIRE_TOOLS=1)")
-        pytest.skip(MISSING)
+def chart_plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The control plane that releases are installed on."""
     with control_plane(
         assets,
         tmp_path_factory.mktemp("chart"),

@@ -1,0 +1,107 @@
+"""The command lines of docker-compose.yml, started without containers, carry flows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from composed import Composition
+from control_plane_binaries import MODULE
+from jobflow.kube.client import Client
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.volcano import JobController
+from kubectl import Kubectl
+from manifests import DIAMOND
+from manifests import jobflow as flow_of
+from real_cluster import DEFAULT_QUEUE
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubectl, pytest.mark.timeout(300)]
+
+SAMPLE = MODULE.parent.parent / "examples" / "diamond.yaml"
+ASKED_WITHIN_SECONDS = 30
+USERS = {"admin", "kube-controller-manager", "volcano", "kwok", "jobflow"}
+
+
+@pytest.fixture
+def compose(assets: Path, tmp_path: Path) -> Iterator[Composition]:
+    """Everything is up and says that it is healthy."""
+    composition = Composition(assets, tmp_path)
+    with composition.running():
+        yield composition
+
+
+@pytest.fixture
+def kubectl(compose: Composition, tmp_path: Path) -> Kubectl:
+    """kubectl as the file's first lines have the user call it."""
+    return Kubectl(compose.files("files") / "admin.kubeconfig", tmp_path)
+
+
+@asynccontextmanager
+async def volcano(compose: Composition) -> AsyncIterator[None]:
+    """The stand-in for Volcano's job controller, as the user that Volcano is there."""
+    kubeconfig = compose.files("files") / "volcano.kubeconfig"
+    async with await Client.from_kubeconfig(str(kubeconfig)) as client:
+        running = asyncio.create_task(JobController(client, SimulateRunner(10)).run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled(), running.exception()
+
+
+def without_volcano(kubectl: Kubectl) -> None:
+    """Nobody asks a webhook that is not there; the queue that it makes at its start is there."""
+    for kind in ("mutating", "validating"):
+        names = kubectl("get", f"{kind}webhookconfigurations", "-o", "name").out.split()
+        theirs = [name for name in names if "/volcano-" in name]
+        assert theirs
+        kubectl("delete", *theirs)
+    kubectl("apply", "-f", "-", stdin=json.dumps(DEFAULT_QUEUE))
+    opened = json.dumps({"status": DEFAULT_QUEUE["status"]})
+    kubectl("patch", "queue", "default", "--subresource=status", "--type=merge", "-p", opened)
+
+
+def refusal(kubectl: Kubectl) -> str:
+    """What is said to a flow with a fault, once the API server has heard whom to trust."""
+    broken = json.dumps(flow_of("broken", {"a": ["b"], "b": ["a"]}))
+    deadline = time.monotonic() + ASKED_WITHIN_SECONDS
+    while "failed calling webhook" in (said := kubectl.refused("apply", "-f", "-", stdin=broken)):
+        assert time.monotonic() < deadline, said
+    return said
+
+
+async def test_the_documentation_sample(compose: Composition, kubectl: Kubectl) -> None:
+    without_volcano(kubectl)
+    assert "a -> b -> a" in refusal(kubectl)
+    kubectl("apply", "-f", str(SAMPLE))
+    state = "--for=jsonpath={.status.state.phase}"
+    kubectl("wait", "--for=create", "vcjob/test-a", "--timeout=30s")
+    kubectl("wait", f"{state}=Pending", "jf/test", "--timeout=30s")
+    assert [row[0] for row in kubectl("get", "vcjob", "--no-headers").rows] == ["test-a"]
+    async with volcano(compose):
+        await asyncio.to_thread(kubectl, "wait", f"{state}=Succeed", "jf/test", "--timeout=50s")
+    rows = kubectl("get", "vcjob", "--no-headers").rows
+    assert [row[0] for row in rows] == [f"test-{step}" for step in DIAMOND]
+    assert compose.stop("jobflow") == 0, compose.said("jobflow")
+
+
+def test_keys_and_addresses_are_made_once(tmp_path: Path) -> None:
+    composition = Composition(tmp_path, tmp_path)
+    composition.mount()
+
+    def made() -> dict[Path, bytes]:
+        for name in ("certificates", "kubeconfigs"):
+            composition.complete(name)
+        files = composition.files("files").rglob("*")
+        return {path: path.read_bytes() for path in files if path.is_file()}
+
+    first = made()
+    assert {path.stem for path in first if path.suffix == ".kubeconfig"} == USERS
+    assert made() == first
