@@ -15,15 +15,19 @@ seconds: the time that writes in flight may take (`jobflow.kube.fence`).
     what it knows                                        what it does next
     ---------------------------------------------------- ---------------------------------------
     nothing, or only that the last request had no answer LOOK, `retry` after a failure
-    there is no Lease, and it never saw one held         Claim (create)
-    nobody holds it, or itself without leading           Claim
+    there is no Lease                                    Claim (create)
+    nobody holds it, or itself, not renewed in time      Claim
     another holds it                                     LOOK every `look` seconds
     another held it for its whole duration, unchanged    Claim
-    it leads, renewed less than `retry` ago              Wait
-    it leads, renewed longer ago                         Claim; after a failure LOOK first
+    it holds it, renewed less than `retry` ago           Wait
+    it holds it, renewed longer ago                      Claim; after a failure LOOK first
 
 It stops leading when `renew` seconds have passed, or when it reads that the Lease has another
-holder or is gone. A Lease that was deleted counts as held by whom it was last seen with.
+holder or is gone.
+
+A Lease that was deleted says nothing about its last holder, who may go on for a while: who knew it
+and makes it anew holds it, but leads only after a whole lease duration, and does not release it
+before. A process that has never seen the Lease cannot know, and leads at once.
 """
 
 from __future__ import annotations
@@ -102,13 +106,15 @@ class Candidate:
     def __init__(self, identity: str, namespace: str, name: str, timing: Timing) -> None:
         self.identity = identity
         self.until = -math.inf
-        """When this process stops leading unless it renews."""
+        """When this process stops holding the Lease, and leading, unless it renews."""
+        self._leads_from = -math.inf
         self._namespace = namespace
         self._name = name
         self._timing = timing
         self._lease: Lease | None = None
-        """As last seen; kept when the Lease is gone."""
-        self._there = False
+        """As last seen; None where there is none."""
+        self._deleted = False
+        """Whether there was one that was deleted, and nobody is known to have held it since."""
         self._seen_at = -math.inf
         """When `_lease` was first seen in this version."""
         self._looked_at = -math.inf
@@ -120,23 +126,24 @@ class Candidate:
 
     def leads(self, now: float) -> bool:
         """Whether this process is the leader, as far as it may believe so."""
-        return now < self.until
+        return self._leads_from <= now < self.until
 
     @property
     def holder(self) -> str:
         """Who was last seen to hold the Lease; empty: nobody."""
-        return self._lease.holder if self._lease is not None and self._there else ""
+        return self._lease.holder if self._lease is not None else ""
 
-    def release(self, wall: datetime) -> bytes | None:
-        """What to write to let another have it at once; None where it is not ours. From now on
-        this process does not lead."""
+    def release(self, now: float, wall: datetime) -> bytes | None:
+        """What to write to let another have it at once; None where it is not ours to give. From
+        now on this process does not lead."""
         self.until = -math.inf
-        ours = self.known and self._there and self._lease is not None
-        if not ours or self.holder != self.identity:
+        lease = self._lease
+        if not self.known or lease is None or lease.holder != self.identity:
+            return None
+        if self._deleted or now < self._leads_from:
             return None
         self.known = False
-        assert self._lease is not None
-        return self._lease.released(wall)
+        return lease.released(wall)
 
     # ------------------------------------------------------------------ what to do
 
@@ -144,11 +151,12 @@ class Candidate:
         """What to do now; after it was done and its outcome told, ask again."""
         if now < self._not_before:
             return Wait(self._not_before - now)
-        if self.leads(now) and (due := self._sent_at + self._timing.retry) > now:
+        holds = now < self.until
+        if holds and (due := self._sent_at + self._timing.retry) > now:
             return Wait(min(due, self.until) - now)
         if not self.known:
             return LOOK
-        if self.leads(now) or now >= (free_at := self._free_at()):
+        if holds or now >= (free_at := self._free_at()):
             return self._claim(wall)
         if (look_at := self._looked_at + self._timing.look) <= now:
             return LOOK
@@ -161,7 +169,7 @@ class Candidate:
         return self._seen_at + max(self._lease.seconds or 0, self._timing.lease)
 
     def _claim(self, wall: datetime) -> Claim:
-        if self._lease is not None and self._there:
+        if self._lease is not None:
             return Claim(self._lease.claimed(self.identity, self._timing.lease, wall), create=False)
         body = first_claim(self._namespace, self._name, self.identity, self._timing.lease, wall)
         return Claim(body, create=True)
@@ -170,22 +178,27 @@ class Candidate:
 
     def saw(self, lease: Lease, now: float) -> None:
         """The answer to a look, as it came."""
-        if self._lease is None or not self._there or lease.version != self._lease.version:
-            self._lease, self._there, self._seen_at = lease, True, now
+        if self._lease is None or lease.version != self._lease.version:
+            self._lease, self._seen_at = lease, now
         self._looked_at, self.known = now, True
         if lease.holder != self.identity:
             self.until = -math.inf
+            self._deleted = self._deleted and not lease.holder
 
     def gone(self, now: float) -> None:
         """The answer to a look: there is no such Lease."""
-        self._there, self.known, self._looked_at = False, True, now
+        if self._lease is not None:
+            self._lease, self._deleted = None, True
+        self._looked_at, self.known = now, True
         self.until = -math.inf
 
     def stored(self, lease: Lease, sent_at: float, now: float) -> None:
         """The answer to a claim that was sent at `sent_at`: it is stored, as this."""
-        self._lease, self._there, self.known = lease, True, True
+        self._lease, self.known = lease, True
         self._seen_at = self._looked_at = now
         self._sent_at, self.until = sent_at, sent_at + self._timing.renew
+        if self._deleted:
+            self._deleted, self._leads_from = False, now + self._timing.lease
 
     def refused(self) -> None:
         """The answer to a claim: the Lease is no longer what it was made from."""

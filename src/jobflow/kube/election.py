@@ -204,7 +204,7 @@ class Election:
         """Let another replica lead at once. Best effort: else the Lease expires."""
         if not self._candidate.known:
             await self._ask(LOOK)
-        body = self._candidate.release(self._wall())
+        body = self._candidate.release(self._clock(), self._wall())
         if body is None:
             return
         try:

@@ -37,7 +37,8 @@ class Fence:
     def __init__(self, write_seconds: float, *, clock: Callable[[], float] = boot_clock) -> None:
         self.until = -math.inf
         self.in_doubt_until = -math.inf
-        """When every write that had no answer is over, one way or the other."""
+        """When every write that had no answer is over, one way or the other: counted from when it
+        was given up, for until then it may not have been sent."""
         self._write_seconds = write_seconds
         self._clock = clock
 
@@ -60,13 +61,12 @@ class Fence:
         """The body is one write; gives the seconds that it may take. Raises NotLeading."""
         self.check()
         seconds = min(timeout, self._write_seconds)
-        over = self._clock() + seconds
         try:
             yield seconds
         except BaseException as error:
             # an error of the server's own may come before what it did is stored, or not
             if not isinstance(error, ApiError) or error.code >= 500:
-                self.in_doubt_until = max(self.in_doubt_until, over)
+                self.in_doubt_until = self._clock() + self._write_seconds
             raise
 
 
