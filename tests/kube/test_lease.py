@@ -1,0 +1,243 @@
+"""What a Lease says, and what a candidate makes of it: the table of `kube.candidate`."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from jobflow.kube.candidate import LOOK, Candidate, Claim, Step, Timing, Wait
+from jobflow.kube.lease import Lease, first_claim
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
+NOON = "2026-03-04T12:00:00.000000Z"
+TIMING = Timing(lease=15, renew=10, retry=2, look=1)
+
+
+def stored(version: str = "1", **spec: Any) -> Lease:
+    """A Lease as an API server answers with it."""
+    meta = {"name": "jobflow", "namespace": "ns", "uid": "u", "resourceVersion": version}
+    return Lease({"metadata": {**meta, "labels": {"team": "hpc"}}, "spec": spec})
+
+
+def spec_of(body: bytes) -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads(body)["spec"]
+    return spec
+
+
+# ---------------------------------------------------------------------- the object
+
+
+def test_a_first_claim_says_who_since_when_and_for_how_long() -> None:
+    made = json.loads(first_claim("ns", "jobflow", "me", 15, NOW))
+    assert (made["apiVersion"], made["kind"]) == ("coordination.k8s.io/v1", "Lease")
+    assert made["metadata"] == {"name": "jobflow", "namespace": "ns"}
+    assert made["spec"] == {
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-03-04T05:06:07.000089Z",
+        "renewTime": "2026-03-04T05:06:07.000089Z",
+        "leaseTransitions": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("holder", "transitions", "acquired"),
+    [
+        ("me", 3, NOON),
+        ("other", 4, "2026-03-04T05:06:07.000089Z"),
+        ("", 4, "2026-03-04T05:06:07.000089Z"),
+    ],
+    ids=["renewed", "taken over", "taken up"],
+)
+def test_a_transition_is_counted_when_the_holder_changes(
+    holder: str, transitions: int, acquired: str
+) -> None:
+    before = stored(holderIdentity=holder, leaseTransitions=3, acquireTime=NOON, renewTime=NOON)
+    spec = spec_of(before.claimed("me", 15, NOW))
+    assert (spec["leaseTransitions"], spec["acquireTime"]) == (transitions, acquired)
+    assert spec["renewTime"] == "2026-03-04T05:06:07.000089Z"
+
+
+def test_a_claim_keeps_what_others_put_there_and_names_its_version() -> None:
+    before = stored("7", holderIdentity="other", strategy="OldestEmulationVersion")
+    body = json.loads(before.claimed("me", 15, NOW))
+    assert body["metadata"] == before.body["metadata"]
+    assert body["spec"]["strategy"] == "OldestEmulationVersion"
+
+
+def test_a_renewal_changes_the_lease_even_when_the_clock_stands_still() -> None:
+    before = stored(holderIdentity="me", renewTime="2026-03-04T05:06:07.000089Z")
+    assert spec_of(before.claimed("me", 15, NOW))["renewTime"] == "2026-03-04T05:06:07.000090Z"
+
+
+def test_a_released_lease_has_no_holder() -> None:
+    spec = spec_of(stored(holderIdentity="me", leaseTransitions=2).released(NOW))
+    assert "holderIdentity" not in spec
+    assert spec["leaseTransitions"] == 2
+
+
+def test_an_empty_spec_is_free() -> None:
+    lease = Lease({"metadata": {"uid": "u", "resourceVersion": "1"}})
+    assert (lease.holder, lease.seconds, lease.transitions) == ("", None, 0)
+
+
+# ---------------------------------------------------------------------- the settings
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"renew": 15.0}, {"retry": 10.0}, {"lease": 5}, {"retry": 0.0}, {"look": 0.0}],
+    ids=str,
+)
+def test_timings_that_promise_no_single_leader_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="retry .* < renew deadline .* < lease duration"):
+        Timing(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_write_is_over_before_another_may_lead() -> None:
+    assert Timing().write < Timing().lease - Timing().renew
+
+
+# ---------------------------------------------------------------------- the candidate
+
+
+class Stand:
+    """A candidate, and what it did last."""
+
+    def __init__(self) -> None:
+        self.candidate = Candidate("me", "ns", "jobflow", TIMING)
+
+    def at(self, now: float) -> Step:
+        return self.candidate.next(now, NOW)
+
+    def claims(self, now: float) -> bool:
+        return isinstance(self.at(now), Claim)
+
+    def wins(self, *, sent: float, came: float, version: str = "2") -> None:
+        self.candidate.stored(stored(version, holderIdentity="me"), sent, came)
+
+    def sees(self, holder: str, now: float, *, version: str = "1", seconds: int = 15) -> None:
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}
+        self.candidate.saw(stored(version, **spec), now)
+
+    def leads(self, now: float) -> bool:
+        return self.candidate.leads(now)
+
+
+@pytest.fixture
+def stand() -> Stand:
+    return Stand()
+
+
+def test_it_looks_first(stand: Stand) -> None:
+    assert stand.at(0) == LOOK
+    assert not stand.leads(0)
+
+
+def test_where_there_is_no_lease_it_makes_one(stand: Stand) -> None:
+    stand.candidate.gone(0)
+    step = stand.at(0)
+    assert isinstance(step, Claim)
+    assert step.create
+
+
+def test_it_leads_from_its_answer_until_the_deadline_counted_from_its_sending(stand: Stand) -> None:
+    stand.candidate.gone(0)
+    stand.wins(sent=1, came=4)
+    assert stand.leads(4)
+    assert stand.leads(10.9)
+    assert not stand.leads(11)
+
+
+def test_it_renews_after_the_retry_period(stand: Stand) -> None:
+    stand.wins(sent=1, came=1.5)
+    assert stand.at(1.5) == Wait(1.5)
+    step = stand.at(3)
+    assert isinstance(step, Claim)
+    assert not step.create
+
+
+def test_an_answer_that_never_came_is_looked_after(stand: Stand) -> None:
+    stand.wins(sent=1, came=1)
+    stand.candidate.failed(5)
+    assert stand.leads(5)
+    assert stand.at(5) == Wait(2)
+    assert stand.at(7) == LOOK
+    stand.sees("me", 7.5, version="3")
+    assert stand.claims(7.5)
+    assert not stand.leads(11)
+
+
+def test_a_lost_race_is_looked_after_at_once(stand: Stand) -> None:
+    stand.candidate.gone(0)
+    stand.candidate.refused()
+    assert stand.at(0) == LOOK
+
+
+def test_another_holder_is_waited_for_from_when_its_claim_was_seen(stand: Stand) -> None:
+    stand.sees("other", 5)
+    assert stand.at(5) == Wait(1)
+    assert stand.at(6) == LOOK
+    stand.sees("other", 19.5)
+    assert stand.at(19.5) == Wait(0.5)
+    assert stand.claims(20)
+
+
+def test_a_renewal_starts_the_wait_anew(stand: Stand) -> None:
+    stand.sees("other", 5)
+    stand.sees("other", 19.5, version="2")
+    assert not stand.claims(20)
+    assert stand.claims(34.5)
+
+
+def test_the_holders_own_duration_counts_where_it_is_longer(stand: Stand) -> None:
+    stand.sees("other", 0, seconds=60)
+    assert not stand.claims(59)
+    assert stand.claims(60)
+
+
+def test_a_released_lease_is_claimed_at_once(stand: Stand) -> None:
+    stand.sees("", 0)
+    assert stand.claims(0)
+
+
+def test_its_own_lease_without_a_term_is_renewed_first(stand: Stand) -> None:
+    stand.sees("me", 0)
+    assert not stand.leads(0)
+    assert stand.claims(0)
+
+
+@pytest.mark.parametrize("word", ["other", ""])
+def test_it_stops_at_once_when_it_reads_that_it_does_not_hold_the_lease(
+    stand: Stand, word: str
+) -> None:
+    stand.wins(sent=0, came=0)
+    stand.sees(word, 3, version="9")
+    assert not stand.leads(3)
+
+
+def test_a_deleted_lease_is_made_anew_and_led_a_lease_later(stand: Stand) -> None:
+    stand.wins(sent=0, came=0)
+    stand.candidate.gone(3)
+    assert not stand.leads(3)
+    assert stand.claims(3)
+    stand.wins(sent=3, came=3, version="7")
+    assert stand.at(3) == Wait(2)
+    assert stand.candidate.release(4, NOW) is None
+    for now in range(5, 18, 2):
+        stand.wins(sent=now, came=now, version=str(now))
+        assert stand.leads(now) == (now >= 3 + TIMING.lease)
+
+
+def test_release_gives_back_only_what_is_held_for_certain(stand: Stand) -> None:
+    stand.sees("other", 0)
+    assert stand.candidate.release(0, NOW) is None
+    stand.wins(sent=1, came=1)
+    stand.candidate.failed(2)
+    assert stand.candidate.release(2, NOW) is None
+    stand.wins(sent=3, came=3)
+    assert stand.candidate.release(3, NOW) is not None
+    assert not stand.leads(3)
