@@ -13,6 +13,8 @@ import yaml
 import jobflow as package
 from command_line import jobflow
 
+FULL = Path("/dev/full")
+DIAMOND = str(Path(__file__).parents[2] / "examples" / "diamond.yaml")
 COMMANDS = ("run", "lint", "sandbox", "serve", "cancel", "crds", "certs")
 
 
@@ -134,3 +136,22 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"jobflow sandbox: cannot listen on 127.0.0.1:{port}: ")
     assert answer.err.endswith("; choose another port by --port\n")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize(
+    "arguments",
+    [("--version",), ("crds",), ("lint", DIAMOND), ("lint", "-o", "json", DIAMOND)]
+    + [("run", "--speed", "100", DIAMOND), ("run", "--speed", "100", "-o", "json", DIAMOND)],
+)
+def test_a_full_disk_is_told_in_a_sentence(arguments: tuple[str, ...]) -> None:
+    with FULL.open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "jobflow.cli.main", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "jobflow: cannot write the answer: No space left on device\n"

@@ -141,6 +141,8 @@ class Follower:
         self._templates = frozenset(applied.templates)
         self.moved = asyncio.Event()
         """Set whenever a flow has changed."""
+        self.unshown: OSError | None = None
+        """Why a flow could not be shown, such as a full disk; then nothing is to be waited for."""
         self._show = show
         cache: Cache[JobFlow] = Cache(self._changed)
         self._reflector = Reflector(client, JOBFLOWS, JobFlow, cache)
@@ -151,7 +153,10 @@ class Follower:
         key = (new.metadata.namespace, new.metadata.name)
         if key in self.flows:
             self.flows[key] = new
-            self._show(new)
+            try:
+                self._show(new)
+            except OSError as error:  # the reflector would take it for the network's, and go on
+                self.unshown = error
             self.moved.set()
 
     async def run(self) -> None:
@@ -175,8 +180,8 @@ class Follower:
         return found
 
     async def until_over(self) -> None:
-        """Return once `over`."""
-        while not self.over:
+        """Return once `over`, or `unshown`."""
+        while not (self.over or self.unshown):
             self.moved.clear()
             await self.moved.wait()
 

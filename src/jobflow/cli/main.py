@@ -3,6 +3,8 @@ when it is called, so that `jobflow --help` answers at once."""
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +13,10 @@ from typing import Annotated
 import typer
 
 from jobflow import __version__
-from jobflow.cli.outcome import INTERRUPTED
+from jobflow.cli.outcome import INTERRUPTED, UNUSABLE
+
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of standard output: a full disk for the most part."""
 
 
 def _examples(*lines: str) -> str:
@@ -81,6 +86,11 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        print(f"jobflow: cannot write the answer: {error.strerror}", file=sys.stderr)
+        os._exit(UNUSABLE)  # or Python would try to write it once more, and say so
 
 
 def _version(wanted: bool) -> None:

@@ -43,6 +43,8 @@ class End:
     missing: dict[str, list[str]] = field(default_factory=dict)
     """The templates that a flow waits for, by flow, where it waits for nothing else."""
     interrupted: bool = False
+    unshown: OSError | None = None
+    """Why what happened could not be written to standard output."""
 
     @property
     def code(self) -> int:
@@ -78,6 +80,8 @@ def run(files: Sequence[str], *, speed: float, as_json: bool) -> int:
     except (PartDied, *START_ERRORS) as error:
         complain("run", str(error))
         return UNUSABLE
+    if end.unshown is not None:
+        raise end.unshown
     if as_json:
         _print_list(end)
     else:
@@ -95,6 +99,8 @@ async def _carried_through(report: Report, speed: float, display: Display) -> En
             async with following(world.client, applied, display.show) as follower:
                 with display:
                     done = await unless(stop, follower.until_over())
+            if follower.unshown is not None:
+                return End(unshown=follower.unshown)
             return await _end(world, applied, follower.missing(), interrupted=not done)
 
 
