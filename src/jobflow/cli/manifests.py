@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import Any, BinaryIO
 
 from jobflow.cli.faults import UNREADABLE, Fault, Place, Source
@@ -21,12 +19,9 @@ from jobflow.cli.yaml_nodes import (
     data_of,
     documents,
 )
+from jobflow.core.violations import beginnings
 
 DEFAULT_NAMESPACE = "default"
-
-_KEY_END = re.compile(r"[].[]")
-_MOST_ENDS = 200
-"""How many dots and brackets of a path are looked at for the end of one key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,15 +198,9 @@ def _step(node: Node, path: str) -> _Step | None:
 
 
 def _step_into_mapping(node: MappingNode, path: str) -> _Step | None:
-    """Keys may hold dots and brackets themselves: the longest that fits is meant."""
-    bracketed = path.startswith("[")
-    bare = path[1:] if bracketed else path.removeprefix(".")
-    ends = [found.start() for found in islice(_KEY_END.finditer(bare), _MOST_ENDS)]
-    if not bracketed:
-        ends.append(len(bare))
-    for end in reversed(ends):
-        if (bare[end : end + 1] == "]") == bracketed and bare[:end] in node.entries:
-            return _Step(bare[:end], node.entries[bare[:end]], bare[end + bracketed :])
+    for key, rest in beginnings(path):
+        if key in node.entries:
+            return _Step(key, node.entries[key], rest)
     return None
 
 

@@ -7,18 +7,14 @@ however long the lists and maps on its way are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from jobflow.core.merge import JOB_SPEC, PATCH, Shape
-from jobflow.core.violations import Violation, below
+from jobflow.core.violations import Violation, beginnings, below
 
 _INDEX = re.compile(r"\[(\d+)\]")
-_KEY_END = re.compile(r"[].[]")
-_MOST_ENDS = 200
-"""How many dots and brackets of a path are looked at for the end of one key."""
 
 _Key = tuple[str | int, ...] | None
 
@@ -96,22 +92,10 @@ def _first_key(path: str, here: Any, there: Any) -> tuple[str | int | None, str]
         if isinstance(here, list) or isinstance(there, list):
             return int(index[1]), path[index.end() :]
     maps = [node for node in (here, there) if isinstance(node, dict)]
-    for key, rest in _beginnings(path):
+    for key, rest in beginnings(path):
         if any(key in node for node in maps):
             return key, rest
     return None, ""
-
-
-def _beginnings(path: str) -> Iterator[tuple[str, str]]:
-    """The keys that a path may begin with, longest first, each with the rest of the path."""
-    bracketed = path.startswith("[")
-    bare = path[1:] if bracketed else path.removeprefix(".")
-    ends = [found.start() for found in islice(_KEY_END.finditer(bare), _MOST_ENDS)]
-    if not bracketed:
-        ends.append(len(bare))
-    for end in reversed(ends):
-        if (bare[end : end + 1] == "]") == bracketed:
-            yield bare[:end], bare[end + bracketed :]
 
 
 def _has(node: Any, at: str | int) -> bool:

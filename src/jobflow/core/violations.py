@@ -6,9 +6,10 @@ A violation says where, what and what to do; nothing here decides whether someth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -16,6 +17,9 @@ import msgspec
 MAX_QUOTED = 200
 """Characters of an offending value that a message repeats; the rest is cut, with dots."""
 _WORD = re.compile(r"[-$\w]+")
+_KEY_END = re.compile(r"[].[]")
+_MOST_ENDS = 200
+"""How many dots and brackets of a path are looked at for the end of one key."""
 
 
 class Reason(StrEnum):
@@ -104,6 +108,19 @@ def below(path: str, key: str | int) -> str:
     if isinstance(key, str) and _WORD.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}[{key}]"
+
+
+def beginnings(path: str) -> Iterator[tuple[str, str]]:
+    """The keys that a JSON path below a map may begin with, longest first, each with the rest of
+    the path: keys may hold dots and brackets themselves."""
+    bracketed = path.startswith("[")
+    bare = path[1:] if bracketed else path.removeprefix(".")
+    ends = [found.start() for found in islice(_KEY_END.finditer(bare), _MOST_ENDS)]
+    if not bracketed:
+        ends.append(len(bare))
+    for end in reversed(ends):
+        if (bare[end : end + 1] == "]") == bracketed:
+            yield bare[:end], bare[end + bracketed :]
 
 
 def some(names: Iterable[str], shown: int = 3) -> str:
