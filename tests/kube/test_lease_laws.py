@@ -29,7 +29,7 @@ mishaps = st.lists(
 lives = st.lists(st.builds(Life, stretches, mishaps, st.floats(0.98, 1.02)), min_size=2, max_size=3)
 seeds = st.integers(0, 2**32)
 
-THOROUGH = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+THOROUGH = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def ends_well(world: Simulation) -> None:
@@ -55,7 +55,7 @@ def test_one_leads_and_only_its_writes_are_stored(lives: list[Life], seed: int) 
     ends_well(world)
 
 
-@settings(THOROUGH, max_examples=50)
+@settings(THOROUGH, max_examples=25)
 @given(
     st.lists(
         st.builds(Life, stretches, st.just(()), st.floats(0.98, 1.02)), min_size=2, max_size=3
