@@ -9,6 +9,7 @@ import asyncio
 import socket
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -158,9 +159,9 @@ class Election:
         """Do what the candidate wants next; where that is to wait, only until `enough`."""
         match self._candidate.next(self._clock(), self._wall()):
             case Wait(seconds):
-                waiting = asyncio.ensure_future(enough.wait())
-                await asyncio.wait({waiting}, timeout=seconds)
-                await _cancelled(waiting)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await enough.wait()
             case step:
                 await self._ask(step)
         self._follow()

@@ -1,0 +1,205 @@
+"""A new leader knows what the last one did, though no watch has told it: nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.controller.term import lead
+from jobflow.kube import reflector
+from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.server import Fault
+from jobflow.store import Feed, Store, feeds
+from running import NAMESPACE, Cluster, cluster, flow, set_phase, template
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Cluster]:
+    async with cluster() as world:
+        yield world
+
+
+class Hearing(Client):
+    """What its watches keep back when it does not hear, they tell later."""
+
+    def begin(self) -> None:
+        self._hears = asyncio.Event()
+        self._hears.set()
+        self.answered: list[tuple[str, dict[str, str]]] = []
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        answer = await super().request(method, path, **more)
+        self.answered.append((path, dict(more.get("query", ()))))
+        return answer
+
+    async def until_listed(self, path: str) -> None:
+        async with asyncio.timeout(20):
+            while not any(path == seen for seen, _ in self.answered):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    def stop_hearing(self) -> None:
+        self._hears.clear()
+
+    def hear_again(self) -> None:
+        self._hears.set()
+
+    async def watch(self, *args: Any, **more: Any) -> AsyncGenerator[bytes, None]:
+        async with aclosing(super().watch(*args, **more)) as frames:
+            async for frame in frames:
+                await self._hears.wait()
+                yield frame
+
+
+class Replica:
+    """A follower that may lead, whose watches can be stopped."""
+
+    def __init__(self, client: Hearing) -> None:
+        self.client = client
+        self.store = Store()
+        self.feeds: list[Feed] = feeds(self.store, client)
+
+    @asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        ending = asyncio.Event()
+        term = asyncio.create_task(
+            lead(self.client, ending, store=self.store, followers=self.feeds[:3])
+        )
+        try:
+            yield
+        finally:
+            ending.set()
+            await term
+
+
+@asynccontextmanager
+async def follower(world: Cluster) -> AsyncIterator[Replica]:
+    """A replica that has read everything and hears nothing more."""
+    async with Hearing.at(world.server.url) as client:
+        assert isinstance(client, Hearing)
+        client.begin()
+        replica = Replica(client)
+        tasks = [asyncio.create_task(feed.run()) for feed in replica.feeds]
+        await replica.store.wait_synced()
+        client.stop_hearing()
+        try:
+            yield replica
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
+    await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
+    async with follower(world) as replica:
+        async with world.controller():
+            await world.until_jobs(f_a="")
+            await set_phase(world.client, "f-a", "Completed")
+            await world.until_jobs(f_b="")
+            await world.until("f", lambda flow: "f-b" in (flow.status.conditions or {}))
+        replica.client.answered.clear()
+        async with replica.leading():
+            await replica.client.until_listed(JOBS.path())
+            await asyncio.sleep(0.2)  # for what it must not do now
+            await set_phase(world.client, "f-b", "Completed")
+            replica.client.hear_again()
+            done = await world.ended("f")
+    assert done.status.state.phase == "Succeed"
+    assert world.count("POST", JOBS) == 2
+    refused = [seen for seen in world.server.requests if seen.code == 409]
+    assert refused == []
+
+
+async def test_it_makes_jobs_from_the_template_as_it_is(world: Cluster) -> None:
+    await world.apply(template("a"))
+    async with follower(world) as replica:
+        await world.apply(flow("f", {"a": ""}))
+        body = json.dumps({"spec": {"queue": "new"}}).encode()
+        await world.client.patch(JOBTEMPLATES, NAMESPACE, "a", body)
+        async with replica.leading():
+            await world.until_jobs(f_a="")
+    (job,) = await world.raw(JOBS)
+    assert job["spec"]["queue"] == "new"
+
+
+async def test_it_makes_no_job_for_a_flow_that_is_gone(
+    world: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector, "DELETIONS_WITHIN", 0.05)
+    await world.apply(flow("gone", {"a": ""}))
+    async with follower(world) as replica:
+        await world.client.delete(JOBFLOWS, NAMESPACE, "gone")
+        await world.apply(template("a"), flow("there", {"a": ""}))
+        async with replica.leading():
+            await world.until_jobs(there_a="")
+        assert replica.store.flow(NAMESPACE, "gone") is None
+    assert set(await world.jobs()) == {"there-a"}
+
+
+async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> None:
+    """It completed and was deleted while nobody led: only the watch tells that it had ended."""
+    await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
+    async with world.controller():
+        await world.until_jobs(f_a="")
+        await world.until("f", lambda flow: "f-a" in (flow.status.conditions or {}))
+    async with follower(world) as replica:
+        replica.client.answered.clear()
+        await set_phase(world.client, "f-a", "Completed")
+        await world.client.delete(JOBS, NAMESPACE, "f-a")
+        async with replica.leading(), world.ends():
+            await replica.client.until_listed(JOBS.path())
+            await asyncio.sleep(0.2)  # for what it must not do now
+            assert world.count("POST", JOBS) == 1
+            replica.client.hear_again()
+            done = await world.ended("f")
+    assert done.status.state.phase == "Succeed"
+    assert world.count("POST", JOBS) == 2
+
+
+async def test_each_kind_is_listed_once_consistently_whoever_refuses_at_first(
+    world: Cluster,
+) -> None:
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with follower(world) as replica:
+        replica.client.answered.clear()
+        world.server.faults.append(
+            Fault(
+                lambda request: request.path == JOBTEMPLATES.path() and "limit" in request.query,
+                failure(429, "TooManyRequests", "storage is (re)initializing"),
+            )
+        )
+        async with replica.leading():
+            await world.until_jobs(f_a="")
+        paths = [resource.path() for resource in (JOBFLOWS, JOBTEMPLATES, JOBS)]
+        lists = [(path, query) for path, query in replica.client.answered if path in paths]
+        read = [path for path, query in lists if "limit" in query]
+        assert sorted(read) == sorted(paths)
+        assert all("resourceVersion" not in query for _, query in lists)
+
+
+async def test_many_changes_are_read_by_one_list(
+    world: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector, "READ_ONE_BY_ONE", 3)
+    async with follower(world) as replica:
+        names = [f"t{number}" for number in range(5)]
+        await world.apply(*(template(name) for name in names))
+        world.server.requests.clear()
+        await replica.feeds[1].level()
+        assert set(replica.store.templates(NAMESPACE)) == set(names)
+        asked = [seen for seen in world.server.requests if seen.method == "GET"]
+        assert len(asked) == 2
+
+
+async def test_a_term_that_ends_before_anything_was_read_does_nothing(world: Cluster) -> None:
+    ending = asyncio.Event()
+    ending.set()
+    await lead(world.client, ending, store=Store(), followers=())
+    assert not [seen for seen in world.server.requests if seen.method != "GET"]
