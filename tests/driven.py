@@ -23,7 +23,7 @@ from running import set_phase
 from servers import Server
 
 AGAIN_SECONDS = 0.1
-WITHIN_SECONDS = 90
+WITHIN_SECONDS = 60
 
 
 class Driven:
@@ -114,11 +114,11 @@ async def driven(real: RealCluster, namespace: str) -> AsyncIterator[Driven]:
             assert running.cancelled(), running.exception()
 
 
-async def create_diamonds(api: Server, count: int) -> None:
-    """So many flows of five steps, at once."""
-    for step in DIAMOND:
+async def create_diamonds(api: Server, count: int, *, first: int = 0) -> None:
+    """So many flows of five steps, at once; numbered from `first`."""
+    for step in () if first else DIAMOND:
         await api.made(api.templates, template(step))
-    many = (api.made(api.flows, jobflow(name, DIAMOND)) for name in names(count))
+    many = (api.made(api.flows, jobflow(name, DIAMOND)) for name in names(first + count)[first:])
     await asyncio.gather(*many)
 
 
@@ -126,11 +126,14 @@ def names(count: int) -> list[str]:
     return [f"f{number}" for number in range(count)]
 
 
-def assert_made_once_each(real: RealCluster, driver: Driven, flows: int) -> None:
+def assert_made_once_each(
+    real: RealCluster, driver: Driven, flows: int, *, all_logged: bool = True
+) -> None:
     """Of so many diamonds every vcjob was made, none twice, though requests were broken off.
 
     A create whose client died or lost its connection may be in the audit log as an error (504,
     500) and be carried out all the same, so the UIDs that the watch told of are looked at too.
+    `all_logged`: the API server was not killed while it wrote its log.
     """
     wanted = once_each(flows)
     assert {name: len(uids) for name, uids in driver.uids.items()} == wanted
@@ -139,7 +142,7 @@ def assert_made_once_each(real: RealCluster, driver: Driven, flows: int) -> None
     made = Counter(each.name for each in creates if each.code == 201)
     assert not [name for name, times in made.items() if times > 1]
     broken_off = {each.name for each in creates if each.code >= 500}
-    assert wanted.keys() - made.keys() <= broken_off
+    assert wanted.keys() - made.keys() <= broken_off or not all_logged
     assert not [each for each in asked if each.verb == "delete" and each.resource == "jobs"]
 
 

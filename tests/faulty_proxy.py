@@ -87,6 +87,7 @@ class FaultyProxy:
         """How often each kind of fault was seen by whoever asked."""
         self._plane = plane
         self._home = home
+        self._watches: list[web.Request] = []
 
     async def __aenter__(self) -> FaultyProxy:
         connector = aiohttp.TCPConnector(ssl=self._plane.trust(), limit=0)
@@ -112,6 +113,12 @@ class FaultyProxy:
         """From now on nothing fails."""
         self.faults = lambda request: None
 
+    def break_off_watches(self) -> None:
+        """All that are open now."""
+        for request in self._watches:
+            if request.transport is not None:
+                request.transport.abort()
+
     def kubeconfig(self, user: str) -> Path:
         """A kubeconfig of this user that leads here."""
         config = json.loads(self._plane.kubeconfig(user).read_text())
@@ -131,7 +138,8 @@ class FaultyProxy:
                 return fault.answer()
             case ErrorFrame(error):
                 self.faulted[f"ERROR {error.code}"] += 1
-                return web.json_response({"type": "ERROR", "object": error.status})
+                frame = json.dumps({"type": "ERROR", "object": error.status}) + "\n"
+                return web.Response(text=frame, content_type="application/json")
         async with await self._ask(request) as answer:
             if is_watch(request) and answer.status == 200:
                 return await self._stream(request, answer, fault)
@@ -156,6 +164,7 @@ class FaultyProxy:
         response = web.StreamResponse(headers=_passed(answer.headers))
         await response.prepare(request)
         seconds = fault.seconds if isinstance(fault, EndWatch) else None
+        self._watches.append(request)
         try:
             async with asyncio.timeout(seconds):
                 async for chunk in answer.content.iter_any():
@@ -166,6 +175,8 @@ class FaultyProxy:
             if fault.cut and request.transport is not None:
                 await response.write(b'{"type":"MODIFIED","obj')
                 request.transport.abort()
+        finally:
+            self._watches.remove(request)
         return response
 
 

@@ -1,0 +1,223 @@
+"""An API server that is away, refuses, forgets or hangs up: flows end right, no job twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from control_plane import API_SERVER
+from driven import Driven, assert_made_once_each, create_diamonds, driven
+from faulty_proxy import EndWatch, ErrorFrame, Fault, FaultyProxy, Refuse, in_bursts, is_list
+from faulty_proxy import is_watch as watches
+from jobflow.api.resources import JOBS
+from real_cluster import RealCluster
+from served import Served
+from servers import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+FLOWS = 10
+AWAY_SECONDS = 20.0
+WITHIN_SECONDS = 60
+
+PASS: Callable[[], Fault] = lambda: None  # noqa: E731 - a row of a table
+GONE = Refuse(410, "Expired", "too old resource version: 1 (2)")
+INITIALIZING = Refuse(429, "TooManyRequests", "storage is (re)initializing", retry_after=1)
+
+
+@pytest_asyncio.fixture
+async def proxy(real: RealCluster, tmp_path: Path) -> AsyncIterator[FaultyProxy]:
+    async with FaultyProxy(real.plane, tmp_path) as between:
+        yield between
+
+
+class Behind:
+    """A replica that reaches the API server through the proxy alone."""
+
+    def __init__(self, real: RealCluster, proxy: FaultyProxy, home: Path) -> None:
+        kubeconfig = proxy.kubeconfig("jobflow")
+        self._proxy = proxy
+        self.serve = Served(real, home, webhook=False, kubeconfig=kubeconfig)
+
+    @asynccontextmanager
+    async def running(self, *, ready: bool = True) -> AsyncIterator[Served]:
+        """Begins `ready`, or just begins; ends well, with a proxy that no longer fails."""
+        self.serve.launch()
+        try:
+            if ready:
+                await until(self.serve.ready)
+            yield self.serve
+        except BaseException:
+            await asyncio.to_thread(self.serve.kill)
+            raise
+        self._proxy.heal()
+        await asyncio.to_thread(self.serve.stop)
+
+
+@pytest.fixture
+def behind(real: RealCluster, proxy: FaultyProxy, tmp_path: Path) -> Behind:
+    return Behind(real, proxy, tmp_path)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(WITHIN_SECONDS):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def all_succeed(
+    real: RealCluster, driver: Driven, flows: int = FLOWS, *, all_logged: bool = True
+) -> None:
+    """Every flow, and every vcjob was made once."""
+    await driver.over(flows)
+    assert driver.phases == {"Succeed": flows}
+    await asyncio.to_thread(assert_made_once_each, real, driver, flows, all_logged=all_logged)
+
+
+# ---------------------------------------------------------------------- away
+
+
+async def test_an_api_server_that_is_not_there_yet_is_waited_for(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    serve = Served(real, tmp_path, webhook=False)
+    await create_diamonds(api, FLOWS)
+    await asyncio.to_thread(real.plane.end, API_SERVER)
+    try:
+        serve.launch()
+        await until(lambda: "Cannot connect to host" in " ".join(serve.waiting_for() or ()))
+        said = serve.waiting_for()
+        assert said is not None
+        assert any(each.startswith("the API server to list jobflows: ") for each in said), said
+        assert serve.get("/healthz").status_code == 200
+        assert '"cannot follow"' in serve.log()
+        await asyncio.to_thread(real.plane.start_api_server)
+        await until(serve.ready)
+        async with driven(real, api.namespace) as driver:
+            await all_succeed(real, driver)
+    finally:
+        await asyncio.to_thread(serve.kill)
+        if API_SERVER not in real.plane.processes:
+            await asyncio.to_thread(real.plane.start_api_server)
+
+
+async def test_an_api_server_may_be_away_in_the_middle(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    with Served(real, tmp_path, webhook=False).running():
+        async with driven(real, api.namespace) as driver:
+            await create_diamonds(api, FLOWS)
+            await driver.until(lambda: len(driver.jobs) > FLOWS)
+            await asyncio.to_thread(real.plane.end, API_SERVER, hard=True)
+            try:
+                assert driver.phases["Succeed"] < FLOWS, "ended too late"
+                await asyncio.sleep(AWAY_SECONDS)
+            finally:
+                await asyncio.to_thread(real.plane.start_api_server)
+            await all_succeed(real, driver, all_logged=False)
+
+
+# ---------------------------------------------------------------------- refuses
+
+
+BURSTS = {
+    "429": [(20, PASS), (15, lambda: Refuse(429, "TooManyRequests", retry_after=1))],
+    "500": [(20, PASS), (15, lambda: Refuse(500, "InternalError", "etcdserver: leader changed"))],
+    "500, carried out": [
+        (10, PASS),
+        (5, lambda: Refuse(500, "InternalError", "etcdserver: timed out", carried_out=True)),
+    ],
+    "all of them": [
+        (8, PASS),
+        (4, lambda: Refuse(429, "TooManyRequests", retry_after=1)),
+        (8, PASS),
+        (4, lambda: Refuse(504, "Timeout", "context deadline exceeded", carried_out=True)),
+        (8, PASS),
+        (4, lambda: Refuse(503, "ServiceUnavailable", "apiserver is shutting down")),
+    ],
+}
+
+
+def initializing(request: web.Request) -> Fault:
+    """Lists and watches are refused, as an API server does it."""
+    return INITIALIZING if is_list(request) or watches(request) else None
+
+
+@pytest.mark.parametrize("kind", BURSTS)
+async def test_errors_come_in_bursts(
+    real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind, kind: str
+) -> None:
+    async with behind.running(), driven(real, api.namespace) as driver:
+        proxy.faults = in_bursts(*BURSTS[kind])
+        await create_diamonds(api, FLOWS)
+        await all_succeed(real, driver)
+    assert proxy.faulted.total() >= 15, proxy.faulted
+
+
+async def test_storage_is_reinitializing(
+    real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind
+) -> None:
+    """As for a second or two after a definition was made or changed: every watch ends, and a list
+    is refused. That is no empty list."""
+    proxy.faults = initializing
+    await create_diamonds(api, FLOWS)
+    async with behind.running(ready=False) as serve, driven(real, api.namespace) as driver:
+        await until(lambda: INITIALIZING.message in " ".join(serve.waiting_for() or ()))
+        proxy.heal()
+        await driver.until(lambda: len(driver.jobs) > FLOWS)
+        proxy.faults, before = initializing, proxy.faulted.total()
+        proxy.break_off_watches()
+        await until(lambda: proxy.faulted.total() > before + 10)
+        assert driver.phases["Succeed"] < FLOWS, "they had ended before"
+        proxy.heal()
+        await all_succeed(real, driver)
+
+
+# ---------------------------------------------------------------------- hangs up, forgets
+
+
+def every_second(request: web.Request) -> Fault:
+    """Every watch ends after a second: closed, or cut in the middle of a frame."""
+    return EndWatch(1.0, cut=request.path.endswith(JOBS.plural)) if watches(request) else None
+
+
+def forgetful() -> Callable[[web.Request], Fault]:
+    """No watch works: its version is too old, as an answer and as an event, in turn."""
+    asked: Counter[str] = Counter()
+
+    def fault(request: web.Request) -> Fault:
+        if not watches(request):
+            return None
+        asked[request.path] += 1
+        return GONE if asked[request.path] % 2 else ErrorFrame(GONE)
+
+    return fault
+
+
+async def test_every_watch_ends_after_a_second(
+    real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind
+) -> None:
+    proxy.faults = every_second
+    async with behind.running(), driven(real, api.namespace) as driver:
+        for number in range(3):
+            await create_diamonds(api, FLOWS, first=number * FLOWS)
+            await asyncio.sleep(1.0)
+        await all_succeed(real, driver, 3 * FLOWS)
+    assert proxy.faulted["closed"] > 3 and proxy.faulted["cut"] > 3, proxy.faulted
+
+
+async def test_every_watch_is_answered_by_410(
+    real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind
+) -> None:
+    proxy.faults = forgetful()
+    async with behind.running(), driven(real, api.namespace) as driver:
+        await create_diamonds(api, FLOWS)
+        await all_succeed(real, driver)
+    assert proxy.faulted["410"] > 5 and proxy.faulted["ERROR 410"] > 5, proxy.faulted
