@@ -203,13 +203,14 @@ async def _carried(
     over = asyncio.Event()
     read = msgspec.json.Decoder(_Event)
 
-    def frame(line: bytes) -> None:
+    def frame(line: bytes) -> str:
         event = read.decode(line)
         phase = event.object.status.state.phase
         if phase in ("Succeed", "Failed"):
             ends[event.object.metadata.name] = phase
             if len(ends) == len(flows):
                 over.set()
+        return event.object.metadata.resource_version
 
     path = JOBFLOWS.path(namespace)
     watching = asyncio.create_task(watch(bench.where, path, frame))

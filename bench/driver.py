@@ -34,6 +34,7 @@ class Seen(msgspec.Struct, array_like=True):
 class _Meta(msgspec.Struct):
     name: str
     namespace: str
+    resourceVersion: str
 
 
 class _State(msgspec.Struct):
@@ -63,8 +64,8 @@ class Driver:
         self._read = msgspec.json.Decoder(_Frame)
         self._seen: list[Seen] = []
 
-    def frame(self, line: bytes) -> None:
-        """An event of the watch."""
+    def frame(self, line: bytes) -> str:
+        """An event of the watch; returns its version."""
         at = time.perf_counter()
         event = self._read.decode(line)
         job, phase = event.object.metadata, event.object.status.state.phase
@@ -72,6 +73,7 @@ class Driver:
         if event.type == "ADDED" and not phase:
             path = JOBS.path(job.namespace, job.name, "status")
             self._tasks.create_task(self._pool.ask("PATCH", path, COMPLETED, MERGE))
+        return job.resourceVersion
 
     def report(self) -> bytes:
         """What was seen since the last report."""

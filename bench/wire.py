@@ -120,22 +120,29 @@ class Pool:
             connection.transport.close()
 
 
-async def watch(where: Where, path: str, on_frame: Callable[[bytes], None]) -> None:
-    """Follow a watch from now on, each frame as soon as it is whole; ends by being cancelled."""
-    begun = b""
+async def watch(where: Where, path: str, on_frame: Callable[[bytes], str]) -> None:
+    """Follow a watch from now on, each frame as soon as it is whole; ends by being cancelled.
+
+    `on_frame` says which version the frame brought: from there it goes on where the API server has
+    ended the watch, as it does with who reads too slowly.
+    """
+    begun, version = b"", ""
 
     def arrived(data: bytes) -> None:
-        nonlocal begun
+        nonlocal begun, version
         *frames, begun = (begun + data).split(b"\n")
         for frame in frames:
-            on_frame(frame)
+            version = on_frame(frame)
 
-    transport, connection = await asyncio.get_running_loop().create_connection(
-        lambda: Connection(arrived), *where.address, ssl=where.trust()
-    )
-    try:
-        query = "watch=1&timeoutSeconds=3600"
-        code, answer = await connection.ask(where.request("GET", f"{path}?{query}"))
-        raise RuntimeError(f"the watch ended: {code} {answer.decode(errors='replace')}")
-    finally:
-        transport.close()
+    while True:
+        begun = b""
+        query = f"watch=1&timeoutSeconds=3600&resourceVersion={version}"
+        transport, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(arrived), *where.address, ssl=where.trust()
+        )
+        try:
+            code, answer = await connection.ask(where.request("GET", f"{path}?{query}"))
+        finally:
+            transport.close()
+        if code != 200:
+            raise RuntimeError(f"the watch ended: {code} {answer.decode(errors='replace')}")

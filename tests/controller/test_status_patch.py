@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus, StepCondition
+from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus, JobRecord, StepCondition
 from jobflow.api.meta import ObjectMeta
 from jobflow.controller.status_patch import difference, status_patch
 
@@ -46,6 +46,25 @@ def test_the_patch_makes_the_one_into_the_other(
 @given(OBJECTS)
 def test_there_is_nothing_between_the_same(same: dict[str, Any]) -> None:
     assert difference(same, same) == {}
+
+
+STEPS = st.dictionaries(
+    st.sampled_from("abc"),
+    st.builds(StepCondition, phase=st.sampled_from(("", "Waiting")), attempts=st.integers(0, 1)),
+)
+RECORDS = st.lists(st.builds(JobRecord, name=st.sampled_from("abc")), max_size=2)
+STATUSES = st.builds(
+    JobFlowStatus,
+    state=st.builds(FlowState, phase=st.sampled_from(("", "Running"))),
+    conditions=st.none() | STEPS,
+    job_status_list=st.none() | RECORDS,
+)
+
+
+@given(STATUSES, STATUSES)
+def test_a_patch_makes_one_status_into_another(before: JobFlowStatus, after: JobFlowStatus) -> None:
+    patch = msgspec.json.decode(status_patch(JobFlow(status=before), after))["status"]
+    assert merged(msgspec.to_builtins(before), patch) == msgspec.to_builtins(after)
 
 
 def test_it_holds_for_one_version_of_one_flow_only() -> None:
