@@ -19,7 +19,7 @@ test: .venv/installed lint ## everything that takes under three minutes
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
-	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster
+	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
 lint: .venv/installed
 	$(BIN)/ruff check src tests bench charts
