@@ -122,3 +122,21 @@ async def test_it_sends_by_itself(world: Cluster) -> None:
     await world.seen(EVENTS, JobFlow, lambda made: len(made) == 2)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_an_event_that_is_being_sent_is_not_broken_off(world: Cluster) -> None:
+    """Nobody would know whether it was written, and a new leader would have to wait."""
+    subject, recorder = await world.flow("f"), Recorder(world.client)
+    recorder.record(subject, note("x"))
+    sending = asyncio.create_task(recorder.run())
+    await asyncio.sleep(0)
+    recorder.stop()
+    await sending
+    assert len(await world.events()) == 1
+
+
+async def test_a_slow_api_server_gets_no_more_events_at_the_end(world: Cluster) -> None:
+    subject, recorder = await world.flow("f"), Recorder(world.client)
+    recorder.record(subject, note("x"))
+    await recorder.flush(seconds=0)
+    assert await world.events() == []

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 WORKERS = 32
 """Flows reconciled at once. They mostly wait for the API server."""
-FLUSH_SECONDS = 2.0
+FLUSH_SECONDS = 1.0
 """How long the last Events may take when the controller stops."""
 
 
@@ -79,12 +79,12 @@ class Controller:
             self._reconciler.all_flows()
             log.info("controller started", flows=len(self._store.flows), workers=self._workers)
             async with asyncio.TaskGroup() as group:
-                sender = group.create_task(self._recorder.run(), name="events")
+                group.create_task(self._recorder.run(), name="events")
                 async with asyncio.TaskGroup() as workers:
                     for number in range(self._workers):
                         workers.create_task(self._reconciler.work(), name=f"worker-{number}")
-                sender.cancel()
-            await self._flush()
+                self._recorder.stop()
+            await self._recorder.flush(FLUSH_SECONDS)
             log.info("controller stopped")
         finally:
             self._store.unsubscribe(self._reconciler)
@@ -106,10 +106,3 @@ class Controller:
             for wait in waits:
                 wait.cancel()
         return not self._stopping.is_set()
-
-    async def _flush(self) -> None:
-        try:
-            async with asyncio.timeout(FLUSH_SECONDS):
-                await self._recorder.flush()
-        except TimeoutError:
-            log.warning("events given up, the API server is too slow")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import socket
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,6 +75,7 @@ class Recorder:
         self._pending: OrderedDict[str, Pending] = OrderedDict()
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._news = asyncio.Event()
+        self._stopped = False
 
     def record(self, flow: JobFlow, event: Event) -> None:
         """Tell the user. The same flow, reason and message again only raise the count."""
@@ -90,17 +93,30 @@ class Recorder:
         self._news.set()
 
     async def run(self) -> None:
-        """Send until cancelled."""
-        while True:
+        """Send until `stop`, or until cancelled."""
+        while not self._stopped:
             await self._news.wait()
-            while self._pending:
+            while self._pending and not self._stopped:
                 await self._send_next()
                 await asyncio.sleep(self._pause)
             self._news.clear()
 
-    async def flush(self) -> None:
-        """Send what waits, once, without pausing: the process is about to end."""
+    def stop(self) -> None:
+        """Let `run` return once what it is sending is answered: a write that is broken off may
+        still be carried out, and a new leader would have to wait for that."""
+        self._stopped = True
+        self._news.set()
+
+    async def flush(self, seconds: float = math.inf) -> None:
+        """Send what waits, once, without pausing: the process is about to end. None is begun when
+        `seconds` have passed; what is left then is given up."""
+        until = time.monotonic() + seconds
         for _ in range(len(self._pending)):
+            if time.monotonic() >= until:
+                log.warning(
+                    "events given up, the API server is too slow", events=len(self._pending)
+                )
+                return
             await self._send_next()
 
     async def _send_next(self) -> None:
