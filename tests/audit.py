@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ class Asked:
     name: str
     code: int
     uri: str
+    came: datetime
+    """When the request was received."""
+    answered: datetime
+    """When it was answered, so that what it did was done."""
 
     @property
     def writes(self) -> bool:
@@ -108,4 +113,6 @@ def _asked(entry: dict[str, Any]) -> Asked:
         name=ref.get("name", ""),
         code=(entry.get("responseStatus") or {}).get("code", 0),
         uri=entry["requestURI"],
+        came=datetime.fromisoformat(entry["requestReceivedTimestamp"]),
+        answered=datetime.fromisoformat(entry["stageTimestamp"]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -125,6 +126,16 @@ class Served:
     def kill(self) -> None:
         """SIGKILL."""
         self._end(hard=True)
+
+    def freeze(self) -> None:
+        """SIGSTOP: it stands still until `thaw`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def log(self) -> str:
         return self.said.read_text()

@@ -1,0 +1,175 @@
+"""Two replicas on a real API server: one writes; it stops, is killed, frozen or cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from audit import Asked
+from driven import Driven, assert_made_once_each, create_diamonds, driven
+from jobflow.api.resources import LEASES
+from jobflow.kube.candidate import Timing
+from kubectl import Kubectl
+from real_cluster import RealCluster
+from served import Served
+from servers import Server
+from severed import Hop
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+FLOWS = 30
+MORE = 10
+"""Flows that come when the leader is gone."""
+HAND_OVER_SECONDS = 2.0
+SLACK_SECONDS = 5.0
+"""Of a machine that is busy."""
+WITHIN_SECONDS = 60
+ONE, OTHER = "jobflow", "jobflow-2"
+
+
+class Pair:
+    """Two replicas, of which the first leads; a hop that can go dark lies before it."""
+
+    def __init__(self, real: RealCluster, api: Server, hop: Hop, home: Path) -> None:
+        self.real, self.api, self.hop = real, api, hop
+        flags = ("--system-namespace", api.namespace)
+        self.one = Served(
+            real, home, *flags, user=ONE, webhook=False, kubeconfig=hop.kubeconfig(ONE)
+        )
+        self.other = Served(real, home, *flags, user=OTHER, webhook=False)
+
+    async def begin(self, driver: Driven) -> None:
+        """Flows are under way, carried out by the first."""
+        await asyncio.to_thread(self.one.start)
+        await self.until(lambda: self.one.metric("leader") == 1)
+        await asyncio.to_thread(self.other.start)
+        await create_diamonds(self.api, FLOWS)
+        await driver.until(lambda: len(driver.jobs) >= FLOWS)
+
+    async def finish(self, driver: Driven) -> None:
+        """The second carries them to their end, and more that come."""
+        await self.until(lambda: self.other.metric("leader") == 1)
+        await create_diamonds(self.api, MORE, first=FLOWS)
+        await driver.over(FLOWS + MORE)
+        assert driver.phases == {"Succeed": FLOWS + MORE}
+        await asyncio.to_thread(assert_made_once_each, self.real, driver, FLOWS + MORE)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WITHIN_SECONDS):
+            while not await asyncio.to_thread(holds):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    async def spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = (
+            await self.api.get(LEASES.path(self.api.namespace, "jobflow"))
+        ).json["spec"]
+        return spec
+
+    def took_over(self) -> Asked:
+        """The claim that made the second leader."""
+        return next(each for each in self.asked(OTHER, "leases") if each.writes)
+
+    def asked(self, user: str, *resources: str) -> list[Asked]:
+        every = self.real.audit.asked(self.api.namespace, user=user)
+        return [each for each in every if not resources or each.resource in resources]
+
+    def writes(self, user: str) -> list[Asked]:
+        """What a leader writes: the lease is not among it."""
+        return [each for each in self.asked(user) if each.writes and each.resource != "leases"]
+
+    def assert_one_wrote_at_a_time(self) -> None:
+        """Whatever the first wrote was done when the second claimed the lease."""
+        taken = self.took_over().came
+        ones, others = self.writes(ONE), self.writes(OTHER)
+        assert ones, "the first wrote nothing"
+        assert max(each.answered for each in ones) < taken < min(each.came for each in others)
+
+
+@pytest_asyncio.fixture
+async def pair(real: RealCluster, api: Server, tmp_path: Path) -> AsyncIterator[Pair]:
+    async with Hop(real.plane, tmp_path) as hop:
+        pair = Pair(real, api, hop, tmp_path)
+        try:
+            yield pair
+        finally:
+            for replica in (pair.one, pair.other):
+                if replica._process is not None:
+                    await asyncio.to_thread(replica.kill)
+
+
+@pytest_asyncio.fixture
+async def driver(real: RealCluster, api: Server) -> AsyncIterator[Driven]:
+    async with AsyncExitStack() as stack:
+        yield await stack.enter_async_context(driven(real, api.namespace))
+
+
+def seconds(earlier: datetime, later: datetime) -> float:
+    return (later - earlier).total_seconds()
+
+
+async def test_a_leader_that_is_stopped_hands_over_at_once(pair: Pair, driver: Driven) -> None:
+    await pair.begin(driver)
+    await asyncio.to_thread(pair.one.stop)
+    await pair.finish(driver)
+    await asyncio.to_thread(pair.assert_one_wrote_at_a_time)
+    last = await asyncio.to_thread(lambda: pair.writes(ONE)[-1].answered)
+    gap = seconds(last, (await asyncio.to_thread(lambda: pair.writes(OTHER)[0])).came)
+    print(f"hand-over on SIGTERM: {gap:.2f} s from the last write of one to the other's first")
+    assert gap < HAND_OVER_SECONDS
+    await asyncio.to_thread(pair.other.stop)
+    assert "holderIdentity" not in await pair.spec()
+
+
+@pytest.mark.kubectl
+async def test_a_leader_that_is_killed_is_followed_within_the_lease(
+    pair: Pair, driver: Driven, real: RealCluster, tmp_path: Path
+) -> None:
+    await pair.begin(driver)
+    await asyncio.to_thread(pair.one.kill)
+    await pair.finish(driver)
+    last = await asyncio.to_thread(lambda: pair.asked(ONE, "leases")[-1].answered)
+    gap = seconds(last, (await asyncio.to_thread(pair.took_over)).came)
+    print(f"takeover after kill -9: {gap:.2f} s from the last renewal to the claim")
+    assert Timing().lease <= gap < Timing().lease + Timing().look + SLACK_SECONDS
+    spec = await pair.spec()
+    assert spec["leaseTransitions"] == 1
+    kubectl = Kubectl(real.plane.kubeconfig("admin"), tmp_path)
+    shown = await asyncio.to_thread(kubectl, "get", "lease", "jobflow", "-n", pair.api.namespace)
+    assert spec["holderIdentity"] in str(shown)
+
+
+async def test_a_leader_that_is_cut_off_stops_before_another_writes(
+    pair: Pair, driver: Driven
+) -> None:
+    await pair.begin(driver)
+    pair.hop.go_dark()
+    await pair.until(lambda: pair.one.metric("leader") == 0)
+    assert pair.other.metric("leader") == 0
+    await pair.until(lambda: pair.other.metric("leader") == 1)
+    pair.hop.light_up()
+    await pair.finish(driver)
+    await asyncio.to_thread(pair.assert_one_wrote_at_a_time)
+    assert pair.one.metric("leader") == 0
+    for replica in (pair.one, pair.other):
+        await asyncio.to_thread(replica.stop)
+
+
+async def test_a_leader_that_was_frozen_writes_nothing_when_it_thaws(
+    pair: Pair, driver: Driven
+) -> None:
+    await pair.begin(driver)
+    pair.one.freeze()
+    await pair.until(lambda: pair.other.metric("leader") == 1)
+    pair.one.thaw()
+    await pair.until(lambda: pair.one.metric("leader") == 0)
+    await pair.finish(driver)
+    await asyncio.to_thread(pair.assert_one_wrote_at_a_time)
+    for replica in (pair.one, pair.other):
+        await asyncio.to_thread(replica.stop)
