@@ -18,6 +18,7 @@ from jobflow import health
 from jobflow.api.jobflow import FlowPhase
 from jobflow.controller.term import lead
 from jobflow.kube.backoff import Backoff
+from jobflow.kube.candidate import Timing
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.election import Election, Lead
 from jobflow.listener import Listener, PortInUse
@@ -59,6 +60,7 @@ class Lease:
 
     namespace: str
     name: str
+    timing: Timing = field(default_factory=Timing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ class Product:
         """Lead, whenever this replica may, while the definitions fit; until told to stop."""
         while True:
             await either(self._guard.wait_fit(), self._finish.wait())
+            # a leader that has not read the cluster yet would keep others from leading
+            await either(self.store.wait_synced(), self._finish.wait())
             if self._finish.is_set():
                 return
             term = self._stand()
@@ -204,6 +208,7 @@ class Product:
             carry,
             namespace=lease.namespace,
             name=lease.name,
+            timing=lease.timing,
             on_change=self._led,
         )
 

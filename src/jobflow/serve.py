@@ -21,6 +21,7 @@ import structlog
 import uvloop
 
 from jobflow.api.resources import VALIDATING_WEBHOOKS
+from jobflow.kube.candidate import Timing
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.listener import PortInUse, in_use
@@ -84,7 +85,12 @@ def _options(settings: Settings, client: Client) -> Options:
         webhook = Webhook(settings.webhook_port, _certificates(settings, system))
     if not settings.no_leader_election:
         own = f"{LEASE}-{settings.namespace}" if settings.namespace else LEASE
-        lease = Lease(system, settings.lease_name or own)
+        timing = Timing(
+            lease=int(settings.lease_duration),
+            renew=settings.renew_deadline,
+            retry=settings.retry_period,
+        )
+        lease = Lease(system, settings.lease_name or own, timing)
     return Options(
         webhook=webhook,
         http_port=settings.http_port,

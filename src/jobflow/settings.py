@@ -51,6 +51,17 @@ class Settings(BaseSettings):
         description="The Lease whose holder carries out flows [default: jobflow, with --namespace "
         "jobflow-NS]",
     )
+    lease_duration: Duration = Field(
+        15.0,
+        description="How long others wait for a leader that no longer renews the lease, whole "
+        "seconds",
+    )
+    renew_deadline: Duration = Field(
+        10.0, description="How long a leader carries out flows without having renewed the lease"
+    )
+    retry_period: Duration = Field(
+        2.0, gt=0, description="Between two renewals of the lease, and after one that failed"
+    )
     webhook_port: Port = Field(8443, description="HTTPS port of the webhook; 0: any free one")
     http_port: Port = Field(
         8080, description="HTTP port of /healthz, /readyz and /metrics; 0: any free one"
@@ -104,6 +115,13 @@ class Settings(BaseSettings):
                 "--tls-cert and --tls-key go together: give both, or neither and the certificate "
                 "is made here"
             )
+        if not self.retry_period < self.renew_deadline < self.lease_duration:
+            raise ValueError(
+                "--retry-period has to be shorter than --renew-deadline, and that shorter than "
+                "--lease-duration: what lies between the last two is how long a write may take"
+            )
+        if self.lease_duration % 1:
+            raise ValueError("--lease-duration has to be whole seconds")
         if self.ca_lifetime < 2 * self.certificate_lifetime:
             raise ValueError("--ca-lifetime has to be at least twice --certificate-lifetime")
         return self

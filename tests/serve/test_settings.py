@@ -34,6 +34,9 @@ SAID = {
     "NAMESPACE": ("team-a", "team-a"),
     "SYSTEM_NAMESPACE": ("jobflow-system", "jobflow-system"),
     "LEASE_NAME": ("ours", "ours"),
+    "LEASE_DURATION": ("30s", 30.0),
+    "RENEW_DEADLINE": ("20s", 20.0),
+    "RETRY_PERIOD": ("500ms", 0.5),
     "WEBHOOK_PORT": ("9443", 9443),
     "HTTP_PORT": ("9080", 9080),
     "TLS_CERT": ("tls.crt", Path("tls.crt")),
@@ -113,3 +116,22 @@ def test_every_wrong_setting_is_named_by_flag_and_variable() -> None:
 
 def test_an_unknown_setting_is_refused() -> None:
     assert refused(no_webhook=True, colour="red")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"renew_deadline": "15s"},
+        {"retry_period": "10s"},
+        {"lease_duration": "10s"},
+    ],
+    ids=str,
+)
+def test_the_times_of_the_election_leave_a_write_time_to_end(wrong: dict[str, str]) -> None:
+    (text,) = refused(**wrong)
+    assert text.startswith("--retry-period has to be shorter than --renew-deadline")
+
+
+def test_a_lease_lasts_whole_seconds() -> None:
+    (text,) = refused(lease_duration="15500ms")
+    assert text == "--lease-duration has to be whole seconds"

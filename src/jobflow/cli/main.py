@@ -8,7 +8,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,11 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 def _examples(*lines: str) -> str:
     """The foot of a command's help; \b keeps click from flowing the lines together."""
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+
+
+def _time(help: str) -> Any:
+    """A flag that takes a duration."""
+    return typer.Option(metavar="T", help=help)
 
 
 app = typer.Typer(
@@ -223,6 +228,13 @@ def serve(
             "jobflow-NS.",
         ),
     ] = None,
+    lease_duration: Annotated[
+        str | None, _time("Without renewal others lead after. Default: 15s.")
+    ] = None,
+    renew_deadline: Annotated[
+        str | None, _time("Without it a leader stops after. Default: 10s.")
+    ] = None,
+    retry_period: Annotated[str | None, _time("Between renewals. Default: 2s.")] = None,
     webhook_port: Annotated[
         int | None, typer.Option(metavar="P", help="HTTPS port of the webhook. Default: 8443.")
     ] = None,
@@ -262,16 +274,11 @@ def serve(
         ),
     ] = None,
     certificate_lifetime: Annotated[
-        str | None, typer.Option(metavar="T", help="How long it is valid. Default: 2160h.")
+        str | None, _time("How long it is valid. Default: 2160h.")
     ] = None,
-    ca_lifetime: Annotated[
-        str | None, typer.Option(metavar="T", help="How long its CA is. Default: 43800h.")
-    ] = None,
+    ca_lifetime: Annotated[str | None, _time("How long its CA is. Default: 43800h.")] = None,
     shutdown_delay: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T", help="Answer for so long after SIGTERM, being not ready. Default: 0s."
-        ),
+        str | None, _time("Answer for so long after SIGTERM, being not ready. Default: 0s.")
     ] = None,
     no_webhook: Annotated[
         bool | None, typer.Option("--no-webhook", help="Serve no webhook.", show_default=False)
