@@ -219,12 +219,53 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     conditions: list[JobCondition] | None = None
 
 
+class ContainerResources(Struct, frozen=True, kw_only=True):
+    """What a container asks for, by resource name; quantities are texts or numbers."""
+
+    requests: dict[str, Any] | None = None
+    limits: dict[str, Any] | None = None
+
+
+class ContainerOutline(Struct, frozen=True, kw_only=True):
+    """A container, by what it asks for."""
+
+    resources: ContainerResources | None = None
+
+
+class PodOutline(Struct, frozen=True, kw_only=True):
+    """A pod's spec, by what it asks for."""
+
+    containers: list[ContainerOutline] | None = None
+    init_containers: list[ContainerOutline] | None = None
+
+
+class PodTemplateOutline(Struct, frozen=True, kw_only=True):
+    """A pod template, by what its pods ask for."""
+
+    spec: PodOutline | None = None
+
+
+class TaskOutline(Struct, frozen=True, kw_only=True):
+    """A task, by how many pods it has and what each asks for."""
+
+    name: str | None = None
+    replicas: int | None = None
+    template: PodTemplateOutline | None = None
+
+
+class JobOutline(Struct, frozen=True, kw_only=True):
+    """What is kept of a vcjob's spec."""
+
+    tasks: list[TaskOutline] | None = None
+
+
 class Job(Struct, frozen=True, kw_only=True):
-    """A vcjob as the controller keeps it: metadata and status. The spec is not decoded."""
+    """A vcjob as the controller keeps it: metadata, status, and of the spec its outline."""
 
     api_version: str = "batch.volcano.sh/v1alpha1"
     kind: str = "Job"
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: JobOutline = msgspec.field(default_factory=JobOutline)
     status: JobStatus = msgspec.field(default_factory=JobStatus)
 
     @property

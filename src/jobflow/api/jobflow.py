@@ -98,11 +98,23 @@ class TaskStatusProbe(Struct, frozen=True, kw_only=True):
     """The phase of a task's pods."""
 
     task_name: Annotated[str | None, Doc("The task whose pods are looked at.")] = None
-    phase: Annotated[str | None, Doc("The pod phase to reach.")] = None
+    phase: Annotated[
+        str | None,
+        Doc(
+            "The pod phase to reach: Pending, Running, Succeeded or Failed. A pod that has passed "
+            "Pending or Running has reached it."
+        ),
+    ] = None
+    count: Annotated[
+        Int32 | None, Doc("How many of the task's pods have to; all of them where not set.")
+    ] = None
 
 
 class Probe(Struct, frozen=True, kw_only=True):
-    """Looks inside the targets' jobs. Refused by this version: it is not carried out yet."""
+    """Looks inside the targets' jobs: a target is met once all that is listed here holds for it.
+
+    With a probe, `condition` is not looked at.
+    """
 
     http_get_list: Annotated[list[HTTPGetProbe] | None, Doc("HTTP requests to pods.")] = None
     tcp_socket_list: Annotated[list[TCPSocketProbe] | None, Doc("Connections to pods.")] = None
@@ -129,7 +141,10 @@ class DependsOn(Struct, frozen=True, kw_only=True):
     ] = None
     probe: Annotated[
         Probe | None,
-        Doc("Looks inside the targets' jobs. This version does not carry it out and refuses it."),
+        Doc(
+            "Looks inside the targets' jobs, at their tasks and pods; decides instead of "
+            "condition whether a target is met."
+        ),
     ] = None
 
 
@@ -208,6 +223,25 @@ class FlowState(Struct, frozen=True, kw_only=True):
     message: Annotated[str, Doc("Why, in one sentence.")] = ""
 
 
+class StepFailure(Struct, frozen=True, kw_only=True):
+    """The pod that a step's job failed by, as far as it was still there to be asked."""
+
+    task: Annotated[str, Doc("Its task.")] = ""
+    pod: Annotated[str, Doc("Its name.")] = ""
+    container: Annotated[str, Doc("The container that failed.")] = ""
+    exit_code: Annotated[Int32 | None, Doc("The container's exit code.")] = None
+    reason: Annotated[str, Doc("Error, OOMKilled, Evicted, ImagePullBackOff …")] = ""
+    node: Annotated[str, Doc("The node it ran on.")] = ""
+
+
+class RequestedHours(Struct, frozen=True, kw_only=True):
+    """What the jobs of a step held of the cluster: requests times running time, all attempts."""
+
+    cpu: Annotated[str, Doc('Core hours, such as "1.25".')] = ""
+    memory: Annotated[str, Doc("GiB hours.")] = ""
+    gpu: Annotated[str, Doc("Hours of GPUs, whoever made them.")] = ""
+
+
 class StepCondition(Struct, frozen=True, kw_only=True):
     """Where one step stands."""
 
@@ -233,6 +267,25 @@ class StepCondition(Struct, frozen=True, kw_only=True):
     abort_time: Annotated[
         datetime | None,
         Doc("Since when its job is to be aborted; the reason says why. Gone once it has ended."),
+    ] = None
+    last_transition_time: Annotated[
+        datetime | None, Doc("Since when it is in this phase for this reason.")
+    ] = None
+    passed_targets: Annotated[
+        list[str] | None,
+        Doc("Targets whose probe has passed, for good; until the step has begun."),
+    ] = None
+    failure: Annotated[StepFailure | None, Doc("The pod that its job failed by.")] = None
+    outputs: Annotated[
+        dict[str, Any] | None,
+        Doc(
+            "The termination message of the first container of the job's first pod: a JSON "
+            "object, or any other text under `text`. At most 4 KiB.",
+            **Opaque,
+        ),
+    ] = None
+    requested_hours: Annotated[
+        RequestedHours | None, Doc("What its ended jobs held of the cluster.")
     ] = None
 
 
@@ -284,6 +337,13 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
         list[str] | None, Doc("Jobs that were terminated or aborted, or are about to be.")
     ] = None
     un_know_jobs: Annotated[list[str] | None, Doc("Jobs in a phase JobFlow does not know.")] = None
+    next_jobs: Annotated[
+        list[str] | None,
+        Doc("Jobs that will be made once those that are there now complete; at most 100."),
+    ] = None
+    pod_failure_ratio: Annotated[
+        str, Doc('Failed pods of all pods that were seen of its jobs, such as "0.25".')
+    ] = ""
     handled_commands: Annotated[
         list[str] | None,
         Doc("UIDs of Commands that were carried out or refused and are not gone yet."),

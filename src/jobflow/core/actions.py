@@ -17,6 +17,7 @@ from jobflow.api.command import Command
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlowStatus
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.pod import Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,25 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class PodsRead:
+    """The answer to ReadPods: the pods of a vcjob, read live."""
+
+    pods: tuple[Pod, ...] = ()
+    trouble: str = ""
+    """Why they could not be read, after three tries; empty: they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """How a Probe stands."""
+
+    passed: bool = False
+    message: str = ""
+    """What is in the way, as last seen: `pod x-ps-0 answers 503`; empty: nothing is known yet.
+    It holds no counts and no times, so that it changes only when the matter does."""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A frozen snapshot of all that a plan may look at, for one flow."""
 
@@ -65,6 +85,13 @@ class View:
     not known."""
     aborts: Mapping[str, datetime] = field(default_factory=dict)
     """When AbortJob was last carried out, by the vcjob's UID. Forgetting it costs one Command."""
+    pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
+    """Pods by their vcjob's UID and by name, as they were last watched: good enough to see that
+    something has come about, never to conclude that it has not."""
+    read: Mapping[str, PodsRead] = field(default_factory=dict)
+    """Answers to ReadPods, by the vcjob's UID."""
+    probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
+    """How the Probes of the last plan stand, by step and target's vcjob UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +135,42 @@ class DeleteCommand:
     uid: str
 
 
-Action = CreateJob | DeleteJob | Confirm | AbortJob | DeleteCommand
+@dataclass(frozen=True, slots=True)
+class ReadPods:
+    """List the pods of this vcjob live: the answer is in the next View."""
+
+    job: str
+    uid: str
+
+
+Action = CreateJob | DeleteJob | Confirm | AbortJob | DeleteCommand | ReadPods
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One entry of a probe: a request that every pod of a task has to answer."""
+
+    task: str
+    pods: int
+    """How many the task has: its replicas."""
+    port: int
+    path: str | None = None
+    """None: a connection is enough (tcpSocketList). Else an HTTP GET has to be answered by 2xx or
+    3xx (httpGetList)."""
+    header: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Something to be checked on a vcjob's pods for as long as plans say so."""
+
+    step: str
+    """The step that waits."""
+    job: str
+    uid: str
+    """Of the target's vcjob."""
+    checks: tuple[Check, ...]
+    """All have to pass, in one round."""
 
 
 class EventType(StrEnum):
@@ -142,3 +204,6 @@ class Plan:
     that status is written. Until it is, every plan tells it again."""
     requeue_after: timedelta | None = None
     """When to plan again although nothing happened; None: not by time."""
+    probes: tuple[Probe, ...] = ()
+    """What is to be probed until the next plan; what is no longer among them is not. They are no
+    actions: carrying them out changes nothing."""

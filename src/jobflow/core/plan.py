@@ -74,6 +74,7 @@ def _carried_on(scene: Scene) -> Plan:
     status = flow_status(scene, decisions, given.handled)
     kept = retention(flow, scene.view, now)
     made = [decision.action for decision in decisions if decision.action is not None]
+    reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
     strays = left_over(scene) if was_cancelled(flow) else ()
     urgent = (
         status.state.phase != flow.status.state.phase
@@ -82,11 +83,12 @@ def _carried_on(scene: Scene) -> Plan:
         or any(decision.urgent for decision in decisions)
     )
     return Plan(
-        actions=(*made, *kept.deletes, *strays, *given.deletes),
+        actions=(*made, *reads, *kept.deletes, *strays, *given.deletes),
         status=status,
         urgent=urgent and status is not flow.status,
         events=(*given.events, *step_events(scene, decisions), *flow_events(flow, status)),
         requeue_after=_until((kept.wake_at, *(d.wake_at for d in decisions)), now),
+        probes=tuple(probe for decision in decisions for probe in decision.probes),
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jobflow.api.command import Command
 from jobflow.api.jobflow import CANCELLED, JobFlow, JobRecord, Step, StepCondition
-from jobflow.core.actions import Action, View
+from jobflow.core.actions import Action, Probe, ReadPods, View
 from jobflow.core.evidence import Evidence, gather
 from jobflow.core.graph import Graph
 from jobflow.core.wording import short
@@ -21,10 +21,14 @@ class Decision(NamedTuple):
 
     condition: StepCondition
     action: Action | None = None
+    """What to do; reading is asked for in `reads`."""
     wake_at: datetime | None = None
     """When to look again although nothing happened."""
     urgent: bool = False
     """Whether what comes next waits until the condition is written."""
+    reads: tuple[ReadPods, ...] = ()
+    """What has to be known before more can be decided; several steps may ask for the same."""
+    probes: tuple[Probe, ...] = ()
 
 
 @dataclass
