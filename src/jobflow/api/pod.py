@@ -1,4 +1,4 @@
-"""`v1` Pod, as far as JobFlow reads it: whose it is, where it stands and how its containers ended."""
+"""`v1` Pod, as far as JobFlow reads it: whose it is, where it stands, how its containers ended."""
 
 from __future__ import annotations
 
