@@ -74,6 +74,17 @@ def test_a_step_between_two_attempts_gets_no_other() -> None:
     assert (planned.phase, planned.creates, planned.confirms) == ("Failed", [], [])
 
 
+def test_when_a_lost_job_ended_is_written_once() -> None:
+    """Its last object is still known, and says less than the status."""
+    world = flow("a", "b").with_jobs(a="Running", b="Running").settled()
+    world = world.last_seen("a").settled().later(0.5).with_command()
+    lost = world.records["f-a"]
+    for _ in range(2):
+        world = world.stored().later(0.5)
+        ended = world.records["f-a"]
+        assert (ended.state, ended.end_timestamp) == ("Aborted", lost.end_timestamp)
+
+
 def test_a_job_that_nobody_sees_is_looked_for_before_it_is_given_up() -> None:
     world = flow("a").with_jobs(a="Running").settled().without_jobs("a")
     planned = cancel(world)

@@ -119,6 +119,8 @@ def _dropped(evidence: Evidence, job: Job) -> bool:
 
 
 def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
+    if gone and not job.ended and old.end_timestamp is not None:
+        return True  # it was closed; its last object knows less than that
     state = job.status.state.phase
     histories = old.running_histories or None
     return (
