@@ -86,6 +86,14 @@ class HTTPGetProbe(Struct, frozen=True, kw_only=True):
     port: Annotated[int | None, Doc("The port, 1 to 65535.")] = None
     http_header: Annotated[HTTPHeader | None, Doc("A header to send.")] = None
 
+    @property
+    def header(self) -> tuple[str, str] | None:
+        """The header's name and value; None for an empty one, which Go clients send for none."""
+        header = self.http_header
+        if header is None or not (header.name or header.value):
+            return None
+        return header.name or "", header.value or ""
+
 
 class TCPSocketProbe(Struct, frozen=True, kw_only=True):
     """A connection to the pods of a task."""
@@ -119,6 +127,11 @@ class Probe(Struct, frozen=True, kw_only=True):
     http_get_list: Annotated[list[HTTPGetProbe] | None, Doc("HTTP requests to pods.")] = None
     tcp_socket_list: Annotated[list[TCPSocketProbe] | None, Doc("Connections to pods.")] = None
     task_status_list: Annotated[list[TaskStatusProbe] | None, Doc("Phases of tasks.")] = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is listed: such a probe is none, and the condition decides."""
+        return not (self.http_get_list or self.tcp_socket_list or self.task_status_list)
 
 
 class DependsOn(Struct, frozen=True, kw_only=True):
