@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import yaml
 
 import jobflow as package
 from command_line import jobflow
+from jobflow.settings import Settings, entries
 
 FULL = Path("/dev/full")
 DIAMOND = str(Path(__file__).parents[2] / "examples" / "diamond.yaml")
@@ -127,6 +129,25 @@ def test_serve_says_what_it_lacks(arguments: tuple[str, ...], said: str) -> None
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
     assert all(line.startswith("jobflow serve: ") for line in answer.err.splitlines())
+
+
+def test_serves_help_is_made_of_the_settings() -> None:
+    said = " ".join(re.sub(r"-\n +", "-", jobflow("serve", "--help").out).split())
+    assert len(list(entries())) == len(Settings.model_fields)
+    for entry in entries():
+        begun = entry.flag if entry.metavar is None else f"{entry.flag} {entry.metavar}"
+        default = f"; default: {entry.default}]" if entry.default else "]"
+        assert f"{begun} {entry.description}. [{entry.variable}{default}" in said
+    assert "--lease-duration TIME" in said and "default: 15s]" in said
+
+
+def test_a_wrong_value_is_named_by_flag_and_variable_not_by_typer() -> None:
+    answer = jobflow("serve", "--webhook-port", "https", "--retry-period", "often")
+    assert answer.code == 2
+    assert [line.partition(": ")[2].partition(": ")[0] for line in answer.err.splitlines()] == [
+        "--retry-period (JOBFLOW_RETRY_PERIOD)",
+        "--webhook-port (JOBFLOW_WEBHOOK_PORT)",
+    ]
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
-"""`jobflow serve`: settings in, exit code out. What is served is jobflow.serve's business."""
+"""`jobflow serve`: settings in, exit code out. A flag is written once, as a field of the settings.
+What is served is jobflow.serve's business."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
+import typer
 from pydantic import ValidationError
 
 from jobflow import logs
@@ -12,7 +15,7 @@ from jobflow.cli.complaint import complain
 from jobflow.cli.outcome import FAULTY, FINE, UNUSABLE
 from jobflow.serve import START_ERRORS, PartDied, run
 from jobflow.serve import serve as serve_cluster
-from jobflow.settings import Settings, problems
+from jobflow.settings import Entry, Settings, entries, problems
 
 
 def serve(flags: Mapping[str, Any]) -> int:
@@ -32,3 +35,33 @@ def serve(flags: Mapping[str, Any]) -> int:
         complain("serve", str(error))
         return FAULTY
     return FINE
+
+
+def command() -> Callable[..., None]:
+    """What typer calls: a function with a parameter for each setting; None: it was not given."""
+
+    def called(**flags: Any) -> None:
+        given = {name: value for name, value in flags.items() if value is not None}
+        raise typer.Exit(serve(given))
+
+    parameters = [_parameter(entry) for entry in entries()]
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def _parameter(entry: Entry) -> inspect.Parameter:
+    """A flag takes text, as the environment does: the settings alone judge it."""
+    option = typer.Option(entry.flag, metavar=entry.metavar, help=_help(entry), show_default=False)
+    takes: Any = str | None if entry.metavar else bool | None
+    return inspect.Parameter(
+        entry.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[takes, option],
+    )
+
+
+def _help(entry: Entry) -> str:
+    default = f"; default: {entry.default}" if entry.default else ""
+    return f"{entry.description}. [{entry.variable}{default}]"

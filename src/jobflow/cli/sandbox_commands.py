@@ -1,0 +1,103 @@
+"""The commands that need no cluster: names, flags, help. What one does is in a module of its own,
+imported only when it is called."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobflow.cli.flags import Files, Output, Runner, RunnerName, Speed, examples, positive
+
+commands = typer.Typer()
+
+
+class RunOutput(StrEnum):
+    """How `jobflow run` answers."""
+
+    TREE = "tree"
+    JSON = "json"
+
+
+@commands.command(
+    short_help="Carry flows through in a sandbox, without a cluster.",
+    epilog=examples(
+        "jobflow run flow.yaml",
+        "jobflow run --speed 10 -o json templates/ flow.yaml",
+        "helm template . | jobflow run -",
+    ),
+)
+def run(
+    files: Files,
+    runner: Runner = RunnerName.SIMULATE,
+    speed: Speed = 1.0,
+    output: Annotated[
+        RunOutput,
+        typer.Option(
+            "-o", "--output", help="A live tree and a table, or the final JobFlows as a v1 List."
+        ),
+    ] = RunOutput.TREE,
+) -> None:
+    """Carry flows through in a sandbox on this machine, no cluster needed.
+
+    Exit code: 0 every flow is Succeed; 1 a flow Failed; 2 refused, unreadable, or waiting for
+    templates that FILEs lack; 130 interrupted.
+    """
+    from jobflow.cli.run import run as run_flows
+
+    raise typer.Exit(run_flows(files, speed=positive(speed), as_json=output is RunOutput.JSON))
+
+
+@commands.command(
+    short_help="Check manifests without a cluster: all faults at once.",
+    epilog=examples("jobflow lint flow.yaml", "helm template . | jobflow lint -o json -"),
+)
+def lint(
+    files: Files,
+    output: Annotated[
+        Output, typer.Option("-o", "--output", help="Text, or one JSON list of faults.")
+    ] = Output.TEXT,
+) -> None:
+    """Check JobFlows and JobTemplates without a cluster: all faults at once, each with its place.
+
+    Exit code: 0 nothing is wrong; 1 something is; 2 a file cannot be read.
+    """
+    from jobflow.cli.lint import lint as lint_files
+
+    raise typer.Exit(lint_files(files, as_json=output is Output.JSON))
+
+
+@commands.command(
+    short_help="Keep a sandbox up for kubectl.",
+    epilog=examples(
+        "jobflow sandbox",
+        "KUBECONFIG=.jobflow/kubeconfig kubectl apply -f examples/diamond.yaml",
+    ),
+)
+def sandbox(
+    port: Annotated[
+        int,
+        typer.Option(metavar="P", min=0, max=65535, help="Of the API server; 0: any free one."),
+    ] = 0,
+    webhook_port: Annotated[
+        int, typer.Option(metavar="P", min=0, max=65535, help="Of the webhook; 0: any free one.")
+    ] = 0,
+    kubeconfig: Annotated[
+        Path, typer.Option(metavar="PATH", help="Where to write the kubeconfig.")
+    ] = Path(".jobflow/kubeconfig"),
+    runner: Runner = RunnerName.SIMULATE,
+    speed: Speed = 1.0,
+) -> None:
+    """Keep a sandbox up for kubectl: API server, webhook, controller and a stand-in for Volcano.
+
+    Prints the line that points kubectl at it, then `ready`. Ctrl-C ends it; nothing is kept.
+    """
+    from jobflow.cli.sandbox import sandbox as keep_sandbox
+
+    raise typer.Exit(
+        keep_sandbox(
+            port=port, webhook_port=webhook_port, kubeconfig=kubeconfig, speed=positive(speed)
+        )
+    )
