@@ -1,0 +1,48 @@
+"""Every reason that a status can hold, in one place. What each means and what to do about it is in
+docs/reference.md; which one holds is decided elsewhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from jobflow.api.jobflow import CANCELLED as _CANCELLED
+
+
+class StepReason(StrEnum):
+    """`conditions[…].reason` of a step. Ordinary waiting for other steps, running and an ordinary
+    Completed have none."""
+
+    # Waiting
+    WAITING_FOR_TEMPLATE = "WaitingForTemplate"
+    WAITING_FOR_PROBE = "WaitingForProbe"
+    STARTING = "Starting"
+    CREATE_REFUSED = "CreateRefused"
+    NAME_IN_USE = "NameInUse"
+    JOB_LOST = "JobLost"
+    """Also of a Completed step whose job is gone and that a dependant knows to have completed."""
+    TERMINATING = "Terminating"
+    BLOCKED = "Blocked"
+    # while its job is being aborted, and Failed
+    CANCELLED = _CANCELLED
+    # Failed
+    JOB_FAILED = "JobFailed"
+    JOB_TERMINATED = "JobTerminated"
+    JOB_ABORTED = "JobAborted"
+    REFUSED = "Refused"
+    NAME_CONFLICT = "NameConflict"
+    PROBE_UNSATISFIABLE = "ProbeUnsatisfiable"
+    OUTPUTS_TOO_LARGE = "OutputsTooLarge"
+    # Skipped
+    NOT_TAKEN = "NotTaken"
+    UPSTREAM_FAILED = "UpstreamFailed"
+    STOPPED = "Stopped"
+    """Also of a Waiting step that will be skipped for it, once its targets have ended."""
+
+
+class FlowReason(StrEnum):
+    """`state.reason` of a flow, besides that of the first step that waits for something unusual."""
+
+    STEP_FAILED = "StepFailed"
+    NAME_CONFLICT = "NameConflict"
+    CANCELLED = _CANCELLED
+    INVALID = "Invalid"
