@@ -227,8 +227,9 @@ class ContainerResources(Struct, frozen=True, kw_only=True):
 
 
 class ContainerOutline(Struct, frozen=True, kw_only=True):
-    """A container, by what it asks for."""
+    """A container, by its name and what it asks for."""
 
+    name: str | None = None
     resources: ContainerResources | None = None
 
 
