@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobflow.api.jobflow import JobFlowStatus, StepCondition
-from jobflow.core.actions import AbortJob, Confirm, CreateJob, DeleteCommand, DeleteJob, Plan
+from jobflow.core.actions import (
+    AbortJob,
+    Confirm,
+    CreateJob,
+    DeleteCommand,
+    DeleteJob,
+    Plan,
+    ReadPods,
+)
 
 if TYPE_CHECKING:
     from worlds import World
@@ -40,6 +48,16 @@ class Planned:
     def aborts(self) -> list[str]:
         """Names of the vcjobs that Volcano is asked to abort."""
         return [a.name for a in self.plan.actions if isinstance(a, AbortJob)]
+
+    @property
+    def reads(self) -> list[str]:
+        """Names of the vcjobs whose pods are to be read."""
+        return [a.job for a in self.plan.actions if isinstance(a, ReadPods)]
+
+    @property
+    def probes(self) -> list[tuple[str, str]]:
+        """(step, target's vcjob) of what is to be probed."""
+        return [(probe.step, probe.job) for probe in self.plan.probes]
 
     @property
     def command_deletes(self) -> list[str]:

@@ -15,7 +15,7 @@ import msgspec
 
 from jobflow.api import labels
 from jobflow.api.command import Command
-from jobflow.api.job import Job, JobCondition, JobState, JobStatus, TaskState
+from jobflow.api.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
 from jobflow.api.jobflow import (
     DependsOn,
     JobFlow,
@@ -26,6 +26,7 @@ from jobflow.api.jobflow import (
 )
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBFLOWS
 from jobflow.core.actions import (
     AbortJob,
@@ -34,12 +35,16 @@ from jobflow.core.actions import (
     DeleteCommand,
     DeleteJob,
     Holder,
+    PodsRead,
+    ProbeResult,
+    ReadPods,
     Refusal,
     View,
 )
 from jobflow.core.names import job_name
 from jobflow.core.plan import plan
 from planned import Planned
+from podded import pods_of
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 FLOW_UID = "uid-f"
@@ -128,6 +133,12 @@ class World:
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     commands: Mapping[str, Command] | None = field(default_factory=dict)
     aborts: Mapping[str, datetime] = field(default_factory=dict)
+    pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
+    """As they were last watched, by their vcjob's UID and by name."""
+    live: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
+    """As they are: what ReadPods finds."""
+    read: Mapping[str, PodsRead] = field(default_factory=dict)
+    probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
     now: datetime = NOW
 
     @property
@@ -141,6 +152,9 @@ class World:
             refusals=self.refusals,
             commands=self.commands,
             aborts=self.aborts,
+            pods=self.pods,
+            read=self.read,
+            probes=self.probes,
         )
 
     def plan(self) -> Planned:
@@ -165,7 +179,14 @@ class World:
             annotations={labels.STEP: step, **annotations},
             owner_references=[owner(self.flow.metadata.name, self.flow.metadata.uid)],
         )
-        return Job(metadata=metadata, status=job_status(phase, self.now, since=made))
+        status = job_status(phase, self.now, since=made)
+        return Job(metadata=metadata, spec=self.outline(step), status=status)
+
+    def outline(self, step: str) -> JobOutline:
+        """What is kept of the spec of a step's vcjob; of a step with a patch, its template's."""
+        names = [each.template_name for each in self.flow.steps if each.name == step]
+        made = self.templates.get(names[0]) if names else None
+        return msgspec.convert(made.spec if made else TEMPLATE_SPEC, JobOutline)
 
     def with_job(self, job: Job) -> World:
         name = job.metadata.name
@@ -189,6 +210,20 @@ class World:
         """These steps' vcjobs are gone without a trace."""
         gone = {self.name_of(step) for step in steps}
         return replace(self, jobs={n: job for n, job in self.jobs.items() if n not in gone})
+
+    def with_pods(self, step: str, *, run: int = 0, watched: bool = True, **tasks: str) -> World:
+        """All pods of a step's vcjob: `with_pods("a", worker="Running Succeeded")`."""
+        job = self.jobs[self.name_of(step, run)]
+        pods = {job.metadata.uid: pods_of(job, **tasks)}
+        seen = {**self.pods, **pods} if watched else self.pods
+        return replace(self, live={**self.live, **pods}, pods=seen)
+
+    def with_probe(
+        self, step: str, target: str, message: str = "", *, passed: bool = False, run: int = 0
+    ) -> World:
+        """How the probe of a step on a target's vcjob stands."""
+        key = (step, f"uid-{self.name_of(target, run)}")
+        return replace(self, probes={**self.probes, key: ProbeResult(passed, message)})
 
     def with_absent(self, *names: str) -> World:
         return replace(self, absent=self.absent | frozenset(names))
@@ -281,6 +316,9 @@ class World:
             case DeleteCommand():
                 left = {n: c for n, c in (self.commands or {}).items() if n != action.name}
                 return replace(self, commands=left)
+            case ReadPods():
+                found = PodsRead(tuple(self.live.get(action.uid, {}).values()))
+                return replace(self, read={**self.read, action.uid: found})
         there = action.name in self.jobs and action.name not in self.deleted
         return self if there else self.with_absent(action.name)
 
@@ -289,7 +327,8 @@ class World:
         return Job(
             metadata=msgspec.structs.replace(
                 metadata, uid=f"uid-{action.name}", creation_timestamp=self.now
-            )
+            ),
+            spec=msgspec.convert(action.manifest["spec"], JobOutline),
         )
 
     def settled(self) -> World:
