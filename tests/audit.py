@@ -74,13 +74,20 @@ class Audit:
             if (each.verb, each.resource) == ("create", resource) and each.writes
         )
 
-    def denied(self, user: str, namespace: str = "") -> list[Asked]:
-        """What this user asked for in vain; with a namespace, there and for the whole cluster."""
+    def denied(
+        self, user: str, namespace: str = "", *, since: datetime | None = None
+    ) -> list[Asked]:
+        """What this user asked for in vain; with a namespace, there and for the whole cluster.
+
+        `since`: other tests on the same server took rights away before.
+        """
         places = ("", namespace)
         return [
             each
             for each in self.asked(user=user)
-            if each.denied and (not namespace or each.namespace in places)
+            if each.denied
+            and (not namespace or each.namespace in places)
+            and (since is None or each.came >= since)
         ]
 
     def _settle(self) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def phase(obj: dict[str, Any] | None) -> str:
 async def test_a_running_flow_is_cancelled_then_deleted(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
+    began = datetime.now(UTC)
     here = ("-n", api.namespace)
     slow = {step: "1h" if step in ("c", "d") else "50ms" for step in DIAMOND}
     made = [template(step, duration=duration) for step, duration in slow.items()]
@@ -79,7 +81,7 @@ async def test_a_running_flow_is_cancelled_then_deleted(
     created = real.audit.created("jobs", api.namespace)
     assert created == dict.fromkeys(("test-a", "test-b", "test-c", "test-d"), 1)
     for user in ("jobflow", "volcano"):
-        assert real.audit.denied(user, api.namespace) == []
+        assert real.audit.denied(user, api.namespace, since=began) == []
     await asyncio.to_thread(kubectl, *here, "delete", "jf", "test")
 
 

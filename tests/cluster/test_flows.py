@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ ALL_COMPLETED = {f"test-{step}": "Completed" for step in DIAMOND}
 async def test_the_documentation_sample(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
+    began = datetime.now(UTC)
     async with volcano(real):
         assert await apply(kubectl, api.namespace, diamond()) == ""
         until = "--for=jsonpath={.status.state.phase}=Succeed"
@@ -113,7 +115,7 @@ async def test_the_documentation_sample(
     assert all(job in events for job in ALL_COMPLETED)
     assert real.audit.created("jobs", api.namespace) == dict.fromkeys(ALL_COMPLETED, 1)
     for user in ("jobflow", "volcano"):
-        assert real.audit.denied(user, api.namespace) == []
+        assert real.audit.denied(user, api.namespace, since=began) == []
 
 
 async def test_a_flow_of_five_steps_costs_few_writes(
