@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from jobflow.api.jobflow import JobFlow, JobFlowStatus
 from jobflow.cli.drawing import Tree, table
-from jobflow.cli.progress import span
+from jobflow.core.wording import span
 from shown import DIAMOND, FAILED, NOW, standing
 
 

@@ -14,7 +14,8 @@ from rich.text import Text
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import FINAL_PHASES, FlowPhase, JobFlow, StepPhase
 from jobflow.cli.branches import Branch, branches, guides
-from jobflow.cli.progress import StepRow, rows, span, told
+from jobflow.cli.progress import StepRow, rows, told
+from jobflow.core.wording import span
 
 _GAP = "  "
 _LEAST_DETAIL = 12

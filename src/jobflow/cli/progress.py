@@ -68,18 +68,3 @@ def _row(step: Step, condition: StepCondition, record: JobRecord | None) -> Step
         start=start or condition.create_time,
         end=record.end_timestamp if record else None,
     )
-
-
-_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
-
-
-def span(duration: timedelta | None) -> str:
-    """`0s`, `45s`, `3m20s`, `2h5m`, `3d4h`: two units at most; empty for None."""
-    if duration is None:
-        return ""
-    seconds = int(duration.total_seconds())
-    for size, unit, inner_size, inner in _UNITS:
-        if seconds >= size:
-            rest = seconds % size // inner_size
-            return f"{seconds // size}{unit}" + (f"{rest}{inner}" if rest else "")
-    return f"{seconds}s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 MAX_MESSAGE = 256
 """Most characters of a message in a status (DESIGN §3)."""
@@ -38,3 +38,25 @@ def go_duration(span: timedelta) -> str:
     if hours:
         return f"{hours}h{minutes}m{seconds}s"
     return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+
+
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
+
+
+def span(duration: timedelta | None) -> str:
+    """`0s`, `45s`, `3m20s`, `2h5m`, `3d4h`: two units at most; empty for None."""
+    if duration is None:
+        return ""
+    seconds = int(duration.total_seconds())
+    for size, unit, inner_size, inner in _UNITS:
+        if seconds >= size:
+            rest = seconds % size // inner_size
+            return f"{seconds // size}{unit}" + (f"{rest}{inner}" if rest else "")
+    return f"{seconds}s"
+
+
+def clock(moment: datetime, now: datetime) -> str:
+    """`12:00:03 UTC`, with its date where that is not the date of `now`."""
+    moment = moment.astimezone(UTC)
+    day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
+    return f"{day}{moment:%H:%M:%S} UTC"
