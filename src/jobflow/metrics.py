@@ -20,6 +20,7 @@ from jobflow.api.command import Command
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.pod import Pod
 from jobflow.controller.hooks import Hooks, Result
 from jobflow.store import owner_uid
 from jobflow.webhook.review import Answer
@@ -237,6 +238,9 @@ class StepTimes:
         """Flows are counted by phase, when asked."""
 
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
+        """Of no interest here."""
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Of no interest here."""
 
     def command_changed(self, command: Command) -> None:

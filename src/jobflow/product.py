@@ -16,6 +16,8 @@ import structlog
 
 from jobflow import health
 from jobflow.api.jobflow import FlowPhase
+from jobflow.controller.prober import Prober
+from jobflow.controller.probing import MakeProbing
 from jobflow.controller.term import lead
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.candidate import Timing
@@ -75,6 +77,8 @@ class Options:
     namespace: str = ""
     shutdown_delay: float = 0.0
     """Seconds."""
+    probing: MakeProbing = Prober
+    """Who carries out probes."""
 
 
 class Product:
@@ -84,7 +88,7 @@ class Product:
     """
 
     def __init__(self, client: Client, options: Options) -> None:
-        self.store = Store()
+        self.store = Store(pods=options.controller)
         self.metrics = Metrics()
         client.observe = self.metrics.requested
         self._client = client
@@ -200,6 +204,7 @@ class Product:
             followers=(flows, templates, jobs),
             optional=(commands,),
             hooks=self.metrics.controller,
+            probing=self._options.probing,
         )
         if (lease := self._options.lease) is None:
             return Alone(self._client, carry, self._led)

@@ -15,6 +15,7 @@ from jobflow.controller import reconciler as module
 from jobflow.controller.answers import Memory
 from jobflow.controller.apply import Applier
 from jobflow.controller.events import Recorder
+from jobflow.controller.prober import Prober
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import AGAIN_AT_ONCE, Reconciler
 from jobflow.core.actions import Confirm, Event, EventType, Plan, View
@@ -43,6 +44,7 @@ class World:
             memory,
             self.recorder,
             self.queue,
+            Prober(self.store.pods.of, self.queue.add),
             clock=lambda: self.now,
         )
 

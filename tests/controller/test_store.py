@@ -201,7 +201,7 @@ async def test_it_is_synced_when_all_was_listed_and_what_may_be_absent_was_asked
     for cache in (store.flows, store.templates_cache, store.jobs):
         assert not store.synced
         cache.replace([], "1")
-    for cache in (store.queues_cache, store.commands_cache):
+    for cache in (store.queues_cache, store.commands_cache, store.pods.cache):
         assert not store.synced
         cache.absent()
     assert store.synced

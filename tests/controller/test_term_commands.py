@@ -41,7 +41,7 @@ class Replica:
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
-        flows, templates, jobs, commands, _ = self.feeds
+        flows, templates, jobs, commands, *_ = self.feeds
         ending = asyncio.Event()
         followers = (flows, templates, jobs)
         term = asyncio.create_task(

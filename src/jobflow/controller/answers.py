@@ -6,19 +6,21 @@ Losing it (a restart) costs a request, never a second job: the next plan asks ag
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow, JobFlowStatus
-from jobflow.core.actions import Holder, Refusal
+from jobflow.core.actions import Holder, PodsRead, Refusal
 from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError
 
 FIRST_REFUSAL = 1.0
 LONGEST_REFUSAL = 300.0
+READS = 3
+"""How often pods are tried to be read before it is planned without them."""
 
 
 @dataclass(slots=True)
@@ -33,6 +35,10 @@ class Answers:
     """How often in a row the create of each job was refused or met a name in use."""
     aborts: dict[str, datetime] = field(default_factory=dict)
     """When the API server was last asked to take an AbortJob, by the vcjob's UID."""
+    read: dict[str, PodsRead] = field(default_factory=dict)
+    """The pods of vcjobs as they were read live, by the vcjob's UID."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """How often in a row reading them failed, by the same."""
     written_at: float | None = None
     """Monotonic time of the last status write."""
     changed_at: float | None = None
@@ -49,6 +55,15 @@ class Answers:
         self.holders.pop(name, None)
         self.refusals.pop(name, None)
         self.refused.pop(name, None)
+
+    def outdate(self, jobs: Mapping[str, Job]) -> None:
+        """What was read of pods holds as long as their vcjob has ended: of one that is gone, or
+        was resumed, it has to be read anew."""
+        if self.read or self.unread:
+            ended = {job.metadata.uid for job in jobs.values() if job.ended}
+            for uid in (self.read.keys() | self.unread.keys()) - ended:
+                self.read.pop(uid, None)
+                self.unread.pop(uid, None)
 
 
 class Memory:
@@ -101,6 +116,15 @@ class Memory:
         answers = self.of(flow)
         retry_at = None if error.namespace_gone else now + self._wait(answers, name)
         answers.refusals[name] = Refusal(error.code, error.message, retry_at)
+
+    def unread(self, flow: JobFlow, job_uid: str, trouble: str) -> bool:
+        """The pods of a vcjob could not be read. True: that was the last try, and is the answer."""
+        answers = self.of(flow)
+        tries = answers.unread[job_uid] = answers.unread.get(job_uid, 0) + 1
+        if tries < READS:
+            return False
+        answers.read[job_uid] = PodsRead(trouble=trouble)
+        return True
 
     def lift(self, flow: Key) -> None:
         """What was refused may be taken now: its template changed."""

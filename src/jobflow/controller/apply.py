@@ -21,6 +21,7 @@ from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.answers import Memory
 from jobflow.controller.commands import abort_command
+from jobflow.controller.live_pods import pods_of
 from jobflow.controller.status_patch import status_patch
 from jobflow.core.actions import (
     AbortJob,
@@ -30,6 +31,8 @@ from jobflow.core.actions import (
     DeleteCommand,
     DeleteJob,
     Plan,
+    PodsRead,
+    ReadPods,
 )
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
@@ -124,6 +127,8 @@ class Applier:
             case DeleteCommand():
                 await self._delete(COMMANDS, flow, action)
                 log.info("command deleted", flow=_name(flow), command=action.name)
+            case ReadPods():
+                await self._read(flow, action, applied)
 
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
         namespace = flow.metadata.namespace
@@ -238,6 +243,19 @@ class Applier:
                 log.info("job is not there", flow=_name(flow), job=action.name)
             else:
                 await self._take_in(flow, job, applied)
+
+    async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
+        """After the last try that it cannot be done is an answer too."""
+        try:
+            pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
+        except (ApiError, *NETWORK_ERRORS) as error:
+            trouble = str(error) or type(error).__name__
+            if not self._memory.unread(flow, action.uid, trouble):
+                raise
+            log.warning("pods cannot be read", flow=_name(flow), job=action.job, error=trouble)
+        else:
+            self._memory.of(flow).read[action.uid] = PodsRead(pods)
+        applied.again = True
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
         """The flow as it is now; None where it is gone."""

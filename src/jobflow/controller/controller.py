@@ -17,6 +17,8 @@ from jobflow.controller.answers import Memory
 from jobflow.controller.apply import Applier
 from jobflow.controller.events import PER_SECOND, Recorder
 from jobflow.controller.hooks import Hooks
+from jobflow.controller.prober import Prober
+from jobflow.controller.probing import MakeProbing
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import Reconciler
 from jobflow.kube.cache import Key
@@ -45,6 +47,7 @@ class Controller:
         workers: int = WORKERS,
         events_per_second: float = PER_SECOND,
         hooks: Hooks | None = None,
+        probing: MakeProbing = Prober,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         dice: Callable[[], float] = random.random,
@@ -55,12 +58,14 @@ class Controller:
         memory = Memory(dice=dice)
         self._queue: Queue[Key] = Queue(hooks=hooks, clock=clock, dice=dice)
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
+        self._probing = probing(store.pods.of, self._queue.add)
         self._reconciler = Reconciler(
             store,
             Applier(client, store, memory, now=now),
             memory,
             self._recorder,
             self._queue,
+            self._probing,
             hooks=hooks,
             now=now,
             clock=clock,
@@ -80,9 +85,11 @@ class Controller:
             log.info("controller started", flows=len(self._store.flows), workers=self._workers)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._recorder.run(), name="events")
+                probes = group.create_task(self._probing.run(), name="probes")
                 async with asyncio.TaskGroup() as workers:
                     for number in range(self._workers):
                         workers.create_task(self._reconciler.work(), name=f"worker-{number}")
+                probes.cancel()
                 self._recorder.stop()
             await self._recorder.flush(FLUSH_SECONDS)
             log.info("controller stopped")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from jobflow.api.jobflow import JobFlowStatus
+
 
 class Result(StrEnum):
     """How one reconcile went."""
@@ -30,3 +32,12 @@ class Hooks:
 
     def event_dropped(self) -> None:
         """An Event was given up: too many, or refused."""
+
+    def recorded(self, before: JobFlowStatus, after: JobFlowStatus) -> None:
+        """A flow's status was written, by us: what it says now and what it said."""
+
+    def probes(self, waiting: int) -> None:
+        """How many probes wait to pass."""
+
+    def probed(self, passed: bool) -> None:
+        """A pod was asked once."""

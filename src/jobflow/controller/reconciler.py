@@ -17,10 +17,13 @@ from jobflow.api.command import Command
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.pod import Pod
 from jobflow.controller.answers import Answers, Memory
 from jobflow.controller.apply import Applied, Applier
 from jobflow.controller.events import Recorder
 from jobflow.controller.hooks import Hooks, Result
+from jobflow.controller.interest import Interest
+from jobflow.controller.probing import Probing
 from jobflow.controller.queue import Queue
 from jobflow.core.actions import Plan, View
 from jobflow.core.plan import plan as plan_flow
@@ -60,6 +63,7 @@ class Reconciler:
         memory: Memory,
         recorder: Recorder,
         queue: Queue[Key],
+        probing: Probing,
         *,
         hooks: Hooks | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -70,6 +74,8 @@ class Reconciler:
         self._memory = memory
         self._recorder = recorder
         self._queue = queue
+        self._probing = probing
+        self._interest = Interest(store)
         self._hooks = hooks or Hooks()
         self._now = now
         self._clock = clock
@@ -80,6 +86,8 @@ class Reconciler:
         """A flow came, changed or went."""
         flow = new or old
         assert flow is not None
+        if new is None:
+            self._interest.forget(flow)
         self._queue.add(key_of(flow))
 
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
@@ -104,6 +112,11 @@ class Reconciler:
         assert job is not None
         for key in self._memory.released(key_of(job)):
             self._queue.add(key)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Something happened to a pod: only a flow that probes it has to look."""
+        if (flow := self._interest.flow_of(old, new)) is not None:
+            self._queue.add(flow)
 
     def command_changed(self, command: Command) -> None:
         """A Command on a flow came, changed or went."""
@@ -155,15 +168,18 @@ class Reconciler:
         flow = self._store.flow(*key)
         if flow is None:
             self._memory.forget(key)
+            self._probing.forget(key)
             return Outcome()
         answers = self._memory.of(flow)
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
+        self._probing.want(key, flow.metadata.uid, plan.probes)
         wait = self._status_wait(flow, plan, answers)
         write = wait == 0.0
         applied = Applied()
         if plan.actions or write:
             applied = await self._applier.apply(flow, plan, write_status=write)
         if applied.status_written:
+            self._hooks.recorded(flow.status, plan.status)
             for event in plan.events:
                 self._recorder.record(flow, event)
         return self._outcome(flow, plan, applied, wait or None)
@@ -171,6 +187,8 @@ class Reconciler:
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
         jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
+        answers.outdate(jobs)
+        uids = (job.metadata.uid for job in jobs.values())
         return View(
             templates=self._store.templates(flow.metadata.namespace),
             jobs=jobs,
@@ -180,6 +198,9 @@ class Reconciler:
             refusals=dict(answers.refusals),
             commands=self._store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),
+            pods={each: pods for each in uids if (pods := self._store.pods.of(each))},
+            read=dict(answers.read),
+            probes=self._probing.results(uid),
         )
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:

@@ -13,6 +13,9 @@ import structlog
 
 from jobflow.controller.controller import Controller
 from jobflow.controller.hooks import Hooks
+from jobflow.controller.live_pods import catch_up_pods
+from jobflow.controller.prober import Prober
+from jobflow.controller.probing import MakeProbing
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.store import Store
@@ -37,19 +40,23 @@ async def lead(
     followers: Iterable[Follower],
     optional: Iterable[Follower] = (),
     hooks: Hooks | None = None,
+    probing: MakeProbing = Prober,
 ) -> None:
     """One term, until `ending` is set and what is under way has come to its end.
 
     `followers` are the reflectors of flows, templates and vcjobs: each is brought level with a
     consistent read before the first plan, for whoever led before may have written what no watch
-    has told us yet. `optional`: of Commands, which a cluster may not serve, or not to us. A new
-    Controller a term: what the last one remembered is void.
+    has told us yet. `optional`: of Commands, which a cluster may not serve, or not to us. Pods need
+    no such thing but where an end is yet to be recorded (`catch_up_pods`). A new Controller a term:
+    what the last one remembered is void.
     """
     if not await _before(ending, store.wait_synced()):
         return
     if not await _before(ending, _level(followers, optional)):
         return
-    controller = Controller(client, store, hooks=hooks)
+    if not await _before(ending, catch_up_pods(client, store)):
+        return
+    controller = Controller(client, store, hooks=hooks, probing=probing)
     stopping = asyncio.ensure_future(_then(ending, controller.stop))
     try:
         await controller.run()

@@ -5,7 +5,8 @@ object to the API server or read it live (`learn`). They come in any order, so v
 
 Resource versions compare as integers within one kind (KEP-5504), across objects too. `version` is
 how far list and watch have come: everything up to it is in the copy. Hence an object at or below
-`version` that the copy lacks has been deleted since, and one above it is news.
+`version` that the copy lacks has been deleted since, and one above it is news. (A copy that keeps
+only what is `wanted` may lack others too: nobody may ask it by `learn` what has been deleted.)
 """
 
 from __future__ import annotations
@@ -41,10 +42,15 @@ def key_of(obj: Kept) -> Key:
 
 
 class Cache(Generic[T]):
-    """The copy of one kind. `on_change` is called after the copy has changed."""
+    """The copy of one kind, or of what of it is `wanted`. `on_change` is called after the copy has
+    changed."""
 
     def __init__(
-        self, on_change: OnChange[T] | None = None, *, slim: Callable[[T], T] | None = None
+        self,
+        on_change: OnChange[T] | None = None,
+        *,
+        slim: Callable[[T], T] | None = None,
+        wanted: Callable[[T], bool] | None = None,
     ) -> None:
         self.on_change: OnChange[T] = on_change or _nobody
         self.version = 0
@@ -57,6 +63,7 @@ class Cache(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._doubted: set[Key] = set()
         self._slim = slim
+        self._wanted = wanted
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -70,9 +77,11 @@ class Cache(Generic[T]):
 
     # ------------------------------------------------------------------ from list and watch
 
-    def shared(self, obj: T) -> T:
+    def shared(self, obj: T) -> T | None:
         """What to keep of an object that a list brings: our own copy where it is the same version,
-        else a slim one. So that a list of a hundred thousand is not held twice."""
+        else a slim one; None: nothing. So that a list of a hundred thousand is not held twice."""
+        if self._wanted is not None and not self._wanted(obj):
+            return None
         held = self._objects.get(key_of(obj))
         if held is not None and _same(held.metadata, obj.metadata):
             if key_of(obj) not in self._doubted:
@@ -130,6 +139,12 @@ class Cache(Generic[T]):
         self.served = False
         self.on_state()
 
+    def let_go(self, obj: T) -> None:
+        """What is held under this name is wanted no longer. `on_change` is not called: nothing has
+        happened to it."""
+        self._objects.pop(key_of(obj), None)
+        self._doubted.discard(key_of(obj))
+
     def changed(self, obj: T) -> None:
         """An ADDED or MODIFIED event; passed over where the object has been deleted since."""
         version = version_of(obj.metadata.resource_version)
@@ -177,6 +192,10 @@ class Cache(Generic[T]):
     def _take(self, obj: T, *, slim: bool = False) -> None:
         key = key_of(obj)
         held = self._objects.get(key)
+        if self._wanted is not None and not self._wanted(obj):
+            if held is not None:
+                self._drop(held)
+            return
         if held is not None:
             newer = version_of(obj.metadata.resource_version)
             older = version_of(held.metadata.resource_version)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -91,7 +92,9 @@ class Reflector(Generic[T]):
         namespace: str = "",
         query: Query = (),
         backoff: Backoff | None = None,
+        after: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`after`: what is waited for before the first list."""
         self.resource = resource
         self.cache = cache
         self.heard_at: float | None = None
@@ -100,6 +103,7 @@ class Reflector(Generic[T]):
         self._decoder = decoder(type)
         self._namespace = namespace
         self._query = query
+        self._before_listing = after
         self._backoff = backoff or Backoff(most=LONGEST_WAIT)
         self._version: str | None = None
         self.trouble = ""
@@ -111,6 +115,8 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """Keep the cache level until cancelled."""
+        if self._before_listing is not None:
+            await self._before_listing()
         while True:
             try:
                 if self._version is None:
@@ -150,10 +156,10 @@ class Reflector(Generic[T]):
                 version = page.metadata.resource_version
                 for raw in page.items or ():
                     obj = self._read(raw)
-                    if obj is not None:
-                        objects.append(self.cache.shared(obj))
-                    else:
+                    if obj is None:
                         unreadable.add(decoder(Object).decode(raw).metadata.uid)
+                    elif (kept := self.cache.shared(obj)) is not None:
+                        objects.append(kept)
         return objects, version, unreadable
 
     # ------------------------------------------------------------------ level, on demand

@@ -1,5 +1,4 @@
-"""What this process knows of the cluster: indexed copies of flows, templates, vcjobs, Commands and
-queues.
+"""The store: indexed copies of flows, templates, vcjobs, their pods, Commands and queues.
 
 Webhook and controller read it. It talks to nobody: reflectors (`feeds`) and the controller's own
 writes (`learn_…`) bring it the objects, its listeners are told what changed.
@@ -8,60 +7,40 @@ writes (`learn_…`) bring it the objects, its listeners are told what changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from sys import intern
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from jobflow.api.command import Command, targets
-from jobflow.api.job import ENDED_PHASES, Job, JobCondition
+from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES, QUEUES
+from jobflow.api.pod import Pod
+from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.cache import Cache, Key
-from jobflow.kube.client import Client
-from jobflow.kube.reflector import Reflector
+from jobflow.store.listener import Listener
+from jobflow.store.pods import Pods, recorded_ends
+from jobflow.store.products import Products
+from jobflow.store.queues import Queue
+from jobflow.store.slim import slim_job
 
 EMPTY: Mapping[str, Any] = {}
-
-
-class QueueStatus(Struct, frozen=True, kw_only=True):
-    """`status` of a Volcano Queue, as far as admission reads it."""
-
-    state: str = ""
-
-
-class Queue(Struct, frozen=True, kw_only=True):
-    """`scheduling.volcano.sh/v1beta1` Queue."""
-
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
-
-
-class Listener(Protocol):
-    """Told of every change, after the store has it. (None, new) added, (last, None) deleted."""
-
-    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None: ...
-
-    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None: ...
-
-    def job_changed(self, old: Job | None, new: Job | None) -> None: ...
-
-    def command_changed(self, command: Command) -> None:
-        """A Command on a flow came, changed or went."""
 
 
 class Store:
     """The copies and their indexes. All methods are O(answer); none waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pods: bool = True) -> None:
+        """`pods`: whether pods are followed, which only who carries flows out has a use for."""
+        self.has_pods = pods
         self.flows = Cache[JobFlow](self._flow_changed)
         self.templates_cache = Cache[JobTemplate](self._template_changed)
         self.jobs = Cache[Job](self._job_changed, slim=slim_job)
         self.commands_cache = Cache[Command](self._command_changed)
         self.queues_cache = Cache[Queue](self._queue_changed)
+        self.pods = Pods(self.flows, self.jobs, self._pod_changed)
+        self.products = Products(self.jobs)
         self._templates: dict[str, dict[str, JobTemplate]] = {}
         self._users: dict[Key, dict[str, None]] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
@@ -69,22 +48,27 @@ class Store:
         self._commands: dict[Key, dict[str, Command]] = {}
         self._queues: dict[str, str] = {}
         self._listeners: list[Listener] = []
-        self._synced = asyncio.Event()
-        for cache in (self.flows, self.templates_cache, self.jobs):
-            cache.on_state = self._look
+        self._synced, self._listed = asyncio.Event(), asyncio.Event()
+        self.flows.on_state = self.templates_cache.on_state = self.jobs.on_state = self._look
         self.commands_cache.on_state = self.queues_cache.on_state = self._look
+        self.pods.cache.on_state = self._look
 
     # ------------------------------------------------------------------ reading
 
     @property
     def synced(self) -> bool:
-        """Whether every kind has been listed once; Commands and queues only where they are
-        served."""
+        """Whether every kind has been listed once; Commands, queues and pods only where they are
+        served to us."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
         """Return as soon as `synced`."""
         await self._synced.wait()
+
+    async def wait_listed(self) -> None:
+        """Return as soon as flows, templates and vcjobs have been listed once: only then it can be
+        said of a pod whether it is one of ours."""
+        await self._listed.wait()
 
     def flow(self, namespace: str, name: str) -> JobFlow | None:
         """The copy of a flow."""
@@ -123,6 +107,15 @@ class Store:
             return frozenset()
         return frozenset(gone.keys() - self._jobs_of.get(flow_uid, EMPTY).keys())
 
+    def unrecorded(self) -> Iterator[Job]:
+        """The vcjobs that have ended and of which the status of their flow does not tell it yet.
+        Looks at every flow: for once a term."""
+        for flow in self.flows:
+            jobs = self._jobs_of.get(flow.metadata.uid, EMPTY)
+            if jobs and not flow.final:
+                told = recorded_ends(flow)
+                yield from (job for name, job in jobs.items() if job.ended and name not in told)
+
     def commands_of(self, namespace: str, flow: str) -> Mapping[str, Command] | None:
         """The Commands, by name, whose target is a flow of this name, whatever its UID; None where
         they have not been listed yet or never will be."""
@@ -139,6 +132,10 @@ class Store:
     def learn_job(self, job: Job) -> bool:
         """The same of a vcjob."""
         return self.jobs.learn(job)
+
+    def learn_template(self, template: JobTemplate) -> bool:
+        """The same of a template."""
+        return self.templates_cache.learn(template)
 
     def subscribe(self, listener: Listener) -> None:
         """Tell it of every change from now on."""
@@ -160,6 +157,7 @@ class Store:
                 del gone[name]
             if not gone:
                 del self._gone[new.metadata.uid]
+        self.pods.flow_changed(old, new)
         for listener in self._listeners:
             listener.flow_changed(old, new)
 
@@ -200,6 +198,8 @@ class Store:
             jobs[new.metadata.name] = with_counts_of(held, new)
         if new is None and old is not None and before:
             self._keep(before, with_counts_of(held, old))
+        self.pods.job_changed(old, new)
+        self.products.job_changed(old, new)
         for listener in self._listeners:
             listener.job_changed(old, new)
 
@@ -217,6 +217,10 @@ class Store:
         if flow is None or flow.metadata.uid != flow_uid or _recorded(flow, last):
             return
         self._gone.setdefault(flow_uid, {})[last.metadata.name] = last
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        for listener in self._listeners:
+            listener.pod_changed(old, new)
 
     def _command_changed(self, old: Command | None, new: Command | None) -> None:
         if old is not None and (flow := flow_of(old)) is not None:
@@ -239,30 +243,13 @@ class Store:
 
     def _look(self) -> None:
         """See whether everything has been listed by now."""
-        needed = (self.flows, self.templates_cache, self.jobs)
-        known = (self.commands_cache.served, self.queues_cache.served)
-        if all(cache.synced for cache in needed) and None not in known:
+        if not all(cache.synced for cache in (self.flows, self.templates_cache, self.jobs)):
+            return
+        self._listed.set()
+        known = [self.commands_cache.served, self.queues_cache.served]
+        known += [self.pods.cache.served] if self.has_pods else []
+        if None not in known:
             self._synced.set()
-
-
-Feed = (
-    Reflector[JobFlow]
-    | Reflector[JobTemplate]
-    | Reflector[Job]
-    | Reflector[Command]
-    | Reflector[Queue]
-)
-
-
-def feeds(store: Store, client: Client, *, namespace: str = "") -> list[Feed]:
-    """The reflectors that keep the store level with the API server; each has to be `run`."""
-    return [
-        Reflector(client, JOBFLOWS, JobFlow, store.flows, namespace=namespace),
-        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates_cache, namespace=namespace),
-        Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
-        Reflector(client, COMMANDS, Command, store.commands_cache, namespace=namespace),
-        Reflector(client, QUEUES, Queue, store.queues_cache),
-    ]
 
 
 def owner_uid(job: Job | None) -> str:
@@ -299,57 +286,8 @@ def _recorded(flow: JobFlow, last: Job) -> bool:
     """Whether the flow's status holds what is known of a deleted vcjob: how it ended or, where
     nobody saw that, at least that it was there."""
     status, name = flow.status, last.metadata.name
-    told = [record.state for record in status.job_status_list or () if record.name == name]
-    told += [entry.phase for entry in (status.conditions or {}).values() if entry.job == name]
-    return any(phase in ENDED_PHASES for phase in told) if last.ended else bool(told)
-
-
-# ---------------------------------------------------------------------- memory
-
-KEPT_PREFIXES = ("volcano.sh/", "flow.volcano.sh/")
-"""Labels and annotations of a vcjob that are copied; what else users put there is theirs."""
-
-
-def slim_job(job: Job) -> Job:
-    """The same vcjob in less memory: words that many share are one object, strange labels go."""
-    meta, status = job.metadata, job.status
-    references = meta.owner_references
-    return Job(
-        metadata=msgspec.structs.replace(
-            meta,
-            namespace=intern(meta.namespace),
-            labels=_words(meta.labels),
-            annotations=_words(meta.annotations),
-            owner_references=[_shared(reference) for reference in references or ()] or None,
-            finalizers=[intern(word) for word in meta.finalizers or ()] or None,
-        ),
-        status=msgspec.structs.replace(
-            status,
-            state=msgspec.structs.replace(status.state, phase=intern(status.state.phase)),
-            conditions=[
-                JobCondition(
-                    status=intern(entry.status), last_transition_time=entry.last_transition_time
-                )
-                for entry in status.conditions or ()
-            ]
-            or None,
-        ),
-    )
-
-
-def _words(table: dict[str, str] | None) -> dict[str, str] | None:
-    if not table:
-        return None
-    return {
-        intern(key): intern(value) for key, value in table.items() if key.startswith(KEPT_PREFIXES)
-    } or None
-
-
-def _shared(reference: Any) -> Any:
-    return msgspec.structs.replace(
-        reference,
-        api_version=intern(reference.api_version),
-        kind=intern(reference.kind),
-        name=intern(reference.name),
-        uid=intern(reference.uid),
-    )
+    if last.ended:
+        return name in recorded_ends(flow)
+    told = [record.name for record in status.job_status_list or ()]
+    told += [entry.job for entry in (status.conditions or {}).values()]
+    return name in told
