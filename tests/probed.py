@@ -1,0 +1,129 @@
+"""vcjobs' pods for a Prober, and a stand-in for the network that answers as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from jobflow.api import pod as names
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.pod import Pod, PodStatus
+from jobflow.api.resources import JOBS
+from jobflow.controller.prober import Prober
+from jobflow.controller.turns import Turns
+from jobflow.core.actions import Check, Probe, ProbeResult
+from jobflow.kube.cache import Key
+
+PORT = 8080
+FLOW: Key = ("ns", "f")
+UID = "uid-f"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def pod(
+    name: str, *, phase: str = "Running", ip: str = "10.0.0.7", job: str = "f-serve", uid: str = ""
+) -> Pod:
+    """The pod `name`, such as web-0, of a vcjob whose UID is uid-<job>."""
+    task, _, index = name.rpartition("-")
+    owner = OwnerReference(
+        api_version=JOBS.api_version,
+        kind=JOBS.kind,
+        name=job,
+        uid=f"uid-{job}",
+        controller=True,
+    )
+    metadata = ObjectMeta(
+        name=f"{job}-{name}",
+        namespace="ns",
+        uid=uid or f"uid-{job}-{name}",
+        labels={names.JOB_NAME: job, names.TASK: task, names.TASK_INDEX: index},
+        owner_references=[owner],
+    )
+    return Pod(metadata=metadata, status=PodStatus(phase=phase, pod_ip=ip))
+
+
+def leaving(given: Pod) -> Pod:
+    """The pod, being deleted."""
+    metadata = msgspec.structs.replace(given.metadata, deletion_timestamp=NOON)
+    return msgspec.structs.replace(given, metadata=metadata)
+
+
+def web(pods: int = 1, *, path: str | None = "/healthz", port: int = PORT) -> Check:
+    """Asks every pod of the task web."""
+    return Check(task="web", pods=pods, port=port, path=path)
+
+
+def probe(*checks: Check, step: str = "client", job: str = "f-serve") -> Probe:
+    """A step's probe on a vcjob; of the task web's one pod where nothing is said."""
+    return Probe(step=step, job=job, uid=f"uid-{job}", checks=checks or (web(),))
+
+
+@dataclass
+class Lab:
+    """A Prober, the pods it sees, and how they answer."""
+
+    pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
+    answers: Callable[[str], str] = lambda pod: ""
+    """By the pod's name: what is seen; empty: it passes."""
+    takes: float = 0.0
+    """Seconds a check lasts."""
+    roll: float = 0.0
+    """Of the dice: 0 takes nothing off a wait, 1 half of it."""
+    asked: list[tuple[float, str]] = field(default_factory=list)
+    """When, and the pod's name."""
+    told: list[Key] = field(default_factory=list)
+    open: int = 0
+
+    def __post_init__(self) -> None:
+        self.prober = Prober(
+            lambda uid: self.pods.get(uid, {}),
+            self.told.append,
+            check=self._check,
+            turns=Turns(),
+            dice=lambda: self.roll,
+        )
+
+    def have(self, *pods: Pod) -> Lab:
+        """These pods are there, instead of others of the same name."""
+        for given in pods:
+            self.pods.setdefault(given.owner, {})[given.metadata.name] = given
+        return self
+
+    def want(self, *probes: Probe, flow: Key = FLOW, uid: str = UID) -> None:
+        self.prober.want(flow, uid, probes)
+
+    def result(self, step: str = "client", job: str = "f-serve", uid: str = UID) -> ProbeResult:
+        return self.prober.results(uid)[step, f"uid-{job}"]
+
+    @property
+    def count(self) -> Counter[str]:
+        """How often each pod was asked."""
+        return Counter(name for _, name in self.asked)
+
+    @property
+    def times(self) -> list[float]:
+        """When something was asked, to the tenth of a second."""
+        return [round(time, 1) for time, _ in self.asked]
+
+    async def run(self, seconds: float) -> None:
+        """Let the prober run for so long, then stop it."""
+        running = asyncio.create_task(self.prober.run())
+        await asyncio.wait([running], timeout=seconds)
+        running.cancel()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.result()
+
+    async def _check(self, pod: Pod, check: Check) -> str:
+        self.asked.append((asyncio.get_running_loop().time(), pod.metadata.name))
+        self.open += 1
+        try:
+            await asyncio.sleep(self.takes)
+        finally:
+            self.open -= 1
+        return self.answers(pod.metadata.name)
