@@ -14,6 +14,7 @@ from jobflow.api import pod as names
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import Pod, PodStatus
 from jobflow.api.resources import JOBS
+from jobflow.controller.hooks import Hooks
 from jobflow.controller.prober import Prober
 from jobflow.controller.turns import Turns
 from jobflow.core.actions import Check, Probe, ProbeResult
@@ -63,6 +64,20 @@ def probe(*checks: Check, step: str = "client", job: str = "f-serve") -> Probe:
     return Probe(step=step, job=job, uid=f"uid-{job}", checks=checks or (web(),))
 
 
+class Counting(Hooks):
+    """What the prober told of its work."""
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.verdicts: list[bool] = []
+
+    def probes(self, waiting: int) -> None:
+        self.waiting.append(waiting)
+
+    def probed(self, passed: bool) -> None:
+        self.verdicts.append(passed)
+
+
 @dataclass
 class Lab:
     """A Prober, the pods it sees, and how they answer."""
@@ -77,12 +92,14 @@ class Lab:
     asked: list[tuple[float, str]] = field(default_factory=list)
     """When, and the pod's name."""
     told: list[Key] = field(default_factory=list)
+    counting: Counting = field(default_factory=Counting)
     open: int = 0
 
     def __post_init__(self) -> None:
         self.prober = Prober(
             lambda uid: self.pods.get(uid, {}),
             self.told.append,
+            self.counting,
             check=self._check,
             turns=Turns(),
             dice=lambda: self.roll,

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -21,12 +22,16 @@ import structlog
 import uvloop
 
 from jobflow.api.resources import VALIDATING_WEBHOOKS
+from jobflow.controller.pod_check import check_pod
+from jobflow.controller.prober import Prober
+from jobflow.controller.probing import MakeProbing
 from jobflow.kube.candidate import Timing
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.listener import PortInUse, in_use
 from jobflow.parts import PartDied, either, together
 from jobflow.product import Lease, MakeSource, Options, Product, Webhook, from_files
+from jobflow.sandbox.assumed import assume
 from jobflow.sandbox.runner import Runner
 from jobflow.sandbox.server import ApiServer
 from jobflow.sandbox.simulate import SimulateRunner
@@ -168,7 +173,7 @@ async def sandbox_world(options: Sandbox | None = None) -> AsyncIterator[World]:
         clients = [await stack.enter_async_context(Client.at(server.url)) for _ in range(3)]
         ours, volcanos, users = clients
         webhook = Webhook(options.webhook_port, from_files(pki.serving), host=LOOPBACK)
-        product = Product(ours, Options(webhook=webhook))
+        product = Product(ours, Options(webhook=webhook, probing=_probing(options.runner)))
         parts = await stack.enter_async_context(together())
         stand_in = JobController(volcanos, options.runner)
         parts.start("the stand-in for Volcano", stand_in.run)
@@ -177,6 +182,12 @@ async def sandbox_world(options: Sandbox | None = None) -> AsyncIterator[World]:
         url = f"https://{LOOPBACK}:{product.webhook_port}"
         await _register(users, url, pki.ca_certificate.read_bytes())
         yield World(server.url, url, kubeconfig, users, server, product)
+
+
+def _probing(runner: Runner) -> MakeProbing:
+    """By real connections to processes of this machine, or by assumption where there are none."""
+    simulated = isinstance(runner, SimulateRunner)
+    return partial(Prober, check=assume if simulated else partial(check_pod, loopback=True))
 
 
 async def _register(client: Client, url: str, ca: bytes) -> None:

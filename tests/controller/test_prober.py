@@ -307,14 +307,17 @@ def test_forgetting_what_is_not_known_is_nothing() -> None:
     assert len(lab.prober) == 0
 
 
-def test_it_counts_what_waits() -> None:
-    lab = Lab(answers=lambda name: "" if name.startswith("g") else "no").have(
-        pod("web-0"), pod("web-0", job="g")
-    )
+def test_it_tells_what_waits_and_what_was_asked() -> None:
+    lab = Lab(answers=lambda name: "" if name.startswith("g") else "no")
+    lab.have(pod("web-0"), pod("web-0", job="g"))
     lab.want(probe(), probe(step="other", job="g"))
     assert len(lab.prober) == 2
     run(lab)
     assert len(lab.prober) == 1
+    assert lab.counting.waiting == [2, 1, 0]
+    assert sorted(lab.counting.verdicts) == [False, True]
+    lab.prober.forget(FLOW)
+    assert len(lab.prober) == 0
 
 
 def test_a_prober_that_stops_breaks_off_what_is_under_way() -> None:

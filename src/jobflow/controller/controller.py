@@ -58,7 +58,7 @@ class Controller:
         memory = Memory(dice=dice)
         self._queue: Queue[Key] = Queue(hooks=hooks, clock=clock, dice=dice)
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
-        self._probing = probing(store.pods.of, self._queue.add)
+        self._probing = probing(store.pods.of, self._queue.add, hooks or Hooks())
         self._reconciler = Reconciler(
             store,
             Applier(client, store, memory, now=now),

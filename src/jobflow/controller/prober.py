@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from jobflow.api.pod import Pod
+from jobflow.controller.hooks import Hooks
 from jobflow.controller.pod_check import check_pod
 from jobflow.controller.probe_round import Ask, Standing, asks, obstacle, standing
 from jobflow.controller.turns import Turns
@@ -53,6 +54,7 @@ class Prober:
         self,
         pods_of: Callable[[str], Mapping[str, Pod]],
         changed: Callable[[Key], None],
+        hooks: Hooks | None = None,
         *,
         check: CheckPod = check_pod,
         turns: Turns[Key] | None = None,
@@ -62,17 +64,19 @@ class Prober:
         `changed`: told the flow when one of its results has changed."""
         self._pods_of = pods_of
         self._changed = changed
+        self._hooks = hooks or Hooks()
         self._check = check
         self._turns = turns or Turns()
         self._dice = dice
         self._flows: dict[Key, _Flow] = {}
         self._by_uid: dict[str, _Flow] = {}
+        self._waiting: dict[_Watch, None] = {}
+        """In the order in which they were first wanted."""
         self._tasks: asyncio.TaskGroup | None = None
 
     def __len__(self) -> int:
         """How many probes wait to pass."""
-        watches = (watch for flow in self._flows.values() for watch in flow.watches.values())
-        return sum(not watch.result.passed for watch in watches)
+        return len(self._waiting)
 
     def want(self, flow: Key, flow_uid: str, probes: Sequence[Probe]) -> None:
         """Probe these for the flow, and no others. To be called after each of its plans, which is
@@ -87,12 +91,14 @@ class Prober:
         self._by_uid[flow_uid] = known
         known.wanted = {(probe.step, probe.uid): _matter(probe) for probe in probes}
         for matter in known.watches.keys() - known.wanted.values():
-            known.watches.pop(matter).stop()
+            self._stop(known.watches.pop(matter))
         self._look(known)
         for probe in probes:
             if _matter(probe) not in known.watches:
                 watch = known.watches[_matter(probe)] = _Watch(flow, probe)
+                self._waiting[watch] = None
                 self._begin(watch)
+        self._hooks.probes(len(self))
 
     def results(self, flow_uid: str) -> Mapping[tuple[str, str], ProbeResult]:
         """How what the flow wants stands, by step and the target's vcjob UID."""
@@ -106,25 +112,31 @@ class Prober:
         if (known := self._flows.pop(flow, None)) is not None:
             del self._by_uid[known.uid]
             for watch in known.watches.values():
-                watch.stop()
+                self._stop(watch)
+            self._hooks.probes(len(self))
 
     async def run(self) -> None:
         """Probe until cancelled. Leaves no task and no connection behind."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
-                for known in self._flows.values():
-                    for watch in known.watches.values():
-                        self._begin(watch)
+                for watch in self._waiting:
+                    self._begin(watch)
                 await asyncio.get_running_loop().create_future()
             finally:
                 self._tasks = None
+                self._hooks.probes(0)
 
     # ------------------------------------------------------------------ a probe's life
 
     def _begin(self, watch: _Watch) -> None:
-        if self._tasks is not None and not watch.result.passed:
+        if self._tasks is not None:
             watch.task = self._tasks.create_task(self._follow(watch))
+
+    def _stop(self, watch: _Watch) -> None:
+        self._waiting.pop(watch, None)
+        if watch.task is not None:
+            watch.task.cancel()
 
     def _look(self, known: _Flow) -> None:
         """Whatever waits for its next round while something has happened to its pods waits no
@@ -158,6 +170,8 @@ class Prober:
             return
         watch.result = result
         if result.passed:
+            self._waiting.pop(watch, None)
+            self._hooks.probes(len(self))
             log.info("probe passed", flow="/".join(watch.flow), job=watch.probe.job)
         self._changed(watch.flow)
 
@@ -207,6 +221,7 @@ class Prober:
                 # a fault of ours: it must not take the other flows' probes with it
                 log.exception("check failed", flow="/".join(flow), pod=ask.pod.metadata.name)
                 said = f"could not be asked ({type(error).__name__})"
+        self._hooks.probed(not said)
         if said:
             raise _Failed(ask, said)
 
@@ -231,10 +246,6 @@ class _Watch:
         """Whether something has happened to the pods of its tasks since the last round began."""
         tasks = {check.task for check in self.probe.checks}
         return any(now.get(task) != self.seen.get(task) for task in tasks)
-
-    def stop(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
 
 
 _Matter = tuple[str, tuple[Check, ...]]

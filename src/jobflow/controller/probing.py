@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from jobflow.api.pod import Pod
+from jobflow.controller.hooks import Hooks
 from jobflow.core.actions import Probe, ProbeResult
 from jobflow.kube.cache import Key
 
@@ -28,5 +29,5 @@ class Probing(Protocol):
 
 PodsOf = Callable[[str], Mapping[str, Pod]]
 """The pods of the vcjob with this UID, by name."""
-MakeProbing = Callable[[PodsOf, Callable[[Key], None]], Probing]
-"""Of the pods, and of what is told the flow whose results have changed."""
+MakeProbing = Callable[[PodsOf, Callable[[Key], None], Hooks], Probing]
+"""Of the pods, of what is told the flow whose results have changed, and of what counts."""
