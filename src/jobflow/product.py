@@ -242,8 +242,12 @@ class Product:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _unread(self) -> Iterator[str]:
+        """Pods are of every cluster: who may not list them is told so, and is not ready, though
+        flows are carried out without them (docs/decisions/watched-pods.md)."""
         optional = (self.store.queues_cache, self.store.commands_cache)
         for feed in self._feeds:
+            if feed.cache is self.store.pods.cache and not self.store.listed:
+                continue  # their turn comes after the others
             known = feed.cache.synced and feed.cache.served
             if not known and (feed.cache not in optional or feed.cache.served is None):
                 yield _unread(feed)

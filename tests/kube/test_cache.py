@@ -190,3 +190,21 @@ def test_whatever_reaches_the_copy_in_whatever_order_it_ends_as_the_server_is(
             version, objects = random.choice([one for one in lists if one[0] >= here])  # type: ignore[attr-defined]
             seen.cache.replace(objects, str(version))
     assert seen.held == {name: obj.metadata.resource_version for name, obj in server.items()}
+
+
+def test_what_is_not_wanted_is_not_kept_and_goes_when_it_is_wanted_no_longer() -> None:
+    wanted = {"a", "b"}
+    seen = Recording()
+    seen.cache = Cache[Job](seen._tell, wanted=lambda job: job.metadata.name in wanted)
+    assert seen.cache.shared(job("x", 1)) is None
+    seen.cache.replace([job("a", 1), job("x", 2)], "3")
+    seen.cache.changed(job("b", 4))
+    seen.cache.changed(job("y", 5))
+    assert seen.cache.learn(job("z", 6))
+    assert seen.held == {"a": "1", "b": "4"}
+    wanted.clear()
+    seen.cache.changed(job("a", 7))
+    assert seen.told == ["+a@1", "+b@4", "-a@1"]
+    seen.cache.let_go(job("b", 4))
+    assert seen.held == {}
+    assert seen.told == ["+a@1", "+b@4", "-a@1"]

@@ -65,9 +65,14 @@ class Store:
         """Return as soon as `synced`."""
         await self._synced.wait()
 
+    @property
+    def listed(self) -> bool:
+        """Whether flows, templates and vcjobs have been listed once: only then it can be said of a
+        pod whether it is one of ours."""
+        return self._listed.is_set()
+
     async def wait_listed(self) -> None:
-        """Return as soon as flows, templates and vcjobs have been listed once: only then it can be
-        said of a pod whether it is one of ours."""
+        """Return as soon as `listed`."""
         await self._listed.wait()
 
     def flow(self, namespace: str, name: str) -> JobFlow | None:

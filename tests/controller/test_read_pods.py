@@ -1,0 +1,85 @@
+"""Reading the pods of a vcjob live: which, how often it is tried, how long the answer holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from applying import World
+from jobflow.api.job import Job
+from jobflow.api.resources import JOBS, PODS
+from jobflow.controller.apply import Applied
+from jobflow.core.actions import ReadPods
+from jobflow.sandbox.apiserver.failures import Failure, failure
+from running import NAMESPACE, cluster, flow
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        yield World(servers, await servers.flow("f"))
+
+
+READ = ReadPods("f-a", "uid-a")
+
+
+async def test_the_pods_of_a_job_are_read_by_label_and_owner(world: World) -> None:
+    for name, uid in (("f-a-w-0", "uid-a"), ("f-a-w-1", "first-life-of-f-a")):
+        await world.cluster.client.create(PODS, NAMESPACE, json.dumps(pod(name, uid)).encode())
+    other = pod("g-a-w-0", "uid-a", job="g-a")
+    await world.cluster.client.create(PODS, NAMESPACE, json.dumps(other).encode())
+    assert await world.apply(READ) == Applied(again=True)
+    found = world.answers.read["uid-a"]
+    assert ([each.metadata.name for each in found.pods], found.trouble) == (["f-a-w-0"], "")
+
+
+@pytest.mark.parametrize("how", [failure(500, "", "x"), failure(403, "Forbidden", "x"), None])
+async def test_pods_that_cannot_be_read_thrice_are_given_up(
+    world: World, how: Failure | None
+) -> None:
+    world.fails("GET", "/pods", how, times=None)
+    for _ in range(2):
+        applied = await world.apply(READ)
+        assert (len(applied.errors), applied.again) == (1, False)
+        assert world.answers.read == {}
+    assert await world.apply(READ) == Applied(again=True)
+    found = world.answers.read["uid-a"]
+    assert found.pods == ()
+    assert found.trouble
+
+
+async def test_what_was_read_holds_while_the_job_has_ended(world: World) -> None:
+    await world.apply(READ)
+    answers = world.answers
+    for phase, kept in (("Completed", True), ("Running", False)):
+        status = {"state": {"phase": phase}}
+        made = {"metadata": {"name": "f-a", "uid": "uid-a"}, "status": status}
+        answers.outdate({"f-a": msgspec.convert(made, Job)})
+        assert ("uid-a" in answers.read) == kept
+    await world.apply(READ)
+    answers.outdate({})
+    assert answers.read == {}
+
+
+def pod(name: str, owner: str, *, job: str = "f-a") -> dict[str, Any]:
+    reference = {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "name": job,
+        "uid": owner,
+        "controller": True,
+    }
+    meta = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "labels": {"volcano.sh/job-name": job},
+        "ownerReferences": [reference],
+        "finalizers": ["test/hold"],
+    }
+    spec = {"containers": [{"name": "main", "image": "busybox"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
