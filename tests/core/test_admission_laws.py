@@ -25,11 +25,13 @@ from reviewed import flow_of, template_of
 
 WORDS = st.sampled_from(
     ["a", "b", "a-b", "A", "", "“a”", "a.b", "x" * 70, "all", "any", "Completed", "failed",
-     "retain", "default", "main", "worker", "a\nb", "*", "PodFailed", "AbortJob", "svc", "30s"]
+     "retain", "default", "main", "worker", "a\nb", "*", "PodFailed", "AbortJob", "svc", "30s",
+     "Succeeded", "Failed", "Unknown", "/a b", "/a", "Host", "TE"]
 )  # fmt: skip
 KEYS = st.sampled_from(
     ["metadata", "name", "generateName", "namespace", "spec", "flows", "template", "dependsOn",
-     "targets", "strategy", "condition", "probe", "taskStatusList", "patch", "jobSpec", "queue",
+     "targets", "strategy", "condition", "probe", "taskStatusList", "httpGetList", "tcpSocketList",
+     "taskName", "count", "port", "path", "httpHeader", "value", "patch", "jobSpec", "queue",
      "jobRetainPolicy", "tasks", "replicas", "minAvailable", "policies", "event", "action",
      "exitCode", "plugins", "volumes", "mountPath", "containers", "status", "state", "phase",
      "conditions", "annotations", "$patch", "x.io/key"]
@@ -64,6 +66,18 @@ JOBS = (
     )
     | OBJECTS
 )
+PORTS = st.integers(-1, 70_000) | st.none()
+PROBES = maybe(
+    taskStatusList=st.lists(
+        maybe(taskName=WORDS, phase=WORDS, count=st.integers(-1, 12) | st.none()), max_size=3
+    ),
+    tcpSocketList=st.lists(maybe(taskName=WORDS, port=PORTS), max_size=2),
+    httpGetList=st.lists(
+        maybe(taskName=WORDS, port=PORTS, path=WORDS, httpHeader=maybe(name=WORDS, value=WORDS)),
+        max_size=2,
+    )
+    | st.none(),
+)
 STEPS = st.fixed_dictionaries(
     {"name": WORDS},
     optional={
@@ -72,7 +86,7 @@ STEPS = st.fixed_dictionaries(
             targets=st.lists(WORDS, max_size=4),
             strategy=WORDS,
             condition=WORDS,
-            probe=maybe(taskStatusList=st.lists(maybe(taskName=WORDS), max_size=1)),
+            probe=PROBES | st.none(),
         ),
         "patch": maybe(jobSpec=JOBS, spec=JOBS),
     },

@@ -42,7 +42,42 @@ def _steps_that_begin_alike(count: int) -> Callable[[], object]:
     return lambda: validate_flow(flow, known)
 
 
+def _probes(wrong: bool) -> Callable[[int], Callable[[], object]]:
+    """Steps with a probe on all that were before the last tenth, which have their own patches."""
+
+    def of(count: int) -> Callable[[], object]:
+        first = count // 10
+        names = [f"s{i}" for i in range(first)]
+        steps: list[dict[str, Any]] = [
+            {"name": name, "template": "t", "patch": {"jobSpec": {"maxRetry": 2}}} for name in names
+        ]
+        entry = {"taskName": "mian" if wrong else "main", "path": "a" if wrong else "/a", "port": 1}
+        for i in range(count):
+            probe = {"httpGetList": [entry | {"port": port} for port in (1, 2)]}
+            depends_on = {"targets": names if i == 0 else [f"s{i % first}"], "probe": probe}
+            steps.append({"name": f"p{i}", "template": "t", "dependsOn": depends_on})
+        flow, known = flow_of(*steps), knowing(template_of("t"))
+        return lambda: validate_flow(flow, known)
+
+    return of
+
+
+def _entries(count: int) -> Callable[[], object]:
+    """Far too many, of far too many targets."""
+    names = [f"s{i}" for i in range(count)]
+    steps: list[dict[str, Any]] = [
+        {"name": name, "template": "t", "patch": {"jobSpec": {"maxRetry": 2}}} for name in names
+    ]
+    probe = {"tcpSocketList": [{"taskName": "mian", "port": i} for i in range(count)]}
+    flow = flow_of(*steps, {"name": "p", "dependsOn": {"targets": names, "probe": probe}})
+    known = knowing(template_of("t"))
+    return lambda: validate_flow(flow, known)
+
+
 CASES: dict[str, Callable[[int], Callable[[], object]]] = {
+    "probes": _probes(wrong=False),
+    "probes of tasks that there are not": _probes(wrong=True),
+    "a probe of too many entries": _entries,
     "tasks that wait for what is no task": _task_targets,
     "a task that waits for all the others": _one_task_for_all,
     "steps of many tasks": _steps_that_begin_alike,

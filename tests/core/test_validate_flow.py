@@ -9,7 +9,8 @@ from jobflow.core.validate import Known, validate_flow
 from jobflow.core.violations import Reason, Verdict
 from reviewed import faults, flow_of
 
-TASK_STATUS = {"taskStatusList": [{"taskName": "worker", "phase": "Succeeded"}]}
+GET = {"taskName": "ps", "path": "/", "port": 80}
+PROBE = {"taskStatusList": [{}], "httpGetList": [GET, GET | {"path": "", "port": 0}]}
 
 
 @pytest.mark.parametrize(
@@ -247,18 +248,6 @@ def test_a_retain_policy_that_there_is_not(word, meant):
     ]
 
 
-@pytest.mark.parametrize(
-    "probe",
-    [TASK_STATUS, {"httpGetList": [{}]}, {"tcpSocketList": [{"port": 80}]}],
-)
-def test_a_probe_is_refused_by_name(probe):
-    flow = flow_of("a", {"name": "b", "dependsOn": {"targets": ["a"], "probe": probe}})
-    assert faults(flow) == [
-        "spec.flows[1].dependsOn.probe: Forbidden: this version does not carry out probes; take "
-        "the probe out and say in condition what the targets have to reach"
-    ]
-
-
 def test_a_patch_by_both_of_its_names():
     patch = {"jobSpec": {"queue": "a"}, "spec": {}}
     assert faults(flow_of({"name": "a", "patch": patch})) == [
@@ -283,7 +272,7 @@ def test_everything_at_once_is_in_the_order_of_the_flow():
     flow = flow_of(
         "a: b",
         {"name": "B", "dependsOn": {"targets": ["a", "nobody", "B"], "strategy": "one"}},
-        {"name": "a", "template": "T", "dependsOn": {"condition": "ok", "probe": TASK_STATUS}},
+        {"name": "a", "template": "T", "dependsOn": {"condition": "ok", "probe": PROBE}},
         {"name": "c", "dependsOn": {"targets": ["d"]}, "patch": {"spec": {}, "jobSpec": {}}},
         "d: c",
         jobRetainPolicy="x",
@@ -298,8 +287,12 @@ def test_everything_at_once_is_in_the_order_of_the_flow():
         "spec.flows[1].dependsOn.strategy",
         "spec.flows[2].name",
         "spec.flows[2].template",
+        "spec.flows[2].dependsOn.targets",
         "spec.flows[2].dependsOn.condition",
-        "spec.flows[2].dependsOn.probe",
+        "spec.flows[2].dependsOn.probe.httpGetList[1].path",
+        "spec.flows[2].dependsOn.probe.httpGetList[1].port",
+        "spec.flows[2].dependsOn.probe.taskStatusList[0].taskName",
+        "spec.flows[2].dependsOn.probe.taskStatusList[0].phase",
         "spec.flows[3].dependsOn.targets[0]",
         "spec.flows[3].patch.spec",
         "spec.jobRetainPolicy",

@@ -134,3 +134,15 @@ def test_a_condition_on_no_target_at_all():
     assert warnings(flow_of("a", step), Known()) == [f'step "cleanup" has {tail}']
     assert warnings(flow_of(other, step), Known()) == [f'steps "b", "cleanup" have {tail}']
     assert warnings(flow_of({"name": "a", "dependsOn": {}}), Known()) == []
+
+
+def test_a_condition_beside_a_probe():
+    probe = {"taskStatusList": [{"taskName": "main", "phase": "Succeeded"}]}
+    both = {"targets": ["a"], "condition": "Failed", "probe": probe}
+    tail = "a probe, which decides alone: the condition beside it is not looked at"
+    one = [{"name": "b", "dependsOn": both}]
+    two = [*one, {"name": "c", "dependsOn": both}]
+    assert warnings(flow_of("a", *one), Known()) == [f'step "b" has {tail}']
+    assert warnings(flow_of("a", *two), Known()) == [f'steps "b", "c" have {tail}']
+    empty = {"name": "b", "dependsOn": both | {"probe": {}}}
+    assert warnings(flow_of("a", empty), Known()) == []

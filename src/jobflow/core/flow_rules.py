@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from jobflow.api.jobflow import Condition, DependsOn, RetainPolicy, Strategy
+from jobflow.api.jobflow import Condition, RetainPolicy, Strategy
 from jobflow.core.name_rules import all_names, name_violations, object_name_violations
 from jobflow.core.outline import Outline
 from jobflow.core.suggest import (
@@ -138,24 +138,6 @@ def retain_policy_is_known(outline: Outline) -> Iterator[Violation]:
         yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 
-def probes_are_absent(outline: Outline) -> Iterator[Violation]:
-    """Refused by name until they are carried out: Volcano's CRD has them and ignores them."""
-    for i, depends_on in outline.dependencies:
-        if depends_on.probe is not None and _asks_something(depends_on):
-            detail = (
-                "this version does not carry out probes; take the probe out and say in condition "
-                "what the targets have to reach"
-            )
-            yield Violation(f"spec.flows[{i}].dependsOn.probe", Reason.FORBIDDEN, None, detail)
-
-
-def _asks_something(depends_on: DependsOn) -> bool:
-    probe = depends_on.probe
-    return probe is not None and bool(
-        probe.http_get_list or probe.tcp_socket_list or probe.task_status_list
-    )
-
-
 def patches_have_one_name(outline: Outline) -> Iterator[Violation]:
     for i, patch in outline.patches:
         if patch.spec is not None and patch.job_spec is not None:
@@ -175,6 +157,5 @@ FLOW_RULES: tuple[Rule, ...] = (
     strategies_are_known,
     conditions_are_known,
     retain_policy_is_known,
-    probes_are_absent,
     patches_have_one_name,
 )

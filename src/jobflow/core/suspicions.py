@@ -51,10 +51,26 @@ def dependencies_have_targets(outline: Outline) -> Iterator[str]:
         )
 
 
+def probes_leave_conditions_alone(outline: Outline) -> Iterator[str]:
+    """Where both are given the probe decides."""
+    both = [
+        f'"{outline.names[i]}"'
+        for i, _ in outline.probes
+        if (depends_on := outline.steps[i].depends_on) is not None and depends_on.condition
+    ]
+    if both:
+        plural = len(both) > 1
+        yield (
+            f"{'steps' if plural else 'step'} {some(both)} {'have' if plural else 'has'} a probe, "
+            "which decides alone: the condition beside it is not looked at"
+        )
+
+
 FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
     templates_exist,
     queues_take_jobs,
     dependencies_have_targets,
+    probes_leave_conditions_alone,
 )
 
 

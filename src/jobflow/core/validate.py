@@ -19,6 +19,7 @@ from jobflow.core.job_rules import job_violations
 from jobflow.core.name_rules import object_name_violations
 from jobflow.core.outline import Known, Outline
 from jobflow.core.patch_rules import PATCH_RULES
+from jobflow.core.probe_rules import PROBE_RULES
 from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings
 from jobflow.core.violations import Verdict, Violation
 
@@ -34,7 +35,7 @@ __all__ = [
 
 PASS = Verdict()
 
-CREATE_RULES = (*FLOW_RULES, *GENERATED_RULES, *PATCH_RULES)
+CREATE_RULES = (*FLOW_RULES, *PROBE_RULES, *GENERATED_RULES, *PATCH_RULES)
 
 
 def validate_flow(flow: JobFlow, known: Known) -> Verdict:
@@ -93,18 +94,21 @@ def _verdict(violations: Iterator[Violation]) -> Verdict:
 
 _FLOW_PATH = re.compile(
     r"(metadata|spec)(?:\.(\w+)(?:\[(\d+)\])?(?:\.(\w+)(?:\.(\w+)(?:\[(\d+)\])?)?)?)?"
+    r"(?:(?<=\.probe)\.(\w+)\[(\d+)\](?:\.(\w+))?)?"
 )
 _FIELDS = {
     field: rank
     for rank, field in enumerate(
         ["metadata", "spec", "flows", "jobRetainPolicy", "name", "template", "dependsOn", "targets"]
-        + ["strategy", "condition", "probe", "patch", "jobSpec"]
+        + ["strategy", "condition", "probe", "httpGetList", "tcpSocketList", "taskStatusList"]
+        + ["taskName", "path", "port", "httpHeader", "phase", "count", "patch", "jobSpec"]
     )
 }
 
 
 def _position(violation: Violation) -> tuple[int, ...]:
-    """Where a violation stands in a flow; what is deeper than a list of a step counts as equal."""
+    """Where a violation stands in a flow; what is deeper than a list of a step, or of its
+    probe, counts as equal."""
     found = _FLOW_PATH.match(violation.path)
     parts = found.groups(default="") if found else ()
     return tuple(int(part) if part.isdigit() else _FIELDS.get(part, -1) for part in parts)
