@@ -41,6 +41,7 @@ from jobflow.core.actions import (
     Refusal,
     View,
 )
+from jobflow.core.evidence import FAILURES
 from jobflow.core.names import job_name
 from jobflow.core.plan import plan
 from planned import Planned
@@ -139,6 +140,9 @@ class World:
     """As they are: what ReadPods finds."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
     probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
+    asked_before: bool = True
+    """Whether the pods of failed vcjobs have been read already, where no test gives them any: there
+    are none."""
     now: datetime = NOW
 
     @property
@@ -153,9 +157,14 @@ class World:
             commands=self.commands,
             aborts=self.aborts,
             pods=self.pods,
-            read=self.read,
+            read={**self._asked_before(), **self.read},
             probes=self.probes,
         )
+
+    def _asked_before(self) -> dict[str, PodsRead]:
+        failed = [job.metadata.uid for job in self.jobs.values() if job.phase in FAILURES]
+        known = self.live.keys() | self.pods.keys()
+        return {uid: PodsRead() for uid in failed if uid not in known and self.asked_before}
 
     def plan(self) -> Planned:
         return Planned(plan(self.flow, self.view, now=self.now), self)

@@ -36,9 +36,15 @@ def test_every_step_has_a_condition_from_the_first_plan_on() -> None:
                 "phase": "Waiting",
                 "reason": "Starting",
                 "message": "the job f-a is about to be made",
+                "lastTransitionTime": "2026-01-01T12:00:00Z",
             },
-            "f-b": {"phase": "Waiting", "message": "waits for a (Waiting)"},
+            "f-b": {
+                "phase": "Waiting",
+                "message": "waits for a (Waiting)",
+                "lastTransitionTime": "2026-01-01T12:00:00Z",
+            },
         },
+        "nextJobs": ["f-b"],
     }
 
 
@@ -59,8 +65,10 @@ def test_a_finished_flow_in_full() -> None:
                 "taskStatusCount": {"t": {"phase": {"Running": 1}}},
                 "job": "f-a",
                 "attempts": 1,
+                "lastTransitionTime": "2026-01-01T12:00:03Z",
             }
         },
+        "podFailureRatio": "0.00",
         "jobStatusList": [
             {
                 "name": "f-a",
@@ -238,11 +246,39 @@ def test_restarts_are_counted_and_the_last_ten_phases_kept() -> None:
     assert len(histories(world)) == 10
 
 
-def test_histories_that_no_longer_join_are_told_anew() -> None:
-    """All but the last were dropped for the status's size, or Volcano began its list anew."""
+def test_phases_that_volcano_no_longer_tells_are_kept() -> None:
+    """Its conditions hold each phase once, at the last time."""
     world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
-    world = with_conditions(world, ("Restarting", 5), ("Pending", 6), retries=1).settled()
-    assert histories(world) == [("Restarting", 5, 6), ("Pending", 6, None)]
+    world = with_conditions(world, ("Running", 2), ("Restarting", 5), ("Pending", 6)).settled()
+    told = [("Pending", 0, 2), ("Running", 2, 5), ("Restarting", 5, 6)]
+    assert histories(world) == [*told, ("Pending", 6, None)]
+    again = (("Restarting", 5), ("Pending", 6), ("Running", 7))
+    world = with_conditions(world, *again).settled()
+    assert histories(world) == [*told, ("Pending", 6, 7), ("Running", 7, None)]
+
+
+def test_a_whole_restart_that_passed_unseen_is_told() -> None:
+    """Volcano's conditions then hold the same phases as before, at later times."""
+    first = (("Running", 2), ("Restarting", 5), ("Pending", 6))
+    world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
+    world = with_conditions(world, *first, retries=1).settled()
+    second = (("Running", 8), ("Restarting", 9), ("Pending", 10))
+    world = with_conditions(world, *second, retries=2).settled()
+    assert [state for state, *_ in histories(world)] == [
+        *("Pending", "Running", "Restarting", "Pending"),
+        *("Running", "Restarting", "Pending"),
+    ]
+
+
+def test_of_dropped_histories_the_last_goes_on() -> None:
+    """All but that were dropped for the status's size."""
+    world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
+    record = world.records["f-a"]
+    last = msgspec.structs.replace(record, running_histories=record.running_histories[-1:])
+    status = msgspec.structs.replace(world.flow.status, job_status_list=[last])
+    seen = (("Pending", 1), ("Running", 2), ("Completing", 4))
+    world = with_conditions(world.with_status(status), *seen).settled()
+    assert histories(world) == [("Running", 2, 4), ("Completing", 4, None)]
 
 
 def test_a_restart_that_passed_unseen_is_counted() -> None:

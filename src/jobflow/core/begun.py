@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.job import Job, JobPhase, TaskState
+from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import (
     ENDED_STEP_PHASES,
     Condition,
@@ -20,11 +20,11 @@ from jobflow.api.jobflow import (
 )
 from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
+from jobflow.core.ending import ending, held, running_as
 from jobflow.core.evidence import FAILURES, Evidence
 from jobflow.core.readiness import strategy, wanted
 from jobflow.core.scene import Decision, Scene, not_before
 from jobflow.core.starting import next_attempt, waiting
-from jobflow.core.wording import go_duration, short
 
 FIRST_BACKOFF = timedelta(seconds=1)
 LONGEST_BACKOFF = timedelta(minutes=5)
@@ -42,10 +42,10 @@ def begun(position: int, scene: Scene) -> Decision | None:
     if job is None:
         return _without_job(position, scene) if evidence.attempts else None
     if job.ended:
-        return Decision(_ended(evidence, job))
+        return ending(evidence, job, scene)
     if not evidence.gone:
         why = intent(evidence, scene)
-        running = _running(evidence, job)
+        running = running_as(evidence, job)
         return abort(evidence, job, running, why, scene) if why else Decision(running)
     return _without_job(position, scene)
 
@@ -55,65 +55,14 @@ def backoff(attempts: int) -> timedelta:
     return min(FIRST_BACKOFF * (1 << min(attempts - 1, 30)), LONGEST_BACKOFF)
 
 
-def _running(evidence: Evidence, job: Job) -> StepCondition:
-    """As its vcjob stands; Volcano drops taskStatusCount in between, the last one is kept."""
-    condition = StepCondition(
-        phase=job.phase,
-        create_time=job.metadata.creation_timestamp,
-        running_duration=job.status.running_duration or "",
-        task_status_count=_task_status_count(evidence, job),
-        job=job.metadata.name,
-        attempts=evidence.attempts,
-    )
-    return evidence.memory if condition == evidence.memory else condition
-
-
-def _ended(evidence: Evidence, job: Job) -> StepCondition:
-    reason, message = FAILURES.get(job.phase, ""), ""
-    if reason:
-        message = _why(job)
-        if evidence.memory.abort_time is not None:
-            reason, message = evidence.memory.reason, aborted(evidence.memory.reason, message)
-    return StepCondition(
-        phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
-        reason=reason,
-        message=message,
-        create_time=job.metadata.creation_timestamp,
-        running_duration=job.status.running_duration or _lasted(job),
-        task_status_count=_task_status_count(evidence, job),
-        job=job.metadata.name,
-        attempts=evidence.attempts,
-    )
-
-
-def _task_status_count(evidence: Evidence, job: Job) -> dict[str, TaskState] | None:
-    memory = evidence.memory
-    known = memory.task_status_count if memory.job == job.metadata.name else None
-    return job.status.task_status_count or known
-
-
-def _why(job: Job) -> str:
-    state = job.status.state
-    said = state.message or state.reason
-    message = f"the job {job.metadata.name} ended {job.phase}"
-    return short(f"{message}: {said}" if said else message)
-
-
-def _lasted(job: Job) -> str:
-    """From its making to its end, which is what Volcano's runningDuration counts (it may come
-    with a later event)."""
-    begin, end = job.metadata.creation_timestamp, job.status.state.last_transition_time
-    return go_duration(end - begin) if begin is not None and end is not None else ""
-
-
 def _without_job(position: int, scene: Scene) -> Decision:
     """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
     evidence = scene.evidence[position]
     memory = evidence.memory
     between = memory.phase == StepPhase.WAITING and memory.attempts == evidence.attempts
-    shown = memory if between or evidence.job is None else _running(evidence, evidence.job)
+    shown = memory if between or evidence.job is None else running_as(evidence, evidence.job)
     if (end := _inferred(position, scene)) is not None:
-        return Decision(_known_by_dependant(evidence, shown, end))
+        return Decision(_known_by_dependant(evidence, shown, end, scene))
     if why := intent(evidence, scene):
         return _not_again(evidence, shown, why, scene, sure=between or evidence.gone)
     if scene.terminating:
@@ -144,6 +93,7 @@ def _not_again(
             attempts=evidence.attempts,
             next_attempt_time=None,
             abort_time=None,
+            requested_hours=held(evidence, scene),
         )
     )
 
@@ -155,7 +105,9 @@ def _too_early(memory: StepCondition, now: datetime) -> bool:
 def _lost(evidence: Evidence, scene: Scene) -> Decision:
     until = not_before(scene.now + backoff(evidence.attempts))
     message = f"the job {evidence.job_name} is gone and its end was not seen: it runs again"
-    condition = waiting(evidence, "JobLost", message, until)
+    condition = msgspec.structs.replace(
+        waiting(evidence, "JobLost", message, until), requested_hours=held(evidence, scene)
+    )
     return Decision(condition, wake_at=until, urgent=True)
 
 
@@ -168,6 +120,9 @@ def _inferred(position: int, scene: Scene) -> JobPhase | None:
     """
     for dependant in scene.graph.dependants[position]:
         other = scene.evidence[dependant]
+        depends_on = other.step.depends_on
+        if depends_on is not None and depends_on.probe is not None and not depends_on.probe.empty:
+            continue  # it does not tell that its target has ended
         alone = len(scene.graph.targets[dependant]) == 1
         if other.jobs and not other.memory.attempts:
             if alone or strategy(other.step) is Strategy.ALL:
@@ -177,7 +132,9 @@ def _inferred(position: int, scene: Scene) -> JobPhase | None:
     return None
 
 
-def _known_by_dependant(evidence: Evidence, shown: StepCondition, end: JobPhase) -> StepCondition:
+def _known_by_dependant(
+    evidence: Evidence, shown: StepCondition, end: JobPhase, scene: Scene
+) -> StepCondition:
     reason = FAILURES.get(end, "")
     return msgspec.structs.replace(
         shown,
@@ -187,4 +144,5 @@ def _known_by_dependant(evidence: Evidence, shown: StepCondition, end: JobPhase)
         job=evidence.job_name,
         attempts=evidence.attempts,
         next_attempt_time=None,
+        requested_hours=held(evidence, scene),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from jobflow.api.job import JobPhase
+from jobflow.api.job import JobPhase, TaskState
 from jobflow.api.jobflow import (
     CANCELLED,
     ENDED_STEP_PHASES,
@@ -17,13 +17,17 @@ from jobflow.api.jobflow import (
     StepCondition,
     StepPhase,
 )
-from jobflow.core.readiness import End
+from jobflow.api.pod import PodPhase
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.starting import WAITING_FOR_TEMPLATE
 from jobflow.core.wording import listed, short
 
-_ORDINARY = frozenset({"", "Starting", End.STOPPED})
+_ORDINARY = frozenset({"", StepReason.STARTING, StepReason.WAITING_FOR_PROBE, StepReason.STOPPED})
 """Reasons of a waiting step that are no trouble of its own."""
+
+_NO_TASKS: Mapping[str, TaskState] = {}
+_NO_PODS: Mapping[str, int] = {}
 
 
 def flow_state(
@@ -65,6 +69,18 @@ def progress(decisions: Sequence[Decision]) -> str:
     """`3/5`: ended steps, skipped ones included, of all."""
     ended = sum(decision.condition.phase in ENDED_STEP_PHASES for decision in decisions)
     return f"{ended}/{len(decisions)}"
+
+
+def pod_failure_ratio(decisions: Sequence[Decision]) -> str:
+    """`0.25`: failed pods of all that the last counts of the steps know; empty for no pods."""
+    pods = failed = 0
+    for decision in decisions:
+        for task in (decision.condition.task_status_count or _NO_TASKS).values():
+            for phase, count in (task.phase or _NO_PODS).items():
+                pods += count
+                if phase == PodPhase.FAILED:
+                    failed += count
+    return f"{failed / pods:.2f}" if pods > 0 else ""
 
 
 def start_time(scene: Scene) -> datetime:

@@ -26,6 +26,7 @@ from jobflow.core.retention import retention
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.starting import refused_for_good
 from jobflow.core.status import flow_status, invalid_status, untouched
+from jobflow.core.transitions import timed
 from jobflow.core.unstarted import Pass
 from jobflow.core.validate import Known, validate_flow
 
@@ -94,7 +95,8 @@ def _carried_on(scene: Scene) -> Plan:
 
 def _decide(scene: Scene) -> list[Decision]:
     """One decision a step, by position."""
-    return Pass(scene, [_known(position, scene) for position in range(len(scene.steps))]).run()
+    known = [_known(position, scene) for position in range(len(scene.steps))]
+    return timed(scene, Pass(scene, known).run())
 
 
 def _known(position: int, scene: Scene) -> Decision | None:

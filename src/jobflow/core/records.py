@@ -7,11 +7,11 @@ that were once written do not move.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.job import ENDED_PHASES, Job, JobPhase
+from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
 from jobflow.api.jobflow import (
     CANCELLED,
     ENDED_STEP_PHASES,
@@ -21,6 +21,7 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.core.evidence import FAILURES, Evidence
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene, whole
 
 KEPT_HISTORIES = 10
@@ -45,11 +46,15 @@ _CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
 _PHASE_OF: Mapping[str, str] = {
     **{reason: phase for phase, reason in FAILURES.items()},
     CANCELLED: JobPhase.ABORTED,
+    StepReason.OUTPUTS_TOO_LARGE: JobPhase.COMPLETED,
 }
 
 
 def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
-    """Every record, old and new, in the order of the steps and, within one, of the attempts."""
+    """Every record, old and new, in the order of the steps and, within one, of the attempts.
+
+    The end of a vcjob is recorded together with its step's, never before it.
+    """
     old = scene.records
     new: dict[str, JobRecord] = {}
     step_of: dict[str, int] = {}
@@ -63,7 +68,10 @@ def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
             if known is None and _dropped(evidence, job):
                 continue
             step_of[name] = position
-            new[name] = job_record(job, known, scene)
+            if job is evidence.job and job.ended and decisions[position].reads:
+                new[name] = known or job_record(before_its_end(job), None, scene)
+            else:
+                new[name] = job_record(job, known, scene)
         if evidence.job is None or evidence.gone:
             _close(new, old, decisions[position].condition, scene)
     return _ordered({**old, **new}, step_of)
@@ -135,25 +143,55 @@ def _end(job: Job, now: datetime) -> datetime:
     return job.status.state.last_transition_time or whole(now)
 
 
+def running_time(record: JobRecord, until: datetime) -> timedelta:
+    """How long the vcjob was Running, as far as its record goes back; if it still is, `until`."""
+    spans = (
+        (entry.end_timestamp or until) - entry.start_timestamp
+        for entry in record.running_histories or ()
+        if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None
+    )
+    return sum((max(span, timedelta(0)) for span in spans), timedelta(0))
+
+
+def before_its_end(job: Job) -> Job:
+    """The vcjob as it was before it ended, as far as it says."""
+    entries = [c for c in job.status.conditions or () if c.status not in ENDED_PHASES]
+    phase = entries[-1].status if entries else JobPhase.PENDING
+    since = entries[-1].last_transition_time if entries else job.metadata.creation_timestamp
+    state = JobState(phase=phase, last_transition_time=since)
+    status = msgspec.structs.replace(job.status, state=state, conditions=entries or None)
+    return msgspec.structs.replace(job, status=status)
+
+
 def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
     """The phases the vcjob was in, from its own `conditions`; without them, what was seen.
 
-    What the old record says of the same phases is kept.
+    What the old record says of the same phases is kept, also when Volcano no longer says it: its
+    conditions hold each phase once, at the last time.
     """
     known = list((old.running_histories if old is not None else None) or ())
-    seen = _phases(job, now)
-    if not job.status.conditions:
-        if known and known[-1].state == seen[0][0]:
-            seen = []
-    elif [entry.state for entry in known] == [state for state, _ in seen[: len(known)]]:
-        seen = seen[len(known) :]
-    else:
-        known = []
-    for state, since in seen:
+    for state, since in _new_phases(known, _phases(job, now)):
         if known:
             known[-1] = msgspec.structs.replace(known[-1], end_timestamp=since)
         known.append(JobRunningHistory(state=state, start_timestamp=since))
     return known[-KEPT_HISTORIES:]
+
+
+def _new_phases(
+    known: Sequence[JobRunningHistory], seen: Sequence[tuple[str, datetime]]
+) -> Sequence[tuple[str, datetime]]:
+    """What of `seen` comes after `known`, where the two overlap most."""
+    for shared in range(len(seen), 0, -1):
+        ended_in = seen[max(shared - len(known), 0) : shared]
+        if known and all(map(_same, known[-len(ended_in) :], ended_in)):
+            return seen[shared:]
+    return seen
+
+
+def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
+    """Whether both tell of the same phase. Volcano moves a phase's time while it lasts."""
+    state, since = seen
+    return known.state == state and (known.end_timestamp is None or since <= known.end_timestamp)
 
 
 def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:

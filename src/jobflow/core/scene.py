@@ -13,6 +13,7 @@ from jobflow.api.jobflow import CANCELLED, JobFlow, JobRecord, Step, StepConditi
 from jobflow.core.actions import Action, Probe, ReadPods, View
 from jobflow.core.evidence import Evidence, gather
 from jobflow.core.graph import Graph
+from jobflow.core.outputs import OutputsRoom
 from jobflow.core.wording import short
 
 
@@ -67,6 +68,13 @@ class Scene:
     def graph(self) -> Graph:
         """The dependencies, by position in `steps`."""
         return Graph(self.steps)
+
+    @cached_property
+    def outputs_room(self) -> OutputsRoom:
+        """What the outputs that are recorded leave for more; steps that end now take their part in
+        the order in which they are decided."""
+        conditions = (evidence.memory.outputs for evidence in self.evidence)
+        return OutputsRoom(outputs for outputs in conditions if outputs is not None)
 
     @cached_property
     def taken(self) -> frozenset[str]:

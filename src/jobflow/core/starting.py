@@ -68,6 +68,9 @@ def waiting(
         job=evidence.job_name if evidence.attempts else "",
         attempts=evidence.attempts,
         next_attempt_time=until,
+        last_transition_time=memory.last_transition_time,
+        passed_targets=memory.passed_targets,
+        requested_hours=memory.requested_hours,
     )
     return memory if memory == condition else condition
 

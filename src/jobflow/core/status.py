@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jobflow.api.jobflow import FlowPhase, FlowState, JobFlow, JobFlowStatus
-from jobflow.core.flow_phase import completion_time, flow_state, progress, start_time
+from jobflow.core.flow_phase import (
+    completion_time,
+    flow_state,
+    pod_failure_ratio,
+    progress,
+    start_time,
+)
+from jobflow.core.next_jobs import next_jobs
 from jobflow.core.records import job_lists, job_records
 from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.status_size import fitted
@@ -35,6 +42,8 @@ def flow_status(
             for evidence, decision in zip(scene.evidence, decisions, strict=True)
         },
         job_status_list=records or None,
+        next_jobs=next_jobs(scene, decisions) or None,
+        pod_failure_ratio=pod_failure_ratio(decisions),
         handled_commands=handled,
         **lists,
     )

@@ -1,0 +1,205 @@
+"""How the end of a vcjob becomes the end of its step: once, with all that is to be kept of it.
+
+What the pods of a vcjob say goes with them, so it is recorded together with the end: by which pod
+it failed, its outputs, its tasks. Where the watched pods do not say it, they are first read live,
+and until the answer is there the step and the vcjob's record stay as they were before the end.
+Then it is recorded with what there is. A vcjob that we aborted ourselves is not asked about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from jobflow.api.job import Job, TaskState
+from jobflow.api.jobflow import RequestedHours, StepCondition, StepPhase
+from jobflow.api.pod import ENDED_POD_PHASES, Pod
+from jobflow.core.aborting import aborted
+from jobflow.core.actions import ReadPods
+from jobflow.core.evidence import FAILURES, Evidence
+from jobflow.core.failure import Blame, blame
+from jobflow.core.outputs import TooLarge, first_pod, has_first_pod, message_of, parsed
+from jobflow.core.reasons import StepReason
+from jobflow.core.records import before_its_end, job_record, running_time
+from jobflow.core.requests import hours, requested
+from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.wording import go_duration, short
+
+
+class Insight(NamedTuple):
+    """What the pods say of the end of their vcjob."""
+
+    pods: tuple[Pod, ...] = ()
+    blamed: Blame | None = None
+    said: str | None = None
+    """The termination message that is the step's outputs; None: there is none to be had."""
+    enough: bool = True
+    """Whether a live read could tell no more."""
+
+
+def ending(evidence: Evidence, job: Job, scene: Scene) -> Decision:
+    """The end of a step whose vcjob, there or gone, has ended."""
+    insight = _insight(evidence, job, scene)
+    if insight.enough:
+        return Decision(_ended(evidence, job, insight, scene))
+    name = job.metadata.name
+    memory = evidence.memory
+    known = memory.attempts and memory.job == name and memory.phase != StepPhase.WAITING
+    condition = memory if known else running_as(evidence, before_its_end(job))
+    return Decision(condition, reads=(ReadPods(name, job.metadata.uid),))
+
+
+def running_as(evidence: Evidence, job: Job) -> StepCondition:
+    """The condition of a step while its vcjob stands as it does; the counts of its tasks, which
+    Volcano drops in between, are the last ones known."""
+    memory = evidence.memory
+    kept = memory.phase == job.phase and not memory.reason
+    condition = StepCondition(
+        phase=job.phase,
+        create_time=job.metadata.creation_timestamp,
+        running_duration=job.status.running_duration or "",
+        task_status_count=_last_counts(evidence, job),
+        job=job.metadata.name,
+        attempts=evidence.attempts,
+        last_transition_time=memory.last_transition_time if kept else _since(job),
+        requested_hours=memory.requested_hours,
+    )
+    return memory if condition == memory else condition
+
+
+def held(evidence: Evidence, scene: Scene) -> RequestedHours | None:
+    """What the step's vcjobs held of the cluster, now that the last of them is over: where nobody
+    saw its end, until now. What an attempt held is added once, when it is over."""
+    memory, job = evidence.memory, evidence.job
+    between = memory.phase == StepPhase.WAITING and memory.attempts == evidence.attempts
+    if job is None or between:
+        return memory.requested_hours
+    asked = requested(job.spec)
+    if not any(asked):
+        return memory.requested_hours
+    record = job_record(job, scene.records.get(job.metadata.name), scene)
+    return hours(asked, running_time(record, whole(scene.now)), memory.requested_hours)
+
+
+# ---------------------------------------------------------------------- what the pods say
+
+
+def _insight(evidence: Evidence, job: Job, scene: Scene) -> Insight:
+    uid = job.metadata.uid
+    read = scene.view.read.get(uid)
+    by_name = dict(scene.view.pods.get(uid, {}))
+    if read is not None:
+        by_name |= {pod.metadata.name: pod for pod in read.pods}
+    pods = tuple(by_name.values())
+    if evidence.memory.abort_time is not None:
+        return Insight(pods)
+    blamed = blame(pods) if job.phase in FAILURES else None
+    said = _said(job, pods)
+    enough = read is not None or (
+        (job.phase not in FAILURES or (blamed is not None and blamed.sure))
+        and (said is not None or not pods or not has_first_pod(job.spec))
+    )
+    return Insight(pods, blamed, said, enough)
+
+
+def _said(job: Job, pods: Iterable[Pod]) -> str | None:
+    pod = first_pod(job.spec, pods)
+    return message_of(job.spec, pod) if pod is not None else None
+
+
+# ---------------------------------------------------------------------- the end
+
+
+def _ended(evidence: Evidence, job: Job, insight: Insight, scene: Scene) -> StepCondition:
+    reason, message = _why(evidence, job, insight)
+    outputs = None
+    try:
+        outputs = _outputs(insight, scene)
+    except TooLarge as excess:
+        said = f"the outputs of {evidence.step.name} {excess}"
+        reason = reason or StepReason.OUTPUTS_TOO_LARGE
+        message = f"{message}; {said}" if message else said
+    return StepCondition(
+        phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
+        reason=reason,
+        message=short(message),
+        create_time=job.metadata.creation_timestamp,
+        running_duration=job.status.running_duration or _lasted(job),
+        task_status_count=_counts(evidence, job, insight.pods),
+        job=job.metadata.name,
+        attempts=evidence.attempts,
+        last_transition_time=_since(job),
+        failure=insight.blamed.failure if insight.blamed is not None else None,
+        outputs=outputs,
+        requested_hours=held(evidence, scene),
+    )
+
+
+def _outputs(insight: Insight, scene: Scene) -> dict[str, object] | None:
+    outputs = parsed(insight.said) if insight.said else None
+    if outputs is not None:
+        scene.outputs_room.take(outputs)
+    return outputs
+
+
+def _why(evidence: Evidence, job: Job, insight: Insight) -> tuple[str, str]:
+    reason = FAILURES.get(job.phase, "")
+    if not reason:
+        return "", ""
+    state, blamed = job.status.state, insight.blamed
+    said = blamed.said if blamed is not None else state.message or state.reason
+    message = f"the job {job.metadata.name} ended {job.phase}"
+    message = f"{message}: {said}" if said else message
+    memory = evidence.memory
+    if memory.abort_time is not None:
+        return memory.reason, aborted(memory.reason, message)
+    return reason, message
+
+
+def _lasted(job: Job) -> str:
+    """From its making to its end, which is what Volcano's runningDuration counts (it may come
+    with a later event)."""
+    begin, end = job.metadata.creation_timestamp, job.status.state.last_transition_time
+    return go_duration(end - begin) if begin is not None and end is not None else ""
+
+
+def _since(job: Job) -> datetime | None:
+    """Since when a vcjob is in its phase, as it says itself."""
+    return job.status.state.last_transition_time
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def _last_counts(evidence: Evidence, job: Job) -> dict[str, TaskState] | None:
+    memory = evidence.memory
+    known = memory.task_status_count if memory.job == job.metadata.name else None
+    return job.status.task_status_count or known
+
+
+def _counts(evidence: Evidence, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
+    """The last counts known, brought up to date by the pods: Volcano drops them when it goes on to
+    Completing, before it has counted what ended last. Task by task whoever knows of more ends."""
+    counts = dict(_last_counts(evidence, job) or {})
+    seen: dict[str, Counter[str]] = {}
+    for pod in pods:
+        if pod.task:
+            seen.setdefault(pod.task, Counter())[pod.phase] += 1
+    for task, phases in sorted(seen.items()):
+        known = counts[task].phase or {} if task in counts else {}
+        if _further(phases, known):
+            counts[task] = TaskState(phase=dict(sorted(phases.items())))
+    return counts or None
+
+
+def _further(seen: Mapping[str, int], known: Mapping[str, int]) -> bool:
+    """Whether the pods say more than the counts do; pods that are gone were counted."""
+    if sum(seen.values()) < sum(known.values()):
+        return False
+    return _ends(seen) > _ends(known) or not known
+
+
+def _ends(phases: Mapping[str, int]) -> int:
+    return sum(phases.get(phase, 0) for phase in ENDED_POD_PHASES)

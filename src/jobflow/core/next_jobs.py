@@ -1,0 +1,108 @@
+"""Which vcjobs come next: `nextJobs`. It foretells; it decides nothing and makes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from jobflow.api.jobflow import Condition, StepPhase
+from jobflow.core.evidence import has_run
+from jobflow.core.readiness import REACHES, SKIPS, End, Reach, combined, end_of, strategy, wanted
+from jobflow.core.scene import Decision, Scene
+
+MOST = 100
+"""Names that are told."""
+HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
+
+
+def next_jobs(scene: Scene, decisions: Sequence[Decision]) -> list[str]:
+    """Names of the vcjobs that would be made once every vcjob that is there now, or is about to be
+    made, has completed, in the order of `spec.flows`.
+
+    A probe counts as passed by a target that completes.
+    """
+    if scene.cancelled or scene.terminating:
+        return []
+    return [scene.evidence[i].key for i in Forecast(scene, decisions).next()[:MOST]]
+
+
+class Forecast:
+    """The flow as it will be when its vcjobs have completed."""
+
+    def __init__(self, scene: Scene, decisions: Sequence[Decision]) -> None:
+        self._scene = scene
+        self._decisions = decisions
+        self._ends: dict[int, End] = {}
+        """Of steps that have not ended yet."""
+        self._stopped = any(d.condition.phase == StepPhase.FAILED for d in decisions)
+
+    def next(self) -> list[int]:
+        """The steps that would start, by position."""
+        graph, found = self._scene.graph, []
+        changed = bytearray(len(graph))
+        for position, decision in enumerate(self._decisions):
+            if self._goes_on(position, decision):
+                self._end(position, End.COMPLETED, changed)
+        for position in graph.order if self._ends else ():
+            if changed[position] and self._waits(position):
+                reach = self._reach(position)
+                if reach is Reach.MET:
+                    found.append(position)
+                elif reach in SKIPS:
+                    self._end(position, SKIPS[reach], changed)
+        return sorted(position for position in found if self._may_start(position))
+
+    def _end(self, position: int, end: End, changed: bytearray) -> None:
+        self._ends[position] = end
+        for dependant in self._scene.graph.dependants[position]:
+            changed[dependant] = 1
+
+    def _goes_on(self, position: int, decision: Decision) -> bool:
+        """Whether it has a vcjob that has not ended, or is about to get one."""
+        if decision.action is not None:
+            return True
+        begun = self._scene.evidence[position].attempts
+        return bool(begun) and end_of(decision.condition) is None
+
+    def _waits(self, position: int) -> bool:
+        decision = self._decisions[position]
+        return position not in self._ends and end_of(decision.condition) is None
+
+    def _reach(self, position: int) -> Reach:
+        step = self._scene.evidence[position].step
+        want = wanted(step)
+        targets = self._scene.graph.targets[position]
+        return combined(strategy(step), [self._stands(target, want) for target in targets])
+
+    def _stands(self, target: int, want: Condition) -> Reach:
+        condition = self._decisions[target].condition
+        if want is Condition.RUNNING:
+            if has_run(self._scene.evidence[target], condition, self._scene.records):
+                return Reach.MET
+        end = self._ends.get(target)
+        return REACHES[want][end if end is not None else end_of(condition)]
+
+    def _may_start(self, position: int) -> bool:
+        """After a failure (`Stop`) only what handles one, or is ready behind such a step."""
+        if not self._stopped or self._handles(position):
+            return True
+        want = wanted(self._scene.evidence[position].step)
+        targets = self._scene.graph.targets[position]
+        return any(
+            self._handling[target] and self._stands(target, want) is Reach.MET for target in targets
+        )
+
+    def _handles(self, position: int) -> bool:
+        step = self._scene.evidence[position].step
+        return bool(self._scene.graph.targets[position]) and wanted(step) in HANDLES
+
+    @cached_property
+    def _handling(self) -> Sequence[int]:
+        """Whether a step handles a failure or is behind one that does, by position."""
+        graph = self._scene.graph
+        handling = bytearray(len(graph))
+        for position in graph.order:
+            if self._decisions[position].condition.phase != StepPhase.SKIPPED:
+                behind = any(handling[target] for target in graph.targets[position])
+                handling[position] = behind or self._handles(position)
+        return handling
