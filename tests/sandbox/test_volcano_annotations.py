@@ -12,7 +12,8 @@ import pytest
 
 from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT
-from jobflow.sandbox.pods import PodObject, Progress, pod_status
+from jobflow.sandbox.pod_status import Progress, pod_status
+from jobflow.sandbox.pods import PodObject
 from jobflow.sandbox.policies import PodPhase
 from jobflow.sandbox.runner import Assignment
 from jobflow.sandbox.script import Mark, Script, read_script

@@ -200,7 +200,7 @@ async def test_a_job_that_was_deleted_meanwhile_is_forgotten(world: World) -> No
     await world.client.delete(JOBS, NAMESPACE, "j")
     async with stand_in(world, speed=math.inf):
         await world.end_of("other")
-    assert await world.pods() == {"other-t-0": "Succeeded"}
+        await world.until(lambda pods: set(pods) == {"other-t-0"}, PODS)
 
 
 async def test_finished_jobs_cost_a_new_stand_in_nothing(world: World) -> None:

@@ -12,7 +12,8 @@ from datetime import datetime
 
 import structlog
 
-from jobflow.sandbox.pods import PodObject, Progress, pod_status
+from jobflow.sandbox.pod_status import Progress, pod_status
+from jobflow.sandbox.pods import PodObject
 from jobflow.sandbox.policies import ENDED_POD_PHASES
 from jobflow.sandbox.runner import Assignment, Runner
 from jobflow.sandbox.vcjob import Vcjob
@@ -63,6 +64,13 @@ class Node:
             assignment = Assignment(job, pod, *self._times(pod, mates))
             self._players[uid] = self._tasks.create_task(self._play(assignment))
 
+    async def delete(self, pod: PodObject) -> None:
+        """Delete a pod: at once, or, where something runs that is to end first, from when it has.
+
+        Raises Refused.
+        """
+        await self._writes.delete_pod(pod, gracefully=self._runner.graceful)
+
     def forget(self, pod: PodObject) -> None:
         """A pod is gone: whoever runs it stops."""
         uid = pod.metadata.uid
@@ -96,6 +104,7 @@ class Node:
             log.warning("pod status refused", pod=pod.metadata.name, error=str(error))
 
     async def _confirm(self, pod: PodObject) -> None:
+        await self._runner.end(pod)
         try:
             await self._writes.delete_pod(pod)
         except Refused as error:

@@ -1,13 +1,13 @@
-"""Pods of vcjobs as JSON: made as Volcano makes them, moved as a kubelet would, and read back.
+"""Pods of vcjobs as JSON: made as Volcano makes them, and read back.
 
 Values only. Not carried out of a vcjob's spec: `volumes` (no claims are made or mounted) and
-`plugins` (no environment, no services), for here no container runs that could see them.
+`plugins`, which have no place in the pod here: what env and svc tell a container, the runner
+`process` tells it (process_env).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -141,20 +141,6 @@ class PodObject(Struct, frozen=True, kw_only=True):
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a runner says of a pod."""
-
-    phase: PodPhase
-    started: datetime
-    """When its containers did."""
-    finished: datetime | None = None
-    exit_code: int = 0
-    message: str = ""
-    """The termination message of its first container."""
-    restarts: int = 0
-
-
 def template_fault(task: Task) -> str:
     """Why no pod can be made of a task's template; empty where one can."""
     try:
@@ -252,76 +238,3 @@ def _spec(job: Vcjob, spec: Mapping[str, Any]) -> dict[str, Any]:
     if job.spec.priority_class_name:
         defaults["priorityClassName"] = job.spec.priority_class_name
     return defaults | given | {"nodeName": NODE}
-
-
-def pod_status(pod: PodObject, progress: Progress) -> dict[str, Any]:
-    """`status` as a kubelet writes it, to be merged into the pod's."""
-    started = pod.status.start_time or progress.started
-    at = progress.finished or progress.started
-    return {
-        "phase": progress.phase,
-        "hostIP": ADDRESS,
-        "hostIPs": [{"ip": ADDRESS}],
-        "podIP": ADDRESS,
-        "podIPs": [{"ip": ADDRESS}],
-        "startTime": _time(started),
-        "conditions": _conditions(progress.phase, started, at),
-        "initContainerStatuses": [
-            _container_status(container, Progress(PodPhase.SUCCEEDED, started, started), "")
-            for container in pod.spec.init_containers or ()
-        ],
-        "containerStatuses": [
-            _container_status(container, progress, progress.message if first == 0 else "")
-            for first, container in enumerate(pod.spec.containers or ())
-        ],
-    }
-
-
-def _conditions(phase: PodPhase, started: datetime, at: datetime) -> list[dict[str, Any]]:
-    running = phase is PodPhase.RUNNING
-    why = {PodPhase.SUCCEEDED: "PodCompleted", PodPhase.FAILED: "PodFailed"}.get(phase)
-    rows = [
-        ("PodReadyToStartContainers", running, None, at),
-        ("Initialized", True, why if phase is PodPhase.SUCCEEDED else None, started),
-        ("Ready", running, why, at),
-        ("ContainersReady", running, why, at),
-        ("PodScheduled", True, None, started),
-    ]
-    return [
-        {
-            "type": kind,
-            "status": str(holds),
-            **({"reason": reason} if reason else {}),
-            "lastTransitionTime": _time(since),
-        }
-        for kind, holds, reason, since in rows
-    ]
-
-
-def _container_status(container: Container, progress: Progress, message: str) -> dict[str, Any]:
-    running = progress.phase is PodPhase.RUNNING
-    started = _time(progress.started)
-    state: dict[str, Any] = {"running": {"startedAt": started}}
-    if not running:
-        state = {
-            "terminated": {
-                "exitCode": progress.exit_code,
-                "reason": "Error" if progress.exit_code else "Completed",
-                **({"message": message} if message else {}),
-                "startedAt": started,
-                "finishedAt": _time(progress.finished or progress.started),
-            }
-        }
-    return {
-        "name": container.name,
-        "image": container.image,
-        "imageID": "",
-        "ready": running,
-        "started": running,
-        "restartCount": progress.restarts,
-        "state": state,
-    }
-
-
-def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from jobflow.sandbox.pods import PodObject, Progress
+from jobflow.sandbox.pod_status import Progress
+from jobflow.sandbox.pods import PodObject
 from jobflow.sandbox.vcjob import Vcjob
 
 Report = Callable[[Progress], Awaitable[None]]
@@ -29,12 +30,18 @@ class Assignment:
 class Runner(Protocol):
     """Runs the pods of vcjobs."""
 
+    graceful: bool
+    """Whether pods are deleted with their grace period, in which `end` is awaited."""
+
     def faults(self, job: Vcjob) -> Sequence[str]:
         """Why this vcjob cannot be run at all, each a sentence for its user; else nothing."""
 
     async def run(self, assignment: Assignment, report: Report) -> None:
         """Run a pod to its end, or pick it up where its status says it stands.
 
-        Cancelled when the pod is deleted. It may return before the pod has ended: then the pod
-        stays as it is.
+        Cancelled when the pod is gone, or the sandbox is over. It may return before the pod has
+        ended: then the pod stays as it is.
         """
+
+    async def end(self, pod: PodObject) -> None:
+        """End what is run of a pod that is being deleted; returns when nothing of it is left."""

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from jobflow.sandbox.pods import Progress
+from jobflow.sandbox.pod_status import Progress
+from jobflow.sandbox.pods import PodObject
 from jobflow.sandbox.policies import PodPhase
 from jobflow.sandbox.runner import Assignment, Report
 from jobflow.sandbox.script import Mark, Script, read_script
@@ -26,6 +27,8 @@ class SimulateRunner:
     Infinite speed ends at once whatever ends at all, and skips Running. Raises ValueError for a
     speed that is not above 0.
     """
+
+    graceful = False
 
     def __init__(self, speed: float = 1.0, *, clock: Clock = utc_now) -> None:
         if not speed > 0:
@@ -52,6 +55,9 @@ class SimulateRunner:
             at, mark = due.pop(0)
             began = began or at
             await report(_progress(mark, began, at))
+
+    async def end(self, pod: PodObject) -> None:
+        """Nothing runs that could be ended."""
 
     def _due(self, script: Script, assignment: Assignment) -> Iterator[tuple[datetime, Mark]]:
         """The marks that the pod has not passed, each with its moment.

@@ -103,10 +103,9 @@ class JobController:
         self._synced = asyncio.Event()
         for cache in (self._jobs, self._pods):
             cache.on_state = self._heard
-        of_jobs = [("labelSelector", JOB_NAME)]
         self._reflectors = (
             Reflector(client, JOBS, VcjobObject, self._jobs),
-            Reflector(client, PODS, PodObject, self._pods, query=of_jobs),
+            Reflector(client, PODS, PodObject, self._pods, query=[("labelSelector", JOB_NAME)]),
         )
         self._commands = Commands(client, self._writes, self._command)
         self._tasks: asyncio.TaskGroup | None = None
@@ -131,6 +130,8 @@ class JobController:
                 self._node = Node(self._runner, self._writes, tasks, self._pods.learn, self._clock)
                 for job in list(self._jobs):
                     self._open(job)
+                for pod in [pod for pods in self._objects.values() for pod in pods.values()]:
+                    self._attend(pod)
                 tasks.create_task(self._commands.follow())
                 tasks.create_task(self._commands.run())
         finally:
@@ -327,12 +328,12 @@ class JobController:
     async def _delete(self, case: Case, pod: Pod) -> None:
         """Delete a pod. It counts as terminating until the watch tells that it is gone."""
         target = self._objects.get(case.uid, {}).get(pod.name)
-        if target is None or target.metadata.uid != pod.uid:
+        if target is None or target.metadata.uid != pod.uid or self._node is None:
             return
         self._seen[case.uid][pod.name] = replace(pod, deleting=True)
         self._doomed.add(pod.uid)
         try:
-            await self._writes.delete_pod(target)
+            await self._node.delete(target)
         except Refused:
             self._doomed.discard(pod.uid)
             raise

@@ -76,15 +76,17 @@ class Writes:
             )
         )
 
-    async def delete_pod(self, pod: PodObject) -> None:
-        """Delete a pod at once, as its node would confirm it. Gone already is success."""
+    async def delete_pod(self, pod: PodObject, *, gracefully: bool = False) -> None:
+        """Delete a pod: at once, as its node would confirm it, or with its grace period. Gone
+        already is success. Raises Refused."""
         meta = pod.metadata
-        options = {
+        options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "gracePeriodSeconds": 0,
             "preconditions": {"uid": meta.uid},
         }
+        if not gracefully:
+            options["gracePeriodSeconds"] = 0
         body = msgspec.json.encode(options)
         path = PODS.path(meta.namespace, meta.name)
         try:

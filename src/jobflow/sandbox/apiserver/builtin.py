@@ -72,6 +72,20 @@ class PodRules(Rules):
     def begin(self, obj: Object) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
 
+    def grace(self, obj: Object, asked: int | None) -> int:
+        """A pod that a node has, and that has not ended, stays until its node confirms."""
+        spec = obj.get("spec") or {}
+        ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if ended or not spec.get("nodeName"):
+            return 0
+        given = spec.get("terminationGracePeriodSeconds")
+        wanted = given if asked is None and isinstance(given, int) else asked
+        return _GRACE if wanted is None else max(wanted, 0)
+
+
+_GRACE = 30
+"""`terminationGracePeriodSeconds` where it is not given."""
+
 
 def _pod_fields(pod: Object) -> Mapping[str, str]:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}

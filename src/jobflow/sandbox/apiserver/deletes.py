@@ -27,6 +27,8 @@ class Wish:
     propagation: str = ""
     uid: str = ""
     resource_version: str = ""
+    grace: int | None = None
+    """`gracePeriodSeconds`."""
 
 
 def wish(options: dict[str, Any], query: dict[str, str]) -> Wish:
@@ -45,8 +47,13 @@ def wish(options: dict[str, Any], query: dict[str, str]) -> Wish:
         detail = 'supported values: "Foreground", "Background", "Orphan", "nil"'
         fault = Violation("propagationPolicy", Reason.NOT_SUPPORTED, propagation, detail)
         raise failures.invalid_options("DeleteOptions", [fault])
+    seconds = query.get("gracePeriodSeconds", "")
+    grace = options.get("gracePeriodSeconds")
     return Wish(
-        propagation, preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
+        propagation,
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        grace=int(seconds) if grace is None and seconds.isdecimal() else grace,
     )
 
 
@@ -101,7 +108,8 @@ class Deleter:
 
     def _commit(self, target: Target, current: Stored, wanted: Wish, how: How) -> Outcome:
         marked = _marked(target.kind, current, wanted)
-        waits = bool(target.kind.rules.finalizers(marked))
+        grace = marked["metadata"]["deletionGracePeriodSeconds"]
+        waits = grace > 0 or bool(target.kind.rules.finalizers(marked))
         if waits and marked == current.obj:
             return Outcome(current, False)
         if how.dry_run:
@@ -135,9 +143,12 @@ def _marked(kind: Kind, current: Stored, wanted: Wish) -> Object:
     """The object as being deleted: a timestamp, and the finalizer of the propagation asked for."""
     obj = {**current.obj, "metadata": dict(current.obj["metadata"])}
     meta = obj["metadata"]
-    if "deletionTimestamp" not in meta:
+    grace = kind.rules.grace(obj, wanted.grace)
+    if "deletionTimestamp" in meta:
+        meta["deletionGracePeriodSeconds"] = min(meta["deletionGracePeriodSeconds"], grace)
+    else:
         meta["deletionTimestamp"] = metadata.now()
-        meta["deletionGracePeriodSeconds"] = 0
+        meta["deletionGracePeriodSeconds"] = grace
         if kind.generation:
             meta["generation"] = meta.get("generation", 0) + 1
     finalizers = [f for f in meta.get("finalizers") or () if f not in _FINALIZER.values()]

@@ -35,6 +35,10 @@ class Rules:
         """Why the object of this name may not be deleted; empty where it may."""
         return ""
 
+    def grace(self, obj: Object, asked: int | None) -> int:
+        """Seconds that an object has before it goes; 0: none. `asked`: by who deletes it."""
+        return 0
+
     def mark(self, obj: Object) -> None:
         """What else changes in an object that is being deleted from now on, in place."""
 

@@ -146,7 +146,8 @@ class Writer:
         kind, meta = target.kind, new["metadata"]
         if new == current.obj:
             return current
-        if meta.get("deletionTimestamp") and not kind.rules.finalizers(new):
+        waits = meta.get("deletionGracePeriodSeconds") or kind.rules.finalizers(new)
+        if meta.get("deletionTimestamp") and not waits:
             if how.dry_run:
                 return Stored(target.key, new, encode(new), current.revision)
             return self._storage.remove(kind.bucket, target.key, new)

@@ -1,0 +1,316 @@
+"""Keeps the processes of one container: a program of its own, which the runner `process` starts.
+
+It is run by path, without site packages, so it must import nothing but the standard library.
+
+Standard input is its lease: a line of JSON says what to run, a later line `{"grace": 5}` asks for
+the end (SIGTERM to the command, SIGKILL to all after so many seconds), and the end of the input
+means that the sandbox is over, however it ended, and does the same with LAST_GRACE. So nothing has
+to be tidied up by a sandbox that was killed.
+
+On Linux every process that the command leaves behind becomes the keeper's own child (a subreaper),
+also one that forked twice or left its process group. Once the command has ended, those are killed,
+as a container ends with its first process. Elsewhere only the command's process group is.
+
+Standard output, a line of JSON each: `{"pid": 7}` once it runs, or `{"error": "…", "code": 127}`;
+then `{"code": 0}` once it has ended and nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any, NoReturn
+
+LAST_GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL where nobody is there to ask for more."""
+NOT_FOUND, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
+"""Exit codes of a command that could not be started: a shell's, and containerd's for the rest."""
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_LINUX = sys.platform == "linux"
+_CHUNK = 65536
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def main() -> None:
+    """Run what the first line asks for, to its end."""
+    control = Control(0)
+    told = control.next()
+    if told is None:
+        return
+    _adopt_orphans()
+    wake = _wake_on_signals()
+    pid, output, trouble = _start(told)
+    if trouble is not None:
+        os.waitpid(pid, 0)
+        _say(trouble)
+        return
+    log = Log(told["log"], told["limit"])
+    _say({"pid": pid})
+    code = Watch(pid, control, wake, output, log).until_over()
+    _say({"code": code, **({"unlogged": log.trouble} if log.trouble else {})})
+
+
+class Control:
+    """Lines of JSON from the sandbox."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._read = b""
+
+    def next(self) -> dict[str, Any] | None:
+        """The next line; None at the end of the input. Blocks until it is whole."""
+        while b"\n" not in self._read:
+            chunk = os.read(self.fd, _CHUNK)
+            if not chunk:
+                return None
+            self._read += chunk
+        line, _, self._read = self._read.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+class Log:
+    """A file of at most `limit` bytes; what came before those is in a second one, `.old`."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self.trouble = ""
+        self._path, self._limit, self._size = path, limit, 0
+        self._fd = self._open()
+
+    def write(self, data: bytes) -> None:
+        """Append. A disk that takes nothing more must not hold the command up."""
+        try:
+            if self._size and self._size + len(data) > self._limit:
+                os.close(self._fd)
+                os.replace(self._path, self._path + ".old")
+                self._fd, self._size = self._open(), 0
+            self._size += os.write(self._fd, data)
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+
+class Watch:
+    """Looks after a command that runs."""
+
+    def __init__(self, pid: int, control: Control, wake: int, output: int, log: Log) -> None:
+        self._pid, self._control, self._wake = pid, control, wake
+        self._output, self._log = output, log
+        self._code: int | None = None
+        self._kill_at: float | None = None
+        self._poll = select.poll()
+        for fd in (control.fd, wake, output):
+            self._poll.register(fd, select.POLLIN)
+        os.set_blocking(output, False)
+
+    def until_over(self) -> int:
+        """The exit code, once the command has ended and nothing of it is left."""
+        while self._code is None:
+            for fd, _ in self._poll.poll(self._patience()):
+                self._hear(fd)
+            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                _kill(self._pid)
+                self._kill_at = None
+            self._reap()
+        _sweep(self._pid)
+        self._copy(whole=True)
+        return self._code
+
+    def _patience(self) -> float | None:
+        if self._kill_at is None:
+            return None
+        return max(self._kill_at - time.monotonic(), 0) * 1000 + 1
+
+    def _hear(self, fd: int) -> None:
+        if fd == self._output:
+            self._copy()
+        elif fd == self._control.fd:
+            told = self._control.next()
+            if told is None:
+                self._poll.unregister(fd)
+            self._end(LAST_GRACE if told is None else told["grace"])
+        elif any(number in _ENDING_SIGNALS for number in os.read(fd, _CHUNK)):
+            self._end(LAST_GRACE)
+
+    def _end(self, grace: float) -> None:
+        """Ask the command to end; who has asked before may only shorten the time."""
+        at = time.monotonic() + grace
+        self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
+        if grace > 0:
+            _kill(self._pid, signal.SIGTERM)
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self._pid:
+                    ended = os.waitstatus_to_exitcode(status)
+                    self._code = ended if ended >= 0 else 128 - ended
+                    return
+
+    def _copy(self, *, whole: bool = False) -> None:
+        """What has been written so far to the log: some of it, or all."""
+        while True:
+            try:
+                data = os.read(self._output, _CHUNK)
+            except BlockingIOError:
+                return
+            if data:
+                self._log.write(data)
+            else:
+                self._forget_output()
+                return
+            if not whole:
+                return
+
+    def _forget_output(self) -> None:
+        with suppress(KeyError):
+            self._poll.unregister(self._output)
+
+
+def _start(told: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
+    """Start the command: its process, where its output comes from, and why it could not be run."""
+    output, into = os.pipe()
+    hear, tell = os.pipe()
+    keeper = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(told, keeper, into, tell)
+    os.close(into)
+    os.close(tell)
+    with os.fdopen(hear, "rb") as pipe:
+        said = pipe.read()
+    return pid, output, json.loads(said) if said else None
+
+
+def _become(told: dict[str, Any], keeper: int, output: int, tell: int) -> NoReturn:
+    """Turn this process into the command, in a session of its own."""
+    command, cwd = told["argv"], told["cwd"]
+    trouble: dict[str, Any] = {}
+    try:
+        os.setsid()
+        if _LINUX:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != keeper:
+                os._exit(NOT_STARTED)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec keeps that
+            signal.signal(number, signal.SIG_DFL)
+        trouble = {"code": NOT_STARTED, "error": f"workingDir {cwd}: "}
+        os.chdir(cwd)
+        trouble = {"code": NOT_STARTED, "error": f'exec: "{command[0]}": '}
+        os.execvpe(command[0], command, told["env"])
+    except OSError as error:
+        trouble = _explained(trouble, command[0], error)
+    except ValueError as error:
+        trouble["error"] += str(error)
+    os.write(tell, json.dumps(trouble).encode())
+    os._exit(NOT_STARTED)
+
+
+def _explained(trouble: dict[str, Any], command: str, error: OSError) -> dict[str, Any]:
+    """In the words that a container runtime has for it."""
+    said = (error.strerror or str(error)).lower()
+    code = NOT_STARTED
+    if trouble.get("error", "").startswith("exec"):
+        if error.errno == errno.ENOENT:
+            code = NOT_FOUND
+            said = said if "/" in command else "executable file not found in $PATH"
+        elif error.errno in (errno.EACCES, errno.ENOEXEC, errno.EISDIR):
+            code = NOT_EXECUTABLE
+    return {"code": code, "error": trouble.get("error", "") + said}
+
+
+def _adopt_orphans() -> None:
+    if _LINUX:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _wake_on_signals() -> int:
+    """Where the number of each signal that comes can be read."""
+    hear, tell = os.pipe()
+    for fd in (hear, tell):
+        os.set_blocking(fd, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, *_ENDING_SIGNALS):
+        signal.signal(number, lambda *_: None)
+    return hear
+
+
+def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
+    """Whether that is possible: another user's process (sudo) cannot be signalled."""
+    try:
+        os.kill(pid, number)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        pass
+    return True
+
+
+def _sweep(group: int) -> None:
+    """Kill what a command that has ended has left: children, and those who become children by it.
+
+    A process that belongs to somebody else cannot be killed, and is left.
+    """
+    if not _LINUX:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+    while True:
+        children = _children()
+        within_reach = [_kill(pid) for pid in children]
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        if children and not any(within_reach):
+            return
+        time.sleep(0.002)
+
+
+def _children() -> list[int]:
+    if not _LINUX:
+        return []
+    me = str(os.getpid())
+    try:
+        with open(f"/proc/{me}/task/{me}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and _parent(name) == me]
+
+
+def _parent(pid: str) -> str:
+    with suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[1]
+    return ""
+
+
+def _say(what: dict[str, Any]) -> None:
+    """Tell the sandbox, if it still listens."""
+    with suppress(OSError):
+        os.write(1, json.dumps(what).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

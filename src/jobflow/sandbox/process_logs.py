@@ -1,0 +1,135 @@
+"""What containers leave behind as files: their logs and their termination messages.
+
+Nothing is decided here. The sizes are a kubelet's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+LOG_LIMIT = 10 * 1024 * 1024
+"""Bytes of a log; as many again of what came before are kept beside it."""
+MAX_MESSAGE = 4096
+"""Bytes of a termination message, and of those of a pod's containers three times as many."""
+KEPT_RUNS = 20
+"""Folders that are left when a new one is made; those in use are not counted."""
+
+_FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048
+_TAIL_BYTES = 64 * 1024
+_IN_USE = ".in-use"
+
+
+class Logs:
+    """The folder of one run: `NAMESPACE/POD/CONTAINER.log`, and `CONTAINER.2.log` and so on where
+    a container of that name was run again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._runs: Counter[Path] = Counter()
+
+    def place(self, namespace: str, pod: str, container: str) -> Path:
+        """Where the next run of this container is to write; its folder is there. Raises OSError."""
+        folder = self.folder / _word(namespace) / _word(pod)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = folder / _word(container)
+        self._runs[name] += 1
+        count = f".{self._runs[name]}" if self._runs[name] > 1 else ""
+        return name.with_name(f"{name.name}{count}.log")
+
+
+def new_folder(parent: Path, now: datetime) -> tuple[Path, int]:
+    """A folder for a run, named by the time, and what marks it as in use until it is closed.
+
+    The oldest ones that nobody uses are removed. Raises OSError.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in range(1, 1000):
+        suffix = f"-{number}" if number > 1 else ""
+        folder = parent / f"{now.astimezone():%Y%m%d-%H%M%S}{suffix}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        mark = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        _prune(parent, folder)
+        return folder, mark
+    raise FileExistsError(17, "there are too many folders of this second", str(parent))
+
+
+def _prune(parent: Path, new: Path) -> None:
+    found = sorted(path.parent for path in parent.glob(f"*/{_IN_USE}") if path.parent != new)
+    for folder in found[: max(len(found) - KEPT_RUNS + 1, 0)]:
+        try:
+            mark = os.open(folder / _IN_USE, os.O_RDWR)
+        except FileNotFoundError:  # another process was quicker
+            continue
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(mark)
+
+
+def _word(name: str) -> str:
+    """A name as a file's; those that a cluster takes stay as they are."""
+    return re.sub(r"[^A-Za-z0-9._-]|^\.", "_", name)
+
+
+def tail(log: Path, lines: int) -> tuple[list[str], int]:
+    """The last lines of a log, and how many there are in all (that are still kept).
+
+    Of very long lines only what is in the last 64 KiB. No log: nothing.
+    """
+    older = log.with_name(log.name + ".old")
+    count, end = 0, b""
+    for path in (older, log):
+        if path.exists():
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    count += chunk.count(b"\n")
+                    end = (end + chunk)[-_TAIL_BYTES:]
+    if end and not end.endswith(b"\n"):
+        count += 1
+    text = end.decode(errors="replace")
+    return text.removesuffix("\n").split("\n")[-lines:] if text else [], count
+
+
+def read_message(path: Path, *, containers: int, log: Path | None) -> str:
+    """The termination message in a file, as a kubelet takes it: its end, and what is no UTF-8
+    replaced.
+
+    `containers`: how many its pod has. `log`: where to look instead if there is none.
+    """
+    limit = min(MAX_MESSAGE, 3 * MAX_MESSAGE // max(containers, 1))
+    try:
+        said = _end_of(path, MAX_MESSAGE)
+    except OSError as error:
+        return f"Error on reading termination log {path}: {error.strerror}"
+    if not said and log is not None and log.exists():
+        last = _end_of(log, _FALLBACK_BYTES).split(b"\n")
+        said = b"\n".join(last[-_FALLBACK_LINES - (not last[-1]) :])
+    return said[:limit].decode(errors="replace")
+
+
+def _end_of(path: Path, limit: int) -> bytes:
+    """The last bytes of a file; nothing where it is gone or no file any more. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # it could be a pipe by now
+    except FileNotFoundError:
+        return b""
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        file.seek(max(status.st_size - limit, 0))
+        return file.read(limit)
