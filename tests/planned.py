@@ -83,6 +83,15 @@ class Planned:
         }
 
     @property
+    def waiting_for_probe(self) -> dict[str, str]:
+        """The message of each step one of whose targets is looked into."""
+        return {
+            step: condition.message
+            for step, condition in self.conditions.items()
+            if (condition.phase, condition.reason) == ("Waiting", "WaitingForProbe")
+        }
+
+    @property
     def skipped(self) -> dict[str, str]:
         return self._reasons("Skipped")
 

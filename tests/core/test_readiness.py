@@ -21,6 +21,7 @@ from worlds import after
 
 MET, NOT_YET, PASSED = Reach.MET, Reach.NOT_YET, Reach.PASSED_OVER
 NOT_TAKEN, UPSTREAM, STOPPED = Reach.NOT_TAKEN, Reach.UPSTREAM_FAILED, Reach.STOPPED
+NEVER = Reach.UNSATISFIABLE
 
 #            not yet  Completed  Failed    NotTaken UpstreamFailed Stopped
 TABLE = {
@@ -59,6 +60,13 @@ def test_every_end_is_judged_by_every_condition() -> None:
         ("all", (NOT_TAKEN, UPSTREAM), UPSTREAM),
         ("all", (STOPPED, NOT_TAKEN), STOPPED),
         ("all", (STOPPED, MET), STOPPED),
+        ("all", (NEVER, NOT_YET), NEVER),
+        ("all", (NEVER, UPSTREAM, STOPPED), NEVER),
+        ("all", (NEVER, PASSED), NEVER),
+        ("any", (NEVER, NOT_YET), NOT_YET),
+        ("any", (NEVER, MET), MET),
+        ("any", (NEVER, UPSTREAM), NEVER),
+        ("any", (NEVER, PASSED, STOPPED), NEVER),
         ("any", (MET, NOT_YET), MET),
         ("any", (MET, UPSTREAM, STOPPED, NOT_TAKEN), MET),
         ("any", (UPSTREAM, NOT_YET), NOT_YET),
@@ -85,7 +93,7 @@ def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> N
     verdict = combined(how, reaches)
     assert verdict is not PASSED
     assert (verdict is NOT_YET) <= (NOT_YET in reaches)
-    assert verdict in {MET, NOT_YET, *SKIPS}
+    assert verdict in {MET, NOT_YET, Reach.UNSATISFIABLE, *SKIPS}
 
 
 @pytest.mark.parametrize(

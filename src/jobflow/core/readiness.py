@@ -4,7 +4,8 @@ The theory. A target either has not ended or has ended in one of five ways (`End
 the dependant wants of it (`Condition`) that gives one `Reach`: a table. A dependant's reaches,
 whatever their order and number, are folded into one by the `strategy`: the first of a ranking
 that occurs among them. The result is again a `Reach`: MET starts the step, NOT_YET lets it wait,
-and the other three are the ways of being Skipped. DESIGN §2 is the source of both tables.
+UNSATISFIABLE fails it, and the other three are the ways of being Skipped. DESIGN §2 is the source
+of both tables. Where a step looks inside its targets with a probe, `probing` says how they stand.
 """
 
 from __future__ import annotations
@@ -12,11 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from jobflow.api.jobflow import CANCELLED, Condition, Step, StepCondition, StepPhase, Strategy
+from jobflow.api.jobflow import (
+    CANCELLED,
+    Condition,
+    Probe,
+    Step,
+    StepCondition,
+    StepPhase,
+    Strategy,
+)
 
 
 class Reach(StrEnum):
-    """How a target stands to what a dependant wants of it; also the reason of a Skipped step."""
+    """How a target stands to what a dependant wants of it; also the reason of a step that ends by
+    it without having begun."""
 
     MET = "Met"
     NOT_YET = "NotYet"
@@ -27,6 +37,8 @@ class Reach(StrEnum):
     """It ended the other way: this branch is not taken."""
     UPSTREAM_FAILED = "UpstreamFailed"
     STOPPED = "Stopped"
+    UNSATISFIABLE = "ProbeUnsatisfiable"
+    """It can no longer show what the dependant's probe looks for."""
 
 
 class End(StrEnum):
@@ -85,6 +97,7 @@ stands so only if no vcjob of it was ever Running; otherwise it has met it for g
 
 _RANKING: Mapping[Strategy, tuple[Reach, ...]] = {
     Strategy.ALL: (
+        Reach.UNSATISFIABLE,
         Reach.UPSTREAM_FAILED,  # nothing can change that any more
         Reach.NOT_YET,
         Reach.STOPPED,
@@ -94,6 +107,7 @@ _RANKING: Mapping[Strategy, tuple[Reach, ...]] = {
     Strategy.ANY: (
         Reach.MET,
         Reach.NOT_YET,
+        Reach.UNSATISFIABLE,
         Reach.UPSTREAM_FAILED,
         Reach.STOPPED,
         Reach.NOT_TAKEN,
@@ -108,9 +122,16 @@ _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
 
 
+def probe_of(step: Step) -> Probe | None:
+    """What the step looks at inside its targets, instead of what they reach; None: nothing, also
+    where there is a probe with nothing in it."""
+    probe = step.depends_on.probe if step.depends_on else None
+    return None if probe is None or probe.empty else probe
+
+
 def wanted(step: Step) -> Condition:
-    """What the step's targets have to reach. A word that admission would refuse counts as the
-    default, as Volcano's own controller reads it."""
+    """What the targets of a step without a probe have to reach. A word that admission would refuse
+    counts as the default, as Volcano's own controller reads it."""
     depends_on = step.depends_on
     return _CONDITIONS.get(depends_on.condition if depends_on else None, Condition.COMPLETED)
 

@@ -2,16 +2,35 @@
 
 Targets are decided before those that depend on them, so one pass carries an end through the whole
 flow. After a failure (`Stop`) only what handles it starts: a step that itself wants Failed or
-Finished, and what has become ready behind such a step.
+Finished, and what has become ready behind such a step. A step that fails here, by its probe, is a
+failure to all others: then they are decided once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from jobflow.api.jobflow import Condition, StepCondition, StepPhase, Strategy
+import msgspec
+
+from jobflow.api import jobflow as api
+from jobflow.api.jobflow import Condition, Step, StepCondition, StepPhase, Strategy
+from jobflow.core.actions import CreateJob
 from jobflow.core.evidence import has_run
-from jobflow.core.readiness import REACHES, SKIPS, End, Reach, combined, end_of, strategy, wanted
+from jobflow.core.probing import Look, Probing
+from jobflow.core.readiness import (
+    REACHES,
+    SKIPS,
+    End,
+    Reach,
+    combined,
+    end_of,
+    probe_of,
+    strategy,
+    wanted,
+)
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.starting import first_attempt, waiting
 from jobflow.core.wording import SHOWN, listed, short
@@ -27,13 +46,24 @@ _TO = {
 }
 
 
+@dataclass(slots=True)
+class Waits:
+    """How the targets of a step stand to it, in the order in which it names them."""
+
+    targets: Sequence[int]
+    reaches: list[Reach]
+    looks: Sequence[Look] = ()
+    """What its probe came to; nothing where it has none."""
+
+
 class Pass:
     """One pass over the steps in the order of their dependencies."""
 
     def __init__(self, scene: Scene, decisions: list[Decision | None]) -> None:
         """`decisions`: of the steps that have begun; the others are None and are filled in."""
         self.scene = scene
-        self.decisions = decisions
+        self.known = decisions
+        self.decisions = list(decisions)
         self.ends: list[End | None] = [
             None if decision is None else end_of(decision.condition) for decision in decisions
         ]
@@ -45,6 +75,8 @@ class Pass:
         ]
         self.may_handle = [False] * len(decisions)
         """Whether a step may yet start, or has begun, as a handler or behind one."""
+        self.failing: list[int] = []
+        """Steps that fail in this pass."""
 
     def run(self) -> list[Decision]:
         """Every step's decision, by position."""
@@ -58,59 +90,131 @@ class Pass:
                 self.ends[position] = end_of(decision.condition)
             if self.failed:
                 self.may_handle[position] = self._may_handle(position, decision)
+        if self.failing:
+            return self._once_more()
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
+
+    def _once_more(self) -> list[Decision]:
+        """With what has failed known from the start: which step came first makes no difference."""
+        known = list(self.known)
+        for position in self.failing:
+            known[position] = self.decisions[position]
+        return Pass(self.scene, known).run()
 
     def _new(self, position: int) -> Decision:
         scene = self.scene
         evidence = scene.evidence[position]
-        targets = scene.graph.targets[position]
-        reaches = self._reaches(position, targets)
-        verdict = combined(strategy(evidence.step), reaches)
+        step = evidence.step
+        waits = self._waits(position, step)
+        verdict = combined(strategy(step), waits.reaches)
         skip = SKIPS.get(verdict)
         if scene.cancelled and skip in (None, End.STOPPED):
             return self._cancelled()
         if skip is not None:
-            return Decision(self._skipped(position, skip, targets, reaches))
+            return Decision(self._skipped(skip, waits))
+        if verdict is Reach.UNSATISFIABLE:
+            self.failing.append(position)
+            return Decision(self._unsatisfiable(waits))
         if verdict is Reach.NOT_YET:
-            return Decision(self._waiting(position, targets, reaches))
-        if scene.terminating:
-            return Decision(waiting(evidence, "Terminating", "the flow is being deleted"))
-        if self.failed and not self._handles(position, targets, reaches):
-            return Decision(self._skipped(position, End.STOPPED, targets, reaches))
-        return first_attempt(evidence, scene)
+            decision = Decision(self._waiting(position, waits))
+        elif scene.terminating:
+            decision = Decision(
+                waiting(evidence, StepReason.TERMINATING, "the flow is being deleted")
+            )
+        elif self.failed and not self._handles(position, waits):
+            return Decision(self._skipped(End.STOPPED, waits))
+        else:
+            decision = first_attempt(evidence, scene)
+        if waits.looks or evidence.memory.passed_targets or wanted(step) is Condition.RUNNING:
+            return self._lasting(position, decision, verdict, waits)
+        return decision
 
     def _condition(self, position: int) -> StepCondition:
         decision = self.decisions[position]
         assert decision is not None  # the order puts targets first
         return decision.condition
 
-    def _reaches(self, position: int, targets: Sequence[int]) -> list[Reach]:
-        scene, ends = self.scene, self.ends
-        want = wanted(scene.evidence[position].step)
+    def _waits(self, position: int, step: Step) -> Waits:
+        targets = self.scene.graph.targets[position]
+        if (probe := probe_of(step)) is not None:
+            looks = [self._look(position, step, probe, target) for target in targets]
+            return Waits(targets, [look.reach for look in looks], looks)
+        ends = self.ends
+        want = wanted(step)
         row = REACHES[want]
         reaches = [row[ends[target]] for target in targets]
         if want is Condition.RUNNING:
             for i, target in enumerate(targets):
-                if has_run(scene.evidence[target], self._condition(target), scene.records):
+                if self._has_run(position, target):
                     reaches[i] = Reach.MET
-        return reaches
+        return Waits(targets, reaches)
+
+    # ------------------------------------------------------------- what is met for good
+
+    @cached_property
+    def _probing(self) -> Probing:
+        return Probing(self.scene.view)
+
+    def _met_before(self, position: int, target: int) -> bool:
+        passed = self.scene.evidence[position].memory.passed_targets
+        return passed is not None and self.scene.graph.names[target] in passed
+
+    def _look(self, position: int, step: Step, probe: api.Probe, target: int) -> Look:
+        if self._met_before(position, target):
+            return Look(Reach.MET)
+        evidence, condition = self.scene.evidence[target], self._condition(target)
+        return self._probing.look(step, probe, evidence, condition, self.ends[target])
+
+    def _has_run(self, position: int, target: int) -> bool:
+        if self._met_before(position, target):
+            return True
+        return has_run(self.scene.evidence[target], self._condition(target), self.scene.records)
+
+    def _lasting(self, position: int, decision: Decision, verdict: Reach, waits: Waits) -> Decision:
+        """With what is remembered of targets that are met, and what is still asked of the rest.
+
+        Requests that have passed stay in the plan until that is stored: else it could be forgotten.
+        """
+        memory, names = self.scene.evidence[position].memory, self.scene.graph.names
+        pairs = zip(waits.targets, waits.reaches, strict=True)
+        met = [names[target] for target, reach in pairs if reach is Reach.MET]
+        condition = decision.condition
+        if condition.phase == StepPhase.WAITING:
+            condition = msgspec.structs.replace(condition, passed_targets=met or None)
+        looks = [
+            look for look in waits.looks if verdict is Reach.NOT_YET or look.reach is Reach.MET
+        ]
+        if self.scene.terminating:
+            looks = []
+        starts = isinstance(decision.action, CreateJob)
+        news = not set(met) <= set(memory.passed_targets or ())
+        return decision._replace(
+            condition=memory if condition == memory else condition,
+            urgent=bool(waits.looks) and news and not starts,
+            reads=tuple(look.read for look in looks if look.read is not None),
+            probes=tuple(look.probe for look in looks if look.probe is not None),
+        )
 
     # ------------------------------------------------------------ after a failure
 
-    def _handles(self, position: int, targets: Sequence[int], reaches: Sequence[Reach]) -> bool:
+    def _is_handler(self, position: int) -> bool:
+        step = self.scene.evidence[position].step
+        if wanted(step) not in HANDLES or probe_of(step) is not None:
+            return False
+        return bool(self.scene.graph.targets[position])
+
+    def _handles(self, position: int, waits: Waits) -> bool:
         """Whether a step that is ready starts although the flow has stopped."""
-        if wanted(self.scene.evidence[position].step) in HANDLES and targets:
+        if self._is_handler(position):
             return True
-        pairs = zip(targets, reaches, strict=True)
+        pairs = zip(waits.targets, waits.reaches, strict=True)
         return any(how is Reach.MET and self.may_handle[target] for target, how in pairs)
 
     def _may_handle(self, position: int, decision: Decision) -> bool:
         if decision.condition.phase == StepPhase.SKIPPED:
             return False
         targets = self.scene.graph.targets[position]
-        if wanted(self.scene.evidence[position].step) in HANDLES and targets:
-            return True
-        return any(self.may_handle[target] for target in targets)
+        return self._is_handler(position) or any(self.may_handle[target] for target in targets)
 
     # ------------------------------------------------------------------- wording
 
@@ -118,30 +222,51 @@ class Pass:
         message = self.scene.cancelled
         return Decision(StepCondition(phase=StepPhase.SKIPPED, reason=End.STOPPED, message=message))
 
-    def _waiting(
-        self, position: int, targets: Sequence[int], reaches: Sequence[Reach]
-    ) -> StepCondition:
+    def _waiting(self, position: int, waits: Waits) -> StepCondition:
         evidence = self.scene.evidence[position]
         step = evidence.step
-        want = wanted(step)
-        if self.failed and not (want in HANDLES or any(self.may_handle[t] for t in targets)):
-            because = f"will not start, for {self.failed[0]} has failed"
-            return waiting(evidence, End.STOPPED, because)
-        pending = [t for t, r in zip(targets, reaches, strict=True) if r is Reach.NOT_YET]
-        names = [
-            f"{self.scene.evidence[t].step.name} ({self._condition(t).phase})"
-            for t in pending[:SHOWN]
-        ]
+        if self.failed and not self._is_handler(position):
+            if not any(self.may_handle[target] for target in waits.targets):
+                because = f"will not start, for {self.failed[0]} has failed"
+                return waiting(evidence, End.STOPPED, because)
         last = "or" if strategy(step) is Strategy.ANY else "and"
-        text = f"waits for {listed(names, total=len(pending), last=last)}{_TO[want]}"
+        pending = [i for i, reach in enumerate(waits.reaches) if reach is Reach.NOT_YET]
+        if waits.looks:
+            reason = (
+                StepReason.WAITING_FOR_PROBE if any(waits.looks[i].said for i in pending) else ""
+            )
+            return waiting(evidence, reason, f"waits for {self._seen(pending, waits, last)}")
+        names = [self._state(waits.targets[i]) for i in pending[:SHOWN]]
+        text = f"waits for {listed(names, total=len(pending), last=last)}{_TO[wanted(step)]}"
         return waiting(evidence, "", text)
 
-    def _skipped(
-        self, position: int, how: End, targets: Sequence[int], reaches: Sequence[Reach]
-    ) -> StepCondition:
+    def _state(self, target: int) -> str:
+        return f"{self.scene.graph.names[target]} ({self._condition(target).phase})"
+
+    def _seen(self, which: Sequence[int], waits: Waits, last: str) -> str:
+        """What was seen of targets: of a single one in full."""
+        names, targets = self.scene.graph.names, waits.targets
+        if len(which) == 1 and (said := waits.looks[which[0]].said):
+            return f"{names[targets[which[0]]]}: {said}"
+        shown = [
+            f"{names[targets[i]]} ({said})"
+            if (said := waits.looks[i].said)
+            else self._state(targets[i])
+            for i in which[:SHOWN]
+        ]
+        return listed(shown, total=len(which), last=last)
+
+    def _unsatisfiable(self, waits: Waits) -> StepCondition:
+        which = [i for i, reach in enumerate(waits.reaches) if reach is Reach.UNSATISFIABLE]
+        text = f"the probe cannot pass any more on {self._seen(which, waits, 'and')}"
+        return StepCondition(
+            phase=StepPhase.FAILED, reason=StepReason.PROBE_UNSATISFIABLE, message=short(text)
+        )
+
+    def _skipped(self, how: End, waits: Waits) -> StepCondition:
         names = [
-            self.scene.evidence[target].step.name
-            for target, why in zip(targets, reaches, strict=True)
+            self.scene.graph.names[target]
+            for target, why in zip(waits.targets, waits.reaches, strict=True)
             if SKIPS.get(why) is how
         ]
         if how is End.UPSTREAM_FAILED:
@@ -163,4 +288,4 @@ class Pass:
             message = f"waits for {listed(strange)}, which this flow does not have"
         else:
             message = "waits for a step that in the end waits for itself"
-        return Decision(waiting(evidence, "Blocked", message))
+        return Decision(waiting(evidence, StepReason.BLOCKED, message))
