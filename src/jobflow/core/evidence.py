@@ -78,6 +78,8 @@ def gather(
         memory = conditions.get(key, NOTHING)
         if not _ours(memory):
             memory = _volcanos(memory, records.get(key), key)
+        elif memory.attempts and not memory.job:  # dropped for the status's size
+            memory = msgspec.structs.replace(memory, job=key)
         found.append(Evidence(step, key, memory))
     _assign(found, view)
     return found

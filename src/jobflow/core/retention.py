@@ -73,9 +73,9 @@ def _recorded(flow: JobFlow) -> frozenset[str]:
     """The vcjobs whose outcome the status holds."""
     status = flow.status
     names = {record.name for record in status.job_status_list or () if ended(record)}
-    for condition in (status.conditions or {}).values():
+    for key, condition in (status.conditions or {}).items():
         if condition.phase in ENDED_STEP_PHASES:
-            names.add(condition.job)
+            names.add(condition.job or key)
     return frozenset(names)
 
 

@@ -1,7 +1,7 @@
 """Keeps a status small enough to store: what may be dropped, and in which order (DESIGN §3).
 
-Never dropped: phase, reason, job and attempts of a step, and the lists of vcjobs. What was dropped
-of an ended vcjob is gone for good, since it is only remembered here.
+Never dropped: phase, reason, attempts, passedTargets and outputs of a step, and the lists of
+vcjobs. What was dropped of an ended vcjob is gone for good, since it is only remembered here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
         if fits is None and _size(status) <= LIMIT:
             fits = status
     if fits is None and _size(status) > MOST:
-        return _what_jobs_still_say(status)
+        status = _what_can_be_told_again(status)
+        return stored if status == stored else status
     return fits if fits is not None else status
 
 
@@ -65,11 +66,23 @@ def _last_history(record: JobRecord) -> JobRecord:
 
 
 def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(status, lambda condition: _replace(condition, task_status_count=None))
+    """And what is counted from them."""
+    status = _replace(status, pod_failure_ratio="")
+    return _conditions(
+        status,
+        lambda condition: (
+            _replace(condition, task_status_count=None)
+            if condition.task_status_count is not None
+            else condition
+        ),
+    )
 
 
 def _messages(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(status, lambda condition: _replace(condition, message=""))
+    return _conditions(
+        status,
+        lambda condition: _replace(condition, message="") if condition.message else condition,
+    )
 
 
 def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
@@ -77,9 +90,17 @@ def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _without_times(condition: StepCondition) -> StepCondition:
+    """And without what else is only told of an end."""
     if condition.phase not in ENDED_STEP_PHASES:
         return condition
-    return _replace(condition, create_time=None, running_duration="")
+    return _replace(
+        condition,
+        create_time=None,
+        running_duration="",
+        last_transition_time=None,
+        requested_hours=None,
+        failure=None,
+    )
 
 
 def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
@@ -87,23 +108,24 @@ def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
     return _replace(status, job_status_list=kept or None)
 
 
-def _what_jobs_still_say(status: JobFlowStatus) -> JobFlowStatus:
+def _transition_times(status: JobFlowStatus) -> JobFlowStatus:
+    return _conditions(status, lambda condition: _replace(condition, last_transition_time=None))
+
+
+def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
     """The last resort, for thousands of jobs at once: all that a job which is there says itself,
-    its name, too, where it is that of its step's first run. It can be told again."""
+    and the name of every step's first job, for that is the step's key (`evidence` knows it)."""
     conditions = {
         key: _replace(
             condition,
             create_time=None,
             running_duration="",
-            job="" if condition.job == key and _goes_on(condition) else condition.job,
+            requested_hours=None,
+            job="" if condition.job == key else condition.job,
         )
         for key, condition in (status.conditions or {}).items()
     }
     return _replace(status, conditions=conditions, job_status_list=None)
-
-
-def _goes_on(condition: StepCondition) -> bool:
-    return condition.phase not in ENDED_STEP_PHASES
 
 
 DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
@@ -112,6 +134,7 @@ DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
     _messages,
     _times_of_ended_steps,
     _records_of_ended_jobs,
+    _transition_times,
 )
 """One after the other, each on top of those before it."""
 

@@ -294,5 +294,9 @@ def _recorded(flow: JobFlow, last: Job) -> bool:
     if last.ended:
         return name in recorded_ends(flow)
     told = [record.name for record in status.job_status_list or ()]
-    told += [entry.job for entry in (status.conditions or {}).values()]
+    told += [
+        entry.job or key
+        for key, entry in (status.conditions or {}).items()
+        if entry.job or entry.attempts
+    ]
     return name in told

@@ -127,6 +127,8 @@ def recorded_ends(flow: JobFlow) -> frozenset[str]:
     status = flow.status
     told = [record.name for record in status.job_status_list or () if record.state in ENDED_PHASES]
     told += [
-        entry.job for entry in (status.conditions or {}).values() if entry.phase in ENDED_PHASES
+        entry.job or key  # a name that is the key may have been dropped for the status's size
+        for key, entry in (status.conditions or {}).items()
+        if entry.phase in ENDED_PHASES
     ]
     return frozenset(told)
