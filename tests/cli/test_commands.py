@@ -17,7 +17,7 @@ from jobflow.settings import Settings, entries
 
 FULL = Path("/dev/full")
 DIAMOND = str(Path(__file__).parents[2] / "examples" / "diamond.yaml")
-COMMANDS = ("run", "lint", "sandbox", "serve", "cancel", "crds", "certs")
+COMMANDS = ("run", "lint", "sandbox", "serve", "why", "cancel", "crds", "certs")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

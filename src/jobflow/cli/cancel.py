@@ -5,35 +5,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from jobflow import logs
 from jobflow.api.command import Action, Command, encoded
 from jobflow.api.jobflow import CANCELLED, JobFlow
 from jobflow.api.meta import Object, ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.cli.complaint import complain
 from jobflow.cli.interrupts import interruption, unless
-from jobflow.cli.outcome import FAULTY, FINE, INTERRUPTED, UNUSABLE
-from jobflow.core.name_rules import all_names
+from jobflow.cli.lookup import Stopped, ended, found_flow
+from jobflow.cli.outcome import FAULTY, FINE, INTERRUPTED
 from jobflow.kube.cache import Cache
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
-from jobflow.kube.credentials import ConfigError
+from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.kube.reflector import Reflector
 
 PATIENCE_SECONDS = 10.0
 """How long `--wait` waits for a controller before it says that there may be none."""
-
-
-class Stopped(Exception):
-    """It ends here; `code` is the exit code, the text the reason."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +39,13 @@ class Order:
 def cancel(order: Order) -> int:
     """Cancel a flow: 0; 1 where that is refused or too late, 2 where there is no such flow or no
     cluster."""
-    from jobflow.serve import run
-
-    logs.configure(level=logging.CRITICAL)
-    try:
-        return run(_cancel(order))
-    except Stopped as stopped:
-        complain("cancel", str(stopped))
-        return stopped.code
-    except ConfigError as error:
-        complain("cancel", str(error))
-    except NETWORK_ERRORS as error:
-        complain("cancel", f"the API server does not answer: {str(error) or type(error).__name__}")
-    return UNUSABLE
+    return ended("cancel", _cancel(order))
 
 
 async def _cancel(order: Order) -> int:
     async with await Client.from_kubeconfig(order.kubeconfig) as client:
         namespace = order.namespace or client.namespace
-        flow = await _flow(client, namespace, order.flow)
+        flow = await found_flow(client, namespace, order.flow)
         if flow.final:
             raise Stopped(FAULTY, f"JobFlow {order.flow} is over already: {_state(flow)}")
         if flow.metadata.deletion_timestamp is not None:
@@ -85,22 +62,6 @@ async def _cancel(order: Order) -> int:
         if order.as_json:
             print(json.dumps(_answer(flow, command), indent=2, ensure_ascii=False))
         return FINE
-
-
-async def _flow(client: Client, namespace: str, name: str) -> JobFlow:
-    """The flow as it is now. Raises Stopped."""
-    missing = f'there is no JobFlow "{name}" in the namespace "{namespace}"'
-    if not all_names([name, namespace]):
-        raise Stopped(UNUSABLE, missing)
-    try:
-        return await client.get(JOBFLOWS, namespace, name, JobFlow)
-    except ApiError as error:
-        details = error.status.details
-        if error.not_found and not (details and details.name):
-            raise Stopped(UNUSABLE, "this cluster serves no JobFlows: see `jobflow crds`") from None
-        if error.not_found:
-            raise Stopped(UNUSABLE, missing) from None
-        raise Stopped(FAULTY, error.message) from None
 
 
 async def _send(client: Client, flow: JobFlow) -> str:

@@ -34,6 +34,35 @@ def serve() -> Callable[..., None]:
 
 
 @commands.command(
+    short_help="Say why a flow, or a step of it, stands where it stands.",
+    epilog=examples("jobflow why train", "jobflow why train evaluate -n team -o json"),
+)
+def why(
+    flow: FlowName,
+    step: Annotated[
+        str | None,
+        typer.Argument(metavar="STEP", help="A step of it; else the whole.", show_default=False),
+    ] = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    output: Annotated[
+        Output, typer.Option("-o", "--output", help="One paragraph, or one JSON object.")
+    ] = Output.TEXT,
+) -> None:
+    """Say in a paragraph why a flow stands where it stands: what it waits for and how long, what
+    would free it, what has failed, what comes next. Of a step: the chain behind it, down to where
+    that begins.
+
+    Exit code: 0 answered; 1 it may not be read; 2 no such flow or step, or no cluster.
+    """
+    from jobflow.cli.why import Question
+    from jobflow.cli.why import why as answer
+
+    as_json = output is Output.JSON
+    raise typer.Exit(answer(Question(flow, step, namespace, kubeconfig, as_json=as_json)))
+
+
+@commands.command(
     short_help="End a flow: abort what runs, skip the rest.",
     epilog=examples(
         "jobflow cancel train",

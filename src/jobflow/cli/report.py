@@ -44,7 +44,7 @@ def print_fault(fault: Fault, console: Console) -> None:
 
 def _head(place: Place, word: str, colour: str, sentence: str) -> Text:
     return Text.assemble(
-        (f"{_visible(str(place))}: ", "bold"), (f"{word}: ", f"bold {colour}"), _visible(sentence)
+        (f"{visible(str(place))}: ", "bold"), (f"{word}: ", f"bold {colour}"), visible(sentence)
     )
 
 
@@ -52,7 +52,7 @@ def excerpt(place: Place, width: int) -> Iterator[str]:
     """The source line and, below it, carets under the place; of a long line the part around it."""
     if not place.line:
         return
-    line = _visible(place.text)
+    line = visible(place.text)
     start = min(place.column - 1, len(line))
     room = max(width - _GUTTER - 2, 20)
     if cell_len(line) > room:
@@ -66,7 +66,7 @@ def excerpt(place: Place, width: int) -> Iterator[str]:
     yield f"{'':>{_GUTTER - 2}} | {' ' * under}{'^' * carets}"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Text that cannot move the cursor or change colours: one cell for what has no glyph."""
     if text.isprintable():
         return text

@@ -60,3 +60,18 @@ def clock(moment: datetime, now: datetime) -> str:
     moment = moment.astimezone(UTC)
     day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
     return f"{day}{moment:%H:%M:%S} UTC"
+
+
+def elapsed(since: datetime, now: datetime) -> str:
+    """How long it is, never less than nothing."""
+    return span(max(now - since, timedelta()))
+
+
+def lasting(since: datetime | None, now: datetime) -> str:
+    """` for 1m15s (since 12:00:00 UTC)`; empty where nobody knows."""
+    return "" if since is None else f" for {elapsed(since, now)} (since {clock(since, now)})"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 step`, `4,990 steps`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,201 @@
+"""What is to be said of a whole flow, in plain sentences, from its status and spec alone.
+
+It explains what was decided and decides nothing. Of many steps that stand alike a few are named and
+the rest is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jobflow.api.jobflow import CANCELLED, FlowPhase, StepPhase
+from jobflow.core.behind import failed
+from jobflow.core.reasons import FlowReason, StepReason
+from jobflow.core.scene import Scene
+from jobflow.core.step_words import StepWords
+from jobflow.core.wording import SHOWN, clock, counted, elapsed, lasting, listed
+
+_QUIET = frozenset({"", StepReason.WAITING_FOR_PROBE, StepReason.STOPPED})
+"""Reasons of a waiting step that are no trouble of its own."""
+_ENDS = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
+_SKIPPED_FOR: dict[str, str] = {
+    StepReason.UPSTREAM_FAILED: ", for what has to complete before did not",
+    StepReason.STOPPED: ", for the flow had stopped",
+    StepReason.NOT_TAKEN: ", for that branch was not taken",
+}
+
+
+class FlowWords:
+    """Tells of one flow."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._status = scene.flow.status
+        self._name = scene.flow.metadata.name
+        self._steps = StepWords(scene)
+        self._failed = failed(scene)
+        self._begun: list[int] = []
+        self._held_up: list[int] = []
+        """Those that wait for something else than other steps."""
+        self._behind: list[int] = []
+        """Those that wait for other steps."""
+        self._skipped: list[int] = []
+        for step in range(len(scene.steps)):
+            self._sort(step)
+
+    def _sort(self, step: int) -> None:
+        memory = self._steps.memory(step)
+        phase = memory.phase or StepPhase.WAITING
+        if phase == StepPhase.SKIPPED:
+            self._skipped.append(step)
+        elif phase == StepPhase.WAITING:
+            (self._behind if memory.reason in _QUIET else self._held_up).append(step)
+        elif phase not in _ENDS:
+            self._begun.append(step)
+
+    def causes(self) -> tuple[str, ...]:
+        """The steps that say most about why the flow stands as it does."""
+        ranked = (*self._failed, *self._held_up, *self._begun)
+        return tuple(self._steps.name(step) for step in ranked[:SHOWN])
+
+    def told(self) -> Iterator[str]:
+        """The whole paragraph."""
+        if not self._status.state.phase:
+            yield not_taken_up(self._scene)
+        elif self._scene.flow.final:
+            yield from self._over()
+        else:
+            yield self._under_way()
+            yield from self._ending()
+            yield from self._failures()
+            yield from self._running()
+            yield from self._trouble()
+            yield from self._waiting()
+            yield from self._next()
+
+    def _failures(self) -> Iterator[str]:
+        for step in self._failed[:SHOWN]:
+            yield from self._steps.told(step)
+        if len(self._failed) > SHOWN:
+            yield f"{counted(len(self._failed) - SHOWN, 'more step')} failed."
+
+    # ---------------------------------------------------------------------- over
+
+    def _over(self) -> Iterator[str]:
+        status, now = self._status, self._scene.now
+        ended, begun = status.completion_time, status.start_time
+        when = f" {elapsed(ended, now)} ago (at {clock(ended, now)})" if ended else ""
+        took = f", {elapsed(begun, ended)} after it was taken up" if ended and begun else ""
+        yield f"JobFlow {self._name} ended {status.state.phase}{when}{took}{self._by_phase()}."
+        if status.state.reason == FlowReason.INVALID:
+            yield f"Admission would refuse it, and it was stored past that: {status.state.message}."
+        elif status.state.reason == CANCELLED:
+            yield f"{status.state.message[:1].upper()}{status.state.message[1:]}."
+        yield from self._failures()
+        yield from self._skips()
+        if status.state.phase == FlowPhase.FAILED:
+            yield "To run it again, delete the flow and apply it once more."
+
+    def _by_phase(self) -> str:
+        """`: of 5 steps 4 are Completed and 1 is Skipped`."""
+        counts: dict[str, int] = {}
+        for evidence in self._scene.evidence:
+            counts[evidence.memory.phase] = counts.get(evidence.memory.phase, 0) + 1
+        said = [
+            f"{counts[phase]:,} {'is' if counts[phase] == 1 else 'are'} {phase}"
+            for phase in _ENDS
+            if phase in counts
+        ]
+        return f"; of {counted(len(self._scene.steps), 'step')} {listed(said)}" if said else ""
+
+    def _skips(self) -> Iterator[str]:
+        by_reason: dict[str, list[str]] = {}
+        for step in self._skipped:
+            reason = self._steps.memory(step).reason
+            by_reason.setdefault(reason, []).append(self._steps.name(step))
+        for reason, names in by_reason.items():
+            why = _SKIPPED_FOR.get(reason, "")
+            yield f"{_steps(names)} {_be(names, 'was', 'were')} skipped ({reason}){why}."
+
+    # ---------------------------------------------------------------- under way
+
+    def _under_way(self) -> str:
+        status = self._status
+        how_long = lasting(status.start_time, self._scene.now)
+        over = f"; {status.progress} steps are over" if status.progress else ""
+        return f"JobFlow {self._name} is {status.state.phase} and under way{how_long}{over}."
+
+    def _ending(self) -> Iterator[str]:
+        state = self._status.state
+        if state.reason == CANCELLED:
+            yield f"It ends, for {state.message}: it is Failed once every job has ended."
+        elif self._scene.terminating:
+            yield "It is being deleted, and nothing starts any more."
+        elif self._failed:
+            yield (
+                "A step has failed, so nothing starts any more but what handles that, and the flow "
+                "will be Failed once what runs has ended."
+            )
+
+    def _running(self) -> Iterator[str]:
+        by_phase: dict[str, list[int]] = {}
+        for step in self._begun:
+            by_phase.setdefault(self._steps.memory(step).phase, []).append(step)
+        for phase, steps in by_phase.items():
+            names = [self._running_step(step) for step in steps[:SHOWN]]
+            subject = listed(names, total=len(steps))
+            yield f"{_noun(steps)} {subject} {_be(steps, 'is', 'are')} {phase}."
+
+    def _running_step(self, step: int) -> str:
+        since = self._steps.since(step)
+        how_long = f"for {elapsed(since, self._scene.now)}" if since else ""
+        said = ", ".join(filter(None, (how_long, self._steps.tasks(step))))
+        return f"{self._steps.name(step)} ({said})" if said else self._steps.name(step)
+
+    def _trouble(self) -> Iterator[str]:
+        for step in self._held_up[:SHOWN]:
+            yield from self._steps.told(step)
+        if len(self._held_up) > SHOWN:
+            more = counted(len(self._held_up) - SHOWN, "more step")
+            yield f"{more} cannot start for reasons of their own."
+
+    def _waiting(self) -> Iterator[str]:
+        """What waits for a probe, or alone, is told whole."""
+        probing = [step for step in self._behind if self._steps.memory(step).reason]
+        rest = [step for step in self._behind if not self._steps.memory(step).reason]
+        whole = [*probing[:SHOWN], *(rest if len(rest) == 1 else ())]
+        for step in whole:
+            yield from self._steps.told(step)
+        left = [step for step in self._behind if step not in whole] if len(rest) > 1 else []
+        if left:
+            names = [self._steps.name(step) for step in left[:SHOWN]]
+            subject = listed(names, total=len(left))
+            yield f"{_noun(left)} {subject} {_be(left, 'waits', 'wait')} for other steps."
+
+    def _next(self) -> Iterator[str]:
+        if jobs := self._status.next_jobs:
+            noun, comes = _be(jobs, "job", "jobs"), _be(jobs, "comes", "come")
+            yield f"Once the jobs that are there complete, the {noun} {listed(jobs)} {comes} next."
+
+
+def not_taken_up(scene: Scene) -> str:
+    """Of a flow without a status."""
+    made, now = scene.flow.metadata.creation_timestamp, scene.now
+    when = f" {elapsed(made, now)} ago (at {clock(made, now)})" if made else ""
+    return (
+        f"JobFlow {scene.flow.metadata.name} was made{when} and nobody has taken it up yet; where "
+        "that lasts, look whether `jobflow serve` runs."
+    )
+
+
+def _steps(names: Sequence[str]) -> str:
+    """`Step a`, `Steps a and b`."""
+    return f"{_noun(names)} {listed(names)}"
+
+
+def _noun(steps: Sequence[object]) -> str:
+    return _be(steps, "Step", "Steps")
+
+
+def _be(those: Sequence[object], one: str, several: str) -> str:
+    return one if len(those) == 1 else several

@@ -1,0 +1,292 @@
+"""What `jobflow why` says, of statuses that plan has written: word for word."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from jobflow.api.jobflow import DependsOn, Probe, StepCondition, StepFailure, TaskStatusProbe
+from jobflow.core.explain import explain, explain_step, unknown_step
+from jobflow.core.reasons import StepReason
+from jobflow.core.step_words import REMEDIES
+from worlds import World, after, flow
+
+DIAMOND = {"b": "a", "c": "b", "d": "b", "e": "c d"}
+
+
+def why(world: World, step: str | None = None) -> list[str]:
+    """The sentences."""
+    if step is None:
+        return list(explain(world.flow, now=world.now).sentences)
+    return list(explain_step(world.flow, step, now=world.now).sentences)
+
+
+def with_condition(world: World, step: str, condition: StepCondition) -> World:
+    """As if the status said this of a step."""
+    conditions = {**(world.flow.status.conditions or {}), world.name_of(step): condition}
+    return world.with_status(msgspec.structs.replace(world.flow.status, conditions=conditions))
+
+
+@pytest.fixture
+def templateless() -> World:
+    return flow("a", **DIAMOND).without_template("a").settled().later(75)
+
+
+@pytest.fixture
+def running() -> World:
+    world = flow("a", **DIAMOND).settled().with_jobs(a="Completed").settled()
+    return world.later(5).with_jobs(b="Running").settled().later(100)
+
+
+def test_a_fresh_flow() -> None:
+    assert why(flow("a").later(5)) == [
+        "JobFlow f was made 5s ago (at 12:00:00 UTC) and nobody has taken it up yet; where that "
+        "lasts, look whether `jobflow serve` runs."
+    ]
+
+
+def test_a_flow_that_waits_for_a_template(templateless: World) -> None:
+    assert why(templateless) == [
+        "JobFlow f is Pending and under way for 1m15s (since 12:00:00 UTC); 0/5 steps are over.",
+        "Step a has been Waiting for 1m15s (since 12:00:00 UTC, WaitingForTemplate): it waits for "
+        "the JobTemplate a.",
+        "Apply the JobTemplate a, and the step starts by itself.",
+        "Steps b, c, d and 1 more wait for other steps.",
+    ]
+
+
+def test_a_step_is_followed_down_to_where_its_waiting_begins(templateless: World) -> None:
+    assert why(templateless, "e") == [
+        "Step e has waited for 1m15s (since 12:00:00 UTC) until c (Waiting) and d (Waiting) have "
+        "completed.",
+        "c waits for b and b for a.",
+        "Step a has been Waiting for 1m15s (since 12:00:00 UTC, WaitingForTemplate): it waits for "
+        "the JobTemplate a.",
+        "Apply the JobTemplate a, and the step starts by itself.",
+    ]
+    assert explain_step(templateless.flow, "e", now=templateless.now).causes == ("a",)
+
+
+def test_a_flow_that_runs(running: World) -> None:
+    assert why(running) == [
+        "JobFlow f is Running and under way for 1m45s (since 12:00:00 UTC); 1/5 steps are over.",
+        "Step b (for 1m40s, t 1/1 running) is Running.",
+        "Steps c, d and e wait for other steps.",
+        "Once the jobs that are there complete, the jobs f-c and f-d come next.",
+    ]
+
+
+def test_a_step_that_runs_and_one_that_is_done(running: World) -> None:
+    assert why(running, "b") == [
+        "Step b has been Running for 1m40s (since 12:00:05 UTC) as the job f-b: t 1/1 running."
+    ]
+    assert why(running, "a") == ["Step a completed 1m45s ago (12:00:00 UTC) after 0s."]
+
+
+def test_a_step_that_is_pending_points_at_volcano() -> None:
+    world = flow("a").settled().with_jobs(a="Pending").settled().later(3)
+    assert why(world, "a") == [
+        "Step a has been Pending for 3s (since 12:00:00 UTC) as the job f-a: Volcano has not "
+        "started it yet; `kubectl describe vcjob -n ns f-a` says more."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("depends_on", "until"),
+    [
+        (after("a b"), "until a (Pending) and b (Pending) have completed"),
+        (after("a b", strategy="any"), "until one of a (Pending) or b (Pending) has completed"),
+        (after("a", condition="Failed"), "until a (Pending) has failed"),
+        (after("a b", condition="Finished"), "until a (Pending) and b (Pending) have ended"),
+        (after("a", condition="Running"), "until a (Pending) runs"),
+    ],
+)
+def test_what_a_step_waits_for_is_said_as_it_wants_it(depends_on: object, until: str) -> None:
+    world = flow("a", "b", c=depends_on).settled().with_jobs(a="Pending", b="Pending").settled()
+    assert why(world, "c")[0] == f"Step c has waited for 0s (since 12:00:00 UTC) {until}."
+
+
+def test_a_target_that_has_run_is_not_waited_for() -> None:
+    world = flow("a", "b", c=after("a b", condition="Running")).settled()
+    world = world.with_jobs(a="Running", b="Pending").settled()
+    assert "until b (Pending) runs" in why(world, "c")[0]
+
+
+# ------------------------------------------------------------------------------- failures
+
+
+@pytest.fixture
+def broken(running: World) -> World:
+    return running.with_jobs(b="Failed").settled().later(60)
+
+
+def test_a_flow_that_failed(broken: World) -> None:
+    [standing, failure, *rest] = why(broken)
+    assert standing == (
+        "JobFlow f ended Failed 1m ago (at 12:01:45 UTC), 1m45s after it was taken up; of 5 steps "
+        "1 is Completed, 1 is Failed and 3 are Skipped."
+    )
+    assert failure.startswith("Step b failed 1m ago (12:01:45 UTC, JobFailed): the job f-b ended")
+    assert rest[1:] == [
+        "Steps c, d and e were skipped (UpstreamFailed), for what has to complete before did not.",
+        "To run it again, delete the flow and apply it once more.",
+    ]
+
+
+def test_a_skip_is_followed_to_the_failure(broken: World) -> None:
+    sentences = why(broken, "e")
+    assert sentences[0].endswith("UpstreamFailed): c and d did not complete.")
+    assert sentences[1] == "c was skipped for b."
+    assert sentences[2].startswith("Step b failed 1m ago")
+
+
+FAILURE = StepFailure(task="worker", pod="f-b-worker-1", container="c", exit_code=3, reason="Error")
+
+
+def test_a_failure_names_pod_and_exit_code_also_where_its_message_was_dropped(
+    broken: World,
+) -> None:
+    condition = StepCondition(phase="Failed", reason="JobFailed", job="f-b", failure=FAILURE)
+    assert why(with_condition(broken, "b", condition), "b") == [
+        "Step b failed 1m ago (12:01:45 UTC, JobFailed): pod f-b-worker-1 (task worker): exit code "
+        "3 (Error).",
+        "`kubectl logs -n ns f-b-worker-1 -c c` has what it printed.",
+    ]
+
+
+def test_a_container_that_never_began_has_no_log(broken: World) -> None:
+    failure = StepFailure(pod="f-b-t-0", container="c", reason="ImagePullBackOff")
+    condition = StepCondition(phase="Failed", reason="JobFailed", job="f-b", failure=failure)
+    assert why(with_condition(broken, "b", condition), "b") == [
+        "Step b failed 1m ago (12:01:45 UTC, JobFailed): pod f-b-t-0: ImagePullBackOff.",
+        "`kubectl describe pod -n ns f-b-t-0` says more.",
+    ]
+
+
+def test_while_the_rest_still_runs_a_failure_is_told_first() -> None:
+    world = flow("a", "b", c="a").settled().with_jobs(a="Failed", b="Running").settled().later(9)
+    sentences = why(world)
+    assert sentences[1].startswith("A step has failed, so nothing starts any more but what")
+    assert sentences[2].startswith("Step a failed 9s ago")
+    assert "Step b (for 9s, t 1/1 running) is Running." in sentences
+
+
+def test_a_step_that_stopped_names_what_stopped_it() -> None:
+    world = flow("a", "b", c="b").settled().with_jobs(a="Failed", b="Running").settled().later(9)
+    sentences = why(world, "c")
+    assert sentences[0].endswith("Stopped): it will not start, for a has failed.")
+    assert sentences[1].startswith("Step a failed 9s ago")
+
+
+def test_a_branch_that_was_not_taken() -> None:
+    world = flow("a", alarm=after("a", condition="Failed"), z="alarm")
+    world = world.settled().with_jobs(a="Completed").settled().later(9)
+    assert why(world, "z") == [
+        "Step z was skipped 9s ago (12:00:00 UTC, NotTaken): no target was taken.",
+        "Step alarm was skipped 9s ago (12:00:00 UTC, NotTaken): a did not fail.",
+        "It runs only if that fails: a (Completed). What depends on it passes it over.",
+    ]
+    assert why(world)[0].startswith("JobFlow f ended Succeed 9s ago")
+    assert why(world)[1:] == [
+        "Steps alarm and z were skipped (NotTaken), for that branch was not taken."
+    ]
+
+
+def test_a_flow_that_is_cancelled(running: World) -> None:
+    world = running.cancelled().later(4)
+    assert why(world)[1] == (
+        "It ends, for the flow was cancelled: it is Failed once every job has ended."
+    )
+    assert why(world, "b") == [
+        "Step b has been Running for 4s (since 12:01:45 UTC) as the job f-b; it is being aborted: "
+        "the flow was cancelled."
+    ]
+
+
+def test_a_flow_that_is_being_deleted(running: World) -> None:
+    world = running.being_deleted().settled()
+    assert "It is being deleted, and nothing starts any more." in why(world)
+
+
+def test_a_flow_that_admission_would_have_refused() -> None:
+    world = flow("a", b="x").settled()
+    assert why(world)[1].startswith("Admission would refuse it, and it was stored past that: spec.")
+    assert why(world, "b")[0].startswith("The flow as a whole was refused: spec.flows[1]")
+
+
+# ------------------------------------------------------------------------------- reasons
+
+
+def test_every_reason_has_its_remedy() -> None:
+    assert set(REMEDIES) == set(StepReason)
+
+
+def test_a_reason_of_a_later_version_is_told_without_one(running: World) -> None:
+    condition = StepCondition(phase="Waiting", reason="Moonphase", message="waits for the moon")
+    assert why(with_condition(running, "c", condition), "c") == [
+        "Step c has been Waiting (Moonphase): it waits for the moon."
+    ]
+
+
+def test_a_refused_create_is_told_with_its_next_try() -> None:
+    world = flow("a").with_refusal("a", 403, "quota exceeded", retry_in=250).settled().later(10)
+    assert why(world, "a") == [
+        "Step a has been Waiting for 10s (since 12:00:00 UTC, CreateRefused): quota exceeded.",
+        "Lift what refuses it, such as a quota: the step tries again by itself in 4m.",
+    ]
+
+
+def test_a_probe_says_what_it_saw_last() -> None:
+    probe = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Succeeded")])
+    world = flow("a", b=DependsOn(targets=["a"], probe=probe))
+    world = world.settled().with_jobs(a="Running").settled()
+    condition = StepCondition(
+        phase="Waiting",
+        reason="WaitingForProbe",
+        message="waits for a: 0 of 1 pods of task t Succeeded",
+        last_transition_time=world.now,
+    )
+    assert why(with_condition(world, "b", condition).later(7), "b") == [
+        "Step b has waited for 7s (since 12:00:00 UTC) until its probe passes on a (Running).",
+        "Seen last: a: 0 of 1 pods of task t Succeeded.",
+        "Step a has been Running for 7s (since 12:00:00 UTC) as the job f-a: t 1/1 running.",
+    ]
+
+
+# -------------------------------------------------------------------------------- bounds
+
+
+def test_a_chain_of_5000_steps_is_named_at_both_ends() -> None:
+    world = flow("s0", **{f"s{i}": f"s{i - 1}" for i in range(1, 5000)}).without_template("s0")
+    world = world.settled().later(30)
+    sentences = why(world, "s4999")
+    assert sentences[1] == (
+        "s4998 waits for s4997, s4997 for s4996, and so on over 4,995 more steps down to s0."
+    )
+    assert len(" ".join(sentences)) < 600 and len(" ".join(why(world))) < 600
+
+
+def test_5000_roots_are_counted() -> None:
+    entries = [f"s{i}" for i in range(4999)]
+    world = flow(*entries, join=" ".join(entries)).settled()
+    world = world.with_jobs(**dict.fromkeys(entries, "Running")).settled()
+    assert why(world, "join")[-1] == "4,996 more steps hold it up likewise."
+    assert len(" ".join(why(world, "join"))) < 1000 and len(" ".join(why(world))) < 1000
+
+
+def test_a_loop_ends_and_is_shown() -> None:
+    """Stored past the webhook; Volcano's controller had begun it, so it is carried on."""
+    world = flow("z", a="z c", b="a", c="b", d="c").with_jobs(z="Running").settled().later(9)
+    [waits, *_, loop] = why(world, "d")
+    assert "Blocked" in waits
+    assert loop == "These wait for each other: a -> b -> c -> a."
+    assert any("9s" in sentence for sentence in why(world))
+
+
+def test_an_unknown_step_is_guessed_at() -> None:
+    world = flow("prepare", train="prepare")
+    assert unknown_step(world.flow, "train") == ""
+    assert unknown_step(world.flow, "trian") == (
+        'JobFlow f has no step "trian"; did you mean "train"?'
+    )
+    assert unknown_step(world.flow, "x") == 'JobFlow f has no step "x"'
