@@ -8,18 +8,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
 
 import msgspec
 import structlog
-import uvloop
 
 from jobflow.api.resources import VALIDATING_WEBHOOKS
 from jobflow.controller.pod_check import check_pod
@@ -29,6 +27,7 @@ from jobflow.kube.candidate import Timing
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.listener import PortInUse, in_use
+from jobflow.loop import run
 from jobflow.parts import PartDied, either, together
 from jobflow.product import Lease, MakeSource, Options, Product, Webhook, from_files
 from jobflow.sandbox.assumed import assume
@@ -48,8 +47,6 @@ from jobflow.webhook.configuration import webhook_configuration
 
 __all__ = ["START_ERRORS", "PartDied", "Sandbox", "World", "run", "sandbox_world", "serve"]
 
-T = TypeVar("T")
-
 START_ERRORS = (CertificateError, ConfigError, PortInUse)
 """What is wrong before anything has started; the text is for the user."""
 LOOPBACK = "127.0.0.1"
@@ -57,12 +54,6 @@ LEASE = "jobflow"
 WEBHOOK_SERVICE = "jobflow-webhook"
 
 log = structlog.get_logger(__name__)
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a uvloop event loop: how every command of ours runs."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
 
 
 async def serve(settings: Settings, *, on_ready: Callable[[], None] | None = None) -> None:

@@ -57,7 +57,7 @@ def crds() -> int:
 def apply(kubeconfig: str | None) -> int:
     """Apply both and wait until they are served: 0; 1 where the cluster does not take them, 2
     where there is no cluster to ask."""
-    from jobflow.serve import run
+    from jobflow.loop import run
 
     try:
         run(_apply(kubeconfig))
