@@ -178,10 +178,19 @@ def test_a_speed_is_a_positive_number(speed: str) -> None:
     assert "--speed" in answer.err
 
 
-def test_there_is_one_runner_in_this_version() -> None:
-    answer = jobflow("run", "--runner", "process", "examples/diamond.yaml")
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--runner process --speed 2", "'--speed': it goes with --runner simulate"),
+        ("--max-restarts 2", "'--max-restarts': it goes with --runner process"),
+        ("--runner process --max-restarts -1", "'--max-restarts': it has to be 0 or more"),
+        ("--runner docker", "'docker' is not one of 'simulate', 'process'"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_named(flags: str, said: str) -> None:
+    answer = jobflow("run", *flags.split(), "examples/diamond.yaml")
     assert answer.code == 2
-    assert "'process' is not one of 'simulate'" in answer.err
+    assert said in answer.err
 
 
 def interrupted(*arguments: str, lines: int) -> tuple[int, str]:

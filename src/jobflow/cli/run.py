@@ -8,9 +8,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from jobflow import logs
 from jobflow.api.jobflow import FlowPhase, JobFlow
@@ -20,13 +22,17 @@ from jobflow.cli.check import Report
 from jobflow.cli.complaint import complain
 from jobflow.cli.display import ChangeLog, Display, LiveTrees, Nothing
 from jobflow.cli.drawing import Tree, table
+from jobflow.cli.failures import failures
 from jobflow.cli.faults import Fault
+from jobflow.cli.flags import Nodes
 from jobflow.cli.interrupts import interruption, unless
 from jobflow.cli.lint import examine
+from jobflow.cli.nodes import NoFolder, runner
 from jobflow.cli.outcome import FAULTY, FINE, INTERRUPTED, UNUSABLE
 from jobflow.cli.report import print_fault, print_warnings, show
 from jobflow.kube.client import decoder
-from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.process import FailedRun, ProcessRunner
+from jobflow.sandbox.runner import Runner
 from jobflow.serve import START_ERRORS, PartDied, Sandbox, World, sandbox_world
 from jobflow.serve import run as run_loop
 
@@ -43,6 +49,10 @@ class End:
     missing: dict[str, list[str]] = field(default_factory=dict)
     """The templates that a flow waits for, by flow, where it waits for nothing else."""
     interrupted: bool = False
+    runs: Sequence[FailedRun] = ()
+    """The containers that failed, where they were processes."""
+    logs: Path | None = None
+    """The folder of their logs."""
     unshown: OSError | None = None
     """Why what happened could not be written to standard output."""
 
@@ -59,7 +69,7 @@ class End:
         return FINE if phases == {FlowPhase.SUCCEED} else UNUSABLE
 
 
-def run(files: Sequence[str], *, speed: float, as_json: bool) -> int:
+def run(files: Sequence[str], *, nodes: Nodes, as_json: bool) -> int:
     """Carry the flows in FILEs through; returns the exit code (DESIGN §7)."""
     report = examine(files)
     errors = Console(stderr=True, highlight=False)
@@ -76,8 +86,11 @@ def run(files: Sequence[str], *, speed: float, as_json: bool) -> int:
     if not as_json:
         display = LiveTrees(console) if console.is_terminal else ChangeLog(console)
     try:
-        end = run_loop(_carried_through(report, speed, display))
-    except (PartDied, *START_ERRORS) as error:
+        with runner(nodes) as node:
+            end = run_loop(_carried_through(report, node, display))
+            if isinstance(node, ProcessRunner):
+                end.runs, end.logs = node.failures, node.folder
+    except (PartDied, NoFolder, *START_ERRORS) as error:
         complain("run", str(error))
         return UNUSABLE
     if end.unshown is not None:
@@ -90,9 +103,9 @@ def run(files: Sequence[str], *, speed: float, as_json: bool) -> int:
     return end.code
 
 
-async def _carried_through(report: Report, speed: float, display: Display) -> End:
+async def _carried_through(report: Report, node: Runner, display: Display) -> End:
     with interruption() as stop:
-        async with sandbox_world(Sandbox(runner=SimulateRunner(speed))) as world:
+        async with sandbox_world(Sandbox(runner=node)) as world:
             applied = await apply(world.client, report)
             if applied.faults:
                 return End(faults=applied.faults)
@@ -128,19 +141,22 @@ def _print_list(end: End) -> None:
 
 
 def _print_end(end: End, console: Console) -> None:
-    """The tree as it ended, on a terminal, and the table."""
-    now = datetime.now(UTC)
-    terminal = console.is_terminal
+    """The tree as it ended, on a terminal, by what steps failed, and the table."""
+    now, ascii_only = datetime.now(UTC), console.options.ascii_only
+    width = console.width if console.is_terminal else None
     for flow in end.flows:
-        tree = Tree(flow, ascii_only=console.options.ascii_only)
-        lines = list(tree.lines(now, console.width if terminal else 160))
-        for line in lines if terminal else lines[:1]:
-            console.print(line, soft_wrap=True)
-        console.print()
-        for line in table(flow, now, console.width if terminal else None):
+        lines = list(Tree(flow, ascii_only=ascii_only).lines(now, width or 160))
+        for line in (
+            *(lines if width else lines[:1]),
+            *failures(flow, end.runs, width, ascii_only=ascii_only),
+            Text(),
+            *table(flow, now, width),
+        ):
             console.print(line, soft_wrap=True)
         if flow is not end.flows[-1]:
             console.print()
+    if end.logs is not None:
+        console.print(Text(f"\nLogs: {end.logs}", style="dim"), soft_wrap=True)
 
 
 def _print_reasons(end: End, errors: Console) -> None:

@@ -8,24 +8,27 @@ from pathlib import Path
 
 from jobflow import logs
 from jobflow.cli.complaint import complain
+from jobflow.cli.flags import Nodes
 from jobflow.cli.interrupts import interruption
+from jobflow.cli.nodes import NoFolder, runner
 from jobflow.cli.outcome import FAULTY, FINE, UNUSABLE
-from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.process import ProcessRunner
 from jobflow.serve import START_ERRORS, PartDied, Sandbox, run, sandbox_world
 
 
-def sandbox(*, port: int, webhook_port: int, kubeconfig: Path, speed: float) -> int:
+def sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes) -> int:
     """Keep it up until told to stop: 0; 1 where a part died, 2 where it could not begin."""
     logs.configure(level=logging.WARNING)
-    options = Sandbox(
-        port=port,
-        webhook_port=webhook_port,
-        kubeconfig=kubeconfig.absolute(),
-        runner=SimulateRunner(speed),
-    )
     try:
-        run(_kept_up(options))
-    except START_ERRORS as error:
+        with runner(nodes) as node:
+            options = Sandbox(
+                port=port,
+                webhook_port=webhook_port,
+                kubeconfig=kubeconfig.absolute(),
+                runner=node,
+            )
+            run(_kept_up(options))
+    except (NoFolder, *START_ERRORS) as error:
         complain("sandbox", str(error))
         return UNUSABLE
     except OSError as error:
@@ -41,5 +44,7 @@ async def _kept_up(options: Sandbox) -> None:
     with interruption() as stop:
         async with sandbox_world(options) as world:
             print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
+            if isinstance(options.runner, ProcessRunner):
+                print(f"# logs: {options.runner.folder}")
             print("ready", flush=True)
             await stop.wait()

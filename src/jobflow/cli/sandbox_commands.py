@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.flags import Files, Output, Runner, RunnerName, Speed, examples, positive
+from jobflow.cli.flags import (
+    Files,
+    MaxRestarts,
+    Output,
+    Runner,
+    RunnerName,
+    Speed,
+    examples,
+    nodes,
+)
 
 commands = typer.Typer()
 
@@ -26,13 +35,15 @@ class RunOutput(StrEnum):
     epilog=examples(
         "jobflow run flow.yaml",
         "jobflow run --speed 10 -o json templates/ flow.yaml",
+        "jobflow run --runner process --max-restarts 0 flow.yaml",
         "helm template . | jobflow run -",
     ),
 )
 def run(
     files: Files,
     runner: Runner = RunnerName.SIMULATE,
-    speed: Speed = 1.0,
+    speed: Speed = None,
+    max_restarts: MaxRestarts = None,
     output: Annotated[
         RunOutput,
         typer.Option(
@@ -42,12 +53,16 @@ def run(
 ) -> None:
     """Carry flows through in a sandbox on this machine, no cluster needed.
 
+    With --runner process, logs are kept in .jobflow/logs, and the end of that of a failed step is
+    shown under its tree.
+
     Exit code: 0 every flow is Succeed; 1 a flow Failed; 2 refused, unreadable, or waiting for
     templates that FILEs lack; 130 interrupted.
     """
     from jobflow.cli.run import run as run_flows
 
-    raise typer.Exit(run_flows(files, speed=positive(speed), as_json=output is RunOutput.JSON))
+    how = nodes(runner, speed, max_restarts)
+    raise typer.Exit(run_flows(files, nodes=how, as_json=output is RunOutput.JSON))
 
 
 @commands.command(
@@ -73,6 +88,7 @@ def lint(
     short_help="Keep a sandbox up for kubectl.",
     epilog=examples(
         "jobflow sandbox",
+        "jobflow sandbox --runner process",
         "KUBECONFIG=.jobflow/kubeconfig kubectl apply -f examples/diamond.yaml",
     ),
 )
@@ -88,16 +104,21 @@ def sandbox(
         Path, typer.Option(metavar="PATH", help="Where to write the kubeconfig.")
     ] = Path(".jobflow/kubeconfig"),
     runner: Runner = RunnerName.SIMULATE,
-    speed: Speed = 1.0,
+    speed: Speed = None,
+    max_restarts: MaxRestarts = None,
 ) -> None:
     """Keep a sandbox up for kubectl: API server, webhook, controller and a stand-in for Volcano.
 
-    Prints the line that points kubectl at it, then `ready`. Ctrl-C ends it; nothing is kept.
+    Prints the line that points kubectl at it, then `ready`. Ctrl-C ends it; nothing is kept but the
+    logs of --runner process, in .jobflow/logs.
     """
     from jobflow.cli.sandbox import sandbox as keep_sandbox
 
     raise typer.Exit(
         keep_sandbox(
-            port=port, webhook_port=webhook_port, kubeconfig=kubeconfig, speed=positive(speed)
+            port=port,
+            webhook_port=webhook_port,
+            kubeconfig=kubeconfig,
+            nodes=nodes(runner, speed, max_restarts),
         )
     )
