@@ -112,6 +112,14 @@ def test_a_target_whose_job_is_gone_can_no_longer_be_asked() -> None:
         assert "the job f-serve is gone" in planned.conditions["next"].message
 
 
+def test_a_target_whose_job_was_resumed_has_ended_all_the_same() -> None:
+    """Nothing is read again and again, for what it does now is not its step's doing."""
+    stored = flow("serve", "other").with_jobs(serve="Aborted", other="Running").settled()
+    world = serving(SUCCEEDED).with_status(stored.flow.status).with_jobs(serve="Running")
+    planned = world.plan()
+    assert (planned.failed["next"], planned.reads) == ("ProbeUnsatisfiable", [])
+
+
 def test_a_target_that_never_had_a_job_cannot_be_looked_into() -> None:
     world = flow("serve", next=probed("serve", SUCCEEDED)).with_refusal("serve", 422)
     planned = world.plan()

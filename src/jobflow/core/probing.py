@@ -91,9 +91,10 @@ class Probing:
         if unanswered:
             why = f"before the probe passed: {_unanswered(result, checks)}"
             return Look(Reach.UNSATISFIABLE, f"{over} {why}")
-        if (read := self._view.read.get(uid)) is None:
+        read = self._view.read.get(uid)
+        if read is None and job.ended:  # one that somebody has resumed has ended for its step
             return Look(Reach.NOT_YET, missing, asked, ReadPods(name, uid))
-        trouble = f"; its pods could not be read: {read.trouble}" if read.trouble else ""
+        trouble = f"; its pods could not be read: {read.trouble}" if read and read.trouble else ""
         return Look(Reach.UNSATISFIABLE, f"{over} with {missing}{trouble}")
 
     def _from_memory(self, probe: api.Probe, target: Evidence, now: StepCondition) -> Look:
