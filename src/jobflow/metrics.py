@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from jobflow.api.command import Command
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobflow import JobFlow, JobFlowStatus, RequestedHours, StepCondition
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
 from jobflow.controller.hooks import Hooks, Result
@@ -32,6 +32,8 @@ MAX_FIELDS = 200
 """Fields that violations are counted by; the keys of a map are the user's, so they have no end."""
 OTHER = "other"
 _INDEX = re.compile(r"\[[^\]]*\]")
+_DECIMAL = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,10})?")
+PASSED, FAILED = "passed", "failed"
 
 LONG = (0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0, 259200.0)
 """Of what runs for seconds or for days."""
@@ -73,6 +75,11 @@ class Metrics:
             ["verb", "resource", "code"],
             SLOW,
         )
+        self._pod_templates = self.counter(
+            "pod_template_checks",
+            "Dry runs of pod templates; only those that are refused refuse a JobTemplate.",
+            ["result"],
+        )
         self.controller = ControllerMetrics(self)
         """What the controller tells of its work."""
         self.steps = StepTimes(self)
@@ -102,6 +109,10 @@ class Metrics:
         self._admission.labels(kind, answer.operation, answer.outcome).observe(seconds)
         for violation in answer.violations:
             self._violations.labels(kind, self._field(kind, violation.path), violation.reason).inc()
+
+    def pod_template_checked(self, result: str) -> None:
+        """The API server was asked to try a pod template."""
+        self._pod_templates.labels(result).inc()
 
     def requested(self, verb: str, resource: str, code: int, seconds: float) -> None:
         """The API server answered a request."""
@@ -192,6 +203,19 @@ class ControllerMetrics(Hooks):
             "reconcile_seconds", "One pass over one flow.", ["result"], SLOW
         )
         self._dropped = metrics.counter("events_dropped", "Events that were given up.", [])
+        self._probes = Gauge(
+            "jobflow_probes_waiting", "Probes that wait to pass.", registry=metrics.registry
+        )
+        self._attempts = metrics.counter(
+            "probe_attempts", "Requests to pods, by what came of them.", ["outcome"]
+        )
+        for outcome in (PASSED, FAILED):
+            self._attempts.labels(outcome)
+        self._hours = metrics.counter(
+            "requested_hours",
+            "What jobs held of the cluster: requests times running time; cores, GiB, GPUs.",
+            ["resource"],
+        )
 
     def depth(self, keys: int) -> None:
         self._depth.set(keys)
@@ -207,6 +231,24 @@ class ControllerMetrics(Hooks):
 
     def event_dropped(self) -> None:
         self._dropped.inc()
+
+    def probes(self, waiting: int) -> None:
+        self._probes.set(waiting)
+
+    def probed(self, passed: bool) -> None:
+        self._attempts.labels(PASSED if passed else FAILED).inc()
+
+    def recorded(self, before: JobFlowStatus, after: JobFlowStatus) -> None:
+        """What steps have held since: each hour is counted by whoever records it, when it is."""
+        known = before.conditions or {}
+        for key, condition in (after.conditions or {}).items():
+            old = known.get(key)
+            if condition.requested_hours is None or condition is old:
+                continue
+            for resource, hours in _hours(condition).items():
+                more = hours - (_hours(old)[resource] if old is not None else 0.0)
+                if more > 0:
+                    self._hours.labels(resource).inc(more)
 
 
 class StepTimes:
@@ -245,6 +287,16 @@ class StepTimes:
 
     def command_changed(self, command: Command) -> None:
         """Of no interest here."""
+
+
+def _hours(condition: StepCondition) -> dict[str, float]:
+    """By resource; what a status says is ours, but anybody may write there."""
+    held = condition.requested_hours or RequestedHours()
+    return {name: _number(getattr(held, name)) for name in ("cpu", "memory", "gpu")}
+
+
+def _number(text: str) -> float:
+    return float(text) if _DECIMAL.fullmatch(text) else 0.0
 
 
 def _since(job: Job, phases: Collection[str]) -> datetime | None:

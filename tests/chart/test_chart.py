@@ -123,6 +123,17 @@ def test_services_and_policies_name_ports_that_are_there() -> None:
     assert ports == targets == opened == {"http", "webhook"}
 
 
+def test_who_may_reach_little_may_reach_pods_of_jobs_as_long_as_flows_are_carried_out() -> None:
+    dns = {"ports": [{"port": 53, "protocol": "UDP"}]}
+    jobs = {"key": "volcano.sh/job-name", "operator": "Exists"}
+    for controller in (True, False):
+        values = {"networkPolicy": {"egress": [dns]}, "controller": {"enabled": controller}}
+        policy = Rendered(values).one("NetworkPolicy")["spec"]
+        probes = {"namespaceSelector": {}, "podSelector": {"matchExpressions": [jobs]}}
+        assert policy["egress"] == [dns, *([{"to": [probes]}] if controller else [])]
+    assert "egress" not in Rendered().one("NetworkPolicy")["spec"]
+
+
 # ---------------------------------------------------------------------- the webhook
 
 

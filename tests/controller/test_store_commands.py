@@ -11,6 +11,7 @@ from jobflow.api.command import Command
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.pod import Pod
 from jobflow.store import Store
 
 FLOW = "flow.volcano.sh/v1alpha1"
@@ -27,6 +28,8 @@ class Listener:
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None: ...
 
     def job_changed(self, old: Job | None, new: Job | None) -> None: ...
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
 
     def command_changed(self, command: Command) -> None:
         assert command.target is not None

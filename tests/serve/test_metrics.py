@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus
+from jobflow.api.jobflow import JobFlowStatus, RequestedHours, StepCondition
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.controller.hooks import Result
 from jobflow.core.violations import Reason, Violation
@@ -86,6 +87,53 @@ def test_two_processes_in_one_do_not_share_counts() -> None:
     one.requested("GET", "jobs", 200, 0.001)
     labels = {"verb": "GET", "resource": "jobs", "code": "200"}
     assert value(other, "api_request_seconds_count", **labels) is None
+
+
+def status(**cpu: str) -> JobFlowStatus:
+    """Of a flow whose steps have held these core hours, and half as many GiB hours."""
+    return JobFlowStatus(
+        conditions={
+            step: StepCondition(
+                requested_hours=RequestedHours(cpu=held, memory=str(float(held) / 2))
+                if held
+                else None
+            )
+            for step, held in cpu.items()
+        }
+    )
+
+
+def test_what_steps_held_is_counted_once_when_it_is_recorded() -> None:
+    metrics = Metrics()
+    recorded = metrics.controller.recorded
+    recorded(JobFlowStatus(), status(a=""))
+    assert value(metrics, "requested_hours_total", resource="cpu") is None
+    first = status(a="1.5", b="")
+    recorded(status(a=""), first)
+    recorded(first, status(a="1.5", b="0.25"))
+    recorded(status(a="1.5", b="0.25"), status(a="2.5", b="0.25"))
+    assert value(metrics, "requested_hours_total", resource="cpu") == 2.75
+    assert value(metrics, "requested_hours_total", resource="memory") == 1.375
+    assert value(metrics, "requested_hours_total", resource="gpu") is None
+
+
+def test_hours_that_somebody_else_wrote_into_a_status_break_nothing() -> None:
+    metrics = Metrics()
+    odd = StepCondition(requested_hours=RequestedHours(cpu="-1", memory="much", gpu="1e9"))
+    metrics.controller.recorded(JobFlowStatus(), JobFlowStatus(conditions={"a": odd}))
+    for resource in ("cpu", "memory", "gpu"):
+        assert value(metrics, "requested_hours_total", resource=resource) is None
+
+
+def test_probes_are_counted() -> None:
+    metrics = Metrics()
+    metrics.controller.probes(3)
+    metrics.controller.probed(False)
+    metrics.controller.probed(True)
+    metrics.controller.probed(False)
+    assert value(metrics, "probes_waiting") == 3
+    assert value(metrics, "probe_attempts_total", outcome="failed") == 2
+    assert value(metrics, "probe_attempts_total", outcome="passed") == 1
 
 
 def vcjob(phase: str, **seconds: int) -> Job:

@@ -14,7 +14,11 @@ class JobTemplateStatus(Struct, frozen=True, kw_only=True):
     """What came of a template."""
 
     job_depends_on_list: Annotated[
-        list[str] | None, Doc("Names of Volcano jobs made from this template.")
+        list[str] | None,
+        Doc(
+            "Names of the Volcano jobs made from this template that are there, the newest first; "
+            "at most 100, and brought up to date at most every 30 s."
+        ),
     ] = None
 
 
@@ -29,6 +33,7 @@ class JobTemplate(Struct, frozen=True, kw_only=True):
     kind: str = "JobTemplate"
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: dict[str, Any] = {}
+    status: JobTemplateStatus = JobTemplateStatus()
 
     def typed_spec(self) -> JobSpec:
         """The spec as a type. Raises msgspec.ValidationError where a field has another type."""

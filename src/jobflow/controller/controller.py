@@ -1,4 +1,4 @@
-"""The controller as one thing to run: reconcile workers over a store, and their events.
+"""The controller as one thing to run: reconcile workers over a store, and what goes with them.
 
 `serve` makes the client and the store and keeps the store level; here nothing is listed or watched.
 """
@@ -21,6 +21,7 @@ from jobflow.controller.prober import Prober
 from jobflow.controller.probing import MakeProbing
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import Reconciler
+from jobflow.controller.templates import TemplateStatuses
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
 from jobflow.store import Store
@@ -59,6 +60,7 @@ class Controller:
         self._queue: Queue[Key] = Queue(hooks=hooks, clock=clock, dice=dice)
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
         self._probing = probing(store.pods.of, self._queue.add, hooks or Hooks())
+        self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
         self._reconciler = Reconciler(
             store,
             Applier(client, store, memory, now=now),
@@ -79,12 +81,16 @@ class Controller:
         """
         if not await self._synced():
             return
-        self._store.subscribe(self._reconciler)
+        listeners = (self._reconciler, self._templates)
+        for listener in listeners:
+            self._store.subscribe(listener)
         try:
             self._reconciler.all_flows()
+            self._templates.all_templates()
             log.info("controller started", flows=len(self._store.flows), workers=self._workers)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._recorder.run(), name="events")
+                group.create_task(self._templates.run(), name="templates")
                 probes = group.create_task(self._probing.run(), name="probes")
                 async with asyncio.TaskGroup() as workers:
                     for number in range(self._workers):
@@ -94,12 +100,14 @@ class Controller:
             await self._recorder.flush(FLUSH_SECONDS)
             log.info("controller stopped")
         finally:
-            self._store.unsubscribe(self._reconciler)
+            for listener in listeners:
+                self._store.unsubscribe(listener)
 
     def stop(self) -> None:
         """Start nothing new; `run` returns when what is under way has come to its end."""
         self._stopping.set()
         self._queue.close()
+        self._templates.stop()
 
     async def _synced(self) -> bool:
         """Wait for the store; False where `stop` came first."""

@@ -40,9 +40,9 @@ async def pods_of(client: Client, namespace: str, job: str, uid: str) -> tuple[P
 async def catch_up_pods(client: Client, store: Store) -> None:
     """Have the store know pods of every vcjob that has ended and whose end is not recorded yet.
 
-    A plan asks for nothing of a vcjob of which no pod is known, for it may never have had any. After
-    somebody else has led, the watch of pods may be behind the vcjobs, which were just read: so
-    where none is known they are read too. Raises nothing: they are an end's details, not the end.
+    A plan asks for nothing of a vcjob of which no pod is known, for it may never have had any.
+    After somebody else has led, the watch of pods may be behind the vcjobs, which were just read:
+    so where none is known they are read too. Raises nothing: they are an end's details only.
     """
     slots = asyncio.Semaphore(READS_AT_ONCE)
     unknown = [job for job in store.unrecorded() if not store.pods.of(job.metadata.uid)]

@@ -7,6 +7,7 @@ an object, `listener` who is told of changes. It talks to nobody and decides not
 from jobflow.store.copies import Store, flow_of, owner_uid
 from jobflow.store.feeds import Feed, feeds
 from jobflow.store.listener import Listener
+from jobflow.store.products import template_of
 from jobflow.store.queues import Queue, QueueStatus
 from jobflow.store.slim import slim_job, slim_pod
 
@@ -21,4 +22,5 @@ __all__ = [
     "owner_uid",
     "slim_job",
     "slim_pod",
+    "template_of",
 ]
