@@ -47,8 +47,8 @@ class OutputsRoom:
         if needed > self._left:
             left = max(self._left - FIELD, 0)
             raise TooLarge(
-                f"have {size(outputs)} bytes as JSON, and of the 65536 that the outputs of all "
-                f"steps may have {left} are left"
+                f"have {size(outputs)} bytes as JSON, and {left} are left of the 65536 that all "
+                "steps of a flow have together"
             )
         self._left -= needed
 
@@ -80,7 +80,7 @@ def parsed(message: str) -> dict[str, Any] | None:
     that are null are left out. Raises TooLarge.
     """
     if len(text := _utf8(message)) >= MOST_OF_A_MESSAGE:
-        raise TooLarge(f"have {len(text)} bytes, and a container's message is cut at 4096")
+        raise TooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")
     outputs = _object(text)
     if outputs is None:
         words = text.decode().strip()
@@ -96,7 +96,7 @@ def size(outputs: dict[str, Any]) -> int:
 
 
 def _utf8(message: str) -> bytes:
-    """What no UTF-8 can say is replaced; NUL bytes are what a text file is padded with."""
+    """What no UTF-8 can say is replaced."""
     return message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
 
 

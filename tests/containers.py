@@ -1,0 +1,92 @@
+"""Containers of pods in tests: how they ended, or why they did not begin. Decides nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from jobflow.api.job import (
+    ContainerOutline,
+    ContainerResources,
+    Job,
+    JobOutline,
+    PodOutline,
+    PodTemplateOutline,
+    TaskOutline,
+)
+from jobflow.api.pod import (
+    ContainerState,
+    ContainerStatus,
+    ContainerWaiting,
+    Pod,
+    PodSpec,
+    Terminated,
+)
+
+
+def ended(
+    code: int,
+    reason: str = "",
+    *,
+    name: str = "c",
+    message: str = "",
+    at: datetime | None = None,
+    signal: int | None = None,
+) -> ContainerStatus:
+    """A container that has ended."""
+    how = Terminated(
+        exit_code=code,
+        signal=signal,
+        reason=reason or ("Error" if code else "Completed"),
+        message=message,
+        finished_at=at,
+    )
+    return ContainerStatus(name=name, state=ContainerState(terminated=how))
+
+
+def again(status: ContainerStatus) -> ContainerStatus:
+    """The container, started again."""
+    return msgspec.structs.replace(status, state=ContainerState(), last_state=status.state)
+
+
+def stuck(reason: str, *, name: str = "c", message: str = "") -> ContainerStatus:
+    """A container that waits."""
+    waiting = ContainerWaiting(reason=reason, message=message)
+    return ContainerStatus(name=name, state=ContainerState(waiting=waiting))
+
+
+def running(name: str = "c") -> ContainerStatus:
+    return ContainerStatus(name=name)
+
+
+def with_containers(
+    pod: Pod,
+    *containers: ContainerStatus,
+    init: tuple[ContainerStatus, ...] = (),
+    node: str = "",
+    reason: str = "",
+    message: str = "",
+) -> Pod:
+    """The pod on a node, with these containers; `reason` is the whole pod's."""
+    status = msgspec.structs.replace(
+        pod.status,
+        container_statuses=list(containers) or None,
+        init_container_statuses=list(init) or None,
+        reason=reason,
+        message=message,
+    )
+    return msgspec.structs.replace(pod, spec=PodSpec(node_name=node), status=status)
+
+
+def outlined(job: Job, *tasks: str, **requests: object) -> Job:
+    """The vcjob with an outline: `ps=1` words, each task with containers `c` and `side`, of which
+    the first asks for `requests`."""
+    asks = ContainerResources(requests=requests) if requests else None
+    containers = [ContainerOutline(name="c", resources=asks), ContainerOutline(name="side")]
+    template = PodTemplateOutline(spec=PodOutline(containers=containers))
+    made = []
+    for task in tasks:
+        name, _, replicas = task.partition("=")
+        made.append(TaskOutline(name=name, replicas=int(replicas or 1), template=template))
+    return msgspec.structs.replace(job, spec=JobOutline(tasks=made))
