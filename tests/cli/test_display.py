@@ -62,7 +62,7 @@ def test_trees_share_the_height_of_the_terminal() -> None:
         "done  Succeed  1/1  1m15s",
         "└─ ✔ a  Completed      2s",
         "training  Failed  3/3  1m15s",
-        "└─ ✖ train        Failed         2s  JobFailed: the job training-train ended Fa…",
+        "└─ ✖ train        Failed         2s  Failed: task worker lost two pods",
         "   ├─ ⊘ evaluate  Skipped            UpstreamFailed: train did not complete",
         "   └─ ✔ alarm     Completed      2s",
     ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
 from rich.cells import cell_len
 
-from jobflow.api.jobflow import JobFlow, JobFlowStatus
+from jobflow.api.job import TaskState
+from jobflow.api.jobflow import JobFlow, JobFlowStatus, RequestedHours, StepFailure
 from jobflow.cli.drawing import Tree, table
 from jobflow.core.wording import span
 from shown import DIAMOND, FAILED, NOW, standing
@@ -40,10 +42,10 @@ def test_a_running_diamond() -> None:
     ]
 
 
-def test_a_failed_flow_at_80_columns_cuts_what_is_too_long() -> None:
+def test_a_failed_flow_at_80_columns_leaves_out_what_its_place_says() -> None:
     assert tree(FAILED) == [
         "training  Failed  3/3  1m15s",
-        "└─ ✖ train        Failed         2s  JobFailed: the job training-train ended Fa…",
+        "└─ ✖ train        Failed         2s  Failed: task worker lost two pods",
         "   ├─ ⊘ evaluate  Skipped            UpstreamFailed: train did not complete",
         "   └─ ✔ alarm     Completed      2s",
     ]
@@ -68,11 +70,96 @@ def test_without_utf8_there_are_plain_icons() -> None:
     assert lines[4].startswith("      |- o d")
 
 
+def with_conditions(flow: JobFlow, **changes: dict[str, Any]) -> JobFlow:
+    """The flow with other fields of its steps' conditions."""
+    conditions = dict(flow.status.conditions or {})
+    for step, fields in changes.items():
+        key = f"{flow.metadata.name}-{step}"
+        conditions[key] = msgspec.structs.replace(conditions[key], **fields)
+    status = msgspec.structs.replace(flow.status, conditions=conditions)
+    return msgspec.structs.replace(flow, status=status)
+
+
+PODS = {
+    "ps": TaskState(phase={"Running": 2}),
+    "worker": TaskState(phase={"Succeeded": 3, "Running": 1}),
+}
+
+
+def test_tasks_that_run_say_how_far_they_are() -> None:
+    flow = with_conditions(DIAMOND, c={"task_status_count": PODS}, d={"task_status_count": PODS})
+    assert tree(flow)[3] == ("      ├─ ● c  Running     1m15s  ps 2/2 running; worker 3/4 done")
+    broken = {"t": TaskState(phase={"Running": 1, "Pending": 1, "Failed": 2})}
+    flow = with_conditions(DIAMOND, c={"task_status_count": broken})
+    assert tree(flow)[3].endswith("  t 1/4 running, 2 failed")
+
+
+@pytest.mark.parametrize(
+    ("step", "counts"),
+    [
+        ("c", {"t": TaskState(phase={"Running": 1})}),
+        ("a", PODS),
+        ("c", {}),
+        ("c", {"t": TaskState()}),
+    ],
+    ids=["one pod that runs", "a step that is over", "nothing", "no counts"],
+)
+def test_where_there_is_nothing_to_tell_of_tasks_nothing_is(
+    step: str, counts: dict[str, TaskState]
+) -> None:
+    flow = with_conditions(DIAMOND, **{step: {"task_status_count": counts}})
+    assert tree(flow) == tree(DIAMOND)
+
+
+def test_a_waiting_step_says_how_long_it_has_waited() -> None:
+    flow = with_conditions(DIAMOND, e={"last_transition_time": NOW - timedelta(seconds=70)})
+    assert tree(flow)[5] == (
+        "      └─ ○ e  Waiting     1m10s  waits for c (Running) and d (Pending)"
+    )
+    assert rows(flow) == rows(DIAMOND)
+
+
+FAILURE = StepFailure(task="worker", pod="training-train-worker-1", exit_code=3, reason="Error")
+SAID = (
+    "the job training-train ended Failed: pod training-train-worker-1 (task worker): "
+    "exit code 3 (Error)"
+)
+
+
+def test_a_failure_names_exit_code_and_pod_at_80_and_all_at_160_columns() -> None:
+    flow = with_conditions(FAILED, train={"failure": FAILURE, "message": SAID})
+    assert tree(flow)[1].endswith("  exit code 3 (Error): pod training-train-wo…")
+    assert tree(flow, 90)[1].endswith("  exit code 3 (Error): pod training-train-worker-1")
+    assert tree(flow, 160)[1].endswith(f"  JobFailed: {SAID}")
+
+
+def test_short_outputs_are_shown_and_long_ones_are_not() -> None:
+    outputs = {"acc": 0.9, "best": "adam", "sizes": [1, 2], "escape": "\x1b[2J"}
+    flow = with_conditions(DIAMOND, a={"outputs": outputs}, b={"outputs": {"text": "x" * 60}})
+    said = 'acc=0.9, best=adam, sizes=[1, 2], escape="\\u001b[2J"'
+    assert tree(flow, 160)[1].endswith(f"  {said}")
+    assert rows(flow)[1] == f"a      test-a   Completed   12:00:00   2s         {said}"
+    assert tree(flow)[2] == tree(DIAMOND)[2]
+
+
+def test_what_jobs_held_of_the_cluster_is_the_last_line_of_the_table() -> None:
+    flow = with_conditions(
+        DIAMOND,
+        a={"requested_hours": RequestedHours(cpu="1.25", memory="2.5")},
+        b={"requested_hours": RequestedHours(cpu="0.25", memory="0.125", gpu="0.5")},
+    )
+    line = "requested: 1.5 core hours, 2.625 GiB hours and 0.5 GPU hours"
+    assert rows(flow)[-1] == rows(flow, 80)[-1] == line
+    assert rows(flow, 40)[-1] != line
+
+
+def test_messages_cannot_move_the_cursor() -> None:
+    flow = with_conditions(DIAMOND, e={"message": "waits\x1b[2J for\nc"})
+    assert tree(flow)[5].endswith("waits�[2J for c")
+
+
 def test_a_second_attempt_is_said() -> None:
-    conditions = dict(DIAMOND.status.conditions or {})
-    conditions["test-c"] = msgspec.structs.replace(conditions["test-c"], attempts=2)
-    status = msgspec.structs.replace(DIAMOND.status, conditions=conditions)
-    assert "attempt 2" in tree(msgspec.structs.replace(DIAMOND, status=status))[3]
+    assert "attempt 2" in tree(with_conditions(DIAMOND, c={"attempts": 2}))[3]
 
 
 def test_a_flow_without_status_is_all_waiting() -> None:

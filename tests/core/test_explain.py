@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from jobflow.api.job import TaskState
 from jobflow.api.jobflow import DependsOn, Probe, StepCondition, StepFailure, TaskStatusProbe
 from jobflow.core.explain import explain, explain_step, unknown_step
 from jobflow.core.reasons import StepReason
@@ -70,7 +71,7 @@ def test_a_step_is_followed_down_to_where_its_waiting_begins(templateless: World
 def test_a_flow_that_runs(running: World) -> None:
     assert why(running) == [
         "JobFlow f is Running and under way for 1m45s (since 12:00:00 UTC); 1/5 steps are over.",
-        "Step b (for 1m40s, t 1/1 running) is Running.",
+        "Step b (for 1m40s) is Running.",
         "Steps c, d and e wait for other steps.",
         "Once the jobs that are there complete, the jobs f-c and f-d come next.",
     ]
@@ -78,9 +79,21 @@ def test_a_flow_that_runs(running: World) -> None:
 
 def test_a_step_that_runs_and_one_that_is_done(running: World) -> None:
     assert why(running, "b") == [
-        "Step b has been Running for 1m40s (since 12:00:05 UTC) as the job f-b: t 1/1 running."
+        "Step b has been Running for 1m40s (since 12:00:05 UTC) as the job f-b."
     ]
     assert why(running, "a") == ["Step a completed 1m45s ago (12:00:00 UTC) after 0s."]
+
+
+def test_tasks_say_how_far_they_are(running: World) -> None:
+    counts = {
+        "ps": TaskState(phase={"Running": 2}),
+        "worker": TaskState(phase={"Succeeded": 3, "Running": 1}),
+    }
+    world = with_condition(
+        running, "b", StepCondition(phase="Running", job="f-b", task_status_count=counts)
+    )
+    assert why(world, "b")[0].endswith("as the job f-b: ps 2/2 running and worker 3/4 done.")
+    assert why(world)[1] == ("Step b (for 1m40s, ps 2/2 running and worker 3/4 done) is Running.")
 
 
 def test_a_step_that_is_pending_points_at_volcano() -> None:
@@ -168,7 +181,7 @@ def test_while_the_rest_still_runs_a_failure_is_told_first() -> None:
     sentences = why(world)
     assert sentences[1].startswith("A step has failed, so nothing starts any more but what")
     assert sentences[2].startswith("Step a failed 9s ago")
-    assert "Step b (for 9s, t 1/1 running) is Running." in sentences
+    assert "Step b (for 9s) is Running." in sentences
 
 
 def test_a_step_that_stopped_names_what_stopped_it() -> None:
@@ -249,7 +262,7 @@ def test_a_probe_says_what_it_saw_last() -> None:
     assert why(with_condition(world, "b", condition).later(7), "b") == [
         "Step b has waited for 7s (since 12:00:00 UTC) until its probe passes on a (Running).",
         "Seen last: a: 0 of 1 pods of task t Succeeded.",
-        "Step a has been Running for 7s (since 12:00:00 UTC) as the job f-a: t 1/1 running.",
+        "Step a has been Running for 7s (since 12:00:00 UTC) as the job f-a.",
     ]
 
 

@@ -14,10 +14,11 @@ from rich.text import Text
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import FINAL_PHASES, FlowPhase, JobFlow, StepPhase
 from jobflow.cli.branches import Branch, branches, guides
-from jobflow.cli.progress import StepRow, rows, told
+from jobflow.cli.progress import StepRow, requested_hours, rows, told
 from jobflow.core.wording import span
 
 _GAP = "  "
+_HELD = "requested: "
 _LEAST_DETAIL = 12
 """Fewer columns than this show nothing worth reading."""
 
@@ -134,8 +135,8 @@ class _Columns:
         line = left.copy()
         line.truncate(self.left, overflow="ellipsis", pad=True)
         line.append(_GAP + row.phase.ljust(self.phase), style=style_of(row.phase))
-        line.append(_GAP + span(row.duration(now)).rjust(self.duration))
-        if self.detail >= _LEAST_DETAIL and (why := _why(row) or branch.follows):
+        line.append(_GAP + span(row.lasting(now)).rjust(self.duration))
+        if self.detail >= _LEAST_DETAIL and (why := _why(row, self.detail) or branch.follows):
             detail = Text(_GAP + why, style="red" if row.phase == StepPhase.FAILED else "dim")
             detail.truncate(self.detail + len(_GAP), overflow="ellipsis")
             line.append_text(detail)
@@ -143,12 +144,16 @@ class _Columns:
         return line
 
 
-def _why(row: StepRow) -> str:
-    """What a line of the tree says of a step besides its phase."""
+def _why(row: StepRow, room: int) -> str:
+    """What a line of the tree says of a step besides its phase, in `room` columns if it can."""
     if row.phase == StepPhase.WAITING:
         return row.message or row.reason
     again = f"attempt {row.attempts}" if row.attempts > 1 else ""
-    return "; ".join(part for part in (again, row.told) if part)
+    whole, brief = (
+        "; ".join(part for part in (again, words, *row.tasks, row.outputs) if part)
+        for words in (row.told, row.brief)
+    )
+    return whole if cell_len(whole) <= room else brief
 
 
 def _most_telling(shown: Sequence[Branch], standing: dict[str, StepRow], room: int) -> list[Branch]:
@@ -169,7 +174,8 @@ def _rest(
 
 def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Text]:
     """The final table: step, job, phase, start (local time), duration; a message where one says
-    why something is not Completed, wrapped in its column where `width` is given."""
+    why something is not Completed, or what it has left behind, wrapped in its column where `width`
+    is given. Below it what the jobs held of the cluster, where that fits."""
     header = ["STEP", "JOB", "PHASE", "START", "DURATION", "MESSAGE"]
     standing = rows(flow)
     cells = [_cells(row, now) for row in standing]
@@ -179,11 +185,14 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     yield Text(_joined(header, sizes), style="bold")
     for row, line in zip(standing, cells, strict=True):
         yield from _table_line(row, line, sizes, width)
+    held = requested_hours(flow)
+    if held and (width is None or cell_len(held) + len(_HELD) <= width):
+        yield Text(f"{_HELD}{held}", style="dim")
 
 
 def _cells(row: StepRow, now: datetime) -> list[str]:
     start = row.start.astimezone().strftime("%H:%M:%S") if row.start else ""
-    why = "" if row.phase == StepPhase.COMPLETED else row.told
+    why = row.outputs if row.phase == StepPhase.COMPLETED else row.told
     return [row.step, row.job, row.phase, start, span(row.duration(now)), why]
 
 

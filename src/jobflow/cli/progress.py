@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from jobflow.api.jobflow import JobFlow, JobRecord, Step, StepCondition, StepPhase
+from jobflow.api.jobflow import (
+    ENDED_STEP_PHASES,
+    JobFlow,
+    JobRecord,
+    Step,
+    StepCondition,
+    StepFailure,
+    StepPhase,
+)
+from jobflow.cli.report import visible
 from jobflow.core.names import job_name
+from jobflow.core.task_counts import task_progress
+from jobflow.core.wording import listed
+
+_LONGEST_OUTPUTS = 60
+"""Characters of outputs that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +40,13 @@ class StepRow:
     start: datetime | None
     """When its current or last vcjob was made."""
     end: datetime | None
+    since: datetime | None
+    """Since when it is in this phase for this reason."""
+    tasks: Sequence[str]
+    """How far its tasks have come, while it runs: `worker 3/4 done`."""
+    failure: StepFailure | None
+    outputs: str
+    """`acc=0.9, epochs=3`, where they are short."""
 
     def duration(self, now: datetime) -> timedelta | None:
         """How long its vcjob took, or takes at `now`; None where none was made."""
@@ -31,10 +54,27 @@ class StepRow:
             return None
         return max((self.end or now) - self.start, timedelta())
 
+    def lasting(self, now: datetime) -> timedelta | None:
+        """How long its vcjob took or takes, or how long the step has waited for one."""
+        if self.phase == StepPhase.WAITING:
+            return None if self.since is None else max(now - self.since, timedelta())
+        return self.duration(now)
+
     @property
     def told(self) -> str:
         """Reason and message, as far as there are any."""
         return told(self.reason, self.message)
+
+    @property
+    def brief(self) -> str:
+        """The same in fewer words, for where there is little room: by what a step failed."""
+        if self.phase != StepPhase.FAILED:
+            return self.told
+        if (by := self.failure) is not None and by.pod:
+            code = "" if by.exit_code is None else f"exit code {by.exit_code}"
+            how = f"{code} ({by.reason})" if code and by.reason else code or by.reason or "failed"
+            return f"{how}: pod {by.pod}"
+        return self.message.partition(f"the job {self.job} ended ")[2] or self.told
 
 
 def told(reason: str, message: str) -> str:
@@ -63,8 +103,44 @@ def _row(step: Step, condition: StepCondition, record: JobRecord | None) -> Step
         job=condition.job,
         phase=condition.phase or StepPhase.WAITING,
         reason=condition.reason,
-        message=condition.message,
+        message=visible(condition.message),
         attempts=condition.attempts,
         start=start or condition.create_time,
         end=record.end_timestamp if record else None,
+        since=condition.last_transition_time,
+        tasks=_tasks(condition),
+        failure=condition.failure,
+        outputs=_outputs(condition.outputs or {}),
     )
+
+
+def _tasks(condition: StepCondition) -> Sequence[str]:
+    over = condition.phase in ENDED_STEP_PHASES or condition.phase == StepPhase.WAITING
+    return () if over else task_progress(condition.task_status_count)
+
+
+def _outputs(outputs: Mapping[str, Any]) -> str:
+    said = ", ".join(f"{name}={_value(value)}" for name, value in outputs.items())
+    return said if len(said) <= _LONGEST_OUTPUTS else ""
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
+
+
+def requested_hours(flow: JobFlow) -> str:
+    """`1.25 core hours, 2.5 GiB hours and 0.5 GPU hours`: what its jobs held of the cluster, as far
+    as they have ended; empty where that is nothing."""
+    hours = [c.requested_hours for c in (flow.status.conditions or {}).values()]
+    known = [each for each in hours if each is not None]
+    totals = [
+        (sum(float(each.cpu or 0) for each in known), "core"),
+        (sum(float(each.memory or 0) for each in known), "GiB"),
+        (sum(float(each.gpu or 0) for each in known), "GPU"),
+    ]
+    said = [
+        f"{total:.4f}".rstrip("0").rstrip(".") + f" {unit} hours"
+        for total, unit in totals
+        if total >= 0.00005
+    ]
+    return listed(said)

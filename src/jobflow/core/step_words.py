@@ -94,8 +94,10 @@ class StepWords:
         """Since when it stands as it does; None where nobody knows."""
         memory = self.memory(step)
         record = self._scene.records.get(memory.job)
-        known = record.start_timestamp if record else None
-        return memory.last_transition_time or known or memory.create_time
+        histories = (record.running_histories if record else None) or ()
+        known = [memory.last_transition_time, *(each.start_timestamp for each in histories[-1:])]
+        known += [record.start_timestamp if record else None, memory.create_time]
+        return next((moment for moment in known if moment is not None), None)
 
     def until(self, step: int) -> str:
         """`until c (Running) and d (Pending) have completed`: what a waiting step waits for."""

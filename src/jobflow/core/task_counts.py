@@ -10,11 +10,17 @@ from jobflow.api.pod import PodPhase
 
 def task_progress(counts: Mapping[str, TaskState] | None) -> list[str]:
     """A text a task, those that have furthest to go first: of all its pods how many are done, or,
-    while none is, how many run; `worker 1/4 done, 1 failed`."""
-    if not counts:
+    while none is, how many run; `worker 1/4 done, 1 failed`. Of a job of one pod that runs there
+    is nothing to tell."""
+    if not counts or _is_one_pod_that_runs(counts):
         return []
     ranked = sorted((_share(state), task) for task, state in counts.items() if _total(state))
     return [f"{task} {_said(counts[task])}" for _, task in ranked]
+
+
+def _is_one_pod_that_runs(counts: Mapping[str, TaskState]) -> bool:
+    running = sum(_count(state, PodPhase.RUNNING) for state in counts.values())
+    return running == 1 == sum(_total(state) for state in counts.values())
 
 
 def _said(state: TaskState) -> str:
