@@ -97,11 +97,11 @@ def _insight(evidence: Evidence, job: Job, scene: Scene) -> Insight:
         return Insight(pods)
     blamed = blame(pods) if job.phase in FAILURES else None
     said = _said(job, pods)
-    enough = read is not None or (
-        (job.phase not in FAILURES or (blamed is not None and blamed.sure))
-        and (said is not None or not pods or not has_first_pod(job.spec))
-    )
-    return Insight(pods, blamed, said, enough)
+    if job.phase in FAILURES:
+        enough = blamed is not None and blamed.sure
+    else:
+        enough = said is not None or not pods or not has_first_pod(job.spec)
+    return Insight(pods, blamed, said, enough or read is not None)
 
 
 def _said(job: Job, pods: Iterable[Pod]) -> str | None:
