@@ -44,8 +44,8 @@ from jobflow.core.actions import (
 from jobflow.core.evidence import FAILURES
 from jobflow.core.names import job_name
 from jobflow.core.plan import plan
+from plan_pods import pods_of
 from planned import Planned
-from podded import pods_of
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 FLOW_UID = "uid-f"

@@ -15,7 +15,7 @@ from jobflow.api.jobflow import RequestedHours, StepFailure
 from jobflow.api.pod import ContainerStatus, Pod
 from jobflow.core.actions import PodsRead, ReadPods
 from jobflow.core.outputs import MOST_OF_A_FLOW
-from podded import pod_of
+from plan_pods import pod_of
 from worlds import NOW, Planned, World, flow
 
 TASKS = ("ps=1", "worker=2")

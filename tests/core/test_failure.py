@@ -12,7 +12,7 @@ from containers import again, ended, running, stuck, with_containers
 from jobflow.api.jobflow import StepFailure
 from jobflow.api.pod import ContainerStatus, Pod
 from jobflow.core.failure import blame
-from podded import pod_of
+from plan_pods import pod_of
 from worlds import flow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from containers import ended, outlined, running, with_containers
@@ -20,7 +20,7 @@ from jobflow.core.outputs import (
     message_of,
     parsed,
 )
-from podded import pod_of, pods_of
+from plan_pods import pod_of, pods_of
 from worlds import flow
 
 JOB = outlined(flow("a").job("a", "Completed"), "ps=1", "worker=2")
@@ -92,7 +92,6 @@ def test_what_grows_beyond_its_room_as_json_is_too_large() -> None:
 @given(
     st.text(max_size=4200) | st.binary(max_size=4200).map(lambda b: b.decode("utf-8", "replace"))
 )
-@settings(max_examples=200, deadline=None)
 def test_any_message_fits_a_status_or_is_too_large(message: str) -> None:
     try:
         found = parsed(message)

@@ -10,7 +10,7 @@ from jobflow.api.jobflow import Step
 from jobflow.api.pod import Pod
 from jobflow.core.actions import Check
 from looking import HEALTHY, OPEN, PORT, SUCCEEDED, counted, probed, serving, workers
-from podded import going
+from plan_pods import going
 from worlds import World, flow, world_of
 
 # ----------------------------------------------------------------------- taskStatusList
