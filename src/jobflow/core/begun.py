@@ -22,7 +22,7 @@ from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
 from jobflow.core.ending import ending, held, running_as
 from jobflow.core.evidence import FAILURES, Evidence
-from jobflow.core.readiness import strategy, wanted
+from jobflow.core.readiness import probe_of, strategy, wanted
 from jobflow.core.scene import Decision, Scene, not_before
 from jobflow.core.starting import next_attempt, waiting
 
@@ -120,8 +120,7 @@ def _inferred(position: int, scene: Scene) -> JobPhase | None:
     """
     for dependant in scene.graph.dependants[position]:
         other = scene.evidence[dependant]
-        depends_on = other.step.depends_on
-        if depends_on is not None and depends_on.probe is not None and not depends_on.probe.empty:
+        if probe_of(other.step) is not None:
             continue  # it does not tell that its target has ended
         alone = len(scene.graph.targets[dependant]) == 1
         if other.jobs and not other.memory.attempts:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jobflow.api.jobflow import Condition
 from jobflow.core.flow_rules import Rule
 from jobflow.core.name_rules import MAX_OBJECT_NAME
 from jobflow.core.names import MAX_NAME, job_name
@@ -143,7 +144,11 @@ def status_fits(outline: Outline) -> Iterator[Violation]:
     steps = len(outline.names)
     characters = sum(map(len, outline.names)) + steps * (len(outline.flow_name) + 1)
     size = FIXED_STATUS + steps * STATUS_OF_A_STEP + NAMES_OF_A_STEP * characters
-    size += sum(_passed_targets(outline, step) for step, _ in outline.probes)
+    size += sum(
+        _passed_targets(outline, step)
+        for step, depends_on in outline.dependencies
+        if depends_on.probe is not None or depends_on.condition == Condition.RUNNING
+    )
     if size > MAX_STATUS:
         room = (MAX_STATUS - FIXED_STATUS) * steps // (size - FIXED_STATUS)
         detail = (

@@ -6,13 +6,25 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from jobflow.api.jobflow import Condition, StepPhase
+from jobflow.core.actions import CreateJob
 from jobflow.core.evidence import has_run
-from jobflow.core.readiness import REACHES, SKIPS, End, Reach, combined, end_of, strategy, wanted
+from jobflow.core.readiness import (
+    REACHES,
+    SKIPS,
+    End,
+    Reach,
+    combined,
+    end_of,
+    probe_of,
+    strategy,
+    wanted,
+)
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
+from jobflow.core.unstarted import HANDLES
 
 MOST = 100
 """Names that are told."""
-HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
 
 
 def next_jobs(scene: Scene, decisions: Sequence[Decision]) -> list[str]:
@@ -59,26 +71,32 @@ class Forecast:
 
     def _goes_on(self, position: int, decision: Decision) -> bool:
         """Whether it has a vcjob that has not ended, or is about to get one."""
-        if decision.action is not None:
+        if isinstance(decision.action, CreateJob):
             return True
-        begun = self._scene.evidence[position].attempts
-        return bool(begun) and end_of(decision.condition) is None
+        condition = decision.condition
+        begun = self._scene.evidence[position].attempts and condition.phase != StepPhase.WAITING
+        return bool(begun) and end_of(condition) is None
 
     def _waits(self, position: int) -> bool:
-        decision = self._decisions[position]
-        return position not in self._ends and end_of(decision.condition) is None
+        condition = self._decisions[position].condition
+        blocked = condition.reason == StepReason.BLOCKED
+        return position not in self._ends and end_of(condition) is None and not blocked
 
     def _reach(self, position: int) -> Reach:
         step = self._scene.evidence[position].step
-        want = wanted(step)
         targets = self._scene.graph.targets[position]
-        return combined(strategy(step), [self._stands(target, want) for target in targets])
+        return combined(strategy(step), [self._stands(position, target) for target in targets])
 
-    def _stands(self, target: int, want: Condition) -> Reach:
-        condition = self._decisions[target].condition
-        if want is Condition.RUNNING:
-            if has_run(self._scene.evidence[target], condition, self._scene.records):
-                return Reach.MET
+    def _stands(self, position: int, target: int) -> Reach:
+        """How a target will stand to a step."""
+        scene = self._scene
+        passed = self._decisions[position].condition.passed_targets
+        if passed is not None and scene.graph.names[target] in passed:
+            return Reach.MET
+        step, condition = scene.evidence[position].step, self._decisions[target].condition
+        want = wanted(step) if probe_of(step) is None else Condition.COMPLETED
+        if want is Condition.RUNNING and has_run(scene.evidence[target], condition, scene.records):
+            return Reach.MET
         end = self._ends.get(target)
         return REACHES[want][end if end is not None else end_of(condition)]
 
@@ -86,15 +104,15 @@ class Forecast:
         """After a failure (`Stop`) only what handles one, or is ready behind such a step."""
         if not self._stopped or self._handles(position):
             return True
-        want = wanted(self._scene.evidence[position].step)
-        targets = self._scene.graph.targets[position]
         return any(
-            self._handling[target] and self._stands(target, want) is Reach.MET for target in targets
+            self._handling[target] and self._stands(position, target) is Reach.MET
+            for target in self._scene.graph.targets[position]
         )
 
     def _handles(self, position: int) -> bool:
         step = self._scene.evidence[position].step
-        return bool(self._scene.graph.targets[position]) and wanted(step) in HANDLES
+        targets = self._scene.graph.targets[position]
+        return bool(targets) and wanted(step) in HANDLES and probe_of(step) is None
 
     @cached_property
     def _handling(self) -> Sequence[int]:
