@@ -1,49 +1,85 @@
-"""Pods for worlds of `plan`, as Volcano makes them. Nothing here decides anything."""
+"""Pods of vcjobs on a server, as Volcano and a kubelet would make and move them, for tests."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import json
+from typing import Any
 
-import msgspec
-
-from jobflow.api import pod as names
 from jobflow.api.job import Job
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.pod import Pod, PodStatus
-from jobflow.api.resources import JOBS
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import JOBS, PODS
+from jobflow.kube.client import ApiError, Client
+from running import Ends
 
 
-def pods_of(job: Job, /, **tasks: str) -> dict[str, Pod]:
-    """Pods by name: `worker="Running Succeeded"` gives the first two of a task."""
-    made = [
-        pod_of(job, task, index, phase)
-        for task, phases in tasks.items()
-        for index, phase in enumerate(phases.split())
-    ]
-    return {pod.metadata.name: pod for pod in made}
+def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
+    """A pod that the vcjob controls."""
+    owner = {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+    }
+    labels = {
+        "volcano.sh/job-name": job.name,
+        "volcano.sh/task-spec": task,
+        "volcano.sh/task-index": str(index),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{job.name}-{task}-{index}",
+            "namespace": job.namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+    }
 
 
-def pod_of(job: Job, task: str, index: int, phase: str = "Running") -> Pod:
-    """One pod of a vcjob."""
-    meta = job.metadata
-    owner = OwnerReference(
-        api_version=JOBS.api_version,
-        kind=JOBS.kind,
-        name=meta.name,
-        uid=meta.uid,
-        controller=True,
-    )
-    metadata = ObjectMeta(
-        name=f"{meta.name}-{task}-{index}",
-        namespace="ns",
-        uid=f"uid-{meta.name}-{task}-{index}",
-        labels={names.JOB_NAME: meta.name, names.TASK: task, names.TASK_INDEX: str(index)},
-        owner_references=[owner],
-    )
-    return Pod(metadata=metadata, status=PodStatus(phase=phase))
+async def make_pod(client: Client, job: ObjectMeta, task: str = "main", index: int = 0) -> str:
+    """Make it; returns its name."""
+    body = pod_of(job, task, index)
+    await client.create(PODS, job.namespace, json.dumps(body).encode())
+    name: str = body["metadata"]["name"]
+    return name
 
 
-def going(pod: Pod, since: datetime) -> Pod:
-    """The pod, being deleted."""
-    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=since)
-    return msgspec.structs.replace(pod, metadata=metadata)
+async def move_pod(client: Client, namespace: str, name: str, phase: str, **more: Any) -> None:
+    """Write its status."""
+    body = json.dumps({"status": {"phase": phase, **more}}).encode()
+    await client.patch(PODS, namespace, name, body, subresource="status")
+
+
+async def end_pod(
+    client: Client, namespace: str, name: str, *, code: int = 0, message: str = ""
+) -> None:
+    """Its only container ends."""
+    ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": ended},
+    }
+    phase = "Failed" if code else "Succeeded"
+    await move_pod(client, namespace, name, phase, containerStatuses=[container])
+
+
+class PodEnds(Ends):
+    """Every vcjob has a pod, which ends before the vcjob does and leaves a message."""
+
+    async def _end(self, job: Job, phase: str) -> None:
+        meta, client = job.metadata, self._client
+        code = 0 if phase.endswith("Completed") else 3
+        try:
+            name = await make_pod(client, meta)
+            await end_pod(client, meta.namespace, name, code=code, message=f"from {meta.name}")
+        except ApiError as error:
+            if not error.not_found:
+                raise
+        await super()._end(job, phase)

@@ -198,11 +198,15 @@ class Cluster:
 
     @asynccontextmanager
     async def ends(
-        self, phases: Mapping[str, str] | None = None, *, otherwise: str = "Completed"
+        self,
+        phases: Mapping[str, str] | None = None,
+        *,
+        otherwise: str = "Completed",
+        driver: type[Ends] = Ends,
     ) -> AsyncIterator[None]:
         """A driver that ends fresh vcjobs at once."""
         async with Client.at(self.server.url) as client:
-            task = asyncio.create_task(Ends(client, phases or {}, otherwise).run())
+            task = asyncio.create_task(driver(client, phases or {}, otherwise).run())
             try:
                 yield
             finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from crashing import Point, first_life
 from jobflow.api.job import Job
 from jobflow.api.resources import JOBS
-from running import DIAMOND, Cluster, cluster, flow, template
+from podded import PodEnds
+from running import DIAMOND, Cluster, Ends, cluster, flow, template
 
 
 @dataclass
@@ -27,6 +28,9 @@ class Story:
     """How many requests there are to crash at, at least."""
     left: bool = True
     """Whether the vcjobs are there at the end."""
+    driver: type[Ends] = Ends
+    says: Mapping[str, str] = field(default_factory=dict)
+    """Words that are in what the status of each step tells at the end."""
 
 
 async def carried(world: Cluster, story: Story, point: Point) -> bool:
@@ -34,7 +38,7 @@ async def carried(world: Cluster, story: Story, point: Point) -> bool:
     before the flow had ended."""
     await world.apply(*(template(name) for name in story.steps))
     await world.apply(flow("f", story.steps, **(story.spec or {})))
-    async with world.ends(story.jobs, otherwise=""):
+    async with world.ends(story.jobs, otherwise="", driver=story.driver):
         reached = await first_life(world, point)
         await _second_life(world, story, point)
     return reached
@@ -46,6 +50,8 @@ async def _second_life(world: Cluster, story: Story, point: Point) -> None:
         assert done.status.state.phase == story.phase, point
         conditions = done.status.conditions or {}
         assert all(entry.attempts <= 1 for entry in conditions.values()), point
+        for step, words in story.says.items():
+            assert words in str(conditions[f"f-{step}"]), point
         if not story.left:
             await world.seen(JOBS, Job, lambda jobs: not jobs)
     made = world.count("POST", JOBS)
@@ -60,6 +66,8 @@ def jobs(**outcomes: str) -> dict[str, str]:
 
 DONE = dict.fromkeys("abcde", "Completed")
 FAILED = jobs(a="Completed", b="Completed", c="Completed", d="Failed")
+SUCCEEDED = {"taskStatusList": [{"taskName": "main", "phase": "Succeeded"}]}
+PROBED = [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"], "probe": SUCCEEDED}}]
 STORIES = {
     "diamond": Story(DIAMOND, jobs(**DONE), requests=20),
     "phases": Story(DIAMOND, jobs(**dict.fromkeys("abcde", "Pending Running Completed"))),
@@ -67,11 +75,35 @@ STORIES = {
     "delete": Story(
         DIAMOND, jobs(**DONE), spec={"jobRetainPolicy": "delete"}, requests=25, left=False
     ),
+    "probe that passes, outputs": Story(
+        {"a": "", "b": "a"},
+        jobs(a="Running Completed", b="Completed"),
+        spec={"flows": PROBED},
+        requests=10,
+        driver=PodEnds,
+        says={"a": "from f-a", "b": "from f-b"},
+    ),
+    "probe that cannot pass": Story(
+        {"a": "", "b": "a"},
+        jobs(a="Completed"),
+        spec={"flows": PROBED},
+        phase="Failed",
+        requests=10,
+        says={"b": "ProbeUnsatisfiable"},
+    ),
+    "why it failed": Story(
+        {"a": ""},
+        jobs(a="Failed"),
+        phase="Failed",
+        requests=8,
+        driver=PodEnds,
+        says={"a": "exit code 3"},
+    ),
 }
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", STORIES, ids=lambda name: name.replace(" ", "-"))
 async def test_wherever_the_controller_dies_each_job_is_made_once(name: str, after: bool) -> None:
     number = 0
     while True:

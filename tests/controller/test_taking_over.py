@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.job import Job
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.controller.term import lead
 from jobflow.kube import reflector
@@ -17,6 +18,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.server import Fault
 from jobflow.store import Feed, Store, feeds
+from podded import end_pod, make_pod
 from running import NAMESPACE, Cluster, cluster, flow, set_phase, template
 
 
@@ -203,3 +205,19 @@ async def test_a_term_that_ends_before_anything_was_read_does_nothing(world: Clu
     ending.set()
     await lead(world.client, ending, store=Store(), followers=())
     assert not [seen for seen in world.server.requests if seen.method != "GET"]
+
+
+async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -> None:
+    """Its watches tell of neither: the outputs are not lost."""
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with world.controller():
+        await world.until_jobs(f_a="")
+        await world.until("f", lambda flow: "f-a" in (flow.status.conditions or {}))
+    async with follower(world) as replica:
+        job = await world.client.get(JOBS, NAMESPACE, "f-a", Job)
+        name = await make_pod(world.client, job.metadata)
+        await end_pod(world.client, NAMESPACE, name, message="by the way")
+        await set_phase(world.client, "f-a", "Completed")
+        async with replica.leading():
+            done = await world.ended("f")
+    assert (done.status.conditions or {})["f-a"].outputs == {"text": "by the way"}

@@ -1,0 +1,124 @@
+"""Whom an event of a pod concerns: a flow with a step that has not begun and probes its vcjob."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.pod import Pod
+from jobflow.controller.interest import Interest
+from jobflow.store import Store
+
+PROBE = {"taskStatusList": [{"taskName": "worker", "phase": "Succeeded"}]}
+F = ("ns", "f")
+
+
+class World:
+    """A flow whose step `b` waits for a probe of `a`, and the vcjob of `a`."""
+
+    def __init__(self, probe: Any = PROBE, annotations: Any = None, **status: Any) -> None:
+        self.store = Store()
+        depends_on = {"targets": ["a"], "probe": probe}
+        steps = [{"name": "a"}, {"name": "b", "dependsOn": depends_on}, {"name": "c"}]
+        self.flow = msgspec.convert(
+            {"metadata": meta("f"), "spec": {"flows": steps}, "status": status}, JobFlow
+        )
+        self.store.flows.changed(self.flow)
+        flow = {"kind": "JobFlow", "name": "f", "uid": "uid-f", "controller": True}
+        for step in "ac":
+            said = {"flow.volcano.sh/step": step} if annotations is None else annotations
+            made = meta(f"f-{step}", ownerReferences=[flow], annotations=said)
+            self.store.jobs.changed(msgspec.convert({"metadata": made}, Job))
+        self.interest = Interest(self.store)
+
+    def told(self, old: Pod | None, new: Pod | None) -> bool:
+        found = self.interest.flow_of(old, new)
+        assert found in (None, F)
+        return found is not None
+
+
+def meta(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1", **more}
+
+
+def pod(phase: str = "Running", job: str = "f-a", uid: str = "", **more: Any) -> Pod:
+    owner = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": job,
+        "uid": uid or f"uid-{job}",
+        "controller": True,
+    }
+    about = meta(f"{job}-worker-0", ownerReferences=[owner], **more.pop("metadata", {}))
+    return msgspec.convert({"metadata": about, "status": {"phase": phase, **more}}, Pod)
+
+
+async def test_a_flow_is_told_of_pods_that_it_probes() -> None:
+    world = World()
+    assert world.told(None, pod())
+    assert world.told(pod("Pending"), pod())
+    assert world.told(pod(), None)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pod("Succeeded"),
+        pod(podIP="10.0.0.9"),
+        pod(metadata={"uid": "another"}),
+        pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+    ],
+    ids=["phase", "IP", "UID", "deletion"],
+)
+async def test_it_is_told_of_what_a_probe_cares_for(changed: Pod) -> None:
+    assert World().told(pod(), changed)
+
+
+async def test_it_is_not_told_of_the_rest() -> None:
+    restarted = pod(containerStatuses=[{"name": "main", "restartCount": 3}])
+    assert not World().told(pod(), restarted)
+
+
+async def test_pods_of_a_job_that_nobody_probes_are_of_no_interest() -> None:
+    assert not World().told(None, pod(job="f-c"))
+
+
+async def test_nor_any_of_a_flow_without_probes() -> None:
+    assert not World(probe=None).told(None, pod())
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempts", "told"),
+    [("Waiting", 0, True), ("Waiting", 1, False), ("Running", 1, False), ("Failed", 0, False)],
+)
+async def test_nor_once_the_step_that_probes_has_begun(
+    phase: str, attempts: int, told: bool
+) -> None:
+    world = World(conditions={"f-b": {"phase": phase, "attempts": attempts}})
+    assert world.told(None, pod()) == told
+
+
+async def test_nor_when_the_flow_is_over() -> None:
+    assert not World(state={"phase": "Failed"}).told(None, pod())
+
+
+async def test_nor_pods_of_another_job_of_that_name_or_of_none_that_is_known() -> None:
+    world = World()
+    assert not world.told(None, pod(uid="older"))
+    assert not world.told(None, pod(job="g-a"))
+
+
+async def test_volcanos_own_jobs_are_known_by_their_names() -> None:
+    assert World(annotations={}).told(None, pod())
+
+
+async def test_what_was_worked_out_goes_with_its_flow() -> None:
+    world = World()
+    world.told(None, pod())
+    assert len(world.interest) == 1
+    world.interest.forget(world.flow)
+    assert len(world.interest) == 0

@@ -1,0 +1,155 @@
+"""Pods and flows, by the real controller: what starts a step, what costs nothing, what is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from jobflow.api.job import Job
+from jobflow.api.pod import Pod
+from jobflow.api.resources import JOBS, PODS
+from jobflow.controller.hooks import Hooks, Result
+from jobflow.controller.prober import Prober
+from jobflow.core.actions import Check
+from jobflow.kube.client import Client
+from podded import PodEnds, end_pod, make_pod, move_pod
+from running import NAMESPACE, Cluster, Product, cluster, flow, set_phase, template
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Cluster]:
+    async with cluster() as world:
+        yield world
+
+
+class Counting(Hooks):
+    """How often a flow was planned."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def reconciled(self, seconds: float, result: Result) -> None:
+        self.passes += 1
+
+
+@asynccontextmanager
+async def product(world: Cluster, **options: Any) -> AsyncIterator[Product]:
+    async with Client.at(world.server.url) as client:
+        made = Product(client, **options)
+        try:
+            yield made
+            made.check()
+        finally:
+            await made.kill()
+
+
+def probing(**probe: list[dict[str, Any]]) -> dict[str, Any]:
+    """A flow whose step b waits for what is in the job of a."""
+    steps = [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"], "probe": probe}}]
+    return flow("f", {}, flows=steps)
+
+
+async def running_a(world: Cluster) -> Job:
+    """The vcjob f-a, Running."""
+    await world.until_jobs(f_a="")
+    await set_phase(world.client, "f-a", "Running")
+    return await world.client.get(JOBS, NAMESPACE, "f-a", Job)
+
+
+def lists_of_pods(world: Cluster) -> list[str]:
+    """The label selectors of pods that were listed, the reflectors' aside."""
+    asked = [seen for seen in world.server.requests if seen.path == PODS.path(NAMESPACE)]
+    return [seen.method for seen in asked if seen.method == "GET"]
+
+
+async def test_a_pod_alone_starts_the_step_that_probes_its_task(world: Cluster) -> None:
+    """Volcano's count has not come: the vcjob is as it was."""
+    await world.apply(template("a"), template("b"))
+    await world.apply(probing(taskStatusList=[{"taskName": "main", "phase": "Succeeded"}]))
+    async with product(world):
+        job = await running_a(world)
+        name = await make_pod(world.client, job.metadata)
+        await move_pod(world.client, NAMESPACE, name, "Running")
+        await world.until("f", lambda flow: "0 of 1" in str(flow.status.conditions))
+        await end_pod(world.client, NAMESPACE, name)
+        await world.until_jobs(f_a="Running", f_b="")
+        done = await world.until("f", lambda flow: (flow.status.conditions or {})["f-b"].job != "")
+    assert (done.status.conditions or {})["f-b"].attempts == 1
+
+
+async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
+    answers, asked = ["answers 503", ""], []
+
+    async def check(pod: Pod, check: Check) -> str:
+        asked.append((pod.status.pod_ip, check.port, check.path))
+        return answers.pop(0)
+
+    await world.apply(template("a"), template("b"))
+    await world.apply(probing(httpGetList=[{"taskName": "main", "port": 80, "path": "/ready"}]))
+    async with product(world, probing=partial(Prober, check=check)):
+        job = await running_a(world)
+        name = await make_pod(world.client, job.metadata)
+        await move_pod(world.client, NAMESPACE, name, "Running", podIP="10.0.0.7")
+        await world.until("f", lambda flow: "answers 503" in str(flow.status.conditions))
+        assert (await world.jobs()).keys() == {"f-a"}
+        await move_pod(world.client, NAMESPACE, name, "Running", podIP="10.0.0.8")
+        await world.until_jobs(f_b="")
+    assert asked == [("10.0.0.7", 80, "/ready"), ("10.0.0.8", 80, "/ready")]
+
+
+async def test_pods_of_flows_without_probes_cost_no_pass_and_no_request(world: Cluster) -> None:
+    hooks = Counting()
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with product(world, hooks=hooks) as made:
+        job = await running_a(world)
+        await world.until("f", lambda flow: flow.status.state.phase == "Running")
+        before = hooks.passes
+        name = await make_pod(world.client, job.metadata)
+        for number in range(5):
+            await move_pod(world.client, NAMESPACE, name, "Running", podIP=f"10.0.0.{number}")
+        await until_watched(made, job, name, "10.0.0.4")
+        passes = hooks.passes - before
+        await end_pod(world.client, NAMESPACE, name, message="done")
+        await until_watched(made, job, name, "10.0.0.4", phase="Succeeded")
+        await set_phase(world.client, "f-a", "Completed")
+        done = await world.ended("f")
+    assert passes <= 1, "the status that was held back for a second may be written meanwhile"
+    assert lists_of_pods(world) == []
+    assert (done.status.conditions or {})["f-a"].outputs == {"text": "done"}
+
+
+async def until_watched(
+    made: Product, job: Job, name: str, ip: str, *, phase: str = "Running"
+) -> None:
+    """Return when the store has the pod so."""
+
+    def held(pods: Mapping[str, Pod]) -> bool:
+        pod = pods.get(name)
+        return pod is not None and (pod.status.pod_ip, pod.phase) == (ip, phase)
+
+    async with asyncio.timeout(20):
+        while not held(made.store.pods.of(job.metadata.uid)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with product(world), world.ends({"f-a": "Failed"}):
+        done = await world.ended("f")
+    assert done.status.state.phase == "Failed"
+    assert lists_of_pods(world) == ["GET"], "no pod was known"
+
+
+async def test_nothing_is_kept_of_a_flow_that_is_over(world: Cluster) -> None:
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with product(world) as made, world.ends(driver=PodEnds):
+        await world.ended("f")
+        async with asyncio.timeout(20):
+            while len(made.store.pods.cache):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert len(await world.raw(PODS)) == 1
