@@ -1,9 +1,9 @@
 """Lives of flows for laws of `plan`: any flow that admission takes, and anything that may happen.
 
 A life is a flow and what happened to it: plans carried out in part (a crash between any two
-requests) or in full, vcjobs that move and end, vcjobs deleted by hand, creates refused, Commands,
-time. It keeps its own books of what was made, lost and ordered, and complains itself when a law is
-broken.
+requests) or in full, vcjobs that move and end, what goes on inside them (`insides`), vcjobs deleted
+by hand, creates refused, Commands, time. It keeps its own books of what was made, lost and ordered,
+and complains itself when a law is broken.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ from random import Random
 
 from hypothesis import strategies as st
 
+from insides import SPEC, Insides, probes
 from jobflow.api import labels
 from jobflow.api.jobflow import ENDED_STEP_PHASES, Condition, DependsOn, Step, Strategy
-from jobflow.core.actions import AbortJob, Confirm, CreateJob, DeleteCommand, DeleteJob
+from jobflow.core.actions import (
+    AbortJob,
+    Confirm,
+    CreateJob,
+    DeleteCommand,
+    DeleteJob,
+    ReadPods,
+)
 from jobflow.core.validate import Known, validate_flow
 from planned import Planned
-from worlds import FLOW_UID, World, world_of
+from worlds import FLOW_UID, World, template, world_of
 
 NAMES = "abcdefg"
 PHASES = ("Pending", "Running", "Restarting", "Completing", "Aborting")
@@ -46,11 +54,13 @@ def flows(draw: st.DrawFn) -> World:
             targets=targets,
             strategy=draw(st.sampled_from([None, *Strategy])),
             condition=draw(st.sampled_from([None, None, *Condition])),
+            probe=draw(probes),
         )
         steps.append(Step(name=name, depends_on=depends_on if targets else None))
     world = world_of(draw(st.permutations(steps)), retain=draw(st.sampled_from([None, "delete"])))
     assert not validate_flow(world.flow, Known()).violations
-    return world
+    templates = {name: template(name, SPEC) for name in world.templates}
+    return replace(world, templates=templates, asked_before=False)
 
 
 class Life:
@@ -65,6 +75,7 @@ class Life:
         self.taken: Counter[str] = Counter()
         """How often each Command was recorded."""
         self.ordered = 0
+        self.insides = Insides(random)
 
     # ------------------------------------------------------------------ what happens
 
@@ -72,7 +83,8 @@ class Life:
         """One thing, whatever it is."""
         what = self.random.choice(
             (self.reconcile, self.reconcile, self.crash, self.move, self.end, self.delete,
-             self.refuse, self.wait, self.template, self.command, self.obey, self.restart)
+             self.refuse, self.wait, self.template, self.command, self.obey, self.restart,
+             self.move_pods, self.watch, self.answer)
         )  # fmt: skip
         what()
 
@@ -85,13 +97,16 @@ class Life:
     def carry_out(self, planned: Planned, *, share: float, write: bool) -> None:
         """In any order; a crash leaves out what it likes."""
         self.check(planned)
+        self.world = self.insides.planned(self.world, planned.plan)
         actions = list(planned.plan.actions)
         self.random.shuffle(actions)
         for action in actions:
             if self.random.random() <= share:
                 if isinstance(action, CreateJob):
                     self.made[action.step] += 1
-                self.world = self.world.acted(action)
+                reads = isinstance(action, ReadPods)
+                carry_out = self.insides.read if reads else World.acted
+                self.world = carry_out(self.world, action)
         if write:
             before = self.world.flow.status.handled_commands or []
             self.taken.update(set(planned.status.handled_commands or []) - set(before))
@@ -109,11 +124,27 @@ class Life:
 
     def move(self) -> None:
         if names := self.live():
-            self.world = self.world.ended(self.random.choice(names), self.random.choice(PHASES))
+            self.goes(self.random.choice(names), self.random.choice(PHASES))
 
     def end(self) -> None:
         if names := self.live():
-            self.world = self.world.ended(self.random.choice(names), self.random.choice(OUTCOMES))
+            self.goes(self.random.choice(names), self.random.choice(OUTCOMES))
+
+    def goes(self, name: str, phase: str) -> None:
+        """A vcjob goes into a phase, its pods with it, though nobody may have seen them."""
+        self.world = self.world.ended(name, phase)
+        self.world = self.insides.move(self.world, self.world.jobs[name])
+
+    def move_pods(self) -> None:
+        if names := self.live():
+            job = self.world.jobs[self.random.choice(names)]
+            self.world = self.insides.move(self.world, job)
+
+    def watch(self) -> None:
+        self.world = self.insides.watch(self.world)
+
+    def answer(self) -> None:
+        self.world = self.insides.answer(self.world)
 
     def delete(self) -> None:
         """By hand: seen to the last, or unseen; a loss unless its end is known to anybody."""
@@ -144,7 +175,11 @@ class Life:
         name = self.random.choice([step.name for step in self.world.flow.steps])
         there = name in self.world.templates
         world = self.world
-        self.world = world.without_template(name) if there else world.with_template(name)
+        self.world = world.without_template(name) if there else self.with_template(name)
+
+    def with_template(self, name: str) -> World:
+        templates = {**self.world.templates, name: template(name, SPEC)}
+        return replace(self.world, templates=templates)
 
     def command(self) -> None:
         """Mostly something that is refused, so that most lives go on."""
@@ -157,27 +192,27 @@ class Life:
         """Volcano does what it was asked."""
         for name in self.live():
             if self.world.jobs[name].metadata.uid in self.world.aborts:
-                phase = self.random.choice(("Aborting", "Aborted"))
-                self.world = self.world.ended(name, phase)
+                self.goes(name, self.random.choice(("Aborting", "Aborted")))
 
     def restart(self) -> None:
         """Another process goes on: what only the last one knew is lost."""
-        self.world = replace(self.world, aborts={}, absent=frozenset())
+        self.world = replace(self.world, aborts={}, absent=frozenset(), read={}, probes={})
 
     def end_well(self) -> World:
         """From here on nothing is lost or refused and every vcjob ends somehow."""
         for step in self.world.flow.steps:
-            self.world = self.world.with_template(step.name)
+            self.world = self.with_template(step.name)
         outcomes = {step.name: self.random.choice(OUTCOMES) for step in self.world.flow.steps}
         for _ in range(200):
             if self.world.flow.final:
                 return self.world
             before = self.world
             self.reconcile()
+            self.answer()
             if self.world == before or not self.world.plan().plan.actions:
                 self.world = self.world.later(1)
                 for name in self.live():
-                    self.world = self.world.ended(name, outcomes[self.step_of(name)])
+                    self.goes(name, outcomes[self.step_of(name)])
         raise AssertionError(f"it does not end: {self.world.plan().conditions}")
 
     # ------------------------------------------------------------------------ the laws
@@ -195,9 +230,12 @@ class Life:
                 self.check_abort(action)
             elif isinstance(action, DeleteJob) and action.name in self.live():
                 self.check_delete(action)
-        for step, end in self.ends.items():
-            condition = planned.conditions[step]
-            assert (condition.phase, condition.reason) == end, f"{step} has ended already"
+        for name, condition in planned.conditions.items():
+            if name in self.ends:
+                end = condition.phase, condition.reason
+                assert end == self.ends[name], f"{name} has ended already"
+            elif condition.reason == "ProbeUnsatisfiable":
+                self.insides.check_unsatisfiable(self.step(name), self.world)
 
     def check_create(self, action: CreateJob, planned: Planned) -> None:
         step = action.step
@@ -227,7 +265,7 @@ class Life:
         return condition.abort_time if condition is not None else None
 
     def may_start(self, name: str, planned: Planned) -> bool:
-        step = next(step for step in self.world.flow.steps if step.name == name)
+        step = self.step(name)
         if self.made[name]:
             return True
         if "Failed" in planned.phases.values() and not self.handles(step, planned):
@@ -235,11 +273,21 @@ class Life:
         if step.depends_on is None:
             return True
         ends = [self.end_of(target, planned) for target in step.targets]
-        good = [end in GOOD_FOR[step.depends_on.condition or "Completed"] for end in ends]
+        good = [self.good(step, target, planned) for target in step.targets]
         if step.depends_on.strategy == "any":
             return any(good)
         passed = [end == "NotTaken" for end in ends]
         return any(good) and all(g or p for g, p in zip(good, passed, strict=True))
+
+    def good(self, step: Step, target: str, planned: Planned) -> bool:
+        """Whether a target is, or may have been, as the step wants it."""
+        if step.depends_on is not None and step.depends_on.probe is not None:
+            return self.insides.may_have_passed(step, target)
+        wanted = step.depends_on.condition if step.depends_on else None
+        return self.end_of(target, planned) in GOOD_FOR[wanted or "Completed"]
+
+    def step(self, name: str) -> Step:
+        return next(step for step in self.world.flow.steps if step.name == name)
 
     def end_of(self, name: str, planned: Planned) -> str:
         condition = planned.conditions[name]
@@ -251,12 +299,11 @@ class Life:
         """Whether it may start in a flow that has stopped."""
         if step.depends_on is None:
             return False
-        wanted = step.depends_on.condition or "Completed"
-        if wanted in ("Failed", "Finished"):
+        if step.depends_on.probe is None and step.depends_on.condition in ("Failed", "Finished"):
             return True
         targets = [other for other in self.world.flow.steps if other.name in step.targets]
         return any(
-            self.handles(target, planned) and self.end_of(target.name, planned) in GOOD_FOR[wanted]
+            self.handles(target, planned) and self.good(step, target.name, planned)
             for target in targets
         )
 
