@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test test-cluster lint crds manifests bench bench-cluster lock clean
+.PHONY: demo test test-long test-cluster lint crds manifests bench bench-cluster lock clean
 .DEFAULT_GOAL := test
 
 .venv/installed: requirements.lock pyproject.toml
@@ -17,6 +17,9 @@ demo: .venv/installed ## carry the examples through, without a cluster
 
 test: .venv/installed lint ## everything that takes under three minutes
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
+
+test-long: .venv/installed ## the laws with thirty times the examples, and what else takes long
+	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or long) and not cluster' --timeout 900
 
 test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)

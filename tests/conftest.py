@@ -10,13 +10,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import is_hypothesis_test
 
-settings.register_profile("reproducible", derandomize=True)
-settings.register_profile("exploring", derandomize=False)
-settings.load_profile(os.environ.get("JOBFLOW_LAWS", "reproducible"))
-"""The laws try the same examples in every run, so that a run says something about the change it is
-run for; JOBFLOW_LAWS=exploring looks for new counterexamples."""
+import laws  # noqa: F401  # the profile of all laws, before any is made
 
 pytest_plugins = ["real_cluster"]
 

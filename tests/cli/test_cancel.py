@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Said
+from command_line import Said, jobflow
 from jobflow.api.command import Command as JobCommand
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
 from jobflow.cli import cancel as command
@@ -41,10 +41,15 @@ def kubeconfig(world: Cluster, tmp_path: Path) -> Path:
 
 
 async def cancelled(kubeconfig: Path, *arguments: str) -> Said:
-    """What the installed command says, and its exit code."""
+    """What the command says, and its exit code: in a thread, for it runs a loop of its own."""
+    return await asyncio.to_thread(jobflow, "cancel", *arguments, "--kubeconfig", str(kubeconfig))
+
+
+async def waited_for(kubeconfig: Path, *arguments: str) -> Said:
+    """The same with `--wait`: a process, for it listens to signals."""
     process = await asyncio.create_subprocess_exec(
         JOBFLOW,
-        *("cancel", *arguments, "--kubeconfig", str(kubeconfig)),
+        *("cancel", *arguments, "--wait", "--kubeconfig", str(kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -91,7 +96,7 @@ async def test_waiting_tells_how_it_goes(world: Cluster, kubeconfig: Path) -> No
     async with stand_in(world), world.controller():
         await long_flow(world)
         await world.until_jobs(f_a="Running")
-        said = await cancelled(kubeconfig, "f", "--wait")
+        said = await waited_for(kubeconfig, "f")
     lines = said.out.splitlines()
     assert (said.code, said.err) == (0, "")
     assert lines[0].startswith("JobFlow f: asked to cancel (Command f-terminatejob-")
@@ -102,7 +107,7 @@ async def test_json_is_one_object(world: Cluster, kubeconfig: Path) -> None:
     async with stand_in(world), world.controller():
         await long_flow(world)
         await world.until_jobs(f_a="Running")
-        answer = (await cancelled(kubeconfig, "f", "-o", "json", "--wait")).json
+        answer = (await waited_for(kubeconfig, "f", "-o", "json")).json
     assert answer.pop("command").startswith("f-terminatejob-")
     assert answer == {
         "namespace": NAMESPACE,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import jobflow
@@ -279,7 +279,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(spec=JSON, metadata=JSON, kind=st.sampled_from(["JobFlow", "JobTemplate"]))
 def test_no_object_raises(spec: Any, metadata: Any, kind: str) -> None:
     whole = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": kind}

@@ -103,8 +103,12 @@ def test_aliases_that_nest_deeply_count_as_deep() -> None:
 
 
 def test_after_too_many_values_nothing_more_is_read() -> None:
-    *_, last = read("a\n---\n" * (MAX_NODES + 10))
-    assert last == f"{2 * MAX_NODES + 1}:1 more than {MAX_NODES:,} values, aliases followed"
+    most, left = divmod(MAX_NODES, 1 + 50 * 51)  # a document is a list of 50 lists of 50 values
+    assert left == 4  # the outer list, the first inner one and two of its values
+    document = f"- &a [{'x, ' * 50}]\n" + "- *a\n" * 49 + "---\n"
+    *right, last = read(document * (most + 10))
+    assert len(right) == most
+    assert last == f"{51 * most + 1}:13 more than {MAX_NODES:,} values, aliases followed"
 
 
 def test_a_fault_in_one_document_does_not_hide_the_others() -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.jobflow import DependsOn, JobFlow, Step
@@ -21,6 +21,7 @@ from jobflow.core.validate import (
     validate_template_update,
 )
 from jobflow.core.violations import Verdict, Violation
+from laws import tries
 from reviewed import flow_of, template_of
 
 WORDS = st.sampled_from(
@@ -119,7 +120,7 @@ def decoded(obj: Any, type_: type[Any]) -> Any:
         return None
 
 
-@settings(max_examples=300)
+@tries(100)
 @given(FLOWS | OBJECTS | JSON, FLOWS | OBJECTS, CLUSTERS)
 def test_no_rule_of_flows_raises_on_anything_that_decodes(first: Any, second: Any, known: Known):
     flow, other = decoded(first, JobFlow), decoded(second, JobFlow)
@@ -133,7 +134,7 @@ def test_no_rule_of_flows_raises_on_anything_that_decodes(first: Any, second: An
     assert all(len(str(violation)) for verdict in verdicts for violation in verdict.violations)
 
 
-@settings(max_examples=200)
+@tries(70)
 @given(TEMPLATES | OBJECTS | JSON, TEMPLATES, FLOWS, CLUSTERS)
 def test_no_rule_of_templates_raises_on_anything_that_decodes(
     first: Any, second: Any, flow: Any, known: Known
@@ -157,7 +158,7 @@ def test_the_same_flow_gets_the_same_answer(obj: Any, known: Known):
     )
 
 
-@settings(max_examples=300)
+@tries(100)
 @given(FLOWS, CLUSTERS)
 def test_every_place_that_is_named_exists_or_its_parent_does(obj: Any, known: Known):
     for violation in validate_flow(decoded(obj, JobFlow), known).violations:
@@ -185,7 +186,7 @@ def _kinds(violations: tuple[Violation, ...]) -> list[tuple[str, str]]:
     return [(violation.path, violation.reason) for violation in violations]
 
 
-@settings(max_examples=200)
+@tries(70)
 @given(FLOWS, CLUSTERS, st.booleans())
 def test_an_independent_valid_step_neither_adds_nor_removes_a_violation(
     obj: Any, known: Known, first: bool

@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.job import JobOutline
 from jobflow.api.jobflow import RequestedHours
 from jobflow.core.requests import Requests, hours, quantity, requested
+from laws import tries
 
 HOUR = timedelta(hours=1)
 GIB = 2.0**30
@@ -67,7 +68,7 @@ likely = st.from_regex(r"[-+.0-9eEKMGTPEinum]{0,12}", fullmatch=True)
 
 
 @given(json | likely)
-@settings(max_examples=300)
+@tries(100)
 def test_no_json_is_too_strange(value: object) -> None:
     found = quantity(value)
     assert found is None or 0 <= found <= 1e18

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from laws import tries
 from simulated import Life, Mishap, Simulation, Stretch, Weather, simulate
 
 CALM = 90.0
@@ -29,8 +30,6 @@ mishaps = st.lists(
 lives = st.lists(st.builds(Life, stretches, mishaps, st.floats(0.98, 1.02)), min_size=2, max_size=3)
 seeds = st.integers(0, 2**32)
 
-THOROUGH = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
 
 def ends_well(world: Simulation) -> None:
     """No write came late, and whoever is left is led."""
@@ -39,7 +38,7 @@ def ends_well(world: Simulation) -> None:
     assert (world.final in alive) if alive else (world.final is None)
 
 
-@THOROUGH
+@tries(30)
 @given(lives, seeds)
 @example([Life(mishaps=(Mishap(20, "pause", 30),)), Life()], 2)
 @example([Life(mishaps=(Mishap(20, "suspend", 30),)), Life()], 2)
@@ -55,7 +54,7 @@ def test_one_leads_and_only_its_writes_are_stored(lives: list[Life], seed: int) 
     ends_well(world)
 
 
-@settings(THOROUGH, max_examples=25)
+@tries(12)
 @given(
     st.lists(
         st.builds(Life, stretches, st.just(()), st.floats(0.98, 1.02)), min_size=2, max_size=3
