@@ -88,7 +88,8 @@ PODS = {
 
 def test_tasks_that_run_say_how_far_they_are() -> None:
     flow = with_conditions(DIAMOND, c={"task_status_count": PODS}, d={"task_status_count": PODS})
-    assert tree(flow)[3] == ("      ├─ ● c  Running     1m15s  ps 2/2 running; worker 3/4 done")
+    assert tree(flow)[3] == ("      ├─ ● c  Running     1m15s  worker 3/4 done; ps 2/2 running")
+    assert tree(flow, 56)[3] == "      ├─ ● c  Running     1m15s  worker 3/4, ps 2/2"
     broken = {"t": TaskState(phase={"Running": 1, "Pending": 1, "Failed": 2})}
     flow = with_conditions(DIAMOND, c={"task_status_count": broken})
     assert tree(flow)[3].endswith("  t 1/4 running, 2 failed")
@@ -206,6 +207,21 @@ def test_messages_wrap_in_their_column_where_there_is_room() -> None:
         f"{'':62}task worker lost two pods",
         "evaluate                    Skipped                           UpstreamFailed: train did",
     ]
+
+
+def test_where_the_terminal_is_narrow_columns_go_before_lines_break() -> None:
+    assert rows(DIAMOND, 40)[:2] == [
+        "STEP   PHASE       START      DURATION",
+        "a      Completed   12:00:00   2s",
+    ]
+    assert rows(DIAMOND, 30)[:2] == ["STEP   PHASE       DURATION", "a      Completed   2s"]
+
+
+def test_a_waiting_step_keeps_what_is_in_the_way_where_there_is_little_room() -> None:
+    message = "waits for b: 0 of 4 pods of task worker Succeeded"
+    flow = with_conditions(DIAMOND, e={"message": message, "reason": "WaitingForProbe"})
+    assert tree(flow, 100)[5].endswith(f"  {message}")
+    assert tree(flow, 80)[5].endswith("  0 of 4 pods of task worker Succeeded")
 
 
 def test_messages_go_below_where_there_is_none() -> None:

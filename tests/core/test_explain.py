@@ -92,8 +92,8 @@ def test_tasks_say_how_far_they_are(running: World) -> None:
     world = with_condition(
         running, "b", StepCondition(phase="Running", job="f-b", task_status_count=counts)
     )
-    assert why(world, "b")[0].endswith("as the job f-b: ps 2/2 running and worker 3/4 done.")
-    assert why(world)[1] == ("Step b (for 1m40s, ps 2/2 running and worker 3/4 done) is Running.")
+    assert why(world, "b")[0].endswith("as the job f-b: worker 3/4 done and ps 2/2 running.")
+    assert why(world)[1] == ("Step b (for 1m40s, worker 3/4 done and ps 2/2 running) is Running.")
 
 
 def test_a_step_that_is_pending_points_at_volcano() -> None:

@@ -15,9 +15,12 @@ from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import FINAL_PHASES, FlowPhase, JobFlow, StepPhase
 from jobflow.cli.branches import Branch, branches, guides
 from jobflow.cli.progress import StepRow, requested_hours, rows, told
+from jobflow.core.task_counts import task_progress
 from jobflow.core.wording import span
 
 _GAP = "  "
+_BETWEEN = "   "
+_ENDLESS = 1_000_000
 _HELD = "requested: "
 _LEAST_DETAIL = 12
 """Fewer columns than this show nothing worth reading."""
@@ -146,14 +149,17 @@ class _Columns:
 
 def _why(row: StepRow, room: int) -> str:
     """What a line of the tree says of a step besides its phase, in `room` columns if it can."""
+    said = _said(row, brief=False)
+    return said if cell_len(said) <= room else _said(row, brief=True)
+
+
+def _said(row: StepRow, *, brief: bool) -> str:
     if row.phase == StepPhase.WAITING:
-        return row.message or row.reason
+        return (row.brief if brief else row.message) or row.reason
     again = f"attempt {row.attempts}" if row.attempts > 1 else ""
-    whole, brief = (
-        "; ".join(part for part in (again, words, *row.tasks, row.outputs) if part)
-        for words in (row.told, row.brief)
-    )
-    return whole if cell_len(whole) <= room else brief
+    tasks = (", " if brief else "; ").join(task_progress(row.pods, brief=brief))
+    words = row.brief if brief else row.told
+    return "; ".join(part for part in (again, words, tasks, row.outputs) if part)
 
 
 def _most_telling(shown: Sequence[Branch], standing: dict[str, StepRow], room: int) -> list[Branch]:
@@ -172,50 +178,77 @@ def _rest(
     return Text(f"… {', '.join(counts)} not shown", style="dim")
 
 
+_STEP, _JOB, _PHASE, _START, _DURATION = range(5)
+_HEADER = ("STEP", "JOB", "PHASE", "START", "DURATION")
+_DROPPED = (_JOB, _START)
+"""Columns that are left out, the first first, where the terminal is too narrow for all."""
+
+
 def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Text]:
     """The final table: step, job, phase, start (local time), duration; a message where one says
     why something is not Completed, or what it has left behind, wrapped in its column where `width`
     is given. Below it what the jobs held of the cluster, where that fits."""
-    header = ["STEP", "JOB", "PHASE", "START", "DURATION", "MESSAGE"]
     standing = rows(flow)
     cells = [_cells(row, now) for row in standing]
-    if not any(line[-1] for line in cells):
-        header, cells = header[:-1], [line[:-1] for line in cells]
-    sizes = [max(cell_len(line[i]) for line in (header, *cells)) for i in range(5)]
-    yield Text(_joined(header, sizes), style="bold")
-    for row, line in zip(standing, cells, strict=True):
-        yield from _table_line(row, line, sizes, width)
+    sizes = [max(cell_len(line[i]) for line in (_HEADER, *cells)) for i in range(len(_HEADER))]
+    columns = _columns(sizes, width)
+    messages = [row.outputs if row.phase == StepPhase.COMPLETED else row.told for row in standing]
+    last = "MESSAGE" if any(messages) and _room(sizes, columns, width) is not None else ""
+    yield Text(_joined(_HEADER, sizes, columns, last), style="bold")
+    for line, message in zip(cells, messages, strict=True):
+        yield from _table_line(line, message, sizes, columns, width)
     held = requested_hours(flow)
     if held and (width is None or cell_len(held) + len(_HELD) <= width):
         yield Text(f"{_HELD}{held}", style="dim")
 
 
-def _cells(row: StepRow, now: datetime) -> list[str]:
+def _cells(row: StepRow, now: datetime) -> Sequence[str]:
     start = row.start.astimezone().strftime("%H:%M:%S") if row.start else ""
-    why = row.outputs if row.phase == StepPhase.COMPLETED else row.told
-    return [row.step, row.job, row.phase, start, span(row.duration(now)), why]
+    return row.step, row.job, row.phase, start, span(row.duration(now))
 
 
-def _joined(cells: Sequence[str], sizes: Sequence[int]) -> str:
-    fixed = (cell + " " * (size - cell_len(cell)) for cell, size in zip(cells, sizes, strict=False))
-    return "   ".join((*fixed, *cells[len(sizes) :])).rstrip()
+def _columns(sizes: Sequence[int], width: int | None) -> Sequence[int]:
+    """Which columns are shown in `width`."""
+    shown = list(range(len(sizes)))
+    for column in _DROPPED:
+        if width is not None and _indent(sizes, shown) - len(_BETWEEN) > width:
+            shown.remove(column)
+    return shown
+
+
+def _indent(sizes: Sequence[int], columns: Sequence[int]) -> int:
+    """Where the column behind these begins."""
+    return sum(sizes[column] + len(_BETWEEN) for column in columns)
+
+
+def _joined(cells: Sequence[str], sizes: Sequence[int], columns: Sequence[int], last: str) -> str:
+    fixed = (cells[i] + " " * (sizes[i] - cell_len(cells[i])) for i in columns)
+    return _BETWEEN.join((*fixed, last)).rstrip()
+
+
+def _room(sizes: Sequence[int], columns: Sequence[int], width: int | None) -> int | None:
+    """Columns that are left beside these for messages; None: too few, they go below."""
+    room = _ENDLESS if width is None else width - _indent(sizes, columns)
+    return room if room >= 2 * _LEAST_DETAIL else None
 
 
 def _table_line(
-    row: StepRow, cells: Sequence[str], sizes: Sequence[int], width: int | None
+    cells: Sequence[str],
+    message: str,
+    sizes: Sequence[int],
+    columns: Sequence[int],
+    width: int | None,
 ) -> Iterator[Text]:
-    indent = sum(sizes) + 3 * len(sizes)
-    why = cells[5] if len(cells) > 5 else ""
-    beside, below = [why], []
-    if width is not None and width - indent >= 2 * _LEAST_DETAIL:
-        beside = _wrapped(why, width - indent) or [""]
-    elif width is not None:
-        beside, below = [""], _wrapped(why, max(width - 4, 2 * _LEAST_DETAIL))
-    line = Text(_joined([*cells[:5], beside[0]], sizes))
-    at = sizes[0] + sizes[1] + 6
-    line.stylize(style_of(row.phase), at, at + len(row.phase))
+    room = _room(sizes, columns, width)
+    if room is not None:
+        beside, below = _wrapped(message, room) or [""], []
+    else:
+        beside, below = [""], _wrapped(message, max((width or 0) - 4, 2 * _LEAST_DETAIL))
+    line = Text(_joined(cells, sizes, columns, beside[0]))
+    at = _indent(sizes, columns[: columns.index(_PHASE)])
+    line.stylize(style_of(cells[_PHASE]), at, at + len(cells[_PHASE]))
     yield line
-    yield from (Text(" " * indent + more) for more in beside[1:])
+    yield from (Text(" " * _indent(sizes, columns) + more) for more in beside[1:])
     yield from (Text("    " + more) for more in below)
 
 

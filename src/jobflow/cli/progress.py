@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from jobflow.api.job import TaskState
 from jobflow.api.jobflow import (
     ENDED_STEP_PHASES,
     JobFlow,
@@ -19,7 +20,6 @@ from jobflow.api.jobflow import (
 )
 from jobflow.cli.report import visible
 from jobflow.core.names import job_name
-from jobflow.core.task_counts import task_progress
 from jobflow.core.wording import listed
 
 _LONGEST_OUTPUTS = 60
@@ -42,8 +42,8 @@ class StepRow:
     end: datetime | None
     since: datetime | None
     """Since when it is in this phase for this reason."""
-    tasks: Sequence[str]
-    """How far its tasks have come, while it runs: `worker 3/4 done`."""
+    pods: Mapping[str, TaskState] | None
+    """By task, while it runs."""
     failure: StepFailure | None
     outputs: str
     """`acc=0.9, epochs=3`, where they are short."""
@@ -67,7 +67,10 @@ class StepRow:
 
     @property
     def brief(self) -> str:
-        """The same in fewer words, for where there is little room: by what a step failed."""
+        """The same in fewer words, for where there is little room: what is in the way, or by what
+        it failed."""
+        if self.phase == StepPhase.WAITING:
+            return self.message.partition(": ")[2] or self.message
         if self.phase != StepPhase.FAILED:
             return self.told
         if (by := self.failure) is not None and by.pod:
@@ -108,15 +111,14 @@ def _row(step: Step, condition: StepCondition, record: JobRecord | None) -> Step
         start=start or condition.create_time,
         end=record.end_timestamp if record else None,
         since=condition.last_transition_time,
-        tasks=_tasks(condition),
+        pods=condition.task_status_count if _runs(condition) else None,
         failure=condition.failure,
         outputs=_outputs(condition.outputs or {}),
     )
 
 
-def _tasks(condition: StepCondition) -> Sequence[str]:
-    over = condition.phase in ENDED_STEP_PHASES or condition.phase == StepPhase.WAITING
-    return () if over else task_progress(condition.task_status_count)
+def _runs(condition: StepCondition) -> bool:
+    return condition.phase not in ENDED_STEP_PHASES and condition.phase != StepPhase.WAITING
 
 
 def _outputs(outputs: Mapping[str, Any]) -> str:

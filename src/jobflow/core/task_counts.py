@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from jobflow.api.job import TaskState
 from jobflow.api.pod import PodPhase
 
 
-def task_progress(counts: Mapping[str, TaskState] | None) -> list[str]:
-    """A text a task, those that have furthest to go first: of all its pods how many are done, or,
-    while none is, how many run; `worker 1/4 done, 1 failed`. Of a job of one pod that runs there
-    is nothing to tell."""
+def task_progress(counts: Mapping[str, TaskState] | None, *, brief: bool = False) -> list[str]:
+    """A text a task, those on their way first: of all its pods how many are done, or, while none
+    is, how many run; `worker 1/4 done, 1 failed`, and `worker 1/4` where it is to be `brief`. Of a
+    job of one pod that runs there is nothing to tell."""
     if not counts or _is_one_pod_that_runs(counts):
         return []
-    ranked = sorted((_share(state), task) for task, state in counts.items() if _total(state))
-    return [f"{task} {_said(counts[task])}" for _, task in ranked]
+    ranked = sorted((_rank(state), task) for task, state in counts.items() if _total(state))
+    return [f"{task} {_said(counts[task], brief=brief)}" for _, task in ranked]
 
 
 def _is_one_pod_that_runs(counts: Mapping[str, TaskState]) -> bool:
@@ -23,22 +23,22 @@ def _is_one_pod_that_runs(counts: Mapping[str, TaskState]) -> bool:
     return running == 1 == sum(_total(state) for state in counts.values())
 
 
-def _said(state: TaskState) -> str:
-    return ", ".join(_parts(state, _total(state)))
+def _said(state: TaskState, *, brief: bool) -> str:
+    total, done = _total(state), _count(state, PodPhase.SUCCEEDED)
+    failed = _count(state, PodPhase.FAILED)
+    over = done or failed == total
+    share = f"{done if over else _count(state, PodPhase.RUNNING)}/{total}"
+    if brief:
+        return share
+    return f"{share} {'done' if over else 'running'}" + (f", {failed} failed" if failed else "")
 
 
-def _parts(state: TaskState, total: int) -> Iterator[str]:
-    done, failed = _count(state, PodPhase.SUCCEEDED), _count(state, PodPhase.FAILED)
-    if done or failed == total:
-        yield f"{done}/{total} done"
-    else:
-        yield f"{_count(state, PodPhase.RUNNING)}/{total} running"
-    if failed:
-        yield f"{failed} failed"
-
-
-def _share(state: TaskState) -> float:
-    return _count(state, PodPhase.SUCCEEDED) / _total(state)
+def _rank(state: TaskState) -> int:
+    """0: some of its pods are done. 1: some do not run yet. 2: all run. 3: all are done."""
+    total, done = _total(state), _count(state, PodPhase.SUCCEEDED)
+    if done:
+        return 3 if done == total else 0
+    return 2 if _count(state, PodPhase.RUNNING) == total else 1
 
 
 def _count(state: TaskState, phase: str) -> int:
