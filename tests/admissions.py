@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.webhook.pod_templates import DryRun
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 
@@ -75,6 +76,10 @@ class FakeCluster:
     asked: list[str] = field(default_factory=list)
     """Namespaces that were read live."""
     why_unfit: str = ""
+    says: Callable[[Mapping[str, Any]], DryRun] = lambda template: DryRun()
+    """What the API server says of a pod template."""
+    tried: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    """Dry runs that were asked for: namespace and pod template."""
 
     def unfit(self) -> str:
         return self.why_unfit
@@ -103,3 +108,9 @@ class FakeCluster:
     async def namespace_terminating(self, name: str) -> bool:
         self.asked.append(name)
         return self.terminating
+
+    async def dry_run(
+        self, namespace: str, templates: Sequence[Mapping[str, Any]]
+    ) -> Sequence[DryRun]:
+        self.tried += [(namespace, template) for template in templates]
+        return [self.says(template) for template in templates]

@@ -270,7 +270,11 @@ class Product:
         self._certificates = options.certificates(self._client, live)
         self.metrics.watch_certificate(live)
         cluster = StoreCluster(
-            self.store, self._client, only=self._options.namespace, unfit=self._guard.unfit
+            self.store,
+            self._client,
+            only=self._options.namespace,
+            unfit=self._guard.unfit,
+            observe=self.metrics.pod_template_checked,
         )
         return Listener(
             create_app(cluster, self.metrics.reviewed),

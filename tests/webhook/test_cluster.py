@@ -40,6 +40,7 @@ async def test_nothing_is_known_before_the_store_is_synced_nor_of_other_namespac
         for cache in (store.flows, store.jobs, store.templates_cache, store.queues_cache):
             cache.replace([], "1")
         store.commands_cache.absent()
+        store.pods.cache.absent()
         assert cluster.knows("team")
         assert not cluster.follows("other") and not cluster.knows("other")
         assert cluster.queues() == {} and cluster.templates("team") == {}

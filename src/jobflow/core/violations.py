@@ -66,6 +66,8 @@ class Violation:
     Too long, Too many)."""
     detail: str
     """What is wrong and what to do; may be empty where the reason says all (Duplicate)."""
+    words: str = ""
+    """The whole message, where it is another's; then value and detail say nothing."""
 
     def __str__(self) -> str:
         """`path: message`, as kubectl prints a cause; the message alone for the object itself."""
@@ -74,6 +76,8 @@ class Violation:
     @property
     def message(self) -> str:
         """The text without the path: what a `StatusCause` holds."""
+        if self.words:
+            return self.words
         word = _WORDS[self.reason]
         if self.reason not in _WITHOUT_VALUE:
             word = f"{word}: {quoted(self.value)}"

@@ -21,6 +21,7 @@ from jobflow.api.resources import Resource
 from jobflow.kube import credentials
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError, error_of
+from jobflow.kube.warnings import warnings_of
 
 __all__ = ["NETWORK_ERRORS", "ApiError", "Client", "Observe", "Query", "decoder", "resource_of"]
 
@@ -106,8 +107,10 @@ class Client:
         content_type: str = "application/json",
         accept: str = "",
         timeout: float = 10.0,  # noqa: ASYNC109 - of the exchange, passed on to the connection
+        warnings: list[str] | None = None,
     ) -> bytes:
-        """Send one request and return the answer's body, in the form that `accept` names.
+        """Send one request and return the answer's body, in the form that `accept` names; what the
+        server warns of beside it, an error or not, is added to `warnings`.
 
         Raises ApiError for an answer of 300 and above, one of NETWORK_ERRORS for none within
         `timeout` seconds (connecting, waiting for a connection and reading included).
@@ -120,6 +123,8 @@ class Client:
         try:
             response = await self._open(method, path, query, body, headers, limits)
             code = response.status
+            if warnings is not None:
+                warnings += warnings_of(response.headers.getall("Warning", ()))
             async with response:
                 answer = await response.read()
             if code >= 300:

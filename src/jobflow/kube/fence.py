@@ -96,11 +96,12 @@ class FencedClient(Client):
         content_type: str = "application/json",
         accept: str = "",
         timeout: float = 10.0,  # noqa: ASYNC109 - of the exchange, passed on to the connection
+        warnings: list[str] | None = None,
     ) -> bytes:
         """As Client's. A write raises NotLeading, and TimeoutError after `write_seconds`."""
         if method == "GET":
             return await self._reads.request(
-                method, path, query=query, accept=accept, timeout=timeout
+                method, path, query=query, accept=accept, timeout=timeout, warnings=warnings
             )
         with self._fence.write(timeout) as seconds:
             # aiohttp rounds timeouts of more than five seconds up
@@ -113,6 +114,7 @@ class FencedClient(Client):
                     content_type=content_type,
                     accept=accept,
                     timeout=seconds,
+                    warnings=warnings,
                 )
 
     def _connector(self) -> aiohttp.TCPConnector:

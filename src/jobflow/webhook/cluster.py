@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import structlog
 
@@ -13,6 +14,8 @@ from jobflow.api.resources import NAMESPACES
 from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.store import Store
+from jobflow.webhook.dry_runs import DryRuns, Observe
+from jobflow.webhook.pod_templates import DryRun
 
 NAMESPACE_SECONDS = 3.0
 """How long a refused delete waits for the state of its namespace; a review has 10 s."""
@@ -20,9 +23,13 @@ NAMESPACE_SECONDS = 3.0
 log = structlog.get_logger(__name__)
 
 
+def _unobserved(result: str) -> None:
+    """For dry runs that nobody counts."""
+
+
 class StoreCluster:
     """`judges.Cluster` over a store. `only` is the one namespace that is followed, or empty;
-    `unfit` says why nothing may be judged."""
+    `unfit` says why nothing may be judged; `observe` is told of dry runs."""
 
     def __init__(
         self,
@@ -31,11 +38,13 @@ class StoreCluster:
         *,
         only: str = "",
         unfit: Callable[[], str] = lambda: "",
+        observe: Observe = _unobserved,
     ) -> None:
         self._store = store
         self._client = client
         self._only = only
         self._unfit = unfit
+        self._dry_runs = DryRuns(client, observe)
 
     def unfit(self) -> str:
         """Why nothing may be judged at present; empty where it may."""
@@ -70,3 +79,9 @@ class StoreCluster:
             log.warning("namespace cannot be read", namespace=name, error=str(error))
             return False
         return decoder(Object).decode(body).metadata.deletion_timestamp is not None
+
+    async def dry_run(
+        self, namespace: str, templates: Sequence[Mapping[str, Any]]
+    ) -> Sequence[DryRun]:
+        """By the API server, which knows what its own pods may be."""
+        return await self._dry_runs.of(namespace, templates)

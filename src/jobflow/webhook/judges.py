@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.change_rules import is_same
 from jobflow.core.schema import schema_violations
 from jobflow.core.validate import (
     Known,
@@ -20,6 +21,7 @@ from jobflow.core.validate import (
     validate_template_update,
 )
 from jobflow.core.violations import Verdict, Violation
+from jobflow.webhook.pod_templates import DryRun, in_depth, pod_templates
 
 T = TypeVar("T", JobFlow, JobTemplate)
 
@@ -50,24 +52,29 @@ class Cluster(Protocol):
     async def namespace_terminating(self, name: str) -> bool:
         """Whether the namespace is being deleted; False where that cannot be read."""
 
+    async def dry_run(
+        self, namespace: str, templates: Sequence[Mapping[str, Any]]
+    ) -> Sequence[DryRun]:
+        """What the API server says of each of these pod templates, within seconds."""
+
 
 class NotReady(Exception):
     """The question needs knowledge of the cluster that is not there yet."""
 
 
 class Judge(Protocol[T]):
-    """The verdicts on one kind."""
+    """The verdicts on one kind. Those on the creation of a flow wait for nothing."""
 
     kind: str
     object_type: type[T]
 
-    def create(self, new: T) -> Verdict: ...
+    async def create(self, new: T) -> Verdict: ...
 
-    def update(self, old: T, new: T) -> Verdict: ...
+    async def update(self, old: T, new: T) -> Verdict: ...
 
     async def delete(self, old: T) -> Verdict: ...
 
-    def changed(self, new: T) -> Verdict:
+    async def changed(self, new: T) -> Verdict:
         """An update of the spec of an object whose old form no type fits."""
 
 
@@ -80,16 +87,16 @@ class FlowJudge:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def create(self, new: JobFlow) -> Verdict:
+    async def create(self, new: JobFlow) -> Verdict:
         return validate_flow(new, known(self._cluster, new.metadata.namespace))
 
-    def update(self, old: JobFlow, new: JobFlow) -> Verdict:
+    async def update(self, old: JobFlow, new: JobFlow) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
             return PASS
         return validate_flow_update(old, new)
 
-    def changed(self, new: JobFlow) -> Verdict:
-        return self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new)
+    async def changed(self, new: JobFlow) -> Verdict:
+        return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new)
 
     async def delete(self, old: JobFlow) -> Verdict:
         verdict = validate_flow_delete(old, namespace_terminating=False)
@@ -109,20 +116,22 @@ class TemplateJudge:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def create(self, new: JobTemplate) -> Verdict:
+    async def create(self, new: JobTemplate) -> Verdict:
         if misfits := _misfits(new):
             return Verdict(misfits)
-        return validate_template(new, known(self._cluster, new.metadata.namespace))
+        verdict = validate_template(new, known(self._cluster, new.metadata.namespace))
+        return await self._in_depth(new, verdict)
 
-    def update(self, old: JobTemplate, new: JobTemplate) -> Verdict:
-        if new.metadata.deletion_timestamp is not None:
+    async def update(self, old: JobTemplate, new: JobTemplate) -> Verdict:
+        if new.metadata.deletion_timestamp is not None or is_same(old.spec, new.spec):
             return PASS
-        if new.spec != old.spec and (misfits := _misfits(new)):
+        if misfits := _misfits(new):
             return Verdict(misfits)
-        return validate_template_update(old, new, known(self._cluster, new.metadata.namespace))
+        verdict = validate_template_update(old, new, known(self._cluster, new.metadata.namespace))
+        return await self._in_depth(new, verdict)
 
-    def changed(self, new: JobTemplate) -> Verdict:
-        return self.create(new)
+    async def changed(self, new: JobTemplate) -> Verdict:
+        return await self.create(new)
 
     async def delete(self, old: JobTemplate) -> Verdict:
         namespace = old.metadata.namespace
@@ -137,6 +146,15 @@ class TemplateJudge:
         if not await self._cluster.namespace_terminating(namespace):
             return verdict
         return validate_template_delete(old, flows, namespace_terminating=True)
+
+    async def _in_depth(self, new: JobTemplate, verdict: Verdict) -> Verdict:
+        """With what the API server finds in the pod templates."""
+        namespace = new.metadata.namespace
+        tried = pod_templates(new.spec)
+        if not tried or not self._cluster.follows(namespace):
+            return verdict
+        answers = await self._cluster.dry_run(namespace, [each.template for each in tried])
+        return in_depth(verdict, tried, answers)
 
 
 def _misfits(template: JobTemplate) -> tuple[Violation, ...]:

@@ -125,11 +125,11 @@ class Reviewer(Generic[T]):
         new: Any = request.object
         old: Any = request.old_object
         if not isinstance(new or old, self._type):
-            return untyped.verdict(self._judge, request)
+            return await untyped.verdict(self._judge, request)
         if request.operation == "CREATE":
-            return self._judge.create(new)
+            return await self._judge.create(new)
         if request.operation == "UPDATE":
-            return self._judge.update(old, new)
+            return await self._judge.update(old, new)
         return await self._judge.delete(old)
 
     def _answer(self, request: AdmissionRequest[Any], verdict: Verdict) -> Answer:

@@ -39,7 +39,7 @@ def decode(body: bytes) -> Loose:
         raise Malformed(f"the body is not JSON: {error}") from None
 
 
-def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
+async def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
     """The verdict on a CREATE, UPDATE or DELETE of which an object has the wrong shape."""
     if request.operation == "DELETE":
         return PASS
@@ -52,11 +52,12 @@ def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
     except msgspec.ValidationError as error:
         return Verdict((_misfit(error),))
     if request.operation == "CREATE":
-        return judge.create(new)
+        return await judge.create(new)
     try:
-        return judge.update(_typed(judge, request.old_object), new)
+        old = _typed(judge, request.old_object)
     except msgspec.ValidationError:
-        return judge.changed(new)
+        return await judge.changed(new)
+    return await judge.update(old, new)
 
 
 def _spec_stays(old: Any, new: Any) -> bool:

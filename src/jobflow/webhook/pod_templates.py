@@ -1,0 +1,102 @@
+"""The pod templates of a JobTemplate as an API server sees them: which are to be tried in a dry
+run, and what its answers mean for the JobTemplate. It asks nobody.
+
+Why it is done so: docs/decisions/pod-template-dry-run.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from jobflow.api.resources import StatusCause
+from jobflow.core.violations import Reason, Verdict, Violation, some
+
+SHOWN = 3
+"""Most warnings of the API server's own that one review passes on."""
+_TEMPLATE = re.compile(r"template(?=[.\[]|$)")
+_IN_METADATA = re.compile(r"template\.(?=(?:labels|annotations)\b)")
+"""Where the API server leaves a level out (k8s.io/kubernetes, ValidatePodTemplateSpec)."""
+_UNKNOWN_FIELD = re.compile(r'unknown field "(template\..+)"')
+_REASONS = {reason.value: reason for reason in Reason}
+
+
+class Tried(NamedTuple):
+    """A pod template that is to be tried."""
+
+    template: Mapping[str, Any]
+    tasks: list[int]
+    """The tasks that have it, by their places in `spec.tasks`; at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What an API server said of a pod template; nothing where it did not come to judge it."""
+
+    faults: tuple[StatusCause, ...] = ()
+    """`field` begins with `template`."""
+    warnings: tuple[str, ...] = ()
+
+
+def pod_templates(spec: Mapping[str, Any]) -> list[Tried]:
+    """The pod templates of a vcjob spec that fits its type, equal ones once."""
+    found: dict[bytes, Tried] = {}
+    for i, task in enumerate(spec.get("tasks") or ()):
+        template = task.get("template") or {}
+        key = msgspec.json.encode(template, order="sorted")
+        found.setdefault(key, Tried(template, [])).tasks.append(i)
+    return list(found.values())
+
+
+def in_depth(verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun]) -> Verdict:
+    """The verdict of the rules, and what the API server found besides: at a place that a rule has
+    named for the same reason it adds nothing."""
+    pairs = list(zip(tried, answers, strict=True))
+    named = {(violation.path, violation.reason) for violation in verdict.violations}
+    found = sorted(
+        ((i, fault) for each, answer in pairs for i in each.tasks for fault in answer.faults),
+        key=lambda pair: pair[0],
+    )
+    faults = [_violation(i, fault) for i, fault in found]
+    more = tuple(fault for fault in faults if (fault.path, fault.reason) not in named)
+    warnings = tuple(_warnings(pairs))
+    if not more and not warnings:
+        return verdict
+    return Verdict(verdict.violations + more, verdict.warnings + warnings)
+
+
+def _violation(task: int, fault: StatusCause) -> Violation:
+    reason = _REASONS.get(fault.reason, Reason.INVALID)
+    if _TEMPLATE.match(fault.field):
+        field = _IN_METADATA.sub("template.metadata.", fault.field)
+        return Violation(_path(task, field), reason, None, "", words=fault.message)
+    words = f"{fault.field}: {fault.message}" if fault.field else fault.message
+    return Violation(_path(task, "template"), reason, None, "", words=words)
+
+
+def _path(task: int, field: str) -> str:
+    return f"spec.tasks[{task}].{field}"
+
+
+def _warnings(pairs: Sequence[tuple[Tried, DryRun]]) -> Iterator[str]:
+    """Of the first task that a warning is about: fields that would be dropped in one sentence,
+    the rest in the API server's words."""
+    unknown, others = [], []
+    for tried, answer in pairs:
+        for text in answer.warnings:
+            if field := _UNKNOWN_FIELD.fullmatch(text):
+                unknown.append(_path(tried.tasks[0], field[1]))
+            elif _TEMPLATE.match(text):
+                others.append(_path(tried.tasks[0], text))
+            else:
+                others.append(f"{_path(tried.tasks[0], 'template')}: {text}")
+    if unknown:
+        word, it = ("fields", "they are") if len(unknown) > 1 else ("field", "it is")
+        yield f"unknown {word} {some(unknown)}: {it} dropped when the pods are made"
+    yield from others[:SHOWN]
+    if (more := len(others) - SHOWN) > 0:
+        yield f"and {more} more warnings of the API server about pod templates"
