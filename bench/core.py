@@ -19,12 +19,13 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.controller.answers import Memory
 from jobflow.controller.apply import Applier
 from jobflow.controller.events import Recorder
+from jobflow.controller.prober import Prober
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import Reconciler
 from jobflow.core.actions import CreateJob, View
 from jobflow.core.plan import plan
 from jobflow.core.validate import Known, validate_flow
-from jobflow.kube.cache import key_of
+from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.store import Store, slim_job
@@ -118,7 +119,9 @@ def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
     store.jobs.replace([slim_job(job) for job in view.jobs.values()], "1")
     store.commands_cache.replace([], "1")
     applier, recorder = Applier(client, store, memory), Recorder(client)
-    return Reconciler(store, applier, memory, recorder, Queue(), now=lambda: NOW)
+    queue = Queue[Key]()
+    prober = Prober(store.pods.of, queue.add)
+    return Reconciler(store, applier, memory, recorder, queue, prober, now=lambda: NOW)
 
 
 def _states() -> dict[str, tuple[JobFlow, View]]:

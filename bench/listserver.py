@@ -1,7 +1,9 @@
-"""An API server that has many flows and vcjobs and nothing happens on it: lists, and quiet watches.
+"""An API server that has many flows, vcjobs and pods and nothing happens on it: lists, and quiet
+watches.
 
 `python -m bench.listserver FLOWS` prints its port. Each flow is a chain of ten steps of which nine
-have completed and the last is running, so there are ten vcjobs a flow.
+have completed and the last is running, so there are ten vcjobs a flow. Each vcjob has one pod, for
+a cluster of Kubernetes has at most 150,000.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from jobflow import serve
 from jobflow.api.crd import crd
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS, JOBTEMPLATES, QUEUES
+from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
 from jobflow.core.actions import View
 from jobflow.core.plan import plan
 
@@ -70,11 +72,58 @@ def kinds() -> dict[str, Kind]:
         job["spec"] = samples.template_manifest()["spec"]
         job["status"] |= _as_volcano_writes(job["status"]["state"])
     known = {job["metadata"]["name"]: msgspec.convert(job, Job) for job in jobs}
+    pods = [_pod(job, STEPS - 1 - number) for number, job in enumerate(jobs)]
     planned = plan(flow, View(templates=view.templates, jobs=known), now=core.NOW)
     flow = msgspec.structs.replace(flow, status=planned.status)
     return {
         JOBFLOWS.path(): Kind([_stored(flow, JOBFLOWS.kind)]),
         JOBS.path(): Kind(jobs),
+        PODS.path(): Kind(pods),
+    }
+
+
+def _pod(job: dict[str, Any], left: int) -> dict[str, Any]:
+    """The worker of a vcjob that has ended, unless it is the last one; as a kubelet writes it."""
+    meta = job["metadata"]
+    name, ended = f"{meta['name']}-worker-0", {"exitCode": 0, "reason": "Completed"}
+    state = {"terminated": ended} if left else {"running": {"startedAt": "2026-08-01T12:00:00Z"}}
+    owner = {"kind": JOBS.kind, "name": meta["name"], "uid": meta["uid"], "controller": True}
+    said = {
+        f"volcano.sh/{key}": word
+        for key, word in {
+            "job-name": meta["name"],
+            "job-namespace": meta["namespace"],
+            "queue-name": "default",
+            "task-index": "0",
+            "task-spec": "worker",
+        }.items()
+    }
+    told = [
+        {"type": each, "status": "True", "lastTransitionTime": "2026-08-01T12:00:00Z"}
+        for each in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ]
+    container = {"name": "main", "image": "registry.example.com/train:1", "imageID": "sha256:0"}
+    return {
+        "kind": PODS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": meta["namespace"],
+            "uid": meta["uid"].replace("0000", "0001", 1),
+            "resourceVersion": "1000",
+            "labels": said,
+            "annotations": said,
+            "ownerReferences": [{"apiVersion": JOBS.api_version, **owner}],
+            "managedFields": meta["managedFields"],
+        },
+        "spec": job["spec"]["tasks"][1]["template"]["spec"] | {"nodeName": "node-1"},
+        "status": {
+            "phase": "Succeeded" if left else "Running",
+            "podIP": "10.0.0.7",
+            "hostIP": "192.168.0.7",
+            "startTime": "2026-08-01T12:00:00Z",
+            "conditions": told,
+            "containerStatuses": [{**container, "restartCount": 0, "state": state}],
+        },
     }
 
 
@@ -117,6 +166,8 @@ def create_app(flows: int) -> web.Application:
         if (items := few.get(request.path)) is not None:
             page = {"metadata": {"resourceVersion": VERSION}, "items": items(request)}
             return web.json_response(page)
+        if request.method == "PATCH" and request.path.endswith(f"/{samples.TEMPLATE}/status"):
+            return web.json_response(template | await request.json())
         unexpected.append(f"{request.method} {request.path}")
         return web.json_response({"kind": "Status", "code": 404, "message": "none"}, status=404)
 
