@@ -17,8 +17,7 @@ from jobflow.cli.check import Report
 from jobflow.cli.faults import Fault
 from jobflow.cli.manifests import Manifest
 from jobflow.core.names import job_name
-from jobflow.core.readiness import End
-from jobflow.core.starting import WAITING_FOR_TEMPLATE
+from jobflow.core.reasons import StepReason
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.kube.reflector import Reflector
@@ -31,7 +30,7 @@ _ALSO_APPLIED: Mapping[tuple[str, str], Resource] = {
 }
 """What else in FILEs the sandbox has a use for."""
 _AT_ONCE = 20
-_STAYS = frozenset({"", End.STOPPED, WAITING_FOR_TEMPLATE})
+_STAYS = frozenset({"", StepReason.STOPPED, StepReason.WAITING_FOR_TEMPLATE})
 """Reasons of a waiting step that no passing of time takes away."""
 
 
@@ -217,7 +216,7 @@ def waiting_for(flow: JobFlow, templates: Collection[Key]) -> list[str]:
             continue
         if condition.phase != StepPhase.WAITING or condition.reason not in _STAYS:
             return []
-        if condition.reason == WAITING_FOR_TEMPLATE:
+        if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
             if (flow.metadata.namespace, step.template_name) in templates:
                 return []
             missing[step.template_name] = None

@@ -23,6 +23,7 @@ from jobflow.core.actions import Confirm
 from jobflow.core.ending import ending, held, running_as
 from jobflow.core.evidence import FAILURES, Evidence
 from jobflow.core.readiness import probe_of, strategy, wanted
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene, not_before
 from jobflow.core.starting import next_attempt, waiting
 
@@ -106,7 +107,8 @@ def _lost(evidence: Evidence, scene: Scene) -> Decision:
     until = not_before(scene.now + backoff(evidence.attempts))
     message = f"the job {evidence.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
-        waiting(evidence, "JobLost", message, until), requested_hours=held(evidence, scene)
+        waiting(evidence, StepReason.JOB_LOST, message, until),
+        requested_hours=held(evidence, scene),
     )
     return Decision(condition, wake_at=until, urgent=True)
 
@@ -138,7 +140,7 @@ def _known_by_dependant(
     return msgspec.structs.replace(
         shown,
         phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
-        reason=reason or "JobLost",
+        reason=reason or StepReason.JOB_LOST,
         message=f"the job {evidence.job_name} is gone; what started after it tells its end",
         job=evidence.job_name,
         attempts=evidence.attempts,

@@ -19,10 +19,11 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.core.actions import Event, EventType
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.wording import listed
 
-TROUBLES = frozenset({"JobLost", "CreateRefused", "NameInUse"})
+TROUBLES = frozenset({StepReason.JOB_LOST, StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 """Reasons of a waiting step that deserve a warning, once, when they set in."""
 
 

@@ -18,9 +18,8 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.api.pod import PodPhase
-from jobflow.core.reasons import StepReason
+from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.scene import Decision, Scene, whole
-from jobflow.core.starting import WAITING_FOR_TEMPLATE
 from jobflow.core.wording import listed, short
 
 _ORDINARY = frozenset({"", StepReason.STARTING, StepReason.WAITING_FOR_PROBE, StepReason.STOPPED})
@@ -123,8 +122,10 @@ def _phase(scene: Scene, records: Sequence[JobRecord], *, over: bool, failed: bo
 def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
     """What holds up the first of the steps that wait for something else than other steps."""
     step, condition = held_up[0]
-    if condition.reason == WAITING_FOR_TEMPLATE:
-        missing = [s.template_name for s, c in held_up if c.reason == WAITING_FOR_TEMPLATE]
+    if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
+        missing = [
+            s.template_name for s, c in held_up if c.reason == StepReason.WAITING_FOR_TEMPLATE
+        ]
         names = list(dict.fromkeys(missing))
         kind = "JobTemplate" if len(names) == 1 else "JobTemplates"
         return condition.reason, short(f"waits for the {kind} {listed(names)}")
@@ -134,7 +135,8 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
 def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
     """Of one failed step its message; of several their names."""
     name, condition = failed[0]
-    reason = "NameConflict" if condition.reason == "NameConflict" else "StepFailed"
+    conflict = condition.reason == StepReason.NAME_CONFLICT
+    reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED
     if len(failed) == 1:
         said = f": {condition.message}" if condition.message else f" ({condition.reason})"
         return reason, short(f"step {name} failed{said}")

@@ -16,6 +16,7 @@ from jobflow.core.flow_phase import (
     start_time,
 )
 from jobflow.core.next_jobs import next_jobs
+from jobflow.core.reasons import FlowReason
 from jobflow.core.records import job_lists, job_records
 from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.status_size import fitted
@@ -57,7 +58,9 @@ def invalid_status(scene: Scene, violations: Iterable[Violation]) -> JobFlowStat
     said = "; ".join(words[:SHOWN])
     now = whole(scene.now)
     return JobFlowStatus(
-        state=FlowState(phase=FlowPhase.FAILED, reason="Invalid", message=short(said + more)),
+        state=FlowState(
+            phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=short(said + more)
+        ),
         progress=f"0/{len(scene.flow.steps)}",
         start_time=now,
         completion_time=now,
