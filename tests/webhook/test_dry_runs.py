@@ -97,10 +97,20 @@ async def test_what_is_invalid_is_told_in_the_servers_words() -> None:
     assert results == {"refused": 1}
 
 
-@pytest.mark.parametrize("details", [{}, {"causes": []}])
-async def test_a_refusal_without_causes_is_told_as_a_whole(details: dict[str, Any]) -> None:
-    answer, _ = await answered(Answer(422, failure(422, "Invalid", "no such thing", **details)))
-    assert answer == DryRun(faults=(StatusCause(message="no such thing"),))
+@pytest.mark.parametrize(
+    "causes",
+    [
+        None,
+        [],
+        [{"message": "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"}],
+        [{"field": "metadata.labels", "message": "say whose it is"}],
+        [{"field": "templates", "message": "?"}],
+    ],
+)
+async def test_what_is_not_said_of_the_template_does_not_count(causes: Any) -> None:
+    refusal = failure(422, "Invalid", "no", causes=causes)
+    answer, results = await answered(Answer(422, refusal))
+    assert (answer, results) == (DryRun(), {"error": 1})
 
 
 async def test_a_template_that_cannot_be_read_is_refused() -> None:

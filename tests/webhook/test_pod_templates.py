@@ -173,14 +173,12 @@ async def test_flows_and_deletes_are_judged_without_asking() -> None:
     assert cluster.tried == []
 
 
-async def test_a_fault_that_is_not_in_the_template_says_where_it_is() -> None:
-    other = StatusCause(reason="Odd", field="metadata.name", message="Invalid value")
-    whole = StatusCause(message="denied")
-    cluster = against(other, whole)
-    answer = await created(with_tasks(pod("bad")), cluster)
-    assert causes(answer) == [
-        "spec.tasks[0].template: metadata.name: Invalid value",
-        "spec.tasks[0].template: denied",
+async def test_labels_are_said_to_be_where_they_are() -> None:
+    labels = StatusCause(reason="FieldValueInvalid", field="template.labels", message="no")
+    mine = StatusCause(reason="Unheard", field="template.labelsOfMine", message="no")
+    assert causes(await created(with_tasks(pod("bad")), against(labels, mine))) == [
+        "spec.tasks[0].template.metadata.labels: no",
+        "spec.tasks[0].template.labelsOfMine: no",
     ]
 
 

@@ -34,6 +34,8 @@ _UNREADABLE = re.compile(r"cannot be handled as a PodTemplate: (.+)", re.DOTALL)
 """A wrong type or a malformed quantity, told before anything is validated
 (k8s.io/apiserver, endpoints/handlers/rest.go, transformDecodeError)."""
 
+_IN_TEMPLATE = re.compile(r"template(?=[.\[]|$)")
+
 log = structlog.get_logger(__name__)
 
 
@@ -127,13 +129,11 @@ class DryRuns:
 
 
 def _faults(error: ApiError, template: Mapping[str, Any]) -> Iterator[StatusCause]:
-    """What an answer says against the template itself."""
-    if error.code == 422:
-        details = error.status.details
-        if details is not None and details.causes:
-            yield from details.causes
-        elif error.message:
-            yield StatusCause(message=error.message)
+    """What an answer says against the template itself. An admission policy of the cluster's denies
+    by 422 too, but names no field."""
+    details = error.status.details
+    if error.code == 422 and details is not None:
+        yield from (cause for cause in details.causes or () if _IN_TEMPLATE.match(cause.field))
     elif error.code == 400 and (found := _UNREADABLE.search(error.message)) is not None:
         for place in unreadable(template, found[1]):
             yield StatusCause(reason=Reason.TYPE_INVALID, message=found[1], field=place)

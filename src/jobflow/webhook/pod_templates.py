@@ -71,11 +71,8 @@ def in_depth(verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun]
 
 def _violation(task: int, fault: StatusCause) -> Violation:
     reason = _REASONS.get(fault.reason, Reason.INVALID)
-    if _TEMPLATE.match(fault.field):
-        field = _IN_METADATA.sub("template.metadata.", fault.field)
-        return Violation(_path(task, field), reason, None, "", words=fault.message)
-    words = f"{fault.field}: {fault.message}" if fault.field else fault.message
-    return Violation(_path(task, "template"), reason, None, "", words=words)
+    field = _IN_METADATA.sub("template.metadata.", fault.field)
+    return Violation(_path(task, field), reason, None, "", words=fault.message)
 
 
 def _path(task: int, field: str) -> str:
