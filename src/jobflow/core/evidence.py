@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -23,14 +24,15 @@ from jobflow.api.jobflow import (
 )
 from jobflow.core.actions import View
 from jobflow.core.names import job_name, label_value
+from jobflow.core.reasons import StepReason
 
 NOTHING = StepCondition()
 """The memory of a step that no status has said anything about."""
 
 FAILURES: Mapping[str, str] = {
-    JobPhase.FAILED: "JobFailed",
-    JobPhase.TERMINATED: "JobTerminated",
-    JobPhase.ABORTED: "JobAborted",
+    JobPhase.FAILED: StepReason.JOB_FAILED,
+    JobPhase.TERMINATED: StepReason.JOB_TERMINATED,
+    JobPhase.ABORTED: StepReason.JOB_ABORTED,
 }
 """Reason of a Failed step by the phase in which its vcjob ended."""
 
@@ -47,6 +49,8 @@ class Evidence:
     """`<flow>-<step>`: its key in `conditions` and the name of its first vcjob."""
     memory: StepCondition
     """What the flow's status says of it, in our own terms also where Volcano wrote it."""
+    now: datetime
+    """The second that has begun."""
     jobs: list[Job] = field(default_factory=list)
     """Its vcjobs in the View, those that are gone included, by attempt."""
     job: Job | None = None
@@ -67,7 +71,11 @@ class Evidence:
 
 
 def gather(
-    flow: JobFlow, steps: Sequence[Step], view: View, records: Mapping[str, JobRecord]
+    flow: JobFlow,
+    steps: Sequence[Step],
+    view: View,
+    records: Mapping[str, JobRecord],
+    now: datetime,
 ) -> list[Evidence]:
     """What is known of each of `steps`, in their order. `records`: the status's, by name."""
     conditions = flow.status.conditions or {}
@@ -80,7 +88,7 @@ def gather(
             memory = _volcanos(memory, records.get(key), key)
         elif memory.attempts and not memory.job:  # dropped for the status's size
             memory = msgspec.structs.replace(memory, job=key)
-        found.append(Evidence(step, key, memory))
+        found.append(Evidence(step, key, memory, now))
     _assign(found, view)
     return found
 

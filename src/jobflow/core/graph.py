@@ -53,13 +53,21 @@ class Graph:
                 if target < i:
                     rows[i] = (target,)
                     continue
-            found = [position(name) for name in names]
-            row = [j for j in dict.fromkeys(found) if j is not None and j != i]
-            if len(row) != len(found):
-                self._note_faults(i, found)
-            rows[i] = row
+            rows[i] = row = self._row(i, names)
             if self.in_order and row and max(row) > i:
                 self.in_order = False
+
+    def _row(self, step: int, names: Sequence[str]) -> list[int]:
+        """Its targets, once each; what is wrong with them is noted."""
+        try:
+            row = [*dict.fromkeys(map(self.index.__getitem__, names))]
+        except KeyError:
+            row = []
+        if not row or step in row:
+            found = [self.index.get(name) for name in names]
+            self._note_faults(step, found)
+            row = [j for j in dict.fromkeys(found) if j is not None and j != step]
+        return row
 
     def _note_faults(self, step: int, found: Iterable[int | None]) -> None:
         for at, target in enumerate(found):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from jobflow.api.jobflow import Condition, StepPhase
+from jobflow.api.jobflow import ENDED_STEP_PHASES, Condition, StepPhase
 from jobflow.core.actions import CreateJob
 from jobflow.core.evidence import has_run
 from jobflow.core.readiness import (
@@ -50,32 +50,29 @@ class Forecast:
 
     def next(self) -> list[int]:
         """The steps that would start, by position."""
-        graph, found = self._scene.graph, []
-        changed = bytearray(len(graph))
-        for position, decision in enumerate(self._decisions):
-            if self._goes_on(position, decision):
-                self._end(position, End.COMPLETED, changed)
-        for position in graph.order if self._ends else ():
-            if changed[position] and self._waits(position):
-                reach = self._reach(position)
-                if reach is Reach.MET:
-                    found.append(position)
-                elif reach in SKIPS:
-                    self._end(position, SKIPS[reach], changed)
+        graph, ends = self._scene.graph, self._ends
+        ends.update((position, End.COMPLETED) for position in self._going_on())
+        found = []
+        for position in graph.order if ends else ():
+            if ends.keys().isdisjoint(graph.targets[position]) or not self._waits(position):
+                continue
+            reach = self._reach(position)
+            if reach is Reach.MET:
+                found.append(position)
+            elif reach in SKIPS:
+                ends[position] = SKIPS[reach]
         return sorted(position for position in found if self._may_start(position))
 
-    def _end(self, position: int, end: End, changed: bytearray) -> None:
-        self._ends[position] = end
-        for dependant in self._scene.graph.dependants[position]:
-            changed[dependant] = 1
-
-    def _goes_on(self, position: int, decision: Decision) -> bool:
-        """Whether it has a vcjob that has not ended, or is about to get one."""
-        if isinstance(decision.action, CreateJob):
-            return True
-        condition = decision.condition
-        begun = self._scene.evidence[position].attempts and condition.phase != StepPhase.WAITING
-        return bool(begun) and end_of(condition) is None
+    def _going_on(self) -> Iterator[int]:
+        """The steps that have a vcjob which has not ended, or are about to get one."""
+        waiting = StepPhase.WAITING
+        for position, decision in enumerate(self._decisions):
+            phase = decision.condition.phase
+            if phase == waiting:
+                if isinstance(decision.action, CreateJob):
+                    yield position
+            elif phase not in ENDED_STEP_PHASES:
+                yield position
 
     def _waits(self, position: int) -> bool:
         condition = self._decisions[position].condition

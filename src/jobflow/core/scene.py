@@ -49,7 +49,10 @@ class Scene:
             record.name: record for record in self.flow.status.job_status_list or ()
         }
         """What the status remembers of vcjobs, by name."""
-        self.evidence: list[Evidence] = gather(self.flow, self.steps, self.view, self.records)
+        self.second: datetime = whole(self.now)
+        self.evidence: list[Evidence] = gather(
+            self.flow, self.steps, self.view, self.records, self.second
+        )
         """By position, as the graph counts."""
         self.cancelled: str = self._cancelled()
         """That the flow was cancelled, in a sentence; empty: it was not."""

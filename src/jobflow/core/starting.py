@@ -17,11 +17,10 @@ from jobflow.core.build import build_job
 from jobflow.core.evidence import Evidence
 from jobflow.core.names import job_name
 from jobflow.core.pod_names import pod_names
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene, not_before
 from jobflow.core.wording import short
 
-WAITING_FOR_TEMPLATE = "WaitingForTemplate"
-"""Reason of a step, and of its flow, that nothing but a template keeps from starting."""
 UNPROCESSABLE = 422
 """HTTP status of a create that is refused for good."""
 NAME_AGAIN = timedelta(seconds=5)
@@ -60,15 +59,16 @@ def waiting(
     evidence: Evidence, reason: str, message: str, until: datetime | None = None
 ) -> StepCondition:
     """The step waits, between two attempts or before the first; what it remembers is kept."""
-    memory = evidence.memory
+    memory, attempts, waits = evidence.memory, evidence.attempts, StepPhase.WAITING
+    still = memory.phase == waits and memory.reason == reason
     condition = StepCondition(
-        phase=StepPhase.WAITING,
+        phase=waits,
         reason=reason,
         message=short(message),
-        job=evidence.job_name if evidence.attempts else "",
-        attempts=evidence.attempts,
+        job=evidence.job_name if attempts else "",
+        attempts=attempts,
         next_attempt_time=until,
-        last_transition_time=memory.last_transition_time,
+        last_transition_time=memory.last_transition_time if still else evidence.now,
         passed_targets=memory.passed_targets,
         requested_hours=memory.requested_hours,
     )
@@ -79,20 +79,20 @@ def _attempt(evidence: Evidence, scene: Scene, *, name: str, attempt: int) -> De
     template = scene.view.templates.get(evidence.step.template_name)
     if template is None:
         message = f"waits for the JobTemplate {evidence.step.template_name}"
-        return Decision(waiting(evidence, WAITING_FOR_TEMPLATE, message))
+        return Decision(waiting(evidence, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := scene.view.refusals.get(name)) is not None:
         if refusal.code == UNPROCESSABLE or _stands(refusal.retry_at, scene.now):
             return _refused(evidence, scene, refusal)
         condition = _create_refused(evidence, refusal, not_before(refusal.retry_at or scene.now))
     elif (holder := scene.view.holders.get(name)) is not None:
         until = scene.now + NAME_AGAIN if holder.retry_at is None else holder.retry_at
-        condition = waiting(evidence, "NameInUse", _in_use(holder))
+        condition = waiting(evidence, StepReason.NAME_IN_USE, _in_use(holder))
         if scene.now < until:
             return Decision(condition, wake_at=until)
     elif evidence.attempts:
         condition = evidence.memory
     else:
-        condition = waiting(evidence, "Starting", f"the job {name} is about to be made")
+        condition = waiting(evidence, StepReason.STARTING, f"the job {name} is about to be made")
     manifest = build_job(scene.flow, evidence.step, template, name=name, attempt=attempt)
     return Decision(condition, CreateJob(evidence.step.name, name, manifest))
 
@@ -104,14 +104,14 @@ def _stands(retry_at: datetime | None, now: datetime) -> bool:
 
 def _refused(evidence: Evidence, scene: Scene, refusal: Refusal) -> Decision:
     if refusal.code == UNPROCESSABLE:
-        return Decision(_failed(evidence, "Refused", refusal.message))
+        return Decision(_failed(evidence, StepReason.REFUSED, refusal.message))
     retry_at = refusal.retry_at
     until = None if retry_at is None else not_before(retry_at)
     return Decision(_create_refused(evidence, refusal, until), wake_at=retry_at)
 
 
 def _create_refused(evidence: Evidence, refusal: Refusal, until: datetime | None) -> StepCondition:
-    return waiting(evidence, "CreateRefused", refusal.message, until)
+    return waiting(evidence, StepReason.CREATE_REFUSED, refusal.message, until)
 
 
 def _goes_away(holder: Holder) -> bool:
@@ -126,7 +126,7 @@ def _conflict(evidence: Evidence, holder: Holder) -> Decision:
         f"a job named {evidence.key} exists already and belongs to {whose}: "
         "delete it, or give the flow or the step another name"
     )
-    return Decision(_failed(evidence, "NameConflict", message))
+    return Decision(_failed(evidence, StepReason.NAME_CONFLICT, message))
 
 
 def _in_use(holder: Holder) -> str:

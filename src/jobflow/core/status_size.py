@@ -29,7 +29,7 @@ def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
     be told again would come and go.
     """
     fits = status if _size(status) <= LIMIT else None
-    if fits is not None and not _cut(stored):
+    if fits is not None and not (_cut(stored) and _uncut(status) == _uncut(stored)):
         return fits
     for drop in DROPS:
         status = drop(status)
@@ -52,6 +52,11 @@ def _cut(stored: JobFlowStatus) -> bool:
     return bool(stored.conditions) and not any(
         len(record.running_histories or ()) > 1 for record in stored.job_status_list or ()
     )
+
+
+def _uncut(status: JobFlowStatus) -> JobFlowStatus:
+    """What nothing is dropped from."""
+    return _replace(status, conditions=None, job_status_list=None, pod_failure_ratio="")
 
 
 def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:

@@ -8,20 +8,20 @@ from datetime import datetime
 import msgspec
 
 from jobflow.api.jobflow import StepCondition
-from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.scene import Decision, Scene
 
 
 def timed(scene: Scene, decisions: Sequence[Decision]) -> list[Decision]:
     """The decisions with `lastTransitionTime`: kept while phase and reason stay, else the vcjob's
     own time where the condition has it already, else now."""
-    now = whole(scene.now)
+    now = scene.second
     found = list(decisions)
     for position, evidence in enumerate(scene.evidence):
-        decision = found[position]
-        if decision.condition is not evidence.memory:
-            condition = _timed(decision.condition, evidence.memory, now)
-            if condition is not decision.condition:
-                found[position] = decision._replace(condition=condition)
+        condition, memory = found[position].condition, evidence.memory
+        if condition is not memory and condition.last_transition_time is not now:
+            timed = _timed(condition, memory, now)
+            if timed is not condition:
+                found[position] = found[position]._replace(condition=timed)
     return found
 
 
