@@ -13,6 +13,7 @@ import msgspec
 
 from jobflow.api.resources import JOBS, PODS, Resource
 from jobflow.kube.client import Client
+from jobflow.sandbox.runner import Runner
 from jobflow.sandbox.server import ApiServer
 from jobflow.sandbox.simulate import Clock, utc_now
 from jobflow.sandbox.volcano import JobController, SimulateRunner
@@ -123,11 +124,16 @@ async def small_world() -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def stand_in(
-    world: World, *, speed: float = math.inf, clock: Clock = utc_now, client: Client | None = None
+    world: World,
+    *,
+    speed: float = math.inf,
+    clock: Clock = utc_now,
+    client: Client | None = None,
+    runner: Runner | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A stand-in at work. That it died by itself fails the test."""
-    runner = SimulateRunner(speed, clock=clock)
-    controller = JobController(client or world.client, runner, clock=clock)
+    node = runner or SimulateRunner(speed, clock=clock)
+    controller = JobController(client or world.client, node, clock=clock)
     running = asyncio.create_task(controller.run())
     try:
         yield running

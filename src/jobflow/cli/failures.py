@@ -13,7 +13,7 @@ from jobflow.api.jobflow import JobFlow, StepPhase
 from jobflow.cli.progress import rows
 from jobflow.cli.report import visible
 from jobflow.core.names import job_name
-from jobflow.sandbox.process import FailedRun
+from jobflow.sandbox.process import START_ERROR, FailedRun
 from jobflow.sandbox.process_logs import tail
 
 LINES = 20
@@ -43,13 +43,10 @@ def failures(
 
 def _failed_steps(flow: JobFlow, runs: Sequence[FailedRun]) -> Iterator[tuple[str, FailedRun]]:
     for row in rows(flow):
-        of_job = [run for run in runs if (run.namespace, run.job) == (_namespace(flow), row.job)]
+        job = (flow.metadata.namespace, row.job)
+        of_job = [run for run in runs if (run.namespace, run.job) == job]
         if row.phase == StepPhase.FAILED and of_job:
             yield row.step, _culprit(flow, row.step, of_job)
-
-
-def _namespace(flow: JobFlow) -> str:
-    return flow.metadata.namespace
 
 
 def _culprit(flow: JobFlow, step: str, runs: Sequence[FailedRun]) -> FailedRun:
@@ -65,19 +62,16 @@ def _culprit(flow: JobFlow, step: str, runs: Sequence[FailedRun]) -> FailedRun:
 
 
 def _failure(step: str, run: FailedRun, width: int | None, guide: str) -> Iterator[Text]:
-    what = f": container {run.container} of pod {run.pod} "
-    if run.reason == "StartError":
-        yield Text.assemble(
-            (step, "bold red"), what, f"could not be started: {visible(run.message)}"
-        )
+    head = Text.assemble((step, "bold red"), f": pod {run.pod} ({run.container}), ")
+    if run.reason == START_ERROR:
+        yield head.append(f"not started: {visible(run.message)}")
         return
     lines, count = tail(run.log, LINES)
-    how = f"ended with exit code {run.exit_code}"
+    head.append(f"exit code {run.exit_code}, ")
     if not lines:
-        yield Text.assemble((step, "bold red"), what, how, " and wrote nothing")
+        yield head.append("wrote nothing")
         return
-    part = f"the last {len(lines)} of {count} lines" if count > len(lines) else "all it wrote"
-    yield Text.assemble((step, "bold red"), what, how, f"; {part}:")
+    yield head.append(f"last {len(lines)} of {count} lines:" if count > len(lines) else "it wrote:")
     room = _LONGEST if width is None else max(width - 4, 1)
     for line in lines:
         shown = Text(harmless(line)[: 2 * room])

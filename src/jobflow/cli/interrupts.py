@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM as an event, so that a command can end in order. The second one ends it."""
+"""Ctrl-C, SIGTERM and SIGHUP as an event, so that a command can end in order. The second one ends
+it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -16,18 +17,19 @@ def interruption() -> Iterator[asyncio.Event]:
     """An event that the first of the signals sets while the body runs."""
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
+    numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
     def told() -> None:
         event.set()
-        for number in _SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
 
-    for number in _SIGNALS:
+    for number in numbers:  # nohup has SIGHUP ignored, and that is to stay so
         loop.add_signal_handler(number, told)
     try:
         yield event
     finally:
-        for number in _SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 

@@ -65,6 +65,11 @@ class Control:
         self.fd = fd
         self._read = b""
 
+    @property
+    def heard(self) -> bool:
+        """Whether a line has been read that nobody has asked for: poll does not tell of that."""
+        return b"\n" in self._read
+
     def next(self) -> dict[str, Any] | None:
         """The next line; None at the end of the input. Blocks until it is whole."""
         while b"\n" not in self._read:
@@ -116,6 +121,8 @@ class Watch:
     def until_over(self) -> int:
         """The exit code, once the command has ended and nothing of it is left."""
         while self._code is None:
+            if self._control.heard:
+                self._hear(self._control.fd)
             for fd, _ in self._poll.poll(self._patience()):
                 self._hear(fd)
             if self._kill_at is not None and time.monotonic() >= self._kill_at:

@@ -21,7 +21,7 @@ from types import TracebackType
 from jobflow.sandbox.pod_status import Progress, Standing
 from jobflow.sandbox.pods import ADDRESS, PodObject
 from jobflow.sandbox.policies import PodPhase
-from jobflow.sandbox.process_container import UNKNOWN
+from jobflow.sandbox.process_container import START_ERROR, UNKNOWN
 from jobflow.sandbox.process_env import Place
 from jobflow.sandbox.process_logs import Logs, new_folder
 from jobflow.sandbox.process_pod import FailedRun, Life, Restarts, Setting
@@ -30,7 +30,7 @@ from jobflow.sandbox.runner import Assignment, Report
 from jobflow.sandbox.simulate import Clock, utc_now
 from jobflow.sandbox.vcjob import Vcjob
 
-__all__ = ["FailedRun", "ProcessRunner", "Restarts"]
+__all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "Restarts"]
 
 
 class ProcessRunner:

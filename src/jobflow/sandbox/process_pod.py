@@ -238,7 +238,8 @@ class Life:
         falls_back = container.termination_message_policy == FALLBACK and ended.code != 0
         count = len(self._init) + len(self._main)
         said = read_message(file, containers=count, log=path if falls_back else None)
-        file.unlink(missing_ok=True)
+        with suppress(OSError):  # it may be anything by now
+            file.unlink()
         return said
 
     def _note(self, seat: _Seat, ended: Exit, path: Path) -> None:
@@ -276,6 +277,8 @@ class Life:
             self._changed.clear()
             if self.over.is_set() or self._deleted:
                 return
+            if all(seat.standing.finished for seat in self._main):
+                continue  # a restart or the end comes next
             if (progress := self._progress()) != told:
                 await self._report(progress)
                 told = progress

@@ -1,0 +1,158 @@
+"""The runner `process` on single pods, and a look at which processes there are, for tests."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jobflow.sandbox.pod_status import Progress, pod_status
+from jobflow.sandbox.pods import PodObject, build_pod
+from jobflow.sandbox.process import ProcessRunner, Restarts
+from jobflow.sandbox.runner import Assignment
+from jobflow.sandbox.vcjob import Vcjob, VcjobObject, read_vcjob
+
+Json = dict[str, Any]
+PATIENCE = 30.0
+"""Seconds after which a test gives a process up."""
+
+
+def sh(script: str, name: str = "c", **more: Any) -> Json:
+    """A container that is a shell's script. Kubernetes would make one `$` of two."""
+    words = ["sh", "-c", script.replace("$$", "$$$$")]
+    return {"name": name, "image": "busybox", "command": words, **more}
+
+
+def pod_task(*containers: Json, task: str = "t", replicas: int = 1, **spec: Any) -> Json:
+    """A task of a vcjob; its pods are not restarted unless `spec` says so."""
+    pod = {"restartPolicy": "Never", "containers": list(containers), **spec}
+    return {"name": task, "replicas": replicas, "template": {"spec": pod}}
+
+
+def job_of(*tasks: Json, **spec: Any) -> Vcjob:
+    """A vcjob `j` as the stand-in reads it."""
+    meta = {"name": "j", "namespace": "default", "uid": "u"}
+    manifest = {"metadata": meta, "spec": {"tasks": list(tasks), **spec}}
+    return read_vcjob(msgspec.json.decode(msgspec.json.encode(manifest), type=VcjobObject))
+
+
+def pod_of(job: Vcjob, task: int = 0, index: int = 0, **status: Any) -> PodObject:
+    """A pod of it, as it is stored when it is new."""
+    manifest = build_pod(job, (job.spec.tasks or [])[task], index)
+    manifest["metadata"]["uid"] = f"uid-{manifest['metadata']['name']}"
+    manifest["status"] |= status
+    return msgspec.convert(manifest, PodObject)
+
+
+@dataclass
+class Told:
+    """What a runner told of a pod."""
+
+    pod: PodObject
+    progress: list[Progress] = field(default_factory=list)
+
+    async def report(self, progress: Progress) -> None:
+        self.progress.append(progress)
+
+    @property
+    def phases(self) -> list[str]:
+        """The phases, each once."""
+        return list(dict.fromkeys(str(each.phase) for each in self.progress))
+
+    @property
+    def status(self) -> Json:
+        """The last status, as it would be written."""
+        return pod_status(self.pod, self.progress[-1])
+
+    def state(self, container: int = 0, of: str = "containerStatuses") -> Json:
+        """How a container ended."""
+        ended: Json = self.status[of][container]["state"]["terminated"]
+        return ended
+
+
+@contextmanager
+def process_runner(folder: Path, *, restarts: int = 3) -> Iterator[ProcessRunner]:
+    """A runner that hardly waits before it restarts a container."""
+    with ProcessRunner(folder, restarts=Restarts(most=restarts, first=0.001)) as runner:
+        yield runner
+
+
+def assignment(job: Vcjob, pod: PodObject) -> Assignment:
+    now = datetime.now(UTC)
+    return Assignment(job, pod, now, now)
+
+
+async def run_pod(runner: ProcessRunner, task: Json, **spec: Any) -> Told:
+    """Run one pod of a job of one task to its end."""
+    job = job_of(task, **spec)
+    assert not runner.faults(job)
+    told = Told(pod_of(job))
+    await runner.run(assignment(job, told.pod), told.report)
+    return told
+
+
+def logged(runner: ProcessRunner, name: str = "c.log", pod: str = "j-t-0") -> str:
+    """A log, whole."""
+    return (runner.folder / "default" / pod / name).read_text()
+
+
+def wait_for_end(pid: int) -> None:
+    """Return once there is no process of this id."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([fd], [], [], PATIENCE)[0], f"process {pid} is still there"
+    finally:
+        os.close(fd)
+
+
+def living(*pids: int) -> list[int]:
+    """Those of the processes that are there, as zombies too."""
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+class Pids:
+    """Where processes under test leave their ids: a pipe with a name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.gate = folder / "pids", folder / "gate"
+        os.mkfifo(self.path)
+        os.mkfifo(self.gate)
+        self._file = os.fdopen(os.open(self.path, os.O_RDWR), "rb", buffering=0)
+
+    def next(self, count: int) -> list[int]:
+        """The next ids; waits for them."""
+        read = b""
+        while read.count(b"\n") < count:
+            assert select.select([self._file], [], [], PATIENCE)[0], f"only {read!r} came"
+            read += self._file.read(4096)
+        return [int(word) for word in read.split()]
+
+    def go(self) -> None:
+        """Let a process go on that reads `gate`."""
+        self.gate.write_text("")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def runaways(self) -> str:
+        """A script of three processes that tell their ids: itself, a child, and one that left its
+        parent and its process group and does not listen to SIGHUP and SIGTERM."""
+        stubborn = f"trap '' HUP TERM; echo $$ > {self.path}; while :; do sleep 0.05; done"
+        return (
+            f'setsid sh -c "$STUBBORN" & sleep 600 & echo $! > {self.path}; echo $$ > {self.path}; '
+            "wait"
+        ).replace('"$STUBBORN"', _quoted(stubborn))
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$") + '"'
