@@ -27,7 +27,10 @@ ENDS = {
     "diamond.yaml": 0,
     "entries-and-exits.yaml": 0,
     "on-failure.yaml": 1,
+    "parameter-server.yaml": 0,
     "patch.yaml": 0,
+    "probed-service.yaml": 0,
+    "training-pipeline.yaml": 0,
 }
 
 

@@ -1,0 +1,67 @@
+"""The examples whose commands run on any machine, carried out for real by the runner `process`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import jobflow
+
+EXAMPLES = Path("examples").resolve()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the logs go, and what the steps of a pipeline hand on to each other."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def carried_out(name: str) -> dict[str, Any]:
+    """Status of the example's flow at its end."""
+    answer = jobflow("run", "--runner", "process", "-o", "json", EXAMPLES / name)
+    assert (answer.code, answer.err) == (0, ""), answer
+    (flow,) = answer.json["items"]
+    status: dict[str, Any] = flow["status"]
+    return status
+
+
+def logs(folder: Path) -> dict[str, str]:
+    """What each pod wrote, by its name."""
+    found = (folder / ".jobflow" / "logs").glob("*/default/*/*.log")
+    return {path.parent.name: path.read_text() for path in found}
+
+
+def test_parameter_servers_are_ended_and_the_workers_success_is_what_counts(folder: Path) -> None:
+    status = carried_out("parameter-server.yaml")
+    assert status["conditions"]["mnist-export"]["phase"] == "Completed"
+    assert logs(folder) == {
+        "mnist-train-ps-0": "serving parameters\n",
+        "mnist-train-worker-0": "worker 0 trains\ndone\n",
+        "mnist-train-worker-1": "worker 1 trains\ndone\n",
+        "mnist-train-worker-2": "worker 2 trains\ndone\n",
+        "mnist-export-main-0": "exported\n",
+    }
+
+
+def test_clients_start_when_every_pod_of_the_service_answers(folder: Path) -> None:
+    status = carried_out("probed-service.yaml")
+    jobs = {entry["name"]: entry for entry in status["jobStatusList"]}
+    ended = jobs["serving-model"]["endTimestamp"]
+    assert jobs["serving-evaluate"]["startTimestamp"] < ended
+    assert jobs["serving-scrape"]["startTimestamp"] < ended
+    for pod in ("serving-model-web-0", "serving-model-web-1"):
+        assert '"GET /readyz HTTP/1.1" 200' in logs(folder)[pod]
+
+
+def test_the_pipeline_trains_and_publishes_what_it_trained(folder: Path) -> None:
+    status = carried_out("training-pipeline.yaml")
+    outputs = {name: each.get("outputs") for name, each in status["conditions"].items()}
+    assert outputs["training-prepare"] == {"points": 300}
+    assert outputs["training-evaluate"]["error"] < 0.2
+    slope, offset = outputs["training-train"]["slope"], outputs["training-train"]["offset"]
+    assert (round(slope), round(offset)) == (3, 2)
+    assert (folder / "training" / "model.json").exists()
