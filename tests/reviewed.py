@@ -28,6 +28,15 @@ def _step(text: str) -> dict[str, Any]:
     return {"name": name} | ({"dependsOn": {"targets": targets.split()}} if colon else {})
 
 
+def probing(targets: str = "train", *, strategy: str | None = None, **probe: Any) -> JobFlow:
+    """A step `evaluate` behind these targets, with this probe."""
+    names = list(dict.fromkeys(targets.split()))
+    depends_on: dict[str, Any] = {"targets": targets.split(), "probe": probe}
+    if strategy is not None:
+        depends_on["strategy"] = strategy
+    return flow_of(*names[:1], {"name": "evaluate", "dependsOn": depends_on}, *names[1:])
+
+
 def template_of(name: str, *tasks: str, replicas: int = 1, **spec: Any) -> JobTemplate:
     """A template with these tasks (one, `main`, if none is named)."""
     pod = {"spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}

@@ -169,14 +169,14 @@ def _asked(probe: Probe) -> list[Asked]:
 
 
 def _fits(asked: Asked, tasks: Tasks) -> bool:
-    """Whether there is such a task, with as many pods as have to come to a phase."""
+    """Whether there is such a task, with as many pods as are asked for."""
     pods = tasks.get(asked.task_name or "", -1)
-    return pods is None or _count(asked) <= pods
+    return pods is None or _least(asked) <= pods
 
 
-def _count(asked: Asked) -> int:
-    """How many pods are asked for; 0 where that is as many as there are."""
-    return (asked.count or 0) if isinstance(asked, TaskStatusProbe) else 0
+def _least(asked: Asked) -> int:
+    """How many pods there have to be at least: one to answer a request."""
+    return (asked.count or 0) if isinstance(asked, TaskStatusProbe) else 1
 
 
 class _Guesses:
@@ -195,19 +195,19 @@ class _Guesses:
 
 
 def _misfit(entry: AnyEntry, name: str, group: _Group, guesses: _Guesses) -> Violation:
-    targets = some(_quoted(group.targets))
     several = len(group.targets) > 1
-    if name in group.tasks:
-        pods = group.tasks[name]
-        detail = (
-            f'task "{name}" of {"targets" if several else "target"} {targets} has {pods} '
-            f"{'pod' if pods == 1 else 'pods'}; leave count out to ask for every one"
-        )
-        return Violation(f"{entry.path}.count", Reason.INVALID, _count(entry.asked), detail)
-    meant = did_you_mean(guesses.nearest(name, group.tasks)) or _instead(group.tasks)
-    subject = f"targets {targets} have" if several else f"target {targets} has"
-    detail = f"{subject} no such task{meant}"
-    return Violation(f"{entry.path}.taskName", Reason.INVALID, name, detail)
+    targets = f"{'targets' if several else 'target'} {some(_quoted(group.targets))}"
+    path = f"{entry.path}.taskName"
+    if name not in group.tasks:
+        meant = did_you_mean(guesses.nearest(name, group.tasks)) or _instead(group.tasks)
+        detail = f"{targets} {'have' if several else 'has'} no such task{meant}"
+        return Violation(path, Reason.INVALID, name, detail)
+    pods = group.tasks[name]
+    task = f'task "{name}" of {targets} has {pods or "no"} {"pod" if pods == 1 else "pods"}'
+    if not isinstance(entry.asked, TaskStatusProbe):
+        return Violation(path, Reason.INVALID, name, f"{task}, so nobody can answer")
+    detail = f"{task}; leave count out to ask for all there are"
+    return Violation(f"{entry.path}.count", Reason.INVALID, entry.asked.count, detail)
 
 
 def _instead(tasks: Tasks) -> str:
