@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from jobflow.api import jobflow as api
-from jobflow.api.job import Job
 from jobflow.api.jobflow import Step, StepCondition, TaskStatusProbe
 from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.actions import Check, Probe, ProbeResult, ReadPods, View
@@ -62,6 +61,8 @@ class Probing:
     def __init__(self, view: View) -> None:
         self._view = view
         self._counts: dict[str, list[Counts]] = {}
+        self._sizes: dict[str, Mapping[str, int]] = {}
+        """How many pods each task has; by target, as what was counted."""
 
     def look(
         self, step: Step, probe: api.Probe, target: Evidence, now: StepCondition, end: End | None
@@ -75,9 +76,10 @@ class Probing:
             return Look(Reach.NOT_YET)
         if job is None:
             return self._from_memory(probe, target, now)
-        checks = tuple(_checks(probe, job))
-        if flaw := next(_flaws(probe, job), ""):
+        sizes = self._tasks(target)
+        if flaw := next(_flaws(probe, sizes, job.metadata.name), ""):
             return Look(Reach.UNSATISFIABLE, flaw)
+        checks = tuple(_checks(probe, sizes))
         uid, name = job.metadata.uid, job.metadata.name
         asked = Probe(step.name, name, uid, checks) if checks else None
         result = self._view.probes.get((step.name, uid), ProbeResult())
@@ -111,7 +113,7 @@ class Probing:
 
     def _missing(self, probe: api.Probe, target: Evidence, now: StepCondition) -> str:
         """Of the first task that has not come as far as it should, how far it has; else empty."""
-        sizes = _sizes(target.job)
+        sizes = self._tasks(target)
         for entry in probe.task_status_list or ():
             task = entry.task_name or ""
             size = sizes.get(task)
@@ -122,6 +124,15 @@ class Probing:
             if seen < need:
                 return _so_far(entry, seen, need, size)
         return ""
+
+    def _tasks(self, target: Evidence) -> Mapping[str, int]:
+        """A task without a name has the one that Volcano gives it."""
+        sizes = self._sizes.get(target.key)
+        if sizes is None:
+            tasks = (target.job.spec.tasks if target.job is not None else None) or ()
+            sizes = {task.name or f"default{n}": task.replicas or 0 for n, task in enumerate(tasks)}
+            self._sizes[target.key] = sizes
+        return sizes
 
     def _seen(self, target: Evidence, now: StepCondition, task: str, phase: str | None) -> int:
         """How many pods of a task have reached the phase, according to whoever saw most."""
@@ -166,8 +177,7 @@ def _so_far(entry: TaskStatusProbe, seen: int, need: int, size: int | None) -> s
 # ---------------------------------------------------------------------- requests to pods
 
 
-def _checks(probe: api.Probe, job: Job) -> Iterator[Check]:
-    sizes = _sizes(job)
+def _checks(probe: api.Probe, sizes: Mapping[str, int]) -> Iterator[Check]:
     for get in probe.http_get_list or ():
         task = get.task_name or ""
         yield Check(task, sizes.get(task, 0), get.port or 0, get.path or "/", get.header)
@@ -181,29 +191,22 @@ def _unanswered(result: ProbeResult, checks: Iterable[Check]) -> str:
     return result.message or f"task {first.task} has not answered at port {first.port} yet"
 
 
-def _sizes(job: Job | None) -> dict[str, int]:
-    """How many pods each task has; a task without a name has the one that Volcano gives it."""
-    tasks = (job.spec.tasks if job is not None else None) or ()
-    return {task.name or f"default{n}": task.replicas or 0 for n, task in enumerate(tasks)}
-
-
-def _flaws(probe: api.Probe, job: Job) -> Iterator[str]:
+def _flaws(probe: api.Probe, sizes: Mapping[str, int], job: str) -> Iterator[str]:
     """What makes a probe impossible from the start. Admission refuses it where it can know."""
-    sizes, name = _sizes(job), job.metadata.name
     requests = (*(probe.http_get_list or ()), *(probe.tcp_socket_list or ()))
     for entry in (*requests, *(probe.task_status_list or ())):
         if (entry.task_name or "") not in sizes:
-            yield f"the job {name} has no task {entry.task_name or 'without a name'}"
+            yield f"the job {job} has no task {entry.task_name or 'without a name'}"
     for request in requests:
         if not 1 <= (request.port or 0) <= _HIGHEST_PORT:
             yield f"{request.port or 0} is no port"
         if sizes.get(request.task_name or "", 1) < 1:
-            yield f"task {request.task_name} of the job {name} has no pods that could answer"
+            yield f"task {request.task_name} of the job {job} has no pods that could answer"
     for get in probe.http_get_list or ():
         if get.path and not get.path.startswith("/"):
             yield f"the path {get.path} does not begin with a slash"
     for entry in probe.task_status_list or ():
-        yield from _phase_flaws(entry, sizes.get(entry.task_name or "", 0), name)
+        yield from _phase_flaws(entry, sizes.get(entry.task_name or "", 0), job)
 
 
 def _phase_flaws(entry: TaskStatusProbe, size: int, job: str) -> Iterator[str]:
