@@ -246,12 +246,12 @@ async def test_one_trouble_is_logged_once_a_minute() -> None:
         with capture_logs() as lines:
             for _ in range(50):
                 await tries.one()
-        return [f"{line['event']}: {line['error']}" for line in lines]
+        return [f"{line['log_level']}: {line['event']}: {line['error']}" for line in lines]
 
-    assert await told() == ["pod template not checked: 403 Forbidden: "]
+    assert await told() == ["warning: pod template not checked: 403 Forbidden: "]
     assert await told() == []
-    client.code = 429
-    assert await told() == ["pod template not checked: 429 TooManyRequests: "]
+    client.code = 404
+    assert await told() == ["info: pod template not checked: 404 NotFound: "]
     tries.clock.now = 61.0
     assert len(await told()) == 1
-    assert tries.results == {"forbidden": 100, "busy": 100}
+    assert tries.results == {"forbidden": 100, "not_served": 100}

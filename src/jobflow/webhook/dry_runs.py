@@ -125,7 +125,8 @@ class DryRuns:
         now = self._clock()
         if result not in self._said or now - self._said[result] >= SAID_EVERY:
             self._said[result] = now
-            log.warning("pod template not checked", namespace=namespace, result=result, error=why)
+            say = log.info if result is Result.NOT_SERVED else log.warning  # as in the sandbox
+            say("pod template not checked", namespace=namespace, result=result, error=why)
 
 
 def _faults(error: ApiError, template: Mapping[str, Any]) -> Iterator[StatusCause]:
