@@ -50,7 +50,9 @@ def validations(runs: int) -> dict[str, list[float]]:
         assert not verdict.violations, verdict.violations[0]
         return [_milliseconds(lambda: validate_flow(flow, known)) for _ in range(runs)]
 
-    return {shape: timed(samples.flow(targets)) for shape, targets in VALIDATED.items()}
+    flows = {shape: samples.flow(targets) for shape, targets in VALIDATED.items()}
+    flows["chain, a probe each"] = samples.probing(VALIDATED["chain"])
+    return {shape: timed(flow) for shape, flow in flows.items()}
 
 
 def plans(runs: int) -> dict[str, list[float]]:

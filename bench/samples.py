@@ -109,6 +109,18 @@ def flow(targets: list[list[int]]) -> JobFlow:
     return msgspec.convert(manifest(targets), JobFlow)
 
 
+def probing(targets: list[list[int]]) -> JobFlow:
+    """The same; every step that depends on others has a probe on both tasks of theirs."""
+    made = manifest(targets)
+    for i, step in enumerate(made["spec"]["flows"]):
+        if "dependsOn" in step:
+            get = {"taskName": "ps", "path": f"/ready/{i}", "port": 8080}
+            get["httpHeader"] = {"name": "X-Step", "value": step["name"]}
+            status = {"taskName": "worker", "phase": "Succeeded", "count": 1}
+            step["dependsOn"]["probe"] = {"httpGetList": [get], "taskStatusList": [status]}
+    return msgspec.convert(made, JobFlow)
+
+
 def sent(targets: list[list[int]], name: str) -> bytes:
     """A JobFlow as a user sends it."""
     made = manifest(targets, name)
