@@ -1,0 +1,120 @@
+"""Steps that look inside jobs, on a real API server, with pods that are simulated or processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.sandbox.process import ProcessRunner
+from jobflow.sandbox.runner import Runner
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.volcano import JobController
+from kubectl import Kubectl
+from real_cluster import RealCluster
+from served import Served
+from servers import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@contextmanager
+def simulated(logs: Path) -> Iterator[Runner]:
+    yield SimulateRunner(4)
+
+
+@contextmanager
+def processes(logs: Path) -> Iterator[Runner]:
+    with ProcessRunner(logs) as runner:
+        yield runner
+
+
+@asynccontextmanager
+async def volcano(real: RealCluster, runner: Runner) -> AsyncIterator[None]:
+    """The stand-in for Volcano's job controller, with these pods."""
+    async with await real.client("volcano") as client:
+        running = asyncio.create_task(JobController(client, runner).run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled(), running.exception()
+
+
+async def applied(api: Server, kubectl: Kubectl, name: str) -> None:
+    path = str(EXAMPLES / name)
+    await asyncio.to_thread(kubectl, "-n", api.namespace, "apply", "-f", path)
+
+
+async def flow_until(api: Server, name: str, holds: Any) -> dict[str, Any]:
+    """The flow's status, as soon as this holds of it."""
+
+    def look(found: Any) -> bool:
+        return bool(found and "status" in found and holds(found["status"]))
+
+    status: dict[str, Any] = (await api.until(f"{api.flows}/{name}", look))["status"]
+    return status
+
+
+def final(status: dict[str, Any]) -> bool:
+    return status["state"]["phase"] in ("Succeed", "Failed")
+
+
+@pytest.mark.parametrize("runner", [simulated, processes], ids=["simulate", "process"])
+async def test_the_first_users_case(
+    real: RealCluster,
+    api: Server,
+    served: Served,
+    kubectl: Kubectl,
+    tmp_path: Path,
+    runner: Any,
+) -> None:
+    """Workers succeed, the parameter server is ended by policy, and the next step starts."""
+    with runner(tmp_path / "logs") as pods:
+        async with volcano(real, pods):
+            await applied(api, kubectl, "parameter-server.yaml")
+            waiting = await flow_until(
+                api, "mnist", lambda s: "of task worker" in _of(s, "export").get("message", "")
+            )
+            assert _of(waiting, "export")["reason"] == "WaitingForProbe"
+            done = await flow_until(api, "mnist", final)
+    assert done["state"]["phase"] == "Succeed"
+    assert _of(done, "train")["phase"] == _of(done, "export")["phase"] == "Completed"
+    assert real.audit.created("jobs", api.namespace) == {"mnist-train": 1, "mnist-export": 1}
+    left = [pod["metadata"]["name"] for pod in (await api.get(api.pods)).json["items"]]
+    assert sorted(left) == [
+        "mnist-export-main-0", *(f"mnist-train-worker-{n}" for n in range(3)),
+    ]  # fmt: skip
+
+
+async def test_a_pipeline_runs_for_real(
+    real: RealCluster,
+    api: Server,
+    served: Served,
+    kubectl: Kubectl,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with processes(tmp_path / "logs") as pods:
+        async with volcano(real, pods):
+            await applied(api, kubectl, "training-pipeline.yaml")
+            done = await flow_until(api, "training", final)
+    assert done["state"]["phase"] == "Succeed"
+    assert _of(done, "prepare")["outputs"] == {"points": 300}
+    assert round(_of(done, "train")["outputs"]["slope"]) == 3
+    assert _of(done, "evaluate")["outputs"]["error"] < 0.2
+
+
+def _of(status: dict[str, Any], step: str) -> dict[str, Any]:
+    """The condition of a step, by the end of its name."""
+    conditions = (status.get("conditions") or {}).items()
+    found: dict[str, Any] = next((c for name, c in conditions if name.endswith(f"-{step}")), {})
+    return found
