@@ -89,7 +89,7 @@ def run(files: Sequence[str], *, nodes: Nodes, as_json: bool) -> int:
         with runner(nodes) as node:
             end = run_loop(_carried_through(report, node, display))
             if isinstance(node, ProcessRunner):
-                end.runs, end.logs = node.failures, node.folder
+                end.runs, end.logs = node.failures, node.folder if node.used else None
     except (PartDied, NoFolder, *START_ERRORS) as error:
         complain("run", str(error))
         return UNUSABLE

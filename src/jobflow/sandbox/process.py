@@ -34,7 +34,8 @@ __all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "Restarts"]
 
 
 class ProcessRunner:
-    """Runs pods as local processes. A context manager: entering makes the folder of the logs.
+    """Runs pods as local processes. A context manager: entering makes the folder of the logs, and
+    leaving removes it where there are none.
 
     `logs`: where each run has a folder of its own. Entering raises OSError.
     """
@@ -69,8 +70,15 @@ class ProcessRunner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if not self.used:
+            shutil.rmtree(self.folder)
         os.close(self._mark)
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+    @property
+    def used(self) -> bool:
+        """Whether there are any logs."""
+        return any(path.is_dir() for path in self.folder.iterdir())
 
     def faults(self, job: Vcjob) -> Sequence[str]:
         """What in its pod templates cannot be run here."""
