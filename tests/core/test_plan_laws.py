@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.jobflow import ENDED_STEP_PHASES
 from jobflow.core.actions import AbortJob, DeleteCommand, DeleteJob
+from laws import tries
 from lives import lived, lives
 
 JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
 """What is done only when its reason is stored."""
 
+FIELDS = ("jobs", "templates", "refusals", "commands", "aborts", "pods", "read", "probes")
+"""What a plan sees by name, in whatever order."""
+
 
 @given(lives)
-@settings(max_examples=300, deadline=None)
+@tries(120)
 def test_every_flow_ends_and_nothing_runs_twice_without_a_loss(made) -> None:
     life = lived(*made)
     world = life.end_well()
@@ -35,7 +39,7 @@ def test_every_flow_ends_and_nothing_runs_twice_without_a_loss(made) -> None:
 
 
 @given(lives, st.booleans())
-@settings(max_examples=300, deadline=None)
+@tries(120)
 def test_a_cancelled_flow_ends_whatever_its_jobs_do(made, deaf: bool) -> None:
     """Also if none of them ever reacts, and the controller starts anew again and again."""
     life = lived(*made)
@@ -57,7 +61,7 @@ def test_a_cancelled_flow_ends_whatever_its_jobs_do(made, deaf: bool) -> None:
 
 
 @given(lives)
-@settings(max_examples=150, deadline=None)
+@tries(60)
 def test_a_plan_depends_on_what_it_sees_alone_and_not_on_its_order(made) -> None:
     life = lived(*made)
     world, random = life.world, life.random
@@ -67,7 +71,7 @@ def test_a_plan_depends_on_what_it_sees_alone_and_not_on_its_order(made) -> None
         world,
         **{
             field: dict(random.sample(sorted(getattr(world, field).items()), len(items)))
-            for field in ("jobs", "templates", "refusals", "commands", "aborts")
+            for field in FIELDS
             if (items := getattr(world, field))
         },
     )
@@ -75,7 +79,7 @@ def test_a_plan_depends_on_what_it_sees_alone_and_not_on_its_order(made) -> None
 
 
 @given(lives)
-@settings(max_examples=150, deadline=None)
+@tries(60)
 def test_the_order_of_the_steps_changes_no_decision(made) -> None:
     life = lived(*made)
     world, planned = life.world, life.world.plan()
@@ -89,7 +93,7 @@ def test_the_order_of_the_steps_changes_no_decision(made) -> None:
 
 
 @given(lives)
-@settings(max_examples=150, deadline=None)
+@tries(60)
 def test_a_plan_carried_out_leaves_nothing_to_do(made) -> None:
     """What was asked for has to be seen before it is written; then it is still."""
     world = lived(*made).world
@@ -107,7 +111,7 @@ def test_a_plan_carried_out_leaves_nothing_to_do(made) -> None:
 
 
 @given(lives)
-@settings(max_examples=100, deadline=None)
+@tries(40)
 def test_an_event_is_told_once(made) -> None:
     """As often as a plan is made, what its status tells is told when that is written."""
     world = lived(*made).world
