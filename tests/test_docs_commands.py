@@ -19,10 +19,13 @@ from pathlib import Path
 import pytest
 
 from jobflow.api.crd import openapi_schema
+from jobflow.api.jobflow import StepPhase
 from jobflow.core.evidence import FAILURES
 from jobflow.core.readiness import SKIPS
+from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 
 ROOT = Path(__file__).parent.parent
+REFERENCE = ROOT / "docs" / "reference.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(
     r"(?P<before>[^\n]*)\n```sh(?: exit=(?P<code>\d+))?\n(?P<script>.*?)^```\n"
@@ -156,19 +159,46 @@ def test_every_event_is_in_the_reference() -> None:
     assert reasons <= _words("Events")
 
 
-def test_every_reason_of_a_step_is_in_the_reference() -> None:
+def _tables(section: str) -> list[list[list[str]]]:
+    """The cells of the section's tables, without their heads."""
+    text = REFERENCE.read_text(encoding="utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    return [
+        [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
+        for table in tables
+    ]
 
-    reasons = {*FAILURES.values(), *map(str, SKIPS.values())}
-    reasons |= set(_in_code(r'waiting\(\s*\w+,\s*"(\w+)"', "core"))
-    reasons |= set(_in_code(r'_failed\(\s*\w+,\s*"(\w+)"', "core"))
-    reasons |= set(_in_code(r'reason=(?:reason or )?"(\w+)"', "core"))
-    reasons |= set(_in_code(r'^[A-Z_]+ = "([A-Z]\w+)"$', "core"))
-    assert {"WaitingForTemplate", "Refused", "NameConflict", "JobLost", "Invalid"} <= reasons
-    assert reasons <= _words("Reasons")
+
+def test_the_reference_has_every_reason_with_what_to_do_and_no_other() -> None:
+    of_steps, of_flows = _tables("Reasons")
+    assert {reason.strip("`") for _, reason, _, _ in of_steps} == {*StepReason, "(none)"}
+    assert {phase for phase, _, _, _ in of_steps} >= {*StepPhase}
+    named = {word for reasons, _, _ in of_flows for word in re.findall(r"\w+", reasons)}
+    assert named - {"none"} == {*FlowReason, *HELD_UP}
+    assert all(all(row) for row in (*of_steps, *of_flows))
+
+
+def test_reasons_come_from_their_list() -> None:
+    literals = re.compile(r'(?:waiting|_failed)\(\s*\w+,\s*"\w|reason=(?:reason or )?"\w')
+    for path in (ROOT / "src" / "jobflow" / "core").glob("*.py"):
+        assert not literals.search(path.read_text(encoding="utf-8")), path.name
+    assert {*FAILURES.values(), *SKIPS.values()} <= {*StepReason}
+
+
+def test_every_field_of_a_status_is_in_the_reference() -> None:
+    [rows] = _tables("Status")
+    words = {word for row in rows for word in re.findall(r"`(?:[\w[\]]*\.)*(\w+)(?:\[])?`", row[0])}
+    told = {word for row in rows for word in re.findall(r"`(\w+)`", row[1])}
+    status = openapi_schema("JobFlow")["properties"]["status"]["properties"]
+    assert set(status) - {"state"} <= words
+    assert set(status["state"]["properties"]) <= words
+    assert set(status["conditions"]["additionalProperties"]["properties"]) <= words
+    for inner in ("failure", "requestedHours"):
+        fields = status["conditions"]["additionalProperties"]["properties"][inner]["properties"]
+        assert set(fields) <= told
 
 
 def test_every_field_of_a_flow_is_in_the_reference() -> None:
-
     spec = openapi_schema("JobFlow")["properties"]["spec"]
     fields = set(_fields("spec", spec))
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")

@@ -18,12 +18,9 @@ from jobflow.api.jobflow import (
     StepPhase,
 )
 from jobflow.api.pod import PodPhase
-from jobflow.core.reasons import FlowReason, StepReason
+from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.wording import listed, short
-
-_ORDINARY = frozenset({"", StepReason.STARTING, StepReason.WAITING_FOR_PROBE, StepReason.STOPPED})
-"""Reasons of a waiting step that are no trouble of its own."""
 
 _NO_TASKS: Mapping[str, TaskState] = {}
 _NO_PODS: Mapping[str, int] = {}
@@ -40,7 +37,7 @@ def flow_state(
         condition = decision.condition
         if condition.phase not in ENDED_STEP_PHASES:
             over = False
-            if condition.phase == StepPhase.WAITING and condition.reason not in _ORDINARY:
+            if condition.phase == StepPhase.WAITING and condition.reason in HELD_UP:
                 held_up.append((evidence.step, condition))
         elif condition.phase == StepPhase.FAILED:
             failed.append((evidence.step.name, condition))

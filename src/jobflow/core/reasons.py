@@ -40,9 +40,21 @@ class StepReason(StrEnum):
 
 
 class FlowReason(StrEnum):
-    """`state.reason` of a flow, besides that of the first step that waits for something unusual."""
+    """`state.reason` of a flow, besides those of HELD_UP."""
 
     STEP_FAILED = "StepFailed"
     NAME_CONFLICT = "NameConflict"
     CANCELLED = _CANCELLED
     INVALID = "Invalid"
+
+
+HELD_UP = frozenset(
+    {
+        StepReason.WAITING_FOR_TEMPLATE,
+        StepReason.CREATE_REFUSED,
+        StepReason.NAME_IN_USE,
+        StepReason.JOB_LOST,
+        StepReason.BLOCKED,
+    }
+)
+"""Reasons of a waiting step that are trouble of its own; the first step's is that of the flow."""
