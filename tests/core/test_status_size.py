@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import msgspec
 import pytest
 
+from containers import ended, outlined, with_containers
 from jobflow.api.job import Job, TaskState
 from jobflow.api.jobflow import JobFlowStatus, Step
+from jobflow.api.pod import Pod
 from jobflow.core.status_size import DROPS, LIMIT, fitted
+from plan_pods import pod_of
 from worlds import NOW, World, after, job_status, world_of
 
 # ---------------------------------------------------------------------------------- size
@@ -21,13 +25,19 @@ def large(steps: int, phase: str, *, name: str = "f", width: int = 1) -> World:
     world = world_of([Step(name=step) for step in names], name=name)
     tasks = {f"task-{n}": TaskState(phase={"Succeeded": 10, "Failed": 3}) for n in range(4)}
     status = msgspec.structs.replace(
-        job_status(phase, NOW), task_status_count=tasks, running_duration="3s"
+        job_status(phase, NOW + timedelta(hours=1)), task_status_count=tasks, running_duration="3s"
     )
     jobs: dict[str, Job] = {}
+    pods: dict[str, dict[str, Pod]] = {}
     for step in names:
-        job = msgspec.structs.replace(world.job(step, phase), status=status)
+        job = outlined(world.job(step, phase), "task-0", cpu="1", memory="1Gi")
+        job = msgspec.structs.replace(job, status=status)
         jobs[job.metadata.name] = job
-    return World(world.flow, world.templates, jobs)
+        if phase in ("Failed", "Completed") and len(pods) < 2000:
+            pod = pod_of(job, "task-0", 0, "Failed" if phase == "Failed" else "Succeeded")
+            how = ended(3 if phase == "Failed" else 0, message='{"n":1}')
+            pods[job.metadata.uid] = {pod.metadata.name: with_containers(pod, how, node="n1")}
+    return World(world.flow, world.templates, jobs, pods=pods)
 
 
 def size(status: JobFlowStatus) -> int:
@@ -35,11 +45,15 @@ def size(status: JobFlowStatus) -> int:
 
 
 def mixed() -> World:
-    """Twenty failed steps and twenty running ones, with all there can be to tell."""
+    """Twenty failed steps, twenty running ones and one that waits, with all there is to tell."""
     world = large(40, "Running")
-    ended = large(40, "Failed").jobs
+    names = [step.name for step in world.flow.steps]
+    last = Step(name="last", depends_on=after(" ".join(names), condition="Finished"))
+    world = replace(world, flow=world_of([*world.flow.steps, last]).flow)
+    failed = large(40, "Failed")
     names = sorted(world.jobs)[:20]
-    return replace(world, jobs={**world.jobs, **{name: ended[name] for name in names}})
+    jobs = {**world.jobs, **{name: failed.jobs[name] for name in names}}
+    return replace(world, jobs=jobs, pods=failed.pods)
 
 
 def what_is_left(status: JobFlowStatus) -> dict[str, int]:
@@ -52,10 +66,36 @@ def what_is_left(status: JobFlowStatus) -> dict[str, int]:
         "messages": sum(bool(c.message) for c in conditions),
         "times": sum(c.create_time is not None and bool(c.running_duration) for c in conditions),
         "records": len(records),
+        "since": sum(c.last_transition_time is not None for c in conditions),
+        "hours": sum(c.requested_hours is not None for c in conditions),
+        "failures": sum(c.failure is not None for c in conditions),
+        "ratios": int(bool(status.pod_failure_ratio)),
+        "next": len(status.next_jobs or ()),
     }
 
 
-FULL = {"histories": 20 * 3 + 20 * 2, "counts": 40, "messages": 20, "times": 40, "records": 40}
+FULL = {
+    "histories": 20 * 3 + 20 * 2,
+    "counts": 40,
+    "messages": 21,
+    "times": 40,
+    "records": 40,
+    "since": 41,
+    "hours": 20,
+    "failures": 20,
+    "ratios": 1,
+    "next": 1,
+}
+LEFT: list[dict[str, int]] = [
+    {"histories": 40},
+    {"since": 1},
+    {"counts": 0, "ratios": 0},
+    {"messages": 0},
+    {"times": 20, "hours": 0, "failures": 0},
+    {"histories": 20, "records": 20},
+    {"since": 0},
+]
+"""What is left of what, drop by drop."""
 
 
 def test_nothing_is_dropped_in_vain() -> None:
@@ -64,19 +104,11 @@ def test_nothing_is_dropped_in_vain() -> None:
     assert what_is_left(status) == FULL
 
 
-@pytest.mark.parametrize(
-    ("dropped", "left"),
-    [
-        (1, {"histories": 40}),
-        (2, {"histories": 40, "counts": 0}),
-        (3, {"histories": 40, "counts": 0, "messages": 0}),
-        (4, {"histories": 40, "counts": 0, "messages": 0, "times": 20}),
-        (5, {"histories": 20, "counts": 0, "messages": 0, "times": 20, "records": 20}),
-    ],
-)
-def test_the_order_in_which_things_go(
-    monkeypatch: pytest.MonkeyPatch, dropped: int, left: dict[str, int]
-) -> None:
+@pytest.mark.parametrize("dropped", range(1, len(LEFT) + 1))
+def test_the_order_in_which_things_go(monkeypatch: pytest.MonkeyPatch, dropped: int) -> None:
+    left: dict[str, int] = {}
+    for less in LEFT[:dropped]:
+        left |= less
     status = mixed().plan().status
     for drop in DROPS[:dropped]:
         limit, status = size(status) - 1, drop(status)
@@ -85,9 +117,12 @@ def test_the_order_in_which_things_go(
     planned = world.plan()
     assert what_is_left(planned.status) == {**FULL, **left}
     assert planned.status.failed_jobs == sorted(world.jobs)[:20]
-    assert {(c.phase, c.reason, c.attempts) for c in planned.conditions.values()} == {
-        ("Failed", "JobFailed", 1),
-        ("Running", "", 1),
+    assert {
+        (c.phase, c.reason, c.attempts, str(c.outputs)) for c in planned.conditions.values()
+    } == {
+        ("Failed", "JobFailed", 1, "{'n': 1}"),
+        ("Running", "", 1, "None"),
+        ("Waiting", "", 0, "None"),
     }
     assert world.carried_out(planned).plan().nothing
 
@@ -100,6 +135,7 @@ def test_five_thousand_steps_fit(phase: str, end: str) -> None:
     assert size(planned.status) < 1024 * 1024
     assert planned.phase == end
     conditions = (planned.status.conditions or {}).values()
+    assert sum(c.outputs == {"n": 1} for c in conditions) == (2000 if end == "Succeed" else 0)
     assert all(c.phase and c.attempts == 1 and c.job for c in conditions)
     assert planned.status.job_status_list is None
     lists = planned.status.completed_jobs or planned.status.terminated_jobs

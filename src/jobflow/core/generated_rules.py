@@ -142,13 +142,7 @@ def _pods_used_twice(outline: Outline, shorter: Use, longer: Use) -> Iterator[Vi
 def status_fits(outline: Outline) -> Iterator[Violation]:
     """What the status comes to when all that may be left out of it is left out."""
     steps = len(outline.names)
-    characters = sum(map(len, outline.names)) + steps * (len(outline.flow_name) + 1)
-    size = FIXED_STATUS + steps * STATUS_OF_A_STEP + NAMES_OF_A_STEP * characters
-    size += sum(
-        _passed_targets(outline, step)
-        for step, depends_on in outline.dependencies
-        if depends_on.probe is not None or depends_on.condition == Condition.RUNNING
-    )
+    size = least_status(outline)
     if size > MAX_STATUS:
         room = (MAX_STATUS - FIXED_STATUS) * steps // (size - FIXED_STATUS)
         detail = (
@@ -156,6 +150,22 @@ def status_fits(outline: Outline) -> Iterator[Violation]:
             "this length (1 MiB); split the flow or shorten the names of the flow and its steps"
         )
         yield Violation("spec.flows", Reason.TOO_MANY, steps, detail)
+
+
+def least_status(outline: Outline) -> int:
+    """Bytes of the largest status that cannot be made smaller (`core.status_size`)."""
+    steps = len(outline.names)
+    characters = sum(map(len, outline.names)) + steps * (len(outline.flow_name) + 1)
+    return (
+        FIXED_STATUS
+        + steps * STATUS_OF_A_STEP
+        + NAMES_OF_A_STEP * characters
+        + sum(
+            _passed_targets(outline, step)
+            for step, depends_on in outline.dependencies
+            if depends_on.probe is not None or depends_on.condition == Condition.RUNNING
+        )
+    )
 
 
 def _passed_targets(outline: Outline, step: int) -> int:

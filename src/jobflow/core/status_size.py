@@ -70,6 +70,16 @@ def _last_history(record: JobRecord) -> JobRecord:
     return _replace(record, running_histories=histories[-1:])
 
 
+def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
+    """`lastTransitionTime` of steps whose vcjob's last history tells it."""
+    return _conditions(
+        status,
+        lambda condition: (
+            _replace(condition, last_transition_time=None) if condition.job else condition
+        ),
+    )
+
+
 def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
     """And what is counted from them."""
     status = _replace(status, pod_failure_ratio="")
@@ -102,7 +112,6 @@ def _without_times(condition: StepCondition) -> StepCondition:
         condition,
         create_time=None,
         running_duration="",
-        last_transition_time=None,
         requested_hours=None,
         failure=None,
     )
@@ -113,7 +122,7 @@ def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
     return _replace(status, job_status_list=kept or None)
 
 
-def _transition_times(status: JobFlowStatus) -> JobFlowStatus:
+def _transitions(status: JobFlowStatus) -> JobFlowStatus:
     return _conditions(status, lambda condition: _replace(condition, last_transition_time=None))
 
 
@@ -126,6 +135,7 @@ def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
             create_time=None,
             running_duration="",
             requested_hours=None,
+            failure=None,
             job="" if condition.job == key else condition.job,
         )
         for key, condition in (status.conditions or {}).items()
@@ -135,11 +145,12 @@ def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
 
 DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
     _histories_but_the_last,
+    _transitions_of_jobs,
     _task_status_counts,
     _messages,
     _times_of_ended_steps,
     _records_of_ended_jobs,
-    _transition_times,
+    _transitions,
 )
 """One after the other, each on top of those before it."""
 
