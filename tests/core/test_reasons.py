@@ -1,0 +1,160 @@
+"""Every reason that the reference names is made to appear, and it names every one that there is.
+
+The reference, the list in the code and the worlds below have to name the same reasons, row by row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from containers import ended, with_containers
+from jobflow.core.reasons import FlowReason, StepReason
+from looking import SUCCEEDED, known, serving, workers
+from plan_pods import pod_of
+from worlds import Planned, World, after, flow, stranger
+
+REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference.md"
+NONE = "(none)"
+RUNS = "its job's phase"
+
+
+def started() -> World:
+    """a, whose vcjob was seen to run, and b behind it."""
+    return flow("a", b="a").with_jobs(a="Running").settled()
+
+
+def lost() -> World:
+    return started().without_jobs("a").with_absent("f-a")
+
+
+def blocked() -> World:
+    """It was taken up, so it is carried on as far as it goes."""
+    return flow("a", b="x").with_status(flow("a", b="a").stored().flow.status)
+
+
+def told_by_a_dependant() -> World:
+    return started().with_jobs(b="Running").without_jobs("a")
+
+
+def talkative() -> World:
+    """The vcjob has completed, and its pod left 4 KiB."""
+    world = flow("a").with_jobs(a="Running").settled().with_jobs(a="Completed")
+    job = world.jobs["f-a"]
+    pod = with_containers(pod_of(job, "t", 0, "Succeeded"), ended(0, message="x" * 4096))
+    return replace(world, pods={job.metadata.uid: {pod.metadata.name: pod}})
+
+
+def two_branches() -> World:
+    """c has failed, and d would have to wait for b, which still runs, anyway."""
+    world = flow("a", "c", b="a", d="b").with_jobs(a="Completed", c="Running", b="Running")
+    return world.settled().with_jobs(c="Failed")
+
+
+STEPS: dict[tuple[str, str], Callable[[], World]] = {
+    ("Waiting", NONE): started,
+    ("Waiting", "WaitingForProbe"): lambda: workers(serving(SUCCEEDED), "Running Running Running"),
+    ("Waiting", "WaitingForTemplate"): lambda: flow("a").without_template("a"),
+    ("Waiting", "Starting"): lambda: flow("a"),
+    ("Waiting", "CreateRefused"): lambda: flow("a").stored().with_refusal("a", 403, retry_in=1),
+    ("Waiting", "NameInUse"): lambda: flow("a").stored().with_holder("a", stranger(deleting=True)),
+    ("Waiting", "JobLost"): lost,
+    ("Waiting", "Stopped"): two_branches,
+    ("Waiting", "Terminating"): lambda: flow("a", b="a").with_jobs(a="Completed").being_deleted(),
+    ("Waiting", "Blocked"): blocked,
+    (RUNS, "Cancelled"): lambda: started().with_command(),
+    ("Completed", "JobLost"): told_by_a_dependant,
+    ("Failed", "JobFailed"): lambda: started().with_jobs(a="Failed"),
+    ("Failed", "JobTerminated"): lambda: started().with_jobs(a="Terminated"),
+    ("Failed", "JobAborted"): lambda: started().with_jobs(a="Aborted"),
+    ("Failed", "Cancelled"): lambda: started().cancelled().with_jobs(a="Aborted"),
+    ("Failed", "Refused"): lambda: flow("a").stored().with_refusal("a", 422),
+    ("Failed", "NameConflict"): lambda: flow("a").stored().with_holder("a", stranger()),
+    ("Failed", "ProbeUnsatisfiable"): lambda: workers(
+        serving(SUCCEEDED).with_jobs(serve="Completed"), "Succeeded Succeeded Failed"
+    ),
+    ("Failed", "OutputsTooLarge"): talkative,
+    ("Skipped", "NotTaken"): lambda: flow("a", b=after("a", condition="Failed")).with_jobs(
+        a="Completed"
+    ),
+    ("Skipped", "UpstreamFailed"): lambda: started().with_jobs(a="Failed"),
+    ("Skipped", "Stopped"): lambda: flow("a", "c", b="a").with_jobs(a="Completed", c="Failed"),
+}
+
+FLOWS: dict[str, Callable[[], World]] = {
+    NONE: started,
+    "StepFailed": lambda: started().with_jobs(a="Failed"),
+    "NameConflict": STEPS["Failed", "NameConflict"],
+    "Cancelled": lambda: started().with_command(),
+    "Invalid": lambda: flow("a", b="x"),
+    "WaitingForTemplate": STEPS["Waiting", "WaitingForTemplate"],
+    "CreateRefused": STEPS["Waiting", "CreateRefused"],
+    "NameInUse": STEPS["Waiting", "NameInUse"],
+    "JobLost": lost,
+    "Blocked": blocked,
+}
+
+
+def rows() -> tuple[list[tuple[str, str]], list[str]]:
+    """What the reference has: (phase, reason) of steps, reasons of flows."""
+    section = REFERENCE.read_text(encoding="utf-8").split("\n## Reasons\n")[1].split("\n## ")[0]
+    of_steps, of_flows = section.split("\nOf a flow ")
+    steps = [(cells[0], reason) for cells in _cells(of_steps) for reason in _names(cells[1])]
+    return steps, [reason for cells in _cells(of_flows) for reason in _names(cells[0])]
+
+
+def _cells(table: str) -> Iterator[list[str]]:
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    for line in lines[2:]:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert all(cells), f"it says too little: {line}"
+        yield cells
+
+
+def _names(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell) or [cell]
+
+
+def test_the_reference_names_what_is_made_to_appear_and_nothing_twice() -> None:
+    of_steps, of_flows = rows()
+    assert sorted(of_steps) == sorted(STEPS)
+    assert sorted(of_flows) == sorted(FLOWS)
+
+
+def test_the_list_in_the_code_is_that_of_the_reference() -> None:
+    of_steps, of_flows = rows()
+    assert {reason for _, reason in of_steps} == {NONE, *StepReason}
+    assert set(FlowReason) <= set(of_flows) <= {NONE, *FlowReason, *StepReason}
+
+
+def appears(planned: Planned) -> set[tuple[str, str]]:
+    """Phases and reasons of all steps, as they would be written."""
+    status = msgspec.json.decode(msgspec.json.encode(planned.status))
+    conditions = (status.get("conditions") or {}).values()
+    return {(each["phase"], each.get("reason") or NONE) for each in conditions}
+
+
+@pytest.mark.parametrize(("phase", "reason"), STEPS)
+def test_a_reason_of_a_step_appears_and_is_explained(phase: str, reason: str) -> None:
+    planned = known(STEPS[phase, reason]())
+    where = {at for at, why in appears(planned) if why == reason}
+    assert where
+    if phase == RUNS:
+        assert where <= {"Pending", "Running", "Aborting"}
+    else:
+        assert phase in where
+    for condition in planned.conditions.values():
+        if condition.reason:
+            assert condition.message, f"{condition.reason} says nothing"
+
+
+@pytest.mark.parametrize("reason", FLOWS)
+def test_a_reason_of_a_flow_appears_and_is_explained(reason: str) -> None:
+    planned = known(FLOWS[reason]())
+    assert (planned.reason or NONE) == reason
+    assert bool(planned.message) == (reason != NONE)
