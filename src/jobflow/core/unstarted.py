@@ -52,6 +52,8 @@ class Waits:
 
     targets: Sequence[int]
     reaches: list[Reach]
+    want: Condition | None
+    """What they have to reach; None: a probe decides."""
     looks: Sequence[Look] = ()
     """What its probe came to; nothing where it has none."""
 
@@ -125,7 +127,7 @@ class Pass:
             return Decision(self._skipped(End.STOPPED, waits))
         else:
             decision = first_attempt(evidence, scene)
-        if waits.looks or evidence.memory.passed_targets or wanted(step) is Condition.RUNNING:
+        if waits.looks or waits.want is Condition.RUNNING:
             return self._lasting(position, decision, verdict, waits)
         return decision
 
@@ -138,7 +140,7 @@ class Pass:
         targets = self.scene.graph.targets[position]
         if (probe := probe_of(step)) is not None:
             looks = [self._look(position, step, probe, target) for target in targets]
-            return Waits(targets, [look.reach for look in looks], looks)
+            return Waits(targets, [look.reach for look in looks], None, looks)
         ends = self.ends
         want = wanted(step)
         row = REACHES[want]
@@ -147,7 +149,7 @@ class Pass:
             for i, target in enumerate(targets):
                 if self._has_run(position, target):
                     reaches[i] = Reach.MET
-        return Waits(targets, reaches)
+        return Waits(targets, reaches, want)
 
     # ------------------------------------------------------------- what is met for good
 
@@ -231,13 +233,13 @@ class Pass:
                 return waiting(evidence, End.STOPPED, because)
         last = "or" if strategy(step) is Strategy.ANY else "and"
         pending = [i for i, reach in enumerate(waits.reaches) if reach is Reach.NOT_YET]
-        if waits.looks:
+        if waits.want is None:
             reason = (
                 StepReason.WAITING_FOR_PROBE if any(waits.looks[i].said for i in pending) else ""
             )
             return waiting(evidence, reason, f"waits for {self._seen(pending, waits, last)}")
         names = [self._state(waits.targets[i]) for i in pending[:SHOWN]]
-        text = f"waits for {listed(names, total=len(pending), last=last)}{_TO[wanted(step)]}"
+        text = f"waits for {listed(names, total=len(pending), last=last)}{_TO[waits.want]}"
         return waiting(evidence, "", text)
 
     def _state(self, target: int) -> str:
