@@ -16,7 +16,8 @@ from jobflow.api.pod import ContainerStatus, Pod
 from jobflow.core.actions import PodsRead, ReadPods
 from jobflow.core.outputs import MOST_OF_A_FLOW
 from plan_pods import pod_of
-from worlds import NOW, Planned, World, flow
+from planned import Planned
+from worlds import NOW, World, flow
 
 TASKS = ("ps=1", "worker=2")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,7 +30,12 @@ from worlds import NOW, World, world_of
 STEPS = 40
 NAMES = [f"step-{n:02}" for n in range(STEPS)]
 PROBE = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Succeeded")])
-DEAR = {"create_time": NOW, "running_duration": "3s", "last_transition_time": NOW, "message": "m"}
+DEAR: dict[str, Any] = {
+    "create_time": NOW,
+    "running_duration": "3s",
+    "last_transition_time": NOW,
+    "message": "m",
+}
 
 
 def world(*steps: Step) -> World:
