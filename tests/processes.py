@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 from collections.abc import Iterator
@@ -57,9 +58,12 @@ class Told:
 
     pod: PodObject
     progress: list[Progress] = field(default_factory=list)
+    first: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once anything was told."""
 
     async def report(self, progress: Progress) -> None:
         self.progress.append(progress)
+        self.first.set()
 
     @property
     def phases(self) -> list[str]:

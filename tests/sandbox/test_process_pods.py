@@ -285,10 +285,13 @@ class TestEnds:
         self, runner: ProcessRunner, pids: Pids
     ) -> None:
         script = f"echo $PPID > {pids.path}; echo $$ > {pids.path}; sleep 600 & wait"
-        running = asyncio.create_task(run_pod(runner, pod_task(sh(script))))
+        job = job_of(pod_task(sh(script)))
+        told = Told(pod_of(job))
+        running = asyncio.create_task(runner.run(assignment(job, told.pod), told.report))
         keeper, command = await asyncio.to_thread(pids.next, 2)
+        await told.first.wait()
         os.kill(keeper, signal.SIGKILL)
-        told = await running
+        await running
         assert (told.state()["exitCode"], told.state()["reason"]) == (137, "ContainerStatusUnknown")
         wait_for_end(command)
 
