@@ -15,15 +15,9 @@ import msgspec
 
 from jobflow.api import labels
 from jobflow.api.command import Command
+from jobflow.api.flow_status import JobFlowStatus, JobRecord
 from jobflow.api.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
-from jobflow.api.jobflow import (
-    DependsOn,
-    JobFlow,
-    JobFlowSpec,
-    JobFlowStatus,
-    JobRecord,
-    Step,
-)
+from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import Pod

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from applying import NOW, World
-from jobflow.api.jobflow import FlowState, JobFlowStatus
+from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.controller.apply import Applied
 from jobflow.core.actions import (

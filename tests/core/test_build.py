@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow, Patch, Step
+from jobflow.api.control import Patch
+from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.build import build_job, patch_of

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.jobflow import Condition, Step, StepCondition, Strategy
+from jobflow.api.flow_status import StepCondition
+from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.readiness import (
     REACHES,
     SKIPS,

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus, StepCondition
+from jobflow.api.flow_status import FlowState, JobFlowStatus, StepCondition
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.core.change_rules import differences, is_same
 from jobflow.core.validate import (

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import (
+from jobflow.api.flow_status import (
     FlowState,
     JobFlowStatus,
     JobRecord,

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from jobflow.api.command import Action, Command, encoded
-from jobflow.api.jobflow import CANCELLED, JobFlow
+from jobflow.api.flow_status import CANCELLED
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.cli.complaint import complain

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.jobflow import ENDED_STEP_PHASES, JobFlow, StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES, QUEUES, Resource
 from jobflow.cli.check import Report

@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from jobflow.api.command import encoded
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, JobFlowStatus
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.answers import Memory

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jobflow.api.flow_status import StepPhase
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, StepPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.labels import STEP
 from jobflow.api.pod import Pod
 from jobflow.core.names import job_name

@@ -13,8 +13,9 @@ from datetime import timedelta
 
 import msgspec
 
+from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, StepCondition
 from jobflow.api.job import Job, JobPhase
-from jobflow.api.jobflow import CANCELLED, ENDED_STEP_PHASES, JobFlow, StepCondition
+from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import AbortJob, Action, DeleteJob
 from jobflow.core.evidence import Evidence, attempt_of
 from jobflow.core.scene import Decision, Scene, not_before

@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from jobflow.api.command import Command
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlowStatus
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
 

@@ -10,14 +10,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.job import JobPhase
-from jobflow.api.jobflow import (
-    ENDED_STEP_PHASES,
-    Condition,
-    StepCondition,
-    StepPhase,
-    Strategy,
-)
+from jobflow.api.jobflow import Condition, Strategy
 from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
 from jobflow.core.ending import ending, held, running_as

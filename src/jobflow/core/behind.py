@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobflow.api.jobflow import Condition, StepPhase
+from jobflow.api.flow_status import StepPhase
+from jobflow.api.jobflow import Condition
 from jobflow.core.evidence import has_run
 from jobflow.core.readiness import REACHES, End, Reach, end_of, wanted
 from jobflow.core.reasons import StepReason

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.job import ENDED_PHASES
-from jobflow.api.jobflow import CANCELLED, ENDED_STEP_PHASES, FlowPhase, JobFlow
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta

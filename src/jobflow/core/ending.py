@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from jobflow.api.flow_status import RequestedHours, StepCondition, StepPhase
 from jobflow.api.job import Job, TaskState
-from jobflow.api.jobflow import RequestedHours, StepCondition, StepPhase
 from jobflow.api.pod import ENDED_POD_PHASES, Pod
 from jobflow.core.aborting import aborted
 from jobflow.core.actions import ReadPods

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobflow.api.jobflow import (
+from jobflow.api.flow_status import (
     CANCELLED,
     ENDED_STEP_PHASES,
     FINAL_PHASES,
     FlowPhase,
-    JobFlow,
     JobFlowStatus,
     StepCondition,
     StepPhase,
 )
+from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import Event, EventType
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene

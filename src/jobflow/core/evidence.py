@@ -14,14 +14,9 @@ from typing import Any
 import msgspec
 
 from jobflow.api import labels
+from jobflow.api.flow_status import JobRecord, StepCondition, StepPhase
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
-from jobflow.api.jobflow import (
-    JobFlow,
-    JobRecord,
-    Step,
-    StepCondition,
-    StepPhase,
-)
+from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import View
 from jobflow.core.names import job_name, label_value
 from jobflow.core.reasons import StepReason

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from jobflow.api.job import JobPhase, TaskState
-from jobflow.api.jobflow import (
+from jobflow.api.flow_status import (
     CANCELLED,
     ENDED_STEP_PHASES,
     FINAL_PHASES,
     FlowPhase,
     FlowState,
     JobRecord,
-    Step,
     StepCondition,
     StepPhase,
 )
+from jobflow.api.job import JobPhase, TaskState
+from jobflow.api.jobflow import Step
 from jobflow.api.pod import PodPhase
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.scene import Decision, Scene, whole

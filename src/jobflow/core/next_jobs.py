@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from jobflow.api.jobflow import ENDED_STEP_PHASES, Condition, StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
+from jobflow.api.jobflow import Condition
 from jobflow.core.actions import CreateJob
 from jobflow.core.evidence import has_run
 from jobflow.core.readiness import (

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from jobflow.api.control import Patch
 from jobflow.api.jobflow import (
     DependsOn,
     HTTPGetProbe,
     JobFlow,
-    Patch,
     Probe,
     Step,
     TaskStatusProbe,

@@ -13,15 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from jobflow.api.jobflow import (
-    CANCELLED,
-    Condition,
-    Probe,
-    Step,
-    StepCondition,
-    StepPhase,
-    Strategy,
-)
+from jobflow.api.flow_status import CANCELLED, StepCondition, StepPhase
+from jobflow.api.jobflow import Condition, Probe, Step, Strategy
 
 
 class Reach(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from jobflow.api.jobflow import CANCELLED as _CANCELLED
+from jobflow.api.flow_status import CANCELLED as _CANCELLED
 
 
 class StepReason(StrEnum):

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
-from jobflow.api.jobflow import (
+from jobflow.api.flow_status import (
     CANCELLED,
     ENDED_STEP_PHASES,
     JobRecord,
@@ -20,6 +19,7 @@ from jobflow.api.jobflow import (
     StepCondition,
     StepPhase,
 )
+from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
 from jobflow.core.evidence import FAILURES, Evidence
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene, whole

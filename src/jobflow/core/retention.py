@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from jobflow.api import labels
+from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.job import Job
-from jobflow.api.jobflow import ENDED_STEP_PHASES, FlowPhase, JobFlow, RetainPolicy
+from jobflow.api.jobflow import JobFlow, RetainPolicy
 from jobflow.core.actions import DeleteJob, View
 from jobflow.core.records import ended
 

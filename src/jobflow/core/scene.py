@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jobflow.api.command import Command
-from jobflow.api.jobflow import CANCELLED, JobFlow, JobRecord, Step, StepCondition
+from jobflow.api.flow_status import CANCELLED, JobRecord, StepCondition
+from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import Action, Probe, ReadPods, View
 from jobflow.core.evidence import Evidence, gather
 from jobflow.core.graph import Graph

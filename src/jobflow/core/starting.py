@@ -11,7 +11,7 @@ from itertools import count
 
 import msgspec
 
-from jobflow.api.jobflow import StepCondition, StepPhase
+from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.core.actions import CreateJob, Holder, Refusal
 from jobflow.core.build import build_job
 from jobflow.core.evidence import Evidence

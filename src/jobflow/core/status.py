@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jobflow.api.jobflow import FlowPhase, FlowState, JobFlow, JobFlowStatus
+from jobflow.api.flow_status import FlowPhase, FlowState, JobFlowStatus
+from jobflow.api.jobflow import JobFlow
 from jobflow.core.flow_phase import (
     completion_time,
     flow_state,
@@ -46,6 +47,8 @@ def flow_status(
         next_jobs=next_jobs(scene, decisions) or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
         handled_commands=handled,
+        suspended_seconds=stored.suspended_seconds,
+        suspended_at=stored.suspended_at,
         **lists,
     )
     return stored if status == stored else fitted(status, stored)

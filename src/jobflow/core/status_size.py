@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from jobflow.api.jobflow import ENDED_STEP_PHASES, JobFlowStatus, JobRecord, StepCondition
+from jobflow.api.flow_status import ENDED_STEP_PHASES, JobFlowStatus, JobRecord, StepCondition
 from jobflow.core.records import ended
 
 LIMIT = 256 * 1024

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.api.job import JobPhase
-from jobflow.api.jobflow import Condition, StepCondition, StepPhase, Strategy
+from jobflow.api.jobflow import Condition, Strategy
 from jobflow.core.behind import holding
 from jobflow.core.readiness import strategy, wanted
 from jobflow.core.reasons import StepReason

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from jobflow.api.jobflow import StepCondition
+from jobflow.api.flow_status import StepCondition
 from jobflow.core.scene import Decision, Scene
 
 

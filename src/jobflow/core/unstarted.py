@@ -15,7 +15,8 @@ from functools import cached_property
 import msgspec
 
 from jobflow.api import jobflow as api
-from jobflow.api.jobflow import Condition, Step, StepCondition, StepPhase, Strategy
+from jobflow.api.flow_status import StepCondition, StepPhase
+from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.actions import CreateJob
 from jobflow.core.evidence import has_run
 from jobflow.core.probing import Look, Probing
