@@ -294,6 +294,16 @@ def test_a_flow_that_goes_takes_its_probes_along(end: str) -> None:
     assert lab.prober.results(UID) == {}
 
 
+@pytest.mark.parametrize("end", ["the prober", "the probe"])
+def test_a_stop_in_the_moment_in_which_a_pod_fails_is_a_stop(end: str) -> None:
+    lab = Lab(answers=lambda name: "answers 503", takes=1.0)
+    lab.have(*(pod(f"web-{n}") for n in range(20)))
+    lab.want(probe(web(pods=20)))
+    run(lab, *((1.0,) if end == "the prober" else (100, (1.0, lambda: lab.want()))))
+    assert lab.open == 0
+    assert len(lab.asked) == 16
+
+
 def test_another_question_begins_anew() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"), pod("web-1"))
     lab.want(probe())
