@@ -252,6 +252,15 @@ def test_a_pod_that_goes_while_others_are_asked_keeps_the_round_from_passing() -
     assert run(lab, 0.5, gone).result().message == "pod f-serve-web-0 is not there yet"
 
 
+def test_what_was_seen_before_the_end_of_a_pod_is_still_told() -> None:
+    lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"))
+    lab.want(probe())
+    assert run(lab, 20, (5, lambda: lab.have(pod("web-0", phase="Failed")))).result().message == (
+        "10.0.0.7:8080/healthz of pod f-serve-web-0 answers 503; "
+        "then pod f-serve-web-0 ended Failed"
+    )
+
+
 def test_a_probe_that_failed_passes_later() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"))
     lab.want(probe())

@@ -156,7 +156,7 @@ class Prober:
             watch.news.clear()
             pods = self._pods_of(uid)
             watch.seen = standing(pods)
-            said = obstacle(watch.probe, pods) or await self._round(watch, pods)
+            said = obstacle(watch.probe, pods, watch.answered) or await self._round(watch, pods)
             changed = watch.differs(standing(self._pods_of(uid)))
             if said or not changed:
                 self._settle(watch, ProbeResult(passed=not said, message=said))
@@ -194,7 +194,8 @@ class Prober:
             if failure := await self._ask_all(watch.flow, some):
                 failed, said = failure
                 watch.suspect = failed.key
-                return failed.sentence(said)
+                watch.answered = failed.sentence(said)
+                return watch.answered
         return ""
 
     async def _ask_all(self, flow: Key, wanted: Sequence[Ask]) -> tuple[Ask, str] | None:
@@ -238,6 +239,8 @@ class _Watch:
     """How the pods stood when the last round began."""
     suspect: tuple[str, Check] | None = None
     """What failed last."""
+    answered: str = ""
+    """What was seen of it, in a sentence."""
     rounds: int = 0
     """That failed since something happened to the pods."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
