@@ -252,6 +252,15 @@ def test_a_pod_that_goes_while_others_are_asked_keeps_the_round_from_passing() -
     assert run(lab, 0.5, gone).result().message == "pod f-serve-web-0 is not there yet"
 
 
+def test_what_was_seen_before_the_end_of_a_pod_is_still_told() -> None:
+    lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"))
+    lab.want(probe())
+    assert run(lab, 20, (5, lambda: lab.have(pod("web-0", phase="Failed")))).result().message == (
+        "10.0.0.7:8080/healthz of pod f-serve-web-0 answers 503; "
+        "then pod f-serve-web-0 ended Failed"
+    )
+
+
 def test_a_probe_that_failed_passes_later() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"))
     lab.want(probe())
@@ -292,6 +301,16 @@ def test_a_flow_that_goes_takes_its_probes_along(end: str) -> None:
     run(lab, 100, (1, ways[end]))
     assert lab.times == [0]
     assert lab.prober.results(UID) == {}
+
+
+@pytest.mark.parametrize("end", ["the prober", "the probe"])
+def test_a_stop_in_the_moment_in_which_a_pod_fails_is_a_stop(end: str) -> None:
+    lab = Lab(answers=lambda name: "answers 503", takes=1.0)
+    lab.have(*(pod(f"web-{n}") for n in range(20)))
+    lab.want(probe(web(pods=20)))
+    run(lab, *((1.0,) if end == "the prober" else (100, (1.0, lambda: lab.want()))))
+    assert lab.open == 0
+    assert len(lab.asked) == 16
 
 
 def test_another_question_begins_anew() -> None:

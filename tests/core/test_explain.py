@@ -250,21 +250,37 @@ def test_a_refused_create_is_told_with_its_next_try() -> None:
     ]
 
 
+PROBE = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Succeeded")])
+
+
 def test_a_probe_says_what_it_saw_last() -> None:
-    probe = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Succeeded")])
-    world = flow("a", b=DependsOn(targets=["a"], probe=probe))
-    world = world.settled().with_jobs(a="Running").settled()
-    condition = StepCondition(
-        phase="Waiting",
-        reason="WaitingForProbe",
-        message="waits for a: 0 of 1 pods of task t Succeeded",
-        last_transition_time=world.now,
-    )
-    assert why(with_condition(world, "b", condition).later(7), "b") == [
+    world = flow("a", b=DependsOn(targets=["a"], probe=PROBE))
+    world = world.settled().with_jobs(a="Running").with_pods("a", t="Running").settled().later(7)
+    assert why(world, "b") == [
         "Step b has waited for 7s (since 12:00:00 UTC) until its probe passes on a (Running).",
-        "Seen last: a: 0 of 1 pods of task t Succeeded.",
+        "Seen last: 0 of 1 pod of task t Succeeded.",
         "Step a has been Running for 7s (since 12:00:00 UTC) as the job f-a.",
     ]
+    assert "Step b has waited for 7s" in " ".join(why(world))
+
+
+def test_of_several_targets_a_probe_names_those_that_hold_it_up() -> None:
+    world = flow("a", "c", "d", b=DependsOn(targets=["a", "c", "d"], probe=PROBE)).settled()
+    world = world.with_jobs(a="Running", c="Running", d="Completed").with_pods("d", t="Succeeded")
+    world = world.with_pods("a", t="Running").settled()
+    assert why(world, "b")[:2] == [
+        "Step b has waited for 0s (since 12:00:00 UTC) until its probe passes on a (Running) and c "
+        "(Running).",
+        "Seen last: a (0 of 1 pod of task t Succeeded) and c (0 of 1 pod of task t Succeeded).",
+    ]
+
+
+def test_a_probe_that_can_pass_no_more_is_where_it_begins() -> None:
+    world = flow("a", b=DependsOn(targets=["a"], probe=PROBE), c="b")
+    world = world.settled().with_jobs(a="Completed").with_pods("a", t="Failed").settled()
+    sentences = why(world, "c")
+    assert "the probe cannot pass any more on a: the job f-a ended Completed" in sentences[1]
+    assert sentences[2:] == ["Correct the probe, or the job that it looks at."]
 
 
 # -------------------------------------------------------------------------------- bounds

@@ -18,6 +18,7 @@ from jobflow import logs
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
+from jobflow.cli.assumptions import assumptions
 from jobflow.cli.carry import Applied, apply, following
 from jobflow.cli.check import Report
 from jobflow.cli.complaint import complain
@@ -81,6 +82,7 @@ def run(files: Sequence[str], *, nodes: Nodes, as_json: bool) -> int:
         complain("run", "there is no JobFlow in the files, so there is nothing to run")
         return UNUSABLE
     print_warnings(report, errors)
+    complain("run", *assumptions(report.flows, nodes.runner))
     logs.configure(level=logging.CRITICAL)
     console = Console(highlight=False)
     display: Display = Nothing()

@@ -32,6 +32,9 @@ PASSING = range(200, 400)
 SAFE = "/?:@!$&'()*+,;=-._~%[]"
 """Characters of a path and its query that are sent as they stand: those of RFC 3986, and % because
 the path may be percent-encoded already."""
+OF_THE_CONNECTION = frozenset({"connection", "content-length", "transfer-encoding"})
+"""Headers that say where a request ends and what comes after it: they are a check's own."""
+START = b"HTTP/"
 TLS = (b"\x15\x03", b"\x16\x03")
 """How a TLS record begins that holds an alert or a handshake (RFC 8446, 5.1)."""
 
@@ -46,7 +49,7 @@ NOT_HTTP = "does not answer in HTTP"
 IN_TLS = "answers in TLS instead of plain HTTP"
 LONG_HEAD = f"answers with a head of more than {LARGEST_HEAD >> 10} KiB"
 LONG_REQUEST = f"is not asked: path and header have more than {LARGEST_REQUEST >> 10} KiB"
-BAD_REQUEST = "is not asked: its header is none that HTTP can carry"
+BAD_REQUEST = "is not asked: its header is none that a probe can send"
 
 
 async def check_pod(pod: Pod, check: Check, *, loopback: bool = False) -> str:
@@ -89,17 +92,19 @@ def _address(ip: str, *, loopback: bool) -> str:
 
 
 def http_request(ip: str, check: Check) -> bytes:
-    """The bytes of the GET. Raises h11.LocalProtocolError for a header that would be malformed or
-    announce a body."""
+    """The bytes of the GET. Raises h11.LocalProtocolError for a header that is malformed or would
+    change what the bytes after it mean."""
     headers = {
         "host": ("Host", f"{host(ip)}:{check.port}".encode()),
         "user-agent": ("User-Agent", f"jobflow/{jobflow.__version__}".encode()),
         "accept": ("Accept", b"*/*"),
+        "connection": ("Connection", b"close"),
     }
     if check.header is not None:
         name, value = check.header
+        if name.lower() in OF_THE_CONNECTION:
+            raise h11.LocalProtocolError(f"{name} is not the user's to say")
         headers[name.lower()] = (name, value.strip(" \t").encode(errors="replace"))
-    headers["connection"] = ("Connection", b"close")
     fields = [(name.encode(errors="replace"), value) for name, value in headers.values()]
     sender = h11.Connection(h11.CLIENT)
     head = sender.send(h11.Request(method="GET", target=_target(check.path or ""), headers=fields))
@@ -151,12 +156,14 @@ class _Check:
     async def _answer(self, reader: asyncio.StreamReader) -> str:
         """Read up to the end of the answer's head; the body is not waited for."""
         receiver = _expecting()
-        size = 0
+        start, size = b"", 0
         while chunk := await reader.read(CHUNK):
-            if not size and chunk.startswith(TLS):
+            start, size = start or chunk[: len(START)], size + len(chunk)
+            if start.startswith(TLS):
                 return IN_TLS
+            if not START.startswith(start):
+                return NOT_HTTP
             self._late = SLOW
-            size += len(chunk)
             try:
                 receiver.receive_data(chunk)
                 code = _code(receiver)

@@ -42,9 +42,14 @@ def host(ip: str) -> str:
     return f"[{ip}]" if ":" in ip else ip
 
 
-def obstacle(probe: Probe, pods: Mapping[str, Pod]) -> str:
-    """Why no round can pass as the pods stand, in a sentence; empty: it is worth asking."""
+def obstacle(probe: Probe, pods: Mapping[str, Pod], answered: str = "") -> str:
+    """Why no round can pass as the pods stand, in a sentence; empty: it is worth asking.
+
+    `answered`: what the last round saw. It says more than that a pod has ended since.
+    """
     for _, name, pod in _places(probe, pods):
+        if pod is not None and pod.ended and answered:
+            return f"{answered}; then pod {name} ended {pod.phase}"
         if said := _hindrance(name, pod):
             return said
     return ""

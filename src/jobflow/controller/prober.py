@@ -156,7 +156,7 @@ class Prober:
             watch.news.clear()
             pods = self._pods_of(uid)
             watch.seen = standing(pods)
-            said = obstacle(watch.probe, pods) or await self._round(watch, pods)
+            said = obstacle(watch.probe, pods, watch.answered) or await self._round(watch, pods)
             changed = watch.differs(standing(self._pods_of(uid)))
             if said or not changed:
                 self._settle(watch, ProbeResult(passed=not said, message=said))
@@ -187,33 +187,36 @@ class Prober:
 
     async def _round(self, watch: _Watch, pods: Mapping[str, Pod]) -> str:
         """What the first pod that failed was seen to do, in a sentence; empty: all passed."""
-        rest = list(asks(watch.probe, pods))
-        first = [ask for ask in rest if ask.key == watch.suspect]
-        rest = [ask for ask in rest if ask.key != watch.suspect]
-        try:
-            await self._ask_all(watch.flow, first)
-            await self._ask_all(watch.flow, rest)
-        except ExceptionGroup as failures:
-            failed = failures.exceptions[0]
-            if not isinstance(failed, _Failed):
-                raise
-            watch.suspect = failed.ask.key
-            return failed.ask.sentence(failed.said)
+        wanted = asks(watch.probe, pods)
+        first = [ask for ask in wanted if ask.key == watch.suspect]
+        rest = [ask for ask in wanted if ask.key != watch.suspect]
+        for some in (first, rest):
+            if failure := await self._ask_all(watch.flow, some):
+                failed, said = failure
+                watch.suspect = failed.key
+                watch.answered = failed.sentence(said)
+                return watch.answered
         return ""
 
-    async def _ask_all(self, flow: Key, wanted: Sequence[Ask]) -> None:
-        """Raises a group of _Failed as soon as one does; the others are broken off."""
+    async def _ask_all(self, flow: Key, wanted: Sequence[Ask]) -> tuple[Ask, str] | None:
+        """The first that failed and what was seen; the others are broken off. None: all passed."""
         left = iter(wanted)
+        failures: list[tuple[Ask, str]] = []
 
         async def work() -> None:
             for ask in left:
-                await self._ask(flow, ask)
+                if said := await self._ask(flow, ask):
+                    failures.append((ask, said))
+                    # an exception would do that too, and a cancel from outside would be lost in it
+                    for worker in workers:
+                        worker.cancel()
+                    return
 
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(ASKED_AT_ONCE, len(wanted))):
-                tasks.create_task(work())
+            workers = [tasks.create_task(work()) for _ in range(min(ASKED_AT_ONCE, len(wanted)))]
+        return failures[0] if failures else None
 
-    async def _ask(self, flow: Key, ask: Ask) -> None:
+    async def _ask(self, flow: Key, ask: Ask) -> str:
         async with self._turns.turn(flow):
             try:
                 said = await self._check(ask.pod, ask.check)
@@ -222,8 +225,7 @@ class Prober:
                 log.exception("check failed", flow="/".join(flow), pod=ask.pod.metadata.name)
                 said = f"could not be asked ({type(error).__name__})"
         self._hooks.probed(not said)
-        if said:
-            raise _Failed(ask, said)
+        return said
 
 
 @dataclass(slots=True, eq=False)
@@ -237,6 +239,8 @@ class _Watch:
     """How the pods stood when the last round began."""
     suspect: tuple[str, Check] | None = None
     """What failed last."""
+    answered: str = ""
+    """What was seen of it, in a sentence."""
     rounds: int = 0
     """That failed since something happened to the pods."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -263,11 +267,3 @@ class _Flow:
     uid: str
     wanted: dict[tuple[str, str], _Matter] = field(default_factory=dict)
     watches: dict[_Matter, _Watch] = field(default_factory=dict)
-
-
-class _Failed(Exception):
-    """A pod did not pass."""
-
-    def __init__(self, ask: Ask, said: str) -> None:
-        self.ask = ask
-        self.said = said

@@ -61,12 +61,14 @@ class Turns(Generic[K]):
         self._under_way -= 1
         self._hand_out()
 
-    def _hand_out(self) -> None:
-        """Every turn that may begin now; the timer is set to when the next one may."""
-        now = asyncio.get_running_loop().time()
+    def _hand_out(self, due: float = 0.0) -> None:
+        """Every turn that may begin now; the timer is set to when the next one may.
+
+        `due`: when the timer was to fire, which event loops do a little too early."""
+        now = max(asyncio.get_running_loop().time(), due)
         while self._under_way < self._at_once and (whose := self._next()) is not None:
-            if (wait := self._until_affordable(now)) > 0:
-                self._wind(wait)
+            if (at := self._affordable_at()) > now:
+                self._wind(at)
                 return
             self._lines[whose].popleft().set_result(None)
             self._lines.move_to_end(whose)
@@ -84,15 +86,15 @@ class Turns(Generic[K]):
             del self._lines[whose]
         return None
 
-    def _until_affordable(self, now: float) -> float:
+    def _affordable_at(self) -> float:
         if len(self._begun) < (self._begun.maxlen or 0):
             return 0.0
-        return self._begun[0] + self._seconds - now
+        return self._begun[0] + self._seconds
 
-    def _wind(self, wait: float) -> None:
+    def _wind(self, at: float) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(wait, self._due)
+            self._timer = asyncio.get_running_loop().call_at(at, self._due, at)
 
-    def _due(self) -> None:
+    def _due(self, at: float) -> None:
         self._timer = None
-        self._hand_out()
+        self._hand_out(at)

@@ -92,7 +92,7 @@ def _reaches(scene: Scene, step: int) -> Iterator[tuple[int, Reach]]:
         end = end_of(other.memory)
         reach = REACHES[want][end]
         if other.step.name in passed or (probed and end in (End.COMPLETED, End.FAILED)):
-            reach = Reach.MET  # a probe that can no longer pass has failed the step
+            reach = Reach.MET  # it holds nothing up any more: its probe passed, or never will
         elif want is Condition.RUNNING and has_run(other, other.memory, scene.records):
             reach = Reach.MET
         yield target, reach

@@ -126,11 +126,17 @@ class StepWords:
             until = self.until(step) if holding(self._scene, step) else "and starts now"
             yield f"Step {name} has waited{self._lasting(step)} {until}."
             if reason and message:
-                yield f"Seen last: {message.removeprefix('waits for ')}."
+                yield f"Seen last: {self._seen(step, message)}."
             return
         it = "it " if message.startswith(_OF_ITSELF) else ""
         why = f": {it}{message}" if message else ""
         yield f"Step {name} has been Waiting{self._lasting(step, reason)}{why}."
+
+    def _seen(self, step: int, message: str) -> str:
+        """What a probe saw; of a single target without its name, which has been said."""
+        held = holding(self._scene, step)
+        said = message.removeprefix("waits for ")
+        return said.removeprefix(f"{self.name(held[0])}: ") if len(held) == 1 else said
 
     def _running(self, step: int, memory: StepCondition) -> Iterator[str]:
         name, job = self.name(step), memory.job or self._scene.evidence[step].key

@@ -9,4 +9,4 @@ from jobflow.core.actions import Check
 async def assume(pod: Pod, check: Check) -> str:
     """What a probe sees of a simulated pod: it passes once the pod is Running, for nothing in it
     could listen."""
-    return "" if pod.phase == PodPhase.RUNNING else f"is taken to answer once Running: {pod.phase}"
+    return "" if pod.phase == PodPhase.RUNNING else f"does not answer while it is {pod.phase}"
