@@ -32,6 +32,7 @@ class StepReason(StrEnum):
     NAME_CONFLICT = "NameConflict"
     PROBE_UNSATISFIABLE = "ProbeUnsatisfiable"
     OUTPUTS_TOO_LARGE = "OutputsTooLarge"
+    EXPRESSION_ERROR = "ExpressionError"
     # Skipped
     NOT_TAKEN = "NotTaken"
     UPSTREAM_FAILED = "UpstreamFailed"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
 
 from jobflow.api.command import Command
-from jobflow.api.flow_status import CANCELLED, JobRecord, StepCondition
+from jobflow.api.flow_status import CANCELLED, JobRecord, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import Action, Probe, ReadPods, View
 from jobflow.core.evidence import Evidence, gather
 from jobflow.core.graph import Graph
+from jobflow.core.mentions import outputs_needed
 from jobflow.core.outputs import OutputsRoom
+from jobflow.core.scope import Seen, Standing
 from jobflow.core.wording import short
 
 
@@ -72,6 +76,32 @@ class Scene:
     def graph(self) -> Graph:
         """The dependencies, by position in `steps`."""
         return Graph(self.steps)
+
+    @cached_property
+    def outputs_needed(self) -> frozenset[str]:
+        """The steps whose outputs an expression or reference names."""
+        return outputs_needed(self.flow)
+
+    def seen(
+        self,
+        condition_at: Callable[[int], StepCondition | None],
+        *,
+        flow_phase: str = "",
+        index: int | None = None,
+        item: Any = UNSET,
+        run: RunCondition | None = None,
+    ) -> Seen:
+        """What an expression or reference may look at. `condition_at`: where the step at a
+        position stands; None: nobody knows yet. The rest as in `Seen`."""
+
+        def standing(name: str) -> Standing | None:
+            position = self.graph.index.get(name)
+            condition = None if position is None else condition_at(position)
+            return (
+                None if position is None or condition is None else (self.steps[position], condition)
+            )
+
+        return Seen(self.flow, standing, flow_phase, index, item, run)
 
     @cached_property
     def outputs_room(self) -> OutputsRoom:

@@ -13,12 +13,14 @@ import msgspec
 
 from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.core.actions import CreateJob, Holder, Refusal
-from jobflow.core.build import build_job
+from jobflow.core.build import Attempt, build_job
 from jobflow.core.evidence import Evidence
+from jobflow.core.expressions import Failure
 from jobflow.core.names import job_name
 from jobflow.core.pod_names import pod_names
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene, not_before
+from jobflow.core.scope import Seen
 from jobflow.core.wording import short
 
 UNPROCESSABLE = 422
@@ -27,10 +29,10 @@ NAME_AGAIN = timedelta(seconds=5)
 """How long a name that will become free is left alone, where the answer does not say."""
 
 
-def first_attempt(evidence: Evidence, scene: Scene) -> Decision:
-    """A step that has not begun: its vcjob has the name that everybody knows beforehand, so that
-    a second create, by whoever did not see the first, changes nothing."""
-    return _attempt(evidence, scene, name=evidence.key, attempt=1)
+def first_attempt(evidence: Evidence, scene: Scene, seen: Seen) -> Decision:
+    """A step that has not begun, whose patches see `seen`: its vcjob has the name that everybody
+    knows beforehand, so that a second create, by whoever did not see the first, changes nothing."""
+    return _attempt(evidence, scene, Attempt(evidence.key, seen=seen))
 
 
 def next_attempt(evidence: Evidence, scene: Scene) -> Decision:
@@ -40,7 +42,8 @@ def next_attempt(evidence: Evidence, scene: Scene) -> Decision:
     flow, step = scene.flow.metadata.name, evidence.step.name
     names = (job_name(flow, step, run, room=room) for run in count(attempts))
     name = next(name for name in names if name not in scene.taken)
-    return _attempt(evidence, scene, name=name, attempt=attempts + 1)
+    seen = scene.seen(lambda position: scene.evidence[position].memory)
+    return _attempt(evidence, scene, Attempt(name, attempts + 1, seen=seen))
 
 
 def refused_for_good(evidence: Evidence, scene: Scene) -> Decision | None:
@@ -75,7 +78,8 @@ def waiting(
     return memory if memory == condition else condition
 
 
-def _attempt(evidence: Evidence, scene: Scene, *, name: str, attempt: int) -> Decision:
+def _attempt(evidence: Evidence, scene: Scene, attempt: Attempt) -> Decision:
+    name = attempt.name
     template = scene.view.templates.get(evidence.step.template_name)
     if template is None:
         message = f"waits for the JobTemplate {evidence.step.template_name}"
@@ -93,7 +97,9 @@ def _attempt(evidence: Evidence, scene: Scene, *, name: str, attempt: int) -> De
         condition = evidence.memory
     else:
         condition = waiting(evidence, StepReason.STARTING, f"the job {name} is about to be made")
-    manifest = build_job(scene.flow, evidence.step, template, name=name, attempt=attempt)
+    manifest = build_job(scene.flow, evidence.step, template, attempt)
+    if isinstance(manifest, Failure):
+        return Decision(_failed(evidence, StepReason.EXPRESSION_ERROR, manifest.message))
     return Decision(condition, CreateJob(evidence.step.name, name, manifest))
 
 
@@ -149,5 +155,6 @@ def _pod_suffix(evidence: Evidence, scene: Scene) -> int:
     template = scene.view.templates.get(evidence.step.template_name)
     if template is None:
         return 0
-    manifest = build_job(scene.flow, evidence.step, template, name=evidence.key, attempt=1)
+    manifest = build_job(scene.flow, evidence.step, template, Attempt(evidence.key))
+    assert not isinstance(manifest, Failure)  # its references stay as they stand
     return len(pod_names(manifest["spec"]).longest)

@@ -127,7 +127,7 @@ class Pass:
         elif self.failed and not self._handles(position, waits):
             return Decision(self._skipped(End.STOPPED, waits))
         else:
-            decision = first_attempt(evidence, scene)
+            decision = first_attempt(evidence, scene, scene.seen(self._decided))
         if waits.looks or waits.want is Condition.RUNNING:
             return self._lasting(position, decision, verdict, waits)
         return decision
@@ -136,6 +136,11 @@ class Pass:
         decision = self.decisions[position]
         assert decision is not None  # the order puts targets first
         return decision.condition
+
+    def _decided(self, position: int) -> StepCondition | None:
+        """Where a step stands by this pass; None while that is not decided."""
+        decision = self.decisions[position]
+        return None if decision is None else decision.condition
 
     def _waits(self, position: int, step: Step) -> Waits:
         targets = self.scene.graph.targets[position]
