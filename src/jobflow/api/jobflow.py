@@ -173,8 +173,19 @@ class Step(Struct, frozen=True, kw_only=True):
 
     @property
     def template_name(self) -> str:
-        """The JobTemplate this step runs."""
+        """The JobTemplate this step runs, where no case of `switch` names another."""
         return self.template or self.name
+
+    def template_for(self, case: Case | None) -> str:
+        """The JobTemplate this step runs once this case of `switch` is taken."""
+        return (case.template if case is not None else None) or self.template_name
+
+    @property
+    def templates(self) -> list[str]:
+        """Every JobTemplate that it may run: with `switch` one a case, in their order."""
+        if not self.switch:
+            return [self.template_name]
+        return list(dict.fromkeys(self.template_for(case) for case in self.switch))
 
     @property
     def targets(self) -> list[str]:
@@ -239,6 +250,11 @@ class JobFlow(Struct, frozen=True, kw_only=True):
     def steps(self) -> list[Step]:
         """`spec.flows`; empty where it is missing."""
         return self.spec.flows or []
+
+    @property
+    def all_steps(self) -> list[Step]:
+        """`spec.flows` and `spec.finally` behind them."""
+        return [*self.steps, *(self.spec.finally_ or ())]
 
     @property
     def final(self) -> bool:
