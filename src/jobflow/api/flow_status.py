@@ -46,6 +46,9 @@ ENDED_STEP_PHASES = frozenset({StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.
 
 CANCELLED = "Cancelled"
 """`reason` of a flow that was cancelled, for good, and of its steps that ended by that."""
+TIMEOUT = "Timeout"
+"""`reason` of a flow that took longer than its timeout, and of steps that were ended by that, or by
+their own."""
 
 
 class FlowState(Struct, frozen=True, kw_only=True):
@@ -116,6 +119,9 @@ class RunCondition(Struct, frozen=True, kw_only=True):
         datetime | None, Doc("Since when it is in this phase for this reason.")
     ] = None
     failures: Annotated[Int32, Doc("Attempts that failed and count against retry.limit.")] = 0
+    past_attempts: Annotated[
+        Int32, Doc("How many of its attempts were made before the flow was last retried.")
+    ] = 0
     avoid_nodes: Annotated[
         list[str] | None, Doc("Nodes where its pods failed, that the next attempt keeps off.")
     ] = None
@@ -218,6 +224,10 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
     suspended_at: Annotated[
         datetime | None, Doc("Since when it is suspended; not set while it is not.")
     ] = None
+    suspended_by: Annotated[
+        str,
+        Doc("What suspended it: SuspendFlow, AbortJob (what runs is aborted) or spec.suspend."),
+    ] = ""
     handled_commands: Annotated[
         list[str] | None,
         Doc("UIDs of Commands that were carried out or refused and are not gone yet."),
