@@ -9,29 +9,44 @@ the library refuses to parse is never read here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _WORDS = re.compile(
     r"""
     (?P<space>\s+|//[^\n]*)
-  | (?P<text>[rRbB]{0,2}(?:'{3}(?s:.*?)(?<!\\)'{3}|"{3}(?s:.*?)(?<!\\)"{3}
+  | (?P<text>[bB]?[rR](?:'{3}.*?'{3}|"{3}.*?"{3}|'[^'\n]*'|"[^"\n]*")
+        |[bB]?(?:'{3}(?:\\.|[^\\])*?'{3}|"{3}(?:\\.|[^\\])*?"{3}
         |'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"))
-  | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[uU]?|\.\d+|0[xX][0-9a-fA-F]+)
+  | (?P<number>0[xX][0-9a-fA-F]+[uU]?|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[uU]?|\.\d+(?:[eE][+-]?\d+)?)
   | (?P<name>[_a-zA-Z][_a-zA-Z0-9]*)
   | (?P<sign>&&|\|\||==|!=|<=|>=|.)
     """,
     re.VERBOSE | re.DOTALL,
 )
-LOOPS = frozenset({"all", "exists", "exists_one", "map", "filter"})
+LOOPS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter"})
 """Macros that go over a list or a map and bind a name of their own."""
-COPYING = frozenset({"map", "filter"})
-"""Those of them that the library carries out by copying the list that is made, entry by entry."""
+FOLDS = frozenset({"min", "max", "sum"})
+"""Functions of a list that Kubernetes' CEL has and the library has not: `a.max()`."""
+FUNCTIONS = (
+    LOOPS
+    | FOLDS
+    | frozenset(
+        """
+    bytes contains double duration dyn endsWith getDate getDayOfMonth getDayOfWeek getDayOfYear
+    getFullYear getHours getMilliseconds getMinutes getMonth getSeconds has int matches size
+    startsWith string timestamp type uint
+    """.split()
+    )
+)
+"""All that may be called."""
+TYPES = frozenset("bool bytes double int list map null_type string type uint".split())
+"""Names that stand for a type: `type(x) == int`."""
 _LITERALS = frozenset({"true", "false", "null", "in"})
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(NamedTuple):
     """A variable that an expression reads, as far down as it is written out: `steps["x"].phase`."""
 
     root: str
@@ -41,8 +56,16 @@ class Mention:
     """Where it begins in the text, from 0."""
     open: bool = False
     """Whether more is taken of it, by a key that is computed."""
-    looped: bool = False
-    """Whether a loop reads it again and again."""
+
+
+class Call(NamedTuple):
+    """A function or macro that an expression calls."""
+
+    name: str
+    at: int
+    """Where its name begins in the text, from 0."""
+    of: bool
+    """Whether it is called on something: `x.size()`, not `size(x)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +74,42 @@ class Words:
 
     mentions: tuple[Mention, ...]
     """Variables from outside, in the order of the text; none that a loop binds."""
-    loops: tuple[tuple[str, ...], ...]
-    """Each loop as the names of the macros around it, outermost first, and its own last."""
-    commas: int
-    """How often something is put beside something else, in lists, maps and arguments."""
+    calls: tuple[Call, ...]
+    """In the order of the text."""
 
 
-@dataclass(slots=True)
-class _Word:
+class Word(NamedTuple):
+    """A name, a number, a text, or a sign."""
+
     kind: str
     text: str
     at: int
 
+    @property
+    def end(self) -> int:
+        """Behind its last character."""
+        return self.at + len(self.text)
+
 
 @dataclass(slots=True)
 class _Bracket:
-    """One that is open; of a loop, with its macro and the name that it binds."""
+    """One that is open; of a loop, with the name that it binds."""
 
-    macro: str = ""
     bound: str = ""
 
 
 @dataclass(slots=True)
 class _Reader:
-    words: list[_Word]
+    words: list[Word]
     mentions: list[Mention] = field(default_factory=list)
-    loops: list[tuple[str, ...]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     open: list[_Bracket] = field(default_factory=list)
 
     def read(self) -> Words:
         at = 0
         while at < len(self.words):
             at = self._next(at)
-        commas = sum(word.text == "," for word in self.words)
-        return Words(tuple(self.mentions), tuple(self.loops), commas)
+        return Words(tuple(self.mentions), tuple(self.calls))
 
     def _next(self, at: int) -> int:
         word = self.words[at]
@@ -103,24 +128,25 @@ class _Reader:
 
     def _method(self, at: int) -> int:
         """A function that is called on something: it may be a loop."""
-        name = self.words[at].text
-        binds = name in LOOPS and self._is(at + 3, ",") and self.words[at + 2].kind == "name"
-        if not binds:
+        word = self.words[at]
+        self.calls.append(Call(word.text, word.at, of=True))
+        if not binds(self.words, at):
             self.open.append(_Bracket())
             return at + 2
-        self.open.append(_Bracket(name, self.words[at + 2].text))
-        self.loops.append(tuple(bracket.macro for bracket in self.open if bracket.macro))
+        self.open.append(_Bracket(self.words[at + 2].text))
         return at + 4
 
     def _name(self, at: int) -> int:
         """A name that does not belong to one before it: a function, a literal or a variable."""
         word = self.words[at]
-        if word.text in _LITERALS or self._is(at + 1, "("):
+        if word.text in _LITERALS:
+            return at + 1
+        if self._is(at + 1, "("):
+            self.calls.append(Call(word.text, word.at, of=False))
             return at + 1
         keys, after, further = self._keys(at + 1)
         if all(bracket.bound != word.text for bracket in self.open):
-            looped = any(bracket.macro for bracket in self.open)
-            self.mentions.append(Mention(word.text, tuple(keys), word.at, further, looped))
+            self.mentions.append(Mention(word.text, tuple(keys), word.at, further))
         return after
 
     def _keys(self, at: int) -> tuple[list[str], int, bool]:
@@ -133,7 +159,7 @@ class _Reader:
                 keys.append(self.words[at + 1].text)
                 at += 2
             elif self._is(at, "[") and self._is(at + 2, "]"):
-                key = _literal(self.words[at + 1])
+                key = literal(self.words[at + 1])
                 if key is None:
                     return keys, at, True
                 keys.append(key)
@@ -142,24 +168,39 @@ class _Reader:
                 return keys, at, self._is(at, "[")
 
 
-def words(expression: str) -> Words:
-    """Read an expression that the library has parsed. Linear in its length."""
-    return _Reader(list(_split(expression))).read()
+def words(found: list[Word]) -> Words:
+    """Read an expression that the library has parsed, from its words. Linear in their number."""
+    return _Reader(found).read()
 
 
-def _split(expression: str) -> Iterator[_Word]:
-    for found in _WORDS.finditer(expression):
-        kind = found.lastgroup or ""
-        if kind != "space":
-            yield _Word(kind, found.group(), found.start())
+def split(expression: str) -> list[Word]:
+    """Its words, without blanks and comments."""
+    return [
+        Word(kind, found.group(), found.start())
+        for found in _WORDS.finditer(expression)
+        if (kind := found.lastgroup or "") != "space"
+    ]
 
 
-def _literal(word: _Word) -> str | None:
-    """The key that a word between square brackets is; None for anything that is computed."""
+def binds(words: Sequence[Word], at: int) -> bool:
+    """Whether the word at `at`, which is called on something, is a loop: `x.all(y, …)`."""
+    return (
+        words[at].text in LOOPS
+        and at + 3 < len(words)
+        and words[at + 2].kind == "name"
+        and words[at + 3].text == ","
+    )
+
+
+def literal(word: Word) -> str | None:
+    """The text or number that a word stands for; None for anything that is computed, and for a
+    text with escapes."""
     if word.kind == "number":
         return word.text
-    if word.kind != "text" or word.text[0] in "bB" or "\\" in word.text:
+    if word.kind != "text" or word.text[0] in "bB":
         return None
     text = word.text.lstrip("rR")
+    if text == word.text and "\\" in text:
+        return None
     quotes = 3 if text[:3] in ("'''", '"""') and len(text) >= 6 else 1
     return text[quotes:-quotes]

@@ -1,4 +1,4 @@
-"""CEL expressions: parsed once, bounded before they run, evaluated to JSON. They decide nothing.
+"""CEL expressions: parsed once, bounded, evaluated to JSON. They decide nothing.
 
 What an expression may see is `scope`'s business. CEL is the Common Expression Language as
 Kubernetes has it in validation rules; the library's errors are put into sentences here.
@@ -8,35 +8,30 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import cel
 
-from jobflow.core.cel_words import COPYING, Words, words
+from jobflow.core.cel_pieces import OWN, Piece, goes_over, pattern_cost, pattern_of, take_apart
+from jobflow.core.cel_words import FUNCTIONS, Word, Words, split
+from jobflow.core.cel_work import ERRORS, Given, TooMuchError, Work, weight
 
 MAX_LENGTH = 1024
 """Characters of an expression."""
 MAX_NESTING = 16
 """Brackets within brackets."""
-MAX_LOOPS = 2
-"""Loops within loops: `a.all(x, b.exists(y, …))`."""
-MAX_WORK = 4_000_000
-"""What loops may come to, in copied or visited values: about 0.1 s."""
+MAX_LOOPS = 16
+"""Loops, wherever they are, and functions of a list."""
+MAX_PATTERN = 10_000
+"""Microseconds that it may take to make a regular expression ready."""
+MAX_RESULT = 65_536
+"""Values that a result may hold, and characters of a text in it."""
 KEPT = 4096
 """Expressions that are kept parsed, of all flows."""
 
-_ERRORS = (
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    RuntimeError,
-    ArithmeticError,
-    AttributeError,
-)
 _SYNTAX = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 _UNDEFINED = re.compile(r"Undefined variable or function: '(.*?)'")
 
@@ -65,42 +60,23 @@ class Expression:
 
     text: str
     words: Words
-    _program: Any = field(repr=False, compare=False)
+    _whole: Piece = field(repr=False, compare=False)
 
     def evaluate(self, context: Mapping[str, Any]) -> Any:
         """Its value as JSON, or a Failure. `context`: JSON by variable."""
-        if (work := self._work(context)) > MAX_WORK:
-            return Failure(
-                f"its loops would look at about {work:,} values, more than {MAX_WORK:,}; "
-                "take a loop out or make the lists shorter"
-            )
         try:
-            return _as_json(self._program.execute(dict(context)))
-        except _ERRORS as error:
+            return _as_json(Work().run(self._whole, Given(context)))
+        except TooMuchError:
+            return Failure(
+                "it takes too long: loops within loops, or over long lists of large values; "
+                "take a loop out, or look at less"
+            )
+        except ERRORS as error:
             return Failure(_said(error), missing=isinstance(error, KeyError | IndexError))
-
-    def _work(self, context: Mapping[str, Any]) -> int:
-        """About how many values its loops visit and copy.
-
-        Lists are taken to be as long as the longest that it mentions, for what a loop goes over is
-        not known beforehand. The library makes the result of `map` and `filter` anew for every
-        entry, so these cost the square of the length, times the values in what they gather.
-        """
-        if not self.words.loops:
-            return 0
-        longest = self.words.commas + 1
-        within, gathered = longest, 0
-        for mention in self.words.mentions:
-            entries, inside = _size(_at(context.get(mention.root), mention.keys))
-            longest, within = max(longest, entries), max(within, inside)
-            if mention.looped and entries:
-                gathered = max(gathered, inside)
-        each = max(within // longest, gathered, 1) * (1 + self.words.commas - len(self.words.loops))
-        copying = longest * longest * each
-        return max(
-            math.prod(copying if name in COPYING else longest for name in loop)
-            for loop in self.words.loops
-        )
+        except BaseException as error:
+            if not _is_panic(error):
+                raise
+            return Failure("the CEL library cannot evaluate it; write it in another way")
 
 
 @lru_cache(maxsize=KEPT)
@@ -109,17 +85,60 @@ def expression(text: str) -> Expression | Fault:
     if not text.strip():
         return Fault("is empty")
     if len(text) > MAX_LENGTH:
-        return Fault(f"has {len(text)} characters; at most {MAX_LENGTH} are allowed")
+        return Fault(f"has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")
     if (deep := _brackets(text)) is not None:
         return Fault(f"nests brackets deeper than {MAX_NESTING}", deep)
+    if not text.isprintable() and (odd := _unprintable(text)) is not None:
+        return Fault(f"has the character U+{ord(text[odd]):04X}, which nobody sees", odd)
     try:
         program = cel.compile(text)
-    except _ERRORS as error:
+        found = split(text)
+        if (fault := _own_fault(found)) is not None:
+            return fault
+        piece, whole = take_apart(text, program, found)
+        return Expression(text, whole, piece)
+    except ERRORS as error:
         return _syntax(text, str(error))
-    found = words(text)
-    if any(len(loop) > MAX_LOOPS for loop in found.loops):
-        return Fault(f"nests loops deeper than {MAX_LOOPS}")
-    return Expression(text, found, program)
+    except BaseException as error:
+        if not _is_panic(error):
+            raise
+        return Fault("the CEL library cannot read it; write it in another way")
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether the library's own code broke down, which is no Exception."""
+    return type(error).__name__ == "PanicException"
+
+
+def _unprintable(text: str) -> int | None:
+    """Half characters and control characters besides line breaks and tabs."""
+    return next(
+        (
+            at
+            for at, each in enumerate(text)
+            if not each.isprintable() and each not in "\n\r\t\u00a0"
+        ),
+        None,
+    )
+
+
+def _own_fault(found: Sequence[Word]) -> Fault | None:
+    """What we do not take although CEL does."""
+    loops = [word for at, word in enumerate(found) if goes_over(found, at)]
+    if len(loops) > MAX_LOOPS:
+        return Fault(f"goes over lists more than {MAX_LOOPS} times", loops[MAX_LOOPS].at)
+    for at, word in enumerate(found):
+        if word.kind != "name":
+            continue
+        if word.text.startswith(OWN):
+            return Fault(f"names that begin with {OWN} are not allowed", word.at)
+        if word.text == "matches" and at + 1 < len(found) and found[at + 1].text == "(":
+            if (pattern := pattern_of(found, at)) is None:
+                how = 'params.x.matches("^v[0-9]+$")'
+                return Fault(f"the pattern of matches has to be written out, as in {how}", word.at)
+            if pattern_cost(pattern) > MAX_PATTERN:
+                return Fault("the pattern of matches is too large; repeat less in it", word.at)
+    return None
 
 
 def _brackets(text: str) -> int | None:
@@ -156,47 +175,41 @@ def _said(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f"there is no {error.args[0]!r}" if error.args else "something is not there"
     if found := _UNDEFINED.search(text):
+        if found[1] in FUNCTIONS:
+            return f"{found[1]} does not take what it is given"
         return f"there is no variable or function {found[1]}"
     return text.partition(" CEL does not coerce")[0].rstrip(". ")
 
 
 def _as_json(value: Any) -> Any:
-    """The value if it is JSON; a Failure if it is anything else that CEL knows."""
+    """The value if it is JSON of a bounded size; a Failure if it is anything else."""
+    if weight(value) > MAX_RESULT:
+        return Failure(f"gives more than {MAX_RESULT:,} values")
+    return _checked(value)
+
+
+def _checked(value: Any) -> Any:
     match value:
-        case None | bool() | int() | str():
+        case None | bool():
             return value
+        case str():
+            long = len(value) > MAX_RESULT
+            return Failure(f"gives a text of {len(value):,} characters") if long else value
+        case int():
+            inside = -(1 << 63) <= value < 1 << 64
+            return value if inside else Failure(f"gives {value}, which has more than 64 bits")
         case float():
             return value if math.isfinite(value) else Failure(f"gives {value}, which no JSON is")
         case list():
-            return _first_failure(entries := [_as_json(entry) for entry in value]) or entries
+            entries = [_checked(entry) for entry in value]
+            return _first_failure(entries) or entries
         case dict():
             if not all(isinstance(key, str) for key in value):
                 return Failure("gives a map whose keys are no texts")
-            made = {key: _as_json(entry) for key, entry in value.items()}
-            return _first_failure(list(made.values())) or made
+            made = {key: _checked(entry) for key, entry in value.items()}
+            return _first_failure(made.values()) or made
     return Failure(f"gives a {type(value).__name__}; give a text, number, list or map")
 
 
-def _first_failure(values: list[Any]) -> Failure | None:
+def _first_failure(values: Iterable[Any]) -> Failure | None:
     return next((value for value in values if isinstance(value, Failure)), None)
-
-
-def _at(value: Any, keys: tuple[str, ...]) -> Any:
-    for key in keys:
-        if not isinstance(value, dict) or key not in value:
-            return value
-        value = value[key]
-    return value
-
-
-def _size(value: Any) -> tuple[int, int]:
-    """Entries of the longest list or map in a value, and the values in it altogether."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, list):
-        return 0, 1
-    longest, nodes = len(value), 1
-    for entry in value:
-        inner, inside = _size(entry)
-        longest, nodes = max(longest, inner), nodes + inside
-    return longest, nodes
