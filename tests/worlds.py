@@ -36,7 +36,7 @@ from jobflow.core.actions import (
     View,
 )
 from jobflow.core.evidence import FAILURES
-from jobflow.core.names import job_name
+from jobflow.core.names import attempt_name, job_name
 from jobflow.core.plan import plan
 from plan_pods import pods_of
 from planned import Planned
@@ -163,8 +163,8 @@ class World:
     def plan(self) -> Planned:
         return Planned(plan(self.flow, self.view, now=self.now), self)
 
-    def name_of(self, step: str, run: int = 0) -> str:
-        return job_name(self.flow.metadata.name, step, run)
+    def name_of(self, step: str, run: int = 0, index: int | None = None) -> str:
+        return attempt_name(job_name(self.flow.metadata.name, step, index=index), run)
 
     # ------------------------------------------------------------------- the cluster
 

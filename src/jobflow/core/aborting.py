@@ -13,12 +13,12 @@ from datetime import timedelta
 
 import msgspec
 
-from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, StepCondition
+from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, RunCondition
 from jobflow.api.job import Job, JobPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import AbortJob, Action, DeleteJob
-from jobflow.core.evidence import Evidence, attempt_of
-from jobflow.core.scene import Decision, Scene, not_before
+from jobflow.core.evidence import Run, attempt_of
+from jobflow.core.scene import RunDecision, Scene, not_before
 from jobflow.core.wording import short
 
 AGAIN = timedelta(seconds=10)
@@ -34,9 +34,9 @@ def was_cancelled(flow: JobFlow) -> bool:
     return flow.status.state.reason == CANCELLED
 
 
-def intent(evidence: Evidence, scene: Scene) -> str:
-    """Why the step's vcjob is to be aborted, the recorded reason first; empty: it is not."""
-    memory = evidence.memory
+def intent(run: Run, scene: Scene) -> str:
+    """Why a run is not to go on, nor its vcjob; the recorded reason first; empty: it is."""
+    memory = run.memory
     if memory.abort_time is not None:
         return memory.reason
     return CANCELLED if scene.cancelled else ""
@@ -47,9 +47,9 @@ def aborted(why: str, what: str) -> str:
     return short(f"{_WHY.get(why, why)}; {what}")
 
 
-def abort(evidence: Evidence, job: Job, running: StepCondition, why: str, scene: Scene) -> Decision:
-    """What to do about a vcjob that is there and has not ended. `running`: its step's condition."""
-    memory = evidence.memory
+def abort(run: Run, job: Job, running: RunCondition, why: str, scene: Scene) -> RunDecision:
+    """What to do about a vcjob that is there and has not ended. `running`: its run's condition."""
+    memory = run.memory
     since = memory.abort_time
     condition = msgspec.structs.replace(
         running,
@@ -59,38 +59,40 @@ def abort(evidence: Evidence, job: Job, running: StepCondition, why: str, scene:
     )
     condition = memory if condition == memory else condition
     if since is None:
-        return Decision(condition, urgent=True)
+        return RunDecision(condition, urgent=True)
     if job.metadata.deletion_timestamp is not None:
-        return Decision(condition)
+        return RunDecision(condition)
     deadline = since + PATIENCE
     if scene.now >= deadline:
-        return Decision(condition, _delete(job))
+        return RunDecision(condition, _delete(job))
     if job.phase == JobPhase.ABORTING:
-        return Decision(condition, wake_at=deadline)
+        return RunDecision(condition, wake_at=deadline)
     asked = scene.view.aborts.get(job.metadata.uid)
     if asked is not None and scene.now < asked + AGAIN:
-        return Decision(condition, wake_at=min(asked + AGAIN, deadline))
+        return RunDecision(condition, wake_at=min(asked + AGAIN, deadline))
     action: Action = AbortJob(job.metadata.name, job.metadata.uid)
-    return Decision(condition, action, wake_at=min(scene.now + AGAIN, deadline))
+    return RunDecision(condition, action, wake_at=min(scene.now + AGAIN, deadline))
 
 
 def left_over(scene: Scene) -> Iterator[DeleteJob]:
     """Vcjobs of a cancelled flow that do not matter to any step, and that it would wait for: of
-    an earlier attempt, or of a step that has ended. How they end changes nothing."""
+    an earlier attempt, or of a run that has ended. How they end changes nothing."""
     for evidence in scene.evidence:
-        over = evidence.memory.phase in ENDED_STEP_PHASES
-        for job in evidence.jobs:
-            if (over or job is not evidence.job) and _is_there(job, scene):
-                yield _delete(job)
+        for run in evidence.each:
+            over = run.memory.phase in ENDED_STEP_PHASES
+            for job in run.jobs:
+                if (over or job is not run.job) and _is_there(job, scene):
+                    yield _delete(job)
 
 
 def unheard_of(scene: Scene) -> Iterator[DeleteJob]:
     """Vcjobs of a cancelled flow that is over which its status has never known: a create that was
     under way when the flow was cancelled. One that it knows may have been resumed by somebody."""
     for evidence in scene.evidence:
-        for job in evidence.jobs:
-            if attempt_of(job) > evidence.memory.attempts and _is_there(job, scene):
-                yield _delete(job)
+        for run in evidence.each:
+            for job in run.jobs:
+                if attempt_of(job) > run.memory.attempts and _is_there(job, scene):
+                    yield _delete(job)
 
 
 def _is_there(job: Job, scene: Scene) -> bool:

@@ -1,25 +1,26 @@
-"""What comes of a step that has begun: remembered, ended, running, or lost and made again.
+"""What comes of a run that has begun: remembered, ended, running, or lost and made again.
 
-It never looks at dependencies: a begun step carries on whatever became of the others. What the
+It never looks at dependencies: a begun run carries on whatever became of the others. What the
 status remembers as ended stays ended, whatever its vcjob does; without a vcjob too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Condition, Strategy
 from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
 from jobflow.core.ending import ending, held, running_as
-from jobflow.core.evidence import FAILURES, Evidence
+from jobflow.core.evidence import FAILURES, Run
 from jobflow.core.readiness import probe_of, strategy, wanted
 from jobflow.core.reasons import StepReason
-from jobflow.core.scene import Decision, Scene, not_before
+from jobflow.core.scene import RunDecision, Scene, not_before
 from jobflow.core.starting import next_attempt, waiting
 
 FIRST_BACKOFF = timedelta(seconds=1)
@@ -29,21 +30,24 @@ ENDS_BY_CONDITION = {Condition.COMPLETED: JobPhase.COMPLETED, Condition.FAILED: 
 """How a target must have ended if a dependant that wanted this has started."""
 
 
-def begun(position: int, scene: Scene) -> Decision | None:
-    """What comes of the step at `position`; None where it has not begun."""
-    evidence = scene.evidence[position]
-    if evidence.memory.phase in ENDED_STEP_PHASES:
-        return Decision(evidence.memory)
-    job = evidence.job
+Inferred = Callable[[], JobPhase | None]
+"""How a step must have ended, judging by its dependants; worked out only where it matters."""
+
+
+def begun(run: Run, scene: Scene, inferred: Inferred) -> RunDecision | None:
+    """What comes of a run; None where it has not begun."""
+    if run.memory.phase in ENDED_STEP_PHASES:
+        return RunDecision(run.memory)
+    job = run.job
     if job is None:
-        return _without_job(position, scene) if evidence.attempts else None
+        return _without_job(run, scene, inferred) if run.attempts else None
     if job.ended:
-        return ending(evidence, job, scene)
-    if not evidence.gone:
-        why = intent(evidence, scene)
-        running = running_as(evidence, job)
-        return abort(evidence, job, running, why, scene) if why else Decision(running)
-    return _without_job(position, scene)
+        return ending(run, job, scene)
+    if not run.gone:
+        why = intent(run, scene)
+        running = running_as(run, job)
+        return abort(run, job, running, why, scene) if why else RunDecision(running)
+    return _without_job(run, scene, inferred)
 
 
 def backoff(attempts: int) -> timedelta:
@@ -51,64 +55,60 @@ def backoff(attempts: int) -> timedelta:
     return min(FIRST_BACKOFF * (1 << min(attempts - 1, 30)), LONGEST_BACKOFF)
 
 
-def _without_job(position: int, scene: Scene) -> Decision:
+def _without_job(run: Run, scene: Scene, inferred: Inferred) -> RunDecision:
     """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
-    evidence = scene.evidence[position]
-    memory = evidence.memory
-    between = memory.phase == StepPhase.WAITING and memory.attempts == evidence.attempts
-    shown = memory if between or evidence.job is None else running_as(evidence, evidence.job)
-    if (end := _inferred(position, scene)) is not None:
-        return Decision(_known_by_dependant(evidence, shown, end, scene))
-    if why := intent(evidence, scene):
-        return _not_again(evidence, shown, why, scene, sure=between or evidence.gone)
+    memory, between = run.memory, run.between
+    shown = memory if between or run.job is None else running_as(run, run.job)
+    if (end := inferred()) is not None:
+        return RunDecision(_known_by_dependant(run, shown, end, scene))
+    if why := intent(run, scene):
+        return _not_again(run, shown, why, scene, sure=between or run.gone)
     if scene.terminating:
-        return Decision(shown)
+        return RunDecision(shown)
     if between and _too_early(memory, scene.now):
-        return Decision(shown, wake_at=memory.next_attempt_time)
-    name = evidence.job_name
+        return RunDecision(shown, wake_at=memory.next_attempt_time)
+    name = run.job_name
     if name not in scene.view.absent:
-        return Decision(shown, Confirm(name))
-    return next_attempt(evidence, scene) if between else _lost(evidence, scene)
+        return RunDecision(shown, Confirm(name))
+    return next_attempt(run, scene) if between else _lost(run, scene)
 
 
-def _not_again(
-    evidence: Evidence, shown: StepCondition, why: str, scene: Scene, *, sure: bool
-) -> Decision:
-    """The step was to be aborted and its vcjob is gone: that was its end."""
-    name = evidence.job_name
+def _not_again(run: Run, shown: RunCondition, why: str, scene: Scene, *, sure: bool) -> RunDecision:
+    """The run was to be aborted and its vcjob is gone: that was its end."""
+    name = run.job_name
     if not sure and name not in scene.view.absent:
-        return Decision(shown, Confirm(name))
+        return RunDecision(shown, Confirm(name))
     gone = f"the job {name} is gone"
-    return Decision(
+    return RunDecision(
         msgspec.structs.replace(
             shown,
             phase=StepPhase.FAILED,
             reason=why,
             message=aborted(why, gone),
             job=name,
-            attempts=evidence.attempts,
+            attempts=run.attempts,
             next_attempt_time=None,
             abort_time=None,
-            requested_hours=held(evidence, scene),
+            requested_hours=held(run, scene),
         )
     )
 
 
-def _too_early(memory: StepCondition, now: datetime) -> bool:
+def _too_early(memory: RunCondition, now: datetime) -> bool:
     return memory.next_attempt_time is not None and now < memory.next_attempt_time
 
 
-def _lost(evidence: Evidence, scene: Scene) -> Decision:
-    until = not_before(scene.now + backoff(evidence.attempts))
-    message = f"the job {evidence.job_name} is gone and its end was not seen: it runs again"
+def _lost(run: Run, scene: Scene) -> RunDecision:
+    until = not_before(scene.now + backoff(run.attempts))
+    message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
-        waiting(evidence, StepReason.JOB_LOST, message, until),
-        requested_hours=held(evidence, scene),
+        waiting(run, StepReason.JOB_LOST, message, until),
+        requested_hours=held(run, scene),
     )
-    return Decision(condition, wake_at=until, urgent=True)
+    return RunDecision(condition, wake_at=until, urgent=True)
 
 
-def _inferred(position: int, scene: Scene) -> JobPhase | None:
+def inferred(position: int, scene: Scene) -> JobPhase | None:
     """How the step must have ended, judging by a vcjob that a dependant would not have otherwise.
 
     A create and the status that holds its reason are sent together; a crash between the two can
@@ -128,17 +128,15 @@ def _inferred(position: int, scene: Scene) -> JobPhase | None:
     return None
 
 
-def _known_by_dependant(
-    evidence: Evidence, shown: StepCondition, end: JobPhase, scene: Scene
-) -> StepCondition:
+def _known_by_dependant(run: Run, shown: RunCondition, end: JobPhase, scene: Scene) -> RunCondition:
     reason = FAILURES.get(end, "")
     return msgspec.structs.replace(
         shown,
         phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
         reason=reason or StepReason.JOB_LOST,
-        message=f"the job {evidence.job_name} is gone; what started after it tells its end",
-        job=evidence.job_name,
-        attempts=evidence.attempts,
+        message=f"the job {run.job_name} is gone; what started after it tells its end",
+        job=run.job_name,
+        attempts=run.attempts,
         next_attempt_time=None,
-        requested_hours=held(evidence, scene),
+        requested_hours=held(run, scene),
     )

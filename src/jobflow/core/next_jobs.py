@@ -70,7 +70,7 @@ class Forecast:
         for position, decision in enumerate(self._decisions):
             phase = decision.condition.phase
             if phase == waiting:
-                if isinstance(decision.action, CreateJob):
+                if any(isinstance(action, CreateJob) for action in decision.actions):
                     yield position
             elif phase not in ENDED_STEP_PHASES:
                 yield position

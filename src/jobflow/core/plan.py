@@ -18,13 +18,12 @@ import msgspec
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.aborting import left_over, unheard_of, was_cancelled
 from jobflow.core.actions import Plan, View
-from jobflow.core.begun import begun
 from jobflow.core.events import flow_events, step_events
 from jobflow.core.flow_phase import is_over
 from jobflow.core.orders import orders
 from jobflow.core.retention import retention
+from jobflow.core.runs import begun_steps
 from jobflow.core.scene import Decision, Scene
-from jobflow.core.starting import refused_for_good
 from jobflow.core.status import flow_status, invalid_status, untouched
 from jobflow.core.transitions import timed
 from jobflow.core.unstarted import Pass
@@ -74,7 +73,7 @@ def _carried_on(scene: Scene) -> Plan:
         decisions = _decide(scene)
     status = flow_status(scene, decisions, given.handled)
     kept = retention(flow, scene.view, now)
-    made = [decision.action for decision in decisions if decision.action is not None]
+    made = [action for decision in decisions for action in decision.actions]
     reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
     strays = left_over(scene) if was_cancelled(flow) else ()
     urgent = (
@@ -95,14 +94,7 @@ def _carried_on(scene: Scene) -> Plan:
 
 def _decide(scene: Scene) -> list[Decision]:
     """One decision a step, by position."""
-    known = [_known(position, scene) for position in range(len(scene.steps))]
-    return timed(scene, Pass(scene, known).run())
-
-
-def _known(position: int, scene: Scene) -> Decision | None:
-    """What can be decided without looking at the step's targets."""
-    decision = begun(position, scene)
-    return decision if decision is not None else refused_for_good(scene.evidence[position], scene)
+    return timed(scene, Pass(scene, begun_steps(scene)).run())
 
 
 def _until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:

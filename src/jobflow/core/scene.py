@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, NamedTuple
-
-from msgspec import UNSET
+from typing import NamedTuple
 
 from jobflow.api.command import Command
 from jobflow.api.flow_status import CANCELLED, JobRecord, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import Action, Probe, ReadPods, View
-from jobflow.core.evidence import Evidence, gather
+from jobflow.core.evidence import Evidence, Run, gather
 from jobflow.core.graph import Graph
 from jobflow.core.mentions import outputs_needed
 from jobflow.core.outputs import OutputsRoom
@@ -26,7 +24,7 @@ class Decision(NamedTuple):
     """What is decided about one step."""
 
     condition: StepCondition
-    action: Action | None = None
+    actions: tuple[Action, ...] = ()
     """What to do; reading is asked for in `reads`."""
     wake_at: datetime | None = None
     """When to look again although nothing happened."""
@@ -35,6 +33,16 @@ class Decision(NamedTuple):
     reads: tuple[ReadPods, ...] = ()
     """What has to be known before more can be decided; several steps may ask for the same."""
     probes: tuple[Probe, ...] = ()
+
+
+class RunDecision(NamedTuple):
+    """What is decided about one run of a step."""
+
+    condition: RunCondition
+    action: Action | None = None
+    wake_at: datetime | None = None
+    urgent: bool = False
+    reads: tuple[ReadPods, ...] = ()
 
 
 @dataclass
@@ -59,6 +67,12 @@ class Scene:
             self.flow, self.steps, self.view, self.records, self.second
         )
         """By position, as the graph counts."""
+        self.standing: list[StepCondition] = [evidence.memory for evidence in self.evidence]
+        """Where each step stands, as far as this plan has decided; else by the status."""
+        self.flow_phase: str = ""
+        """What `flow.phase` is in finally."""
+        self.suspended: str = ""
+        """Why nothing starts for now; empty: the flow is not suspended."""
         self.cancelled: str = self._cancelled()
         """That the flow was cancelled, in a sentence; empty: it was not."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None
@@ -82,32 +96,22 @@ class Scene:
         """The steps whose outputs an expression or reference names."""
         return outputs_needed(self.flow)
 
-    def seen(
-        self,
-        condition_at: Callable[[int], StepCondition | None],
-        *,
-        flow_phase: str = "",
-        index: int | None = None,
-        item: Any = UNSET,
-        run: RunCondition | None = None,
-    ) -> Seen:
-        """What an expression or reference may look at. `condition_at`: where the step at a
-        position stands; None: nobody knows yet. The rest as in `Seen`."""
+    def seen(self, run: Run | None = None, ended: RunCondition | None = None) -> Seen:
+        """What an expression or reference may look at: of a step, or of one run of it. `ended`: in
+        until and retry.when, the run as it has just ended."""
+        if run is None:
+            return Seen(self.flow, self._standing, self.flow_phase)
+        return Seen(self.flow, self._standing, self.flow_phase, run.index, run.item, ended)
 
-        def standing(name: str) -> Standing | None:
-            position = self.graph.index.get(name)
-            condition = None if position is None else condition_at(position)
-            return (
-                None if position is None or condition is None else (self.steps[position], condition)
-            )
-
-        return Seen(self.flow, standing, flow_phase, index, item, run)
+    def _standing(self, name: str) -> Standing | None:
+        position = self.graph.index.get(name)
+        return None if position is None else (self.steps[position], self.standing[position])
 
     @cached_property
     def outputs_room(self) -> OutputsRoom:
         """What the outputs that are recorded leave for more; steps that end now take their part in
         the order in which they are decided."""
-        conditions = (evidence.memory.outputs for evidence in self.evidence)
+        conditions = (run.memory.outputs for each in self.evidence for run in each.each)
         return OutputsRoom(outputs for outputs in conditions if outputs is not None)
 
     @cached_property
@@ -116,7 +120,9 @@ class Scene:
         step's first vcjob."""
         names = {*self.view.jobs, *self.records, *self.view.holders}
         for evidence in self.evidence:
-            names |= {evidence.key, evidence.memory.job}
+            names.add(evidence.key)
+            for run in evidence.each:
+                names |= {run.key, run.memory.job}
         return frozenset(names)
 
 

@@ -32,8 +32,9 @@ from jobflow.core.readiness import (
     wanted,
 )
 from jobflow.core.reasons import StepReason
+from jobflow.core.runs import begin
 from jobflow.core.scene import Decision, Scene
-from jobflow.core.starting import first_attempt, waiting
+from jobflow.core.starting import waiting
 from jobflow.core.wording import SHOWN, listed, short
 
 HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
@@ -91,6 +92,7 @@ class Pass:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self.decisions[position] = decision
                 self.ends[position] = end_of(decision.condition)
+                self.scene.standing[position] = decision.condition
             if self.failed:
                 self.may_handle[position] = self._may_handle(position, decision)
         if self.failing:
@@ -127,7 +129,9 @@ class Pass:
         elif self.failed and not self._handles(position, waits):
             return Decision(self._skipped(End.STOPPED, waits))
         else:
-            decision = first_attempt(evidence, scene, scene.seen(self._decided))
+            decision = begin(evidence, scene)
+            if decision.condition.phase == StepPhase.FAILED:
+                self.failing.append(position)
         if waits.looks or waits.want is Condition.RUNNING:
             return self._lasting(position, decision, verdict, waits)
         return decision
@@ -136,11 +140,6 @@ class Pass:
         decision = self.decisions[position]
         assert decision is not None  # the order puts targets first
         return decision.condition
-
-    def _decided(self, position: int) -> StepCondition | None:
-        """Where a step stands by this pass; None while that is not decided."""
-        decision = self.decisions[position]
-        return None if decision is None else decision.condition
 
     def _waits(self, position: int, step: Step) -> Waits:
         targets = self.scene.graph.targets[position]
@@ -194,7 +193,7 @@ class Pass:
         ]
         if self.scene.terminating:
             looks = []
-        starts = isinstance(decision.action, CreateJob)
+        starts = any(isinstance(action, CreateJob) for action in decision.actions)
         news = not set(met) <= set(memory.passed_targets or ())
         return decision._replace(
             condition=memory if condition == memory else condition,
