@@ -16,9 +16,9 @@ from jobflow.cli.manifests import load
 from jobflow.cli.shape import shaped
 from jobflow.core import job_rules
 from jobflow.core.flow_rules import Rule
-from jobflow.core.generated_rules import status_fits
 from jobflow.core.job_view import job_view
 from jobflow.core.outline import Known, Outline
+from jobflow.core.status_rules import status_fits
 from jobflow.core.validate import CREATE_RULES
 
 EXAMPLES = Path("examples")

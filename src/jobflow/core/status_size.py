@@ -17,7 +17,7 @@ LIMIT = 256 * 1024
 """Bytes of a status as JSON, above which something is dropped."""
 
 MOST = 1024 * 1024
-"""Bytes that a status must not pass: admission (`core.generated_rules`) counts on it."""
+"""Bytes that a status must not pass: admission (`core.status_rules`) counts on it."""
 
 _replace = msgspec.structs.replace
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from jobflow.core.build import patch_of
 from jobflow.core.outline import Outline
+from jobflow.core.uses import is_open
 from jobflow.core.violations import some
 
 Suspicion = Callable[[Outline], Iterator[str]]
@@ -18,9 +18,9 @@ _TAKES_JOBS = frozenset({"", "Open"})
 def templates_exist(outline: Outline) -> Iterator[str]:
     """A template may come later: the step waits for it."""
     templates = outline.known.templates
-    if templates is None or len(outline.uses) == len(outline.steps):
+    if templates is None or len(outline.uses) == len(outline.steps) and not outline.cases:
         return
-    needed = dict.fromkeys(step.template or step.name for step in outline.steps)
+    needed = dict.fromkeys(name for step in outline.steps for name in step.templates)
     missing = [f'"{name}"' for name in needed if name and name not in templates]
     if len(missing) == 1:
         yield f"JobTemplate {missing[0]} does not exist yet: its steps wait until it does"
@@ -32,7 +32,9 @@ def queues_take_jobs(outline: Outline) -> Iterator[str]:
     """The queues that the flow's vcjobs name, by their templates or, as far as known, patches."""
     if (queues := outline.known.queues) is not None:
         specs: list[Mapping[str, Any]] = [use.spec for use in outline.uses]
-        specs += [patch_of(outline.steps[i]) or {} for i, _ in outline.patches]
+        specs += [change.said for change in outline.changes]
+        if (defaults := outline.flow.spec.job_defaults) is not None and not outline.uses:
+            specs.append({"queue": defaults.queue})
         yield from queue_warnings(specs, queues)
 
 
@@ -77,7 +79,9 @@ FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
 def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with the queues that these vcjob specs name, in their order."""
     named = dict.fromkeys(
-        queue for spec in specs if isinstance(queue := spec.get("queue"), str) and queue
+        queue
+        for spec in specs
+        if isinstance(queue := spec.get("queue"), str) and queue and not is_open(queue)
     )
     missing = [f'"{queue}"' for queue in named if queue not in queues]
     closed = [
