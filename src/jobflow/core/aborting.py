@@ -3,7 +3,8 @@
 The theory (DESIGN §2, "Aborting is level-triggered"). First the intent is written: the reason and
 `abortTime` of the step's condition. Once it is stored, Volcano is asked to abort the vcjob, again
 every AGAIN while that shows no effect, and after PATIENCE the vcjob is deleted. When it has ended,
-or is gone, the recorded intent gives the reason. Whether to abort at all was decided before.
+or is gone, the recorded intent gives the reason. Whether to abort at all is decided by what holds
+for the flow as a whole; `finally` is aborted by a suspension alone.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ from datetime import timedelta
 
 import msgspec
 
-from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, RunCondition
+from jobflow.api.control import FailurePolicy
+from jobflow.api.flow_status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
 from jobflow.api.job import Job, JobPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import AbortJob, Action, DeleteJob
+from jobflow.core.course import HALTS
 from jobflow.core.evidence import Run, attempt_of
+from jobflow.core.failure_policy import policy_of
+from jobflow.core.readiness import breaks
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import RunDecision, Scene, not_before
 from jobflow.core.wording import short
 
@@ -26,25 +32,54 @@ AGAIN = timedelta(seconds=10)
 PATIENCE = timedelta(seconds=60)
 """Until a vcjob that has not ended is deleted."""
 
-_WHY = {CANCELLED: "the flow was cancelled"}
+_WHY = {
+    StepReason.CANCELLED: "the flow was cancelled",
+    StepReason.SUSPENDED: "the flow was suspended",
+    StepReason.FAILURE_POLICY: "another step has failed",
+    StepReason.DAEMON_ENDED: "all other steps are over",
+}
 
 
-def was_cancelled(flow: JobFlow) -> bool:
-    """Whether the stored status says so, as what is irreversible needs it."""
-    return flow.status.state.reason == CANCELLED
+def brings_to_end(scene: Scene) -> bool:
+    """Whether the stored status says that all that runs is to be aborted for good, as what is
+    irreversible needs it."""
+    flow = scene.flow
+    if flow.status.state.reason in HALTS:
+        return True
+    if policy_of(flow) is not FailurePolicy.ABORT:
+        return False
+    return any(breaks(each.step, each.memory) for each in scene.evidence[: scene.last_from])
 
 
 def intent(run: Run, scene: Scene) -> str:
     """Why a run is not to go on, nor its vcjob; the recorded reason first; empty: it is."""
-    memory = run.memory
+    memory, course, name = run.memory, scene.course, run.step.name
     if memory.abort_time is not None:
         return memory.reason
-    return CANCELLED if scene.cancelled else ""
+    if name not in scene.finally_names:
+        if course.halted_for:
+            return course.halted_for
+        if scene.aborted_for and name not in scene.spared:
+            return StepReason.FAILURE_POLICY
+        if scene.daemons_done and run.step.daemon:
+            return StepReason.DAEMON_ENDED
+    return StepReason.SUSPENDED if course.aborts_what_runs else ""
 
 
-def aborted(why: str, what: str) -> str:
+def why_in_words(why: str, run: Run, scene: Scene) -> str:
+    """The intent in words."""
+    if why == StepReason.FAILURE_POLICY and scene.aborted_for:
+        return scene.aborted_for
+    if why != TIMEOUT:
+        return _WHY.get(why, why)
+    if scene.course.halted_for == TIMEOUT and run.step.name not in scene.finally_names:
+        return scene.course.halted
+    return f"it took longer than its timeout of {run.step.timeout}"
+
+
+def aborted(why: str, what: str, run: Run, scene: Scene) -> str:
     """The message of a step that was aborted."""
-    return short(f"{_WHY.get(why, why)}; {what}")
+    return short(f"{why_in_words(why, run, scene)}; {what}")
 
 
 def abort(run: Run, job: Job, running: RunCondition, why: str, scene: Scene) -> RunDecision:
@@ -54,7 +89,7 @@ def abort(run: Run, job: Job, running: RunCondition, why: str, scene: Scene) -> 
     condition = msgspec.structs.replace(
         running,
         reason=why,
-        message=f"is being aborted: {_WHY.get(why, why)}",
+        message=short(f"is being aborted: {why_in_words(why, run, scene)}"),
         abort_time=since or not_before(scene.now),
     )
     condition = memory if condition == memory else condition
@@ -75,7 +110,7 @@ def abort(run: Run, job: Job, running: RunCondition, why: str, scene: Scene) -> 
 
 
 def left_over(scene: Scene) -> Iterator[DeleteJob]:
-    """Vcjobs of a cancelled flow that do not matter to any step, and that it would wait for: of
+    """Vcjobs of a flow brought to its end that do not matter to any step, and that it would wait for: of
     an earlier attempt, or of a run that has ended. How they end changes nothing."""
     for evidence in scene.evidence:
         for run in evidence.each:
@@ -86,8 +121,8 @@ def left_over(scene: Scene) -> Iterator[DeleteJob]:
 
 
 def unheard_of(scene: Scene) -> Iterator[DeleteJob]:
-    """Vcjobs of a cancelled flow that is over which its status has never known: a create that was
-    under way when the flow was cancelled. One that it knows may have been resumed by somebody."""
+    """Vcjobs of a flow that was brought to its end which its status has never known: a create that
+    was under way just then. One that it knows may have been resumed by somebody."""
     for evidence in scene.evidence:
         for run in evidence.each:
             for job in run.jobs:
