@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, FlowPhase
+from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, FlowPhase, StepCondition
 from jobflow.api.job import ENDED_PHASES
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
@@ -169,16 +169,27 @@ def template_is_not_needed(
 
 
 def _step_to_start(flow: JobFlow, template: str) -> str | None:
-    """The first step that may yet make a vcjob from the template; None where there is none."""
+    """The first step that may yet make a vcjob from the template, be it for an item, a repeat or
+    a retry; None where there is none. Of a switch that has been decided only that case counts."""
     if flow.final or flow.metadata.deletion_timestamp is not None:
         return None
     conditions = flow.status.conditions or {}
-    for step in flow.steps:
-        if step.template_name == template:
+    for step in flow.all_steps:
+        if template in step.templates:
             condition = conditions.get(job_name(flow.metadata.name, step.name))
-            if condition is None or condition.phase not in _OVER:
+            if condition is None:
+                return step.name
+            if condition.phase not in _OVER and template in _left(step, condition):
                 return step.name
     return None
+
+
+def _left(step: Step, condition: StepCondition) -> list[str]:
+    """The templates that a step that is not over may still run."""
+    case = condition.decisions.case if condition.decisions is not None else None
+    if case is None or not step.switch or not 0 <= case < len(step.switch):
+        return step.templates
+    return [step.template_for(step.switch[case])]
 
 
 def _may_go(metadata: ObjectMeta) -> bool:

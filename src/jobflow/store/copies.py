@@ -93,7 +93,8 @@ class Store:
         return self._queues if self.queues_cache.served else None
 
     def flows_using(self, namespace: str, template: str) -> list[JobFlow]:
-        """The flows of the namespace with a step that runs this template, ended ones included."""
+        """The flows of the namespace with a step that may run this template, be it in a case of its
+        switch or of `finally`; ended ones included."""
         names = self._users.get((namespace, template), EMPTY)
         found = (self.flows.get(namespace, name) for name in names)
         return [flow for flow in found if flow is not None]
@@ -284,7 +285,12 @@ def with_counts_of(last: Job | None, job: Job) -> Job:
 
 
 def _templates_named(flow: JobFlow | None) -> set[str]:
-    return {step.template_name for step in flow.steps} if flow is not None else set()
+    """Every template that a step of the flow may run, those of cases and of finally included."""
+    if flow is None:
+        return set()
+    steps = flow.all_steps
+    named = {step.template_name for step in steps if not step.switch}
+    return named.union(*(step.templates for step in steps if step.switch))
 
 
 def _recorded(flow: JobFlow, last: Job) -> bool:
