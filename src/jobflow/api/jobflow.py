@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from jobflow.api.control import Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry
-from jobflow.api.flow_status import FINAL_PHASES, JobFlowStatus
+from jobflow.api.flow_status import FINAL_PHASES, Decisions, JobFlowStatus
 from jobflow.api.job import Int32
 from jobflow.api.meta import Doc, ListMeta, ObjectMeta, Struct
 
@@ -180,6 +180,12 @@ class Step(Struct, frozen=True, kw_only=True):
         """The JobTemplate this step runs once this case of `switch` is taken."""
         return (case.template if case is not None else None) or self.template_name
 
+    def case_of(self, decided: Decisions | None) -> Case | None:
+        """The case of its switch that was taken; None where none is yet, or there is no switch."""
+        taken = decided.case if decided is not None else None
+        cases = self.switch or ()
+        return cases[taken] if taken is not None and 0 <= taken < len(cases) else None
+
     @property
     def templates(self) -> list[str]:
         """Every JobTemplate that it may run: with `switch` one a case, in their order."""
@@ -255,6 +261,11 @@ class JobFlow(Struct, frozen=True, kw_only=True):
     def all_steps(self) -> list[Step]:
         """`spec.flows` and `spec.finally` behind them."""
         return [*self.steps, *(self.spec.finally_ or ())]
+
+    @property
+    def templates(self) -> list[str]:
+        """Every JobTemplate that one of its steps may run, cases and `finally` included."""
+        return list(dict.fromkeys(name for step in self.all_steps for name in step.templates))
 
     @property
     def final(self) -> bool:

@@ -80,9 +80,12 @@ def _step_of(job: Job) -> str:
 
 
 def _waits(flow: JobFlow, key: str) -> bool:
-    """Whether a step has not begun."""
+    """Whether a step has not begun, or not since the flow was last retried."""
     condition = (flow.status.conditions or {}).get(key)
-    return condition is None or (condition.phase == StepPhase.WAITING and not condition.attempts)
+    if condition is None:
+        return True
+    begun = condition.attempts > condition.past_attempts
+    return condition.phase == StepPhase.WAITING and not begun
 
 
 def _stands(pod: Pod) -> tuple[object, ...]:

@@ -186,10 +186,8 @@ def _step_to_start(flow: JobFlow, template: str) -> str | None:
 
 def _left(step: Step, condition: StepCondition) -> list[str]:
     """The templates that a step that is not over may still run."""
-    case = condition.decisions.case if condition.decisions is not None else None
-    if case is None or not step.switch or not 0 <= case < len(step.switch):
-        return step.templates
-    return [step.template_for(step.switch[case])]
+    case = step.case_of(condition.decisions)
+    return step.templates if case is None else [step.template_for(case)]
 
 
 def _may_go(metadata: ObjectMeta) -> bool:

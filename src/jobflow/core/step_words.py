@@ -202,7 +202,7 @@ class StepWords:
         again = memory.next_attempt_time
         wait = f" in {span(again - self._now)}" if again and again > self._now else ""
         return text.format(
-            template=about.template_name,
+            template=about.template_for(about.case_of(memory.decisions)),
             again=wait,
             look=self._look(memory),
             describe=self._describe(memory),
