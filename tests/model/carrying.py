@@ -17,6 +17,7 @@ from jobflow.api import labels
 from jobflow.api.flow_status import RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import AbortJob, Action, CreateJob, DeleteJob, ReadPods, Refusal
+from jobflow.core.validate import Known, validate_flow
 from model.acting import Script, Vcjob, pods, shown
 from model.books import Made, Seen, Shown
 from model.reference import Reference
@@ -46,6 +47,10 @@ class Case:
         lines += [f"{step}: {' | '.join(map(repr, made))}" for step, made in self.scripts.items()]
         return "\n" + "\n".join([*lines, f"commands: {list(self.commands)}"])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As hypothesis shows an example."""
+        printer.text(repr(self))
+
     def script(self, step: str, index: int | None, attempt: int) -> Script:
         scripts = self.scripts[step]
         return scripts[((index or 0) + attempt - 1) % len(scripts)]
@@ -70,6 +75,8 @@ class Carried:
 
     def __init__(self, case: Case, interrupted: tuple[int, str] | None = None) -> None:
         """`interrupted`: after so many plans this Command comes, before anything else is done."""
+        refused = validate_flow(case.flow, Known()).violations
+        assert not refused, f"admission refuses it: {refused[0]}"
         self.case = case
         self.interrupted = interrupted
         self.plans = 0

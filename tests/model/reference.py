@@ -86,6 +86,7 @@ class Reference:
             for state in self.states.values():
                 if state.phase == "Waiting":
                     self.go_over_waiting(state)
+                self.running.look_into_references(state)
             self.end_daemons()
             if self.outline() == before:
                 return

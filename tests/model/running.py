@@ -9,6 +9,7 @@ from jobflow.api.control import Retry
 from jobflow.api.duration import parse_duration
 from model.books import Attempt, Run, State
 from model.deciding import EXPRESSION_ERROR
+from model.names import expected_spec
 from model.words import Trouble, truth
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Running:
 
     def go_over(self) -> None:
         for name, index in self.reference.seen.refused:
-            self.refused(self.reference.states[name], index)
+            self.no_vcjob(self.reference.states[name], index, "Refused")
         for state in self.reference.states.values():
             if state.phase != "Running":
                 continue
@@ -39,19 +40,27 @@ class Running:
                 self.go_over_run(state, run)
             self.come_together(state)
 
-    def refused(self, state: State, index: int | None) -> None:
-        """The API server did not take its vcjob: it has failed for good."""
+    def no_vcjob(self, state: State, index: int | None, why: str) -> None:
+        """One cannot be made, for good."""
         if state.ended:
             return
         run = state.run(index)
-        if run is None and index is None:
-            state.end("Failed", "Refused", now=self.now)
-            return
         if run is None:
             run = Run(index)
             state.runs.append(run)
         state.phase = "Running"
-        run.phase, run.reason, run.again_at = "Failed", "Refused", None
+        run.phase, run.reason, run.again_at = "Failed", why, None
+
+    def look_into_references(self, state: State) -> None:
+        """One that has no value when a vcjob is to be made."""
+        told = self.reference.seen.steps[state.name].phase == "Failed"
+        for index, _ in list(self.ready(state, strict=True)):
+            try:
+                expected_spec(self.reference, state, index)
+            except Trouble:
+                if told or self.reference.room():
+                    self.no_vcjob(state, index, EXPRESSION_ERROR)
+                    return
 
     # --------------------------------------------------------------------- attempts
 

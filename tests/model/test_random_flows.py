@@ -6,10 +6,8 @@ from hypothesis import given
 
 from laws import tries
 from model.carrying import Carried, Case
+from model.landed import LANDED
 from model.random_flows import cases
-
-LANDED = frozenset({"refused"})
-"""The primitives that random flows use. TODO: all of them, as they land."""
 
 
 @given(cases(LANDED))
