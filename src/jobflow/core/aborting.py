@@ -17,7 +17,6 @@ import msgspec
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
 from jobflow.api.job import Job, JobPhase
-from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import AbortJob, Action, DeleteJob
 from jobflow.core.course import HALTS
 from jobflow.core.evidence import Run, attempt_of
@@ -53,9 +52,12 @@ def brings_to_end(scene: Scene) -> bool:
 
 def intent(run: Run, scene: Scene) -> str:
     """Why a run is not to go on, nor its vcjob; the recorded reason first; empty: it is."""
-    memory, course, name = run.memory, scene.course, run.step.name
-    if memory.abort_time is not None:
-        return memory.reason
+    return halted(run, scene) if run.memory.abort_time is None else run.memory.reason
+
+
+def halted(run: Run, scene: Scene) -> str:
+    """The same from what holds for the flow as a whole, whatever is recorded of the run."""
+    course, name = scene.course, run.step.name
     if name not in scene.finally_names:
         if course.halted_for:
             return course.halted_for
@@ -71,7 +73,7 @@ def why_in_words(why: str, run: Run, scene: Scene) -> str:
     if why == StepReason.FAILURE_POLICY and scene.aborted_for:
         return scene.aborted_for
     if why != TIMEOUT:
-        return _WHY.get(why, why)
+        return _WHY.get(StepReason(why), why)
     if scene.course.halted_for == TIMEOUT and run.step.name not in scene.finally_names:
         return scene.course.halted
     return f"it took longer than its timeout of {run.step.timeout}"
@@ -110,8 +112,8 @@ def abort(run: Run, job: Job, running: RunCondition, why: str, scene: Scene) -> 
 
 
 def left_over(scene: Scene) -> Iterator[DeleteJob]:
-    """Vcjobs of a flow brought to its end that do not matter to any step, and that it would wait for: of
-    an earlier attempt, or of a run that has ended. How they end changes nothing."""
+    """Vcjobs of a flow brought to its end that do not matter to any step, and that it would wait
+    for: of an earlier attempt, or of a run that has ended. How they end changes nothing."""
     for evidence in scene.evidence:
         for run in evidence.each:
             over = run.memory.phase in ENDED_STEP_PHASES

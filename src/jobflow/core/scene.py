@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
-from jobflow.api.command import Command
-from jobflow.api.flow_status import CANCELLED, JobRecord, RunCondition, StepCondition
+from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import Action, Probe, ReadPods, View
+from jobflow.core.course import Course, stored_course
 from jobflow.core.evidence import Evidence, Run, gather
 from jobflow.core.graph import Graph
 from jobflow.core.mentions import outputs_needed
 from jobflow.core.outputs import OutputsRoom
+from jobflow.core.readiness import breaks
 from jobflow.core.scope import Seen, Standing
-from jobflow.core.wording import short
 
 
 class Decision(NamedTuple):
@@ -52,12 +52,22 @@ class Scene:
     flow: JobFlow
     view: View
     now: datetime
-    cancel: Command | None = None
-    """The Command that cancels the flow now."""
+    going: Course | None = None
+    """Where the flow is going; None: as its status has it."""
+    aborted_for: str = ""
+    """The failure for which all that runs is to be aborted, in a sentence; empty: there is none."""
+    spared: frozenset[str] = frozenset()
+    """The steps that are then not."""
+    daemons_done: bool = False
+    """Whether all other steps are over, so that daemons are to be ended."""
 
     def __post_init__(self) -> None:
-        self.steps: list[Step] = _once_each(self.flow.steps)
-        """Each name once: what came past admission with a name twice means the first."""
+        first, last = _once_each(self.flow.steps, self.flow.spec.finally_ or ())
+        self.steps: list[Step] = [*first, *last]
+        """Those of `finally` behind all others. Each name once: what came past admission with a
+        name twice means the first."""
+        self.last_from: int = len(first)
+        """The position of the first step of `finally`."""
         self.records: Mapping[str, JobRecord] = {
             record.name: record for record in self.flow.status.job_status_list or ()
         }
@@ -69,22 +79,31 @@ class Scene:
         """By position, as the graph counts."""
         self.standing: list[StepCondition] = [evidence.memory for evidence in self.evidence]
         """Where each step stands, as far as this plan has decided; else by the status."""
-        self.flow_phase: str = ""
-        """What `flow.phase` is in finally."""
-        self.suspended: str = ""
+        self.course: Course = self.going or stored_course(self.flow, self.second)
+        """What holds for the flow as a whole."""
+        self.suspended: str = self.course.suspended
         """Why nothing starts for now; empty: the flow is not suspended."""
-        self.cancelled: str = self._cancelled()
-        """That the flow was cancelled, in a sentence; empty: it was not."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None
 
-    def _cancelled(self) -> str:
-        state = self.flow.status.state
-        if state.reason == CANCELLED:
-            return state.message
-        if self.cancel is None:
+    @cached_property
+    def has_daemons(self) -> bool:
+        """Whether any step is a daemon."""
+        return any(step.daemon for step in self.steps)
+
+    @cached_property
+    def finally_names(self) -> frozenset[str]:
+        """The steps of `finally`."""
+        return frozenset(step.name for step in self.steps[self.last_from :])
+
+    @cached_property
+    def flow_phase(self) -> str:
+        """What `flow.phase` is in `finally`: how the flow would end by its other steps, which are
+        over by the stored status."""
+        if self.last_from == len(self.steps):
             return ""
-        said = f": {self.cancel.message}" if self.cancel.message else ""
-        return short(f"the flow was cancelled{said}")
+        rest = zip(self.steps[: self.last_from], self.evidence, strict=False)
+        failed = self.course.halted_for or any(breaks(step, each.memory) for step, each in rest)
+        return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
 
     @cached_property
     def graph(self) -> Graph:
@@ -137,8 +156,14 @@ def not_before(moment: datetime) -> datetime:
     return begun if begun == moment else begun + timedelta(seconds=1)
 
 
-def _once_each(steps: list[Step]) -> list[Step]:
-    by_name: dict[str, Step] = {}
-    for step in steps:
-        by_name.setdefault(step.name, step)
-    return list(by_name.values())
+def _once_each(*lists: Iterable[Step]) -> list[list[Step]]:
+    """The same lists, of each name the first step alone."""
+    known: set[str] = set()
+    found: list[list[Step]] = []
+    for steps in lists:
+        found.append([])
+        for step in steps:
+            if step.name not in known:
+                known.add(step.name)
+                found[-1].append(step)
+    return found
