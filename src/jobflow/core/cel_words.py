@@ -43,7 +43,8 @@ FUNCTIONS = (
 """All that may be called."""
 TYPES = frozenset("bool bytes double int list map null_type string type uint".split())
 """Names that stand for a type: `type(x) == int`."""
-_LITERALS = frozenset({"true", "false", "null", "in"})
+RESERVED = frozenset({"true", "false", "null", "in"})
+"""Names that are words of CEL itself."""
 
 
 class Mention(NamedTuple):
@@ -139,7 +140,7 @@ class _Reader:
     def _name(self, at: int) -> int:
         """A name that does not belong to one before it: a function, a literal or a variable."""
         word = self.words[at]
-        if word.text in _LITERALS:
+        if word.text in RESERVED:
             return at + 1
         if self._is(at + 1, "("):
             self.calls.append(Call(word.text, word.at, of=False))

@@ -62,10 +62,11 @@ class Expression:
     words: Words
     _whole: Piece = field(repr=False, compare=False)
 
-    def evaluate(self, context: Mapping[str, Any]) -> Any:
-        """Its value as JSON, or a Failure. `context`: JSON by variable."""
+    def evaluate(self, context: Mapping[str, Any], work: Work | None = None) -> Any:
+        """Its value as JSON, or a Failure. `context`: JSON by variable. `work`: its budget, where
+        the caller wants to know what is left of it."""
         try:
-            return _as_json(Work().run(self._whole, Given(context)))
+            return _as_json((work or Work()).run(self._whole, Given(context)))
         except TooMuchError:
             return Failure(
                 "it takes too long: loops within loops, or over long lists of large values; "
@@ -178,7 +179,9 @@ def _said(error: BaseException) -> str:
         if found[1] in FUNCTIONS:
             return f"{found[1]} does not take what it is given"
         return f"there is no variable or function {found[1]}"
-    return text.partition(" CEL does not coerce")[0].rstrip(". ")
+    if text.startswith("No such overload"):
+        return "an operator or function does not take what it is given, such as a text and a number"
+    return text.partition(" Check function arguments")[0].rstrip(". ")
 
 
 def _as_json(value: Any) -> Any:

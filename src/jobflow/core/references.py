@@ -13,6 +13,9 @@ from typing import Any
 
 import msgspec
 
+from jobflow.core.merge import copied
+from jobflow.core.violations import below
+
 _FOUND = re.compile(
     r"\$\$\(|\$\((?P<path>(?:item|index)|(?:params|item|index|flow|steps)\.[^()$\s]*)\)"
 )
@@ -33,13 +36,18 @@ class Reference:
 
 def reference(path: str) -> Reference:
     """Read a path."""
-    root, _, rest = path.partition(".")
+    root, dot, rest = path.partition(".")
     if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
         inner = tuple(found["rest"].split(".")) if found["rest"] is not None else ()
         return Reference(path, root, (found["step"], "outputs", *inner))
     if root == "steps":
         return Reference(path, root, (rest,))
-    return Reference(path, root, tuple(rest.split(".")) if rest else ())
+    return Reference(path, root, tuple(rest.split(".")) if dot else ())
+
+
+def is_reference(text: str) -> bool:
+    """Whether there is a reference in a text."""
+    return any(found["path"] is not None for found in _FOUND.finditer(text))
 
 
 def references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
@@ -53,7 +61,7 @@ def references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
                 if found["path"] is not None:
                     yield place, reference(found["path"])
         elif isinstance(inner, dict):
-            pending += [(f"{place}.{key}", each) for key, each in reversed(inner.items())]
+            pending += [(below(place, key), each) for key, each in reversed(inner.items())]
         elif isinstance(inner, list):
             pending += [(f"{place}[{i}]", each) for i, each in reversed(list(enumerate(inner)))]
 
@@ -64,13 +72,18 @@ def replaced(value: Any, look_up: Callable[[Reference], Any]) -> Any:
     A text that is nothing but one reference becomes the value itself, whatever its type; within a
     text a value is written out, as JSON where it is no text.
     """
-    if isinstance(value, str):
-        return _text(value, look_up) if "$(" in value else value
-    if isinstance(value, dict):
-        return {key: replaced(each, look_up) for key, each in value.items()}
-    if isinstance(value, list):
-        return [replaced(each, look_up) for each in value]
-    return value
+    root = {"": value}
+    result = copied(root)
+    work: list[tuple[Any, Any]] = [(root, result)]  # not by recursion, which a deep patch would end
+    while work:
+        source, made = work.pop()
+        for key, each in source.items() if isinstance(source, dict) else enumerate(source):
+            if isinstance(each, str):
+                if "$(" in each:
+                    made[key] = _text(each, look_up)
+            elif isinstance(each, dict | list):
+                work.append((each, made[key]))
+    return result[""]
 
 
 def _text(text: str, look_up: Callable[[Reference], Any]) -> Any:

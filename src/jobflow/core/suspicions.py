@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from jobflow.core.lookalikes import MOST as MOST_LOOKALIKES
+from jobflow.core.lookalikes import lookalikes
 from jobflow.core.outline import Outline
 from jobflow.core.uses import is_open
-from jobflow.core.violations import some
+from jobflow.core.violations import quoted, some
 
 Suspicion = Callable[[Outline], Iterator[str]]
 
@@ -68,11 +70,32 @@ def probes_leave_conditions_alone(outline: Outline) -> Iterator[str]:
         )
 
 
+def references_are_written_as_such(outline: Outline) -> Iterator[str]:
+    """What only looks like a reference stays as it stands."""
+    found: dict[str, str] = {}
+    for change in outline.changes:
+        found.update(lookalikes(change.written))
+        if len(found) > MOST_LOOKALIKES:
+            break
+    shown = [
+        f"{quoted(text)} (write {meant})" if meant else f"{quoted(text)} (a key holds none)"
+        for text, meant in found.items()
+    ]
+    if shown:
+        plural = len(shown) > 1
+        yield (
+            f"{some(shown)} in patches look{'' if plural else 's'} like "
+            f"{'references' if plural else 'a reference'} and will stay as "
+            f"{'they stand' if plural else 'it stands'}; $$( says that this is meant"
+        )
+
+
 FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
     templates_exist,
     queues_take_jobs,
     dependencies_have_targets,
     probes_leave_conditions_alone,
+    references_are_written_as_such,
 )
 
 

@@ -17,11 +17,13 @@ from jobflow.core.change_rules import flow_has_ended, is_same, spec_stays, templ
 from jobflow.core.clash_rules import CLASH_RULES
 from jobflow.core.control_rules import CONTROL_RULES
 from jobflow.core.default_rules import DEFAULT_RULES
+from jobflow.core.expression_rules import EXPRESSION_RULES
 from jobflow.core.flow_rules import FLOW_RULES
 from jobflow.core.generated_rules import GENERATED_RULES
 from jobflow.core.job_rules import job_violations
 from jobflow.core.name_rules import object_name_violations
 from jobflow.core.outline import Known, Outline
+from jobflow.core.param_rules import PARAM_RULES
 from jobflow.core.patch_rules import PATCH_RULES
 from jobflow.core.probe_rules import PROBE_RULES
 from jobflow.core.status_rules import STATUS_RULES
@@ -42,6 +44,8 @@ PASS = Verdict()
 
 CREATE_RULES = (
     *FLOW_RULES,
+    *PARAM_RULES,
+    *EXPRESSION_RULES,
     *CONTROL_RULES,
     *PROBE_RULES,
     *DEFAULT_RULES,
