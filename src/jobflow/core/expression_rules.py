@@ -28,6 +28,21 @@ MAX_CHARACTERS = 262_144
 """Of all expressions of a flow."""
 
 _NUMBERED = re.compile(r"\bsteps\.(\d[-\w]*)")
+_SIGNS = {"=": "==", "===": "==", "and": "&&", "or": "||", "not": "!", "&": "&&", "|": "||"}
+_FOREIGN = re.compile(r"(===?|[=&|]|and\b|or\b|not\b)")
+"""Signs of other languages."""
+_SAME = {
+    "any": "exists",
+    "count": "size",
+    "every": "all",
+    "includes": "contains",
+    "len": "size",
+    "length": "size",
+    "regex": "matches",
+    "some": "exists",
+    "startswith": "startsWith",
+}
+"""Functions of other languages."""
 
 
 class Written(NamedTuple):
@@ -53,7 +68,7 @@ def expressions_can_be_read(outline: Outline) -> Iterator[Violation]:
         found = expression(each.text)
         if isinstance(found, Fault):
             at = "" if found.at is None else _at(each.text, found.at)
-            detail = at + found.message + _hint(each.text)
+            detail = at + found.message + _hint(each.text, found.at)
             yield Violation(each.path, Reason.INVALID, each.text, detail)
 
 
@@ -136,7 +151,7 @@ class _Columns:
     def _wrong(self, each: Written, read: Expression) -> Iterator[Wrong]:
         for call in read.words.calls:
             if call.name not in FUNCTIONS:
-                guess = did_you_mean(_functions().nearest(call.name))
+                guess = did_you_mean(_SAME.get(call.name) or _functions().nearest(call.name))
                 yield Wrong(call.at, f"there is no function {call.name}{guess}")
         yield from self.visible.wrong(each.place, read.words.mentions, each.text)
 
@@ -167,7 +182,11 @@ def _at(text: str, at: int) -> str:
     return f"character {min(at, len(text)) + 1}: "
 
 
-def _hint(text: str) -> str:
-    """For what CEL reads as a number."""
-    found = _NUMBERED.search(text)
-    return f'; write steps["{found[1]}"]' if found is not None else ""
+def _hint(text: str, at: int | None) -> str:
+    """What other languages have instead."""
+    if (found := _NUMBERED.search(text)) is not None:
+        return f'; write steps["{found[1]}"]'
+    if at is not None and text.startswith("$(", at):
+        return "; references $(…) stand in patches, an expression writes params.x"
+    found = _FOREIGN.match(text, at) if at is not None else None
+    return f"; write {_SIGNS[found[1]]} for {found[1]}" if found is not None else ""

@@ -168,7 +168,11 @@ def _syntax(text: str, message: str) -> Fault:
 def _readable(said: str) -> str:
     """The parser lists every word that could stand there, which helps nobody."""
     head, _, _ = said.partition(" expecting ")
-    return head.replace("'<EOF>'", "its end").replace("mismatched input", "unexpected")
+    if head.startswith("Incomplete"):
+        return "a part is missing"
+    for word in ("token recognition error at:", "mismatched input", "extraneous input"):
+        head = head.replace(word, "unexpected")
+    return head.replace("'<EOF>'", "its end")
 
 
 def _said(error: BaseException) -> str:

@@ -55,8 +55,8 @@ class Items:
             if self._left < 0:
                 return None
             seen = Seen(self._outline.flow, lambda name: None, index=at, item=item)
-            if (missing := self._missing(reference, seen)) is not None:
-                return f"of items[{at}] {missing}"
+            if self._missing(reference, seen) is not None:
+                return f'items[{at}] has no "{".".join(reference.keys)}"'
         return None
 
     def _missing(self, reference: Reference, seen: Seen) -> str | None:
