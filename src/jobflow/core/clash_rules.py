@@ -156,7 +156,8 @@ class _Search:
                         f'the attempts make pods of one name, the first for its task "{task}", '
                         f'retry {retry} for its task "{rest}"; rename one of the tasks'
                     )
-                    pod = f"{job_name(self._outline.flow_name, name)}-{task}-0"
+                    run = "" if self._outline.planned[use.step].runs is None else "-0"
+                    pod = f"{job_name(self._outline.flow_name, name)}{run}-{task}-0"
                     path = f"{self._outline.path(use.step)}.name"
                     yield Violation(path, Reason.DUPLICATE, pod, detail)
 

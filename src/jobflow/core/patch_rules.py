@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -52,7 +53,7 @@ def patches_make_jobs(outline: Outline) -> Faults:
         return
     found = _Found(defaults)
     said: set[tuple[str, str]] = set()
-    yield from _new(found.by_themselves(), said)
+    yield from _new(found.alone, said)
     for use in {id(use.spec): use for use in outline.uses}.values():
         yield from _new(found.of(use), said)
     used = {id(change) for use in outline.uses for change in use.changes}
@@ -78,13 +79,10 @@ class _Found:
 
     def __init__(self, defaults: JobDefaults | None) -> None:
         self._defaults: Mapping[str, Any] = _of_spec(defaults) if defaults else {}
-        self._before: dict[int, frozenset[tuple[str, str]]] = {}
-
-    def by_themselves(self) -> Faults:
+        change = Change(-1, None, _DEFAULTS, self._defaults, self._defaults, open=False)
+        self.alone = [*_faults_by_themselves(change)] if self._defaults else []
         """What is wrong with jobDefaults whatever the templates hold."""
-        return _faults_by_themselves(
-            Change(-1, None, _DEFAULTS, self._defaults, self._defaults, open=False)
-        )
+        self._before: dict[int, frozenset[tuple[str, str]]] = {}
 
     def of(self, use: Use) -> Faults:
         """The faults of one merged spec, at their places in the flow."""
@@ -98,7 +96,14 @@ class _Found:
             layers = self._layers(use)
             for fault in faults:
                 if (fault.path, fault.message) not in before:
-                    yield innermost(layers, fault)
+                    yield self._of_whom(innermost(layers, fault), use)
+
+    def _of_whom(self, fault: Violation, use: Use) -> Violation:
+        """With the template, where jobDefaults do not suit it: they do not say whose job it is."""
+        if not fault.path.startswith(_DEFAULTS) or fault in self.alone:
+            return fault
+        detail = f'{fault.detail} (with template "{use.template.metadata.name}")'
+        return replace(fault, detail=detail)
 
     def _of_template(self, use: Use) -> frozenset[tuple[str, str]]:
         spec = use.template.spec
