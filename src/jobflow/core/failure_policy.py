@@ -14,6 +14,7 @@ from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition, JobFlow, Step
 from jobflow.core.readiness import breaks, probe_of, wanted
+from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.wording import listed
 
@@ -29,11 +30,14 @@ def policy_of(flow: JobFlow) -> FailurePolicy:
 
 
 def broken(scene: Scene, decisions: Sequence[Decision | None]) -> list[str]:
-    """The steps that have failed the flow, in order; those of `finally` are not looked at."""
+    """The steps that have failed the flow by themselves, in order; those of `finally` are not
+    looked at."""
     return [
         step.name
         for step, decision in zip(scene.steps[: scene.last_from], decisions, strict=False)
-        if decision is not None and breaks(step, decision.condition)
+        if decision is not None
+        and breaks(step, decision.condition)
+        and decision.condition.reason != StepReason.FAILURE_POLICY
     ]
 
 
