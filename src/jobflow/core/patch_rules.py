@@ -156,7 +156,9 @@ def _beside(spec: Mapping[str, Any]) -> Callable[[Violation], bool]:
         path = fault.path.removeprefix(".")
         if tasks and _BY_TASK_NAMES.fullmatch(path):
             return False
-        return path not in above and open_places.isdisjoint(_beginnings(path))
+        if path in above and fault.reason is not Reason.NOT_SUPPORTED:
+            return False  # a word that there is not stays so, as the name of a plugin
+        return open_places.isdisjoint(_beginnings(path))
 
     return holds
 

@@ -96,8 +96,6 @@ def changes(flow: JobFlow, patches: Sequence[Patched]) -> Iterator[Change]:
 
 def _with_known_values(written: dict[str, Any], seen: Seen) -> tuple[dict[str, Any], bool]:
     """A patch with the values that are known from the start, and whether others are left."""
-    if next(references(written, ""), None) is None:
-        return written, False
     left = []
 
     def value(reference: Reference) -> Any:
