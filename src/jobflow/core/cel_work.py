@@ -79,7 +79,7 @@ class Work:
             try:
                 self._put(given, loop.name, self._gone_over(loop, given))
             except ERRORS as error:
-                failed[loop.name] = error
+                failed[loop.name] = _cause(error, failed)
         values = {name: given.values[name] for name in piece.reads if name in given.values}
         self._spend(piece.cost)
         for name in values:
