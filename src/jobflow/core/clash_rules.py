@@ -77,6 +77,15 @@ def pods_are_unique(outline: Outline) -> Iterator[Violation]:
                 yield violation
 
 
+class _Attempts(NamedTuple):
+    """Tasks of one template that make pods of one name in two attempts of a run."""
+
+    retry: int
+    """Which attempt after the first the second of them belongs to."""
+    task: str
+    again: str
+
+
 class _Search:
     """For one flow."""
 
@@ -92,14 +101,17 @@ class _Search:
             len(list(islice(heads(task), 2))) > 1 for each in pods.values() for task in each.tasks
         )
         """Whether a task begins like what stands behind a step's name."""
+        self._tasks = {key: frozenset(each.tasks) for key, each in pods.items()}
+        self._attempts = {key: _of_attempts(each.tasks) for key, each in pods.items()}
         self._found: dict[tuple[int, int, str, Planned], _Clash | None] = {}
 
     def violations(self, longer: Use) -> Iterator[Violation]:
         """Of pods that this use makes, and another use whose name is a beginning of its own, or
         the same use at another attempt."""
         name = self._outline.names[longer.step]
-        if self._headed and self._outline.planned[longer.step].retries:
-            yield from self._of_attempts(longer)
+        attempts = self._attempts[id(longer.pods)]
+        if attempts and attempts.retry <= self._outline.planned[longer.step].retries:
+            yield self._told_of_attempts(longer, attempts)
         for at in self._ends(name, longer):
             for other in self._made(name[:at]):
                 if other.step != longer.step:
@@ -134,7 +146,7 @@ class _Search:
         planned = self._outline.planned[longer.step]
         key = (id(shorter.pods), id(longer.pods), more, planned)
         if key not in self._found:
-            tasks = frozenset(longer.pods.tasks)
+            tasks = self._tasks[id(longer.pods)]
             found = (
                 _Clash(f"{more}-{rest}" if more else rest, task)
                 for rest in rests
@@ -144,22 +156,15 @@ class _Search:
             self._found[key] = next(found, None)
         return self._found[key]
 
-    def _of_attempts(self, use: Use) -> Iterator[Violation]:
-        """Task `r1-b` of an attempt, and task `b` of the one after it."""
-        tasks = frozenset(use.pods.tasks)
-        retries = self._outline.planned[use.step].retries
-        for task in use.pods.tasks:
-            for index, retry, rest in heads(task):
-                if index is None and 0 < retry <= retries and rest in tasks:
-                    name = self._outline.names[use.step]
-                    detail = (
-                        f'the attempts make pods of one name, the first for its task "{task}", '
-                        f'retry {retry} for its task "{rest}"; rename one of the tasks'
-                    )
-                    run = "" if self._outline.planned[use.step].runs is None else "-0"
-                    pod = f"{job_name(self._outline.flow_name, name)}{run}-{task}-0"
-                    path = f"{self._outline.path(use.step)}.name"
-                    yield Violation(path, Reason.DUPLICATE, pod, detail)
+    def _told_of_attempts(self, use: Use, found: _Attempts) -> Violation:
+        name = self._outline.names[use.step]
+        detail = (
+            f'the attempts make pods of one name, the first for its task "{found.task}", '
+            f'retry {found.retry} for its task "{found.again}"; rename one of the tasks'
+        )
+        run = "" if self._outline.planned[use.step].runs is None else "-0"
+        pod = f"{job_name(self._outline.flow_name, name)}{run}-{found.task}-0"
+        return Violation(f"{self._outline.path(use.step)}.name", Reason.DUPLICATE, pod, detail)
 
     def _told(self, shorter: Use, longer: Use, clash: _Clash, job: str) -> Violation:
         """`job`: the vcjob with the shorter name, without the flow's."""
@@ -173,6 +178,18 @@ class _Search:
         )
         pod = f"{job_name(self._outline.flow_name, job)}-{clash.shorter}-0"
         return Violation(f"{self._outline.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
+
+
+def _of_attempts(tasks: Sequence[str]) -> _Attempts | None:
+    """The first two that clash: `r1-b`, and `b` once it is tried again."""
+    names = frozenset(tasks)
+    found = (
+        _Attempts(retry, task, again)
+        for task in tasks
+        for index, retry, again in heads(task)
+        if index is None and retry and again in names
+    )
+    return min(found, default=None)
 
 
 def _rests(tasks: Sequence[str]) -> Mapping[str, Sequence[str]]:
