@@ -111,6 +111,9 @@ class RunCondition(Struct, frozen=True, kw_only=True):
     next_attempt_time: Annotated[
         datetime | None, Doc("When the next attempt may start, between two attempts.")
     ] = None
+    deadline: Annotated[
+        datetime | None, Doc("When its job has to be over, by the step's timeout.")
+    ] = None
     abort_time: Annotated[
         datetime | None,
         Doc("Since when its job is to be aborted; the reason says why. Gone once it has ended."),

@@ -12,16 +12,18 @@ from datetime import datetime, timedelta
 import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.api.job import JobPhase
+from jobflow.api.job import Job, JobPhase
 from jobflow.api.jobflow import Condition, Strategy
 from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
-from jobflow.core.ending import ending, held, running_as
-from jobflow.core.evidence import FAILURES, Run
-from jobflow.core.readiness import probe_of, strategy, wanted
+from jobflow.core.ending import ending, ends_as, held, running_as
+from jobflow.core.evidence import FAILURES, Evidence, Run
+from jobflow.core.readiness import probe_of, strategy, wanted_of
 from jobflow.core.reasons import StepReason
+from jobflow.core.retrying import settled
 from jobflow.core.scene import RunDecision, Scene, not_before
-from jobflow.core.starting import next_attempt, waiting
+from jobflow.core.starting import next_attempt, next_name, waiting
+from jobflow.core.timeouts import is_over
 
 FIRST_BACKOFF = timedelta(seconds=1)
 LONGEST_BACKOFF = timedelta(minutes=5)
@@ -38,16 +40,43 @@ def begun(run: Run, scene: Scene, inferred: Inferred) -> RunDecision | None:
     """What comes of a run; None where it has not begun."""
     if run.memory.phase in ENDED_STEP_PHASES:
         return RunDecision(run.memory)
+    if not run.begun:
+        return None
     job = run.job
     if job is None:
-        return _without_job(run, scene, inferred) if run.attempts else None
+        return _without_job(run, scene, inferred)
     if job.ended:
-        return ending(run, job, scene)
+        recorded = run.between and run.memory.reason != StepReason.JOB_LOST
+        return again(run, scene) if recorded else settled(run, ending(run, job, scene), scene)
     if not run.gone:
-        why = intent(run, scene)
-        running = running_as(run, job)
-        return abort(run, job, running, why, scene) if why else RunDecision(running)
+        return _running(run, job, scene)
     return _without_job(run, scene, inferred)
+
+
+def again(run: Run, scene: Scene) -> RunDecision:
+    """Between two attempts, or retried with its flow: the next one, once it may be made."""
+    memory = run.memory
+    if (why := intent(run, scene)) and why != StepReason.SUSPENDED:
+        return _not_again(run, memory, why, scene, sure=True)
+    if scene.terminating or scene.suspended:
+        return RunDecision(memory)
+    if _too_early(memory, scene.now):
+        return RunDecision(memory, wake_at=memory.next_attempt_time)
+    last_is_there = run.job is not None and not run.gone
+    name = next_name(run, scene) if last_is_there or not run.begun else run.job_name
+    if name not in scene.view.absent:
+        return RunDecision(memory, Confirm(name))
+    return next_attempt(run, scene)
+
+
+def _running(run: Run, job: Job, scene: Scene) -> RunDecision:
+    running = running_as(run, job, scene)
+    why = intent(run, scene)
+    if not why and is_over(running.deadline, scene):
+        why = StepReason.TIMEOUT
+    if why:
+        return abort(run, job, running, why, scene)
+    return RunDecision(running, wake_at=running.deadline)
 
 
 def backoff(attempts: int) -> timedelta:
@@ -57,38 +86,41 @@ def backoff(attempts: int) -> timedelta:
 
 def _without_job(run: Run, scene: Scene, inferred: Inferred) -> RunDecision:
     """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
-    memory, between = run.memory, run.between
-    shown = memory if between or run.job is None else running_as(run, run.job)
+    between, job = run.between, run.job
+    shown = run.memory if between or job is None else running_as(run, job, scene)
     if (end := inferred()) is not None:
         return RunDecision(_known_by_dependant(run, shown, end, scene))
+    if between:
+        return again(run, scene)
     if why := intent(run, scene):
-        return _not_again(run, shown, why, scene, sure=between or run.gone)
+        return settled(run, _not_again(run, shown, why, scene, sure=run.gone), scene)
     if scene.terminating:
         return RunDecision(shown)
-    if between and _too_early(memory, scene.now):
-        return RunDecision(shown, wake_at=memory.next_attempt_time)
     name = run.job_name
     if name not in scene.view.absent:
         return RunDecision(shown, Confirm(name))
-    return next_attempt(run, scene) if between else _lost(run, scene)
+    return _lost(run, scene)
 
 
 def _not_again(run: Run, shown: RunCondition, why: str, scene: Scene, *, sure: bool) -> RunDecision:
-    """The run was to be aborted and its vcjob is gone: that was its end."""
+    """The run was to be aborted and its vcjob is gone, or it is between two: that was its end."""
     name = run.job_name
     if not sure and name not in scene.view.absent:
         return RunDecision(shown, Confirm(name))
-    gone = f"the job {name} is gone"
+    there = run.job is not None and not run.gone
+    gone = f"the job {name} is {'over' if there else 'gone'}"
     return RunDecision(
         msgspec.structs.replace(
             shown,
-            phase=StepPhase.FAILED,
+            phase=ends_as(why),
             reason=why,
-            message=aborted(why, gone),
+            message=aborted(why, gone, run, scene),
             job=name,
             attempts=run.attempts,
             next_attempt_time=None,
+            deadline=None,
             abort_time=None,
+            avoid_nodes=None,
             requested_hours=held(run, scene),
         )
     )
@@ -99,7 +131,7 @@ def _too_early(memory: RunCondition, now: datetime) -> bool:
 
 
 def _lost(run: Run, scene: Scene) -> RunDecision:
-    until = not_before(scene.now + backoff(run.attempts))
+    until = not_before(scene.now + backoff(run.attempts - run.memory.past_attempts))
     message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
         waiting(run, StepReason.JOB_LOST, message, until),
@@ -115,17 +147,27 @@ def inferred(position: int, scene: Scene) -> JobPhase | None:
     leave only the create. So this counts where the status does not know yet that the dependant
     has begun (docs/decisions/lost-jobs.md).
     """
+    step = scene.steps[position]
+    if step.continue_on_failure:
+        return None  # they start after either end
     for dependant in scene.graph.dependants[position]:
         other = scene.evidence[dependant]
         if probe_of(other.step) is not None:
             continue  # it does not tell that its target has ended
         alone = len(scene.graph.targets[dependant]) == 1
-        if other.jobs and not other.memory.attempts:
+        if _unknown(other):
             if alone or strategy(other.step) is Strategy.ALL:
-                end = ENDS_BY_CONDITION.get(wanted(other.step))
+                end = ENDS_BY_CONDITION.get(wanted_of(other.step, step))
                 if end is not None:
                     return end
     return None
+
+
+def _unknown(other: Evidence) -> bool:
+    """Whether it has begun, and the status does not know it."""
+    if not other.jobs or any(run.known for run in other.each):
+        return False
+    return any(run.job is not None for run in other.each)
 
 
 def _known_by_dependant(run: Run, shown: RunCondition, end: JobPhase, scene: Scene) -> RunCondition:
@@ -138,5 +180,7 @@ def _known_by_dependant(run: Run, shown: RunCondition, end: JobPhase, scene: Sce
         job=run.job_name,
         attempts=run.attempts,
         next_attempt_time=None,
+        deadline=None,
+        avoid_nodes=None,
         requested_hours=held(run, scene),
     )

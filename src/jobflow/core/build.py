@@ -14,6 +14,7 @@ from jobflow.api.control import Case, JobDefaults, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.core.affinity import keep_off
 from jobflow.core.expressions import Failure
 from jobflow.core.merge import copied, merge
 from jobflow.core.names import label_value, qualified
@@ -68,10 +69,12 @@ def build_job(
     spec = _spec(flow, step, template, attempt)
     if isinstance(spec, Failure):
         return spec
+    if attempt.avoid_nodes:
+        keep_off(spec, attempt.avoid_nodes)
     defaults = flow.spec.job_defaults or _NO_DEFAULTS
     own = template.metadata
     annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
-    annotations |= _annotations(flow, step, template)
+    annotations |= _annotations(flow, step, template, attempt)
     ttl = spec.get("ttlSecondsAfterFinished")
     if ttl is None or (isinstance(ttl, int) and not isinstance(ttl, bool)):
         # Anything else stays, for the API server to refuse in its own words.
@@ -86,7 +89,7 @@ def build_job(
             "namespace": flow.metadata.namespace,
             "labels": _inherited(defaults.labels)
             | _inherited(own.labels)
-            | _labels(flow, step, template, attempt.number),
+            | _labels(flow, step, template, attempt),
             "annotations": annotations,
             "ownerReferences": [_owner(flow)],
         },
@@ -140,23 +143,32 @@ def _spec(
     return spec if merged else copied(spec)
 
 
-def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: int) -> dict[str, str]:
+def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) -> dict[str, str]:
     namespace = flow.metadata.namespace
     return {
         labels.CREATED_BY_FLOW: label_value(qualified(namespace, flow.metadata.name)),
         labels.CREATED_BY_TEMPLATE: label_value(qualified(namespace, template.metadata.name)),
         labels.STEP: label_value(step.name),
-        labels.ATTEMPT: str(attempt),
+        labels.ATTEMPT: str(attempt.number),
+        **_index(attempt),
     }
 
 
-def _annotations(flow: JobFlow, step: Step, template: JobTemplate) -> dict[str, str]:
+def _index(attempt: Attempt) -> dict[str, str]:
+    """Which item or repeat it is, as a label and as an annotation."""
+    return {} if attempt.index is None else {labels.INDEX: str(attempt.index)}
+
+
+def _annotations(
+    flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
+) -> dict[str, str]:
     """The full names behind the labels, and which state of the template this is."""
     namespace = flow.metadata.namespace
     annotations = {
         labels.CREATED_BY_FLOW: qualified(namespace, flow.metadata.name),
         labels.CREATED_BY_TEMPLATE: qualified(namespace, template.metadata.name),
         labels.STEP: step.name,
+        **_index(attempt),
     }
     if template.metadata.generation is not None:
         annotations[labels.TEMPLATE_GENERATION] = str(template.metadata.generation)

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from jobflow.api.flow_status import RequestedHours, RunCondition, StepPhase
 from jobflow.api.job import Job, TaskState
-from jobflow.api.pod import ENDED_POD_PHASES, Pod
+from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.aborting import aborted
 from jobflow.core.actions import ReadPods
 from jobflow.core.evidence import FAILURES, Run
@@ -25,7 +27,11 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.records import before_its_end, job_record, running_time
 from jobflow.core.requests import hours, requested
 from jobflow.core.scene import RunDecision, Scene, whole
+from jobflow.core.timeouts import deadline
 from jobflow.core.wording import go_duration, short
+
+MOST_AVOIDED = 10
+"""Nodes that an attempt keeps off."""
 
 
 class Insight(NamedTuple):
@@ -37,6 +43,8 @@ class Insight(NamedTuple):
     """The termination message that is the step's outputs; None: there is none to be had."""
     enough: bool = True
     """Whether a live read could tell no more."""
+    missing: str = ""
+    """Why outputs that are needed are not to be had; empty: they are, or nobody needs them."""
 
 
 def ending(run: Run, job: Job, scene: Scene) -> RunDecision:
@@ -47,11 +55,11 @@ def ending(run: Run, job: Job, scene: Scene) -> RunDecision:
     name = job.metadata.name
     memory = run.memory
     known = memory.attempts and memory.job == name and memory.phase != StepPhase.WAITING
-    condition = memory if known else running_as(run, before_its_end(job))
+    condition = memory if known else running_as(run, before_its_end(job), scene)
     return RunDecision(condition, reads=(ReadPods(name, job.metadata.uid),))
 
 
-def running_as(run: Run, job: Job) -> RunCondition:
+def running_as(run: Run, job: Job, scene: Scene) -> RunCondition:
     """The condition of a run while its vcjob stands as it does; the counts of its tasks, which
     Volcano drops in between, are the last ones known."""
     memory = run.memory
@@ -63,6 +71,7 @@ def running_as(run: Run, job: Job) -> RunCondition:
         task_status_count=_last_counts(run, job),
         job=job.metadata.name,
         attempts=run.attempts,
+        deadline=deadline(run, job, scene),
         last_transition_time=memory.last_transition_time if kept else _since(job),
         requested_hours=memory.requested_hours,
     )
@@ -73,8 +82,7 @@ def held(run: Run, scene: Scene) -> RequestedHours | None:
     """What a run's vcjobs held of the cluster, now that the last of them is over: where nobody
     saw its end, until now. What an attempt held is added once, when it is over."""
     memory, job = run.memory, run.job
-    between = memory.phase == StepPhase.WAITING and memory.attempts == run.attempts
-    if job is None or between:
+    if job is None or run.between:
         return memory.requested_hours
     asked = requested(job.spec)
     if not any(asked):
@@ -97,11 +105,15 @@ def _insight(run: Run, job: Job, scene: Scene) -> Insight:
         return Insight(pods)
     blamed = blame(pods) if job.phase in FAILURES else None
     said = _said(job, pods)
+    needed = run.step.name in scene.outputs_needed and has_first_pod(job.spec)
     if job.phase in FAILURES:
-        enough = blamed is not None and blamed.sure
+        enough = blamed is not None and blamed.sure and (said is not None or not needed)
     else:
-        enough = said is not None or not pods or not has_first_pod(job.spec)
-    return Insight(pods, blamed, said, enough or read is not None)
+        enough = said is not None or not (needed or (pods and has_first_pod(job.spec)))
+    missing = ""
+    if needed and said is None:
+        missing = (read.trouble if read is not None else "") or "its pod is gone"
+    return Insight(pods, blamed, said, enough or read is not None, missing)
 
 
 def _said(job: Job, pods: Iterable[Pod]) -> str | None:
@@ -113,16 +125,20 @@ def _said(job: Job, pods: Iterable[Pod]) -> str | None:
 
 
 def _ended(run: Run, job: Job, insight: Insight, scene: Scene) -> RunCondition:
-    reason, message = _why(run, job, insight)
+    reason, message = _why(run, job, insight, scene)
+    phase = ends_as(reason)
     outputs = None
     try:
         outputs = _outputs(insight, scene)
     except TooLarge as excess:
         said = f"the outputs of {run.step.name} {excess}"
-        reason = reason or StepReason.OUTPUTS_TOO_LARGE
+        phase, reason = StepPhase.FAILED, reason or StepReason.OUTPUTS_TOO_LARGE
         message = f"{message}; {said}" if message else said
-    return run.anew(
-        phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
+    if insight.missing and phase == StepPhase.COMPLETED and not reason:
+        reason = StepReason.OUTPUTS_MISSING
+        message = f"its outputs could not be read: {insight.missing}"
+    condition = run.anew(
+        phase=phase,
         reason=reason,
         message=short(message),
         create_time=job.metadata.creation_timestamp,
@@ -135,6 +151,29 @@ def _ended(run: Run, job: Job, insight: Insight, scene: Scene) -> RunCondition:
         outputs=outputs,
         requested_hours=held(run, scene),
     )
+    avoided = _avoided(run, insight) if phase == StepPhase.FAILED else None
+    if avoided == condition.avoid_nodes:
+        return condition
+    return msgspec.structs.replace(condition, avoid_nodes=avoided)
+
+
+def ends_as(reason: str) -> StepPhase:
+    """How a run ends whose vcjob ended for this reason; empty: for none."""
+    well = not reason or reason == StepReason.DAEMON_ENDED
+    return StepPhase.COMPLETED if well else StepPhase.FAILED
+
+
+def _avoided(run: Run, insight: Insight) -> list[str] | None:
+    """The nodes that the next attempt keeps off: where pods failed, this time and before. The last
+    ones, for a cluster has only so many."""
+    retry = run.step.retry
+    if retry is None or not retry.avoid_nodes:
+        return None
+    failed = {pod.spec.node_name for pod in insight.pods if pod.phase == PodPhase.FAILED}
+    if insight.blamed is not None:
+        failed.add(insight.blamed.failure.node)
+    before = [node for node in run.memory.avoid_nodes or () if node not in failed]
+    return [*before, *sorted(failed - {""})][-MOST_AVOIDED:] or None
 
 
 def _outputs(insight: Insight, scene: Scene) -> dict[str, object] | None:
@@ -144,7 +183,7 @@ def _outputs(insight: Insight, scene: Scene) -> dict[str, object] | None:
     return outputs
 
 
-def _why(run: Run, job: Job, insight: Insight) -> tuple[str, str]:
+def _why(run: Run, job: Job, insight: Insight, scene: Scene) -> tuple[str, str]:
     reason = FAILURES.get(job.phase, "")
     if not reason:
         return "", ""
@@ -154,7 +193,7 @@ def _why(run: Run, job: Job, insight: Insight) -> tuple[str, str]:
     message = f"{message}: {said}" if said else message
     memory = run.memory
     if memory.abort_time is not None:
-        return memory.reason, aborted(memory.reason, message)
+        return memory.reason, aborted(memory.reason, message, run, scene)
     return reason, message
 
 

@@ -70,6 +70,16 @@ class Run:
         return max(self.memory.attempts, seen)
 
     @property
+    def begun(self) -> bool:
+        """Whether it has begun; where the flow was retried, since then."""
+        return self.attempts > self.memory.past_attempts
+
+    @property
+    def known(self) -> bool:
+        """Whether the status says that it has begun."""
+        return self.memory.attempts > self.memory.past_attempts
+
+    @property
     def job_name(self) -> str:
         """The vcjob of its latest attempt; meaningful once it has begun."""
         return self.job.metadata.name if self.job is not None else self.memory.job or self.key
@@ -78,14 +88,15 @@ class Run:
     def between(self) -> bool:
         """Whether its latest attempt is over, and the next has not begun."""
         memory = self.memory
-        return memory.phase == StepPhase.WAITING and 0 < memory.attempts == self.attempts
+        return (
+            memory.phase == StepPhase.WAITING
+            and memory.past_attempts < memory.attempts == self.attempts
+        )
 
     @property
     def case(self) -> Case | None:
         """The case of `switch` that was taken."""
-        taken = self.decided.case if self.decided is not None else None
-        cases = self.step.switch or ()
-        return cases[taken] if taken is not None and 0 <= taken < len(cases) else None
+        return self.step.case_of(self.decided)
 
     @property
     def item(self) -> Any:
@@ -97,7 +108,12 @@ class Run:
         return RunCondition(index=self.index, **self._kept(), **said)
 
     def _kept(self) -> dict[str, Any]:
-        return {"failures": self.memory.failures, "avoid_nodes": self.memory.avoid_nodes}
+        memory = self.memory
+        return {
+            "failures": memory.failures,
+            "past_attempts": memory.past_attempts,
+            "avoid_nodes": memory.avoid_nodes,
+        }
 
 
 @dataclass(slots=True)
@@ -106,8 +122,8 @@ class Evidence(Run):
 
     memory: StepCondition
     runs: list[Run] = field(default_factory=list)
-    """With forEach and repeat: the runs that have begun, by index. Then `jobs` are the vcjobs of
-    all of them, and `job` is none of them."""
+    """With forEach and repeat: the runs of which anything is known, by index. Then `jobs` are the
+    vcjobs of all of them, and `job` is none of them."""
     ran: bool | None = None
     """The answer of `has_run` for one with runs, once it was asked."""
 
@@ -115,6 +131,14 @@ class Evidence(Run):
     def each(self) -> Sequence[Run]:
         """Its runs that have begun; itself where it is its only run."""
         return self.runs if loops(self.step) else (self,)
+
+    @property
+    def attempts(self) -> int:
+        """Of all its runs together."""
+        if self.runs:
+            return sum(run.attempts for run in self.runs)
+        seen = attempt_of(self.job) if self.job is not None else 0
+        return max(self.memory.attempts, seen)
 
     def anew(self, **said: Any) -> StepCondition:
         """The same for a step."""
@@ -190,11 +214,16 @@ def has_run(evidence: Evidence, now: StepCondition, records: Mapping[str, JobRec
 def _has_run(run: Run, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
     if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
         return True
+    past = run.memory.past_attempts
     for job in run.jobs:
-        if any(entry.status == JobPhase.RUNNING for entry in job.status.conditions or ()):
+        if attempt_of(job) > past and any(
+            entry.status == JobPhase.RUNNING for entry in job.status.conditions or ()
+        ):
             return True
-    names = {attempt_name(run.key, again) for again in range(run.attempts)}
-    return any(_ran(records[name]) for name in names | {run.memory.job} if name in records)
+    names = {attempt_name(run.key, again) for again in range(past, run.attempts)}
+    if run.known:
+        names.add(run.memory.job)
+    return any(_ran(records[name]) for name in names if name in records)
 
 
 def _ran(record: JobRecord) -> bool:
@@ -236,12 +265,13 @@ def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> 
     """The runs of which the status says that they have begun, by index."""
     found: dict[int, Run] = {}
     for known in memory.runs or ():
-        if known.index is None or known.index in found:
+        index = known.index
+        if index is None or index in found:
             continue
-        key = job_name(flow, step.name, index=known.index)
+        key = job_name(flow, step.name, index=index)
         if known.attempts and not known.job:  # dropped for the status's size
             known = msgspec.structs.replace(known, job=key)
-        found[known.index] = Run(step, key, known, now, known.index, memory.decisions)
+        found[index] = Run(step, key, known, now, index, memory.decisions)
     return [found[index] for index in sorted(found)]
 
 
@@ -302,12 +332,13 @@ def _share_out(evidence: Evidence, flow: str) -> None:
 
 
 def _choose(run: Run, view: View) -> None:
-    """The latest attempt, unless the status remembers a later one that is no longer there."""
-    jobs = run.jobs
+    """The latest attempt, unless the status remembers a later one that is no longer there, or the
+    flow was retried since."""
+    jobs, memory = run.jobs, run.memory
     if len(jobs) > 1:
         jobs.sort(key=lambda job: (attempt_of(job), job.metadata.name))
     latest = jobs[-1]
-    if attempt_of(latest) < run.memory.attempts:
+    if attempt_of(latest) < max(memory.attempts, memory.past_attempts + 1):
         return
     run.job = latest
     run.gone = latest.metadata.name in view.deleted

@@ -81,6 +81,16 @@ def hours(asked: Requests, ran: timedelta, before: RequestedHours | None) -> Req
     return total if total != RequestedHours() else None
 
 
+def exchanged(
+    total: RequestedHours | None, before: RequestedHours | None, after: RequestedHours | None
+) -> RequestedHours | None:
+    """`total` with one of its parts, `before`, exchanged for `after`."""
+    parts = zip(_past(total), _past(before), _past(after), strict=True)
+    cpu, memory, gpu = (_text(max(whole - old + new, 0.0)) for whole, old, new in parts)
+    found = RequestedHours(cpu=cpu, memory=memory, gpu=gpu)
+    return found if found != RequestedHours() else None
+
+
 def _past(before: RequestedHours | None) -> Requests:
     if before is None:
         return NOTHING

@@ -75,8 +75,9 @@ def _recorded(flow: JobFlow) -> frozenset[str]:
     status = flow.status
     names = {record.name for record in status.job_status_list or () if ended(record)}
     for key, condition in (status.conditions or {}).items():
-        if condition.phase in ENDED_STEP_PHASES:
-            names.add(condition.job or key)
+        for run in condition.runs or (condition,):
+            if run.phase in ENDED_STEP_PHASES:
+                names.add(run.job or (key if run.index is None else f"{key}-{run.index}"))
     return frozenset(names)
 
 

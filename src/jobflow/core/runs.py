@@ -1,13 +1,12 @@
-"""A step's decision from those about its runs: which carry on, which begin, what they come to.
-
-A step without forEach and repeat is its own only run.
-"""
+"""A step's decision from those about its runs. A step without forEach and repeat is its own run."""
 
 from __future__ import annotations
 
-from jobflow.api.flow_status import StepCondition
-from jobflow.core.begun import begun, inferred
-from jobflow.core.evidence import Evidence
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
+from jobflow.core import looping
+from jobflow.core.begun import again, begun, inferred
+from jobflow.core.evidence import Evidence, loops
+from jobflow.core.folding import folded
 from jobflow.core.scene import Decision, RunDecision, Scene
 from jobflow.core.starting import first_attempt, refused_for_good
 
@@ -26,12 +25,19 @@ def begun_steps(scene: Scene) -> list[Decision | None]:
 
 
 def begin(evidence: Evidence, scene: Scene) -> Decision:
-    """The first vcjobs of a step that may start."""
-    return _of_step(first_attempt(evidence, scene))
+    """The first vcjobs of a step that may start; after a retry of the flow, of what is left."""
+    if loops(evidence.step):
+        return folded(looping.begin(evidence, scene))
+    return _of_step(again(evidence, scene) if evidence.attempts else first_attempt(evidence, scene))
 
 
 def _carried_on(position: int, scene: Scene) -> Decision | None:
     evidence = scene.evidence[position]
+    if evidence.memory.phase in ENDED_STEP_PHASES:
+        return Decision(evidence.memory)
+    if loops(evidence.step):
+        loop = looping.carried_on(evidence, scene, lambda: inferred(position, scene))
+        return None if loop is None else folded(loop)
     decision = begun(evidence, scene, lambda: inferred(position, scene))
     if decision is None:
         decision = refused_for_good(evidence, scene)
