@@ -110,6 +110,7 @@ def _waiting(scene: Scene, position: int, *, anew: bool) -> StepCondition:
     runs = [run if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
     return StepCondition(
         phase=StepPhase.WAITING,
+        message="is to run again, for the flow was retried",
         job=memory.job,
         attempts=memory.attempts,
         past_attempts=memory.attempts,

@@ -1,0 +1,103 @@
+"""`spec.parallelism`: no more vcjobs of a flow at once, in the order of `spec.flows`."""
+
+from __future__ import annotations
+
+import pytest
+
+from steps import step
+from worlds import World, flow
+
+
+def of(most: int | None, *names: str) -> World:
+    return flow(*names).with_spec(parallelism=most)
+
+
+@pytest.mark.parametrize(("most", "made"), [(1, "a"), (2, "ab"), (3, "abc"), (9, "abc")])
+def test_the_first_are_made_and_the_others_wait(most: int, made: str) -> None:
+    planned = of(most, "a", "b", "c").plan()
+    assert planned.creates == [f"f-{name}" for name in made]
+    waiting = [name for name, reason in planned.held_up.items() if reason == "Parallelism"]
+    assert "".join([*made, *waiting]) == "abc"
+
+
+def test_it_says_what_it_waits_for() -> None:
+    condition = of(1, "a", "b").plan().conditions["b"]
+    assert condition.message == "waits for room: the flow has at most 1 job at once"
+    assert of(2, "a", "b", "c").plan().conditions["c"].message.endswith("at most 2 jobs at once")
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Running", "Restarting", "Aborting"])
+def test_what_is_alive_takes_room(phase: str) -> None:
+    world = of(1, "a", "b").with_jobs(b=phase)
+    assert (world.plan().creates, world.plan().held_up) == ([], {"a": "Parallelism"})
+
+
+@pytest.mark.parametrize("end", ["Completed", "Aborted", "Terminated"])
+def test_what_has_ended_makes_room(end: str) -> None:
+    world = of(1, "a", "b", "c").with_spec(failure_policy="Continue").with_jobs(a=end).settled()
+    assert world.plan().phases["b"] == "Pending"
+    assert world.plan().held_up == {"c": "Parallelism"}
+
+
+def test_a_job_that_is_gone_makes_room_and_one_that_is_being_deleted_does_not() -> None:
+    world = of(1, "a", "b").with_jobs(a="Running")
+    assert world.being_deleted().plan().held_up == {"b": "Terminating"}
+    assert world.last_seen("a").plan().creates == ["f-b"]
+
+
+def test_the_order_is_that_of_the_flow() -> None:
+    world = flow("z", "b", a="z", y="b").with_spec(parallelism=1)
+    made = []
+    while not world.settled().flow.final:
+        world = world.settled()
+        [name] = [name for name, job in world.jobs.items() if not job.ended]
+        made.append(name)
+        world = world.ended(name, "Completed")
+    assert made == ["f-z", "f-b", "f-a", "f-y"]
+
+
+def test_finally_takes_room_too() -> None:
+    world = of(1, "a").with_last("y", "z").with_jobs(a="Completed").stored()
+    assert (world.plan().creates, world.plan().held_up) == (
+        ["f-y"],
+        {"y": "Starting", "z": "Parallelism"},
+    )
+
+
+def test_a_step_before_them_that_has_to_be_made_again_goes_first() -> None:
+    world = of(1, "a", "b").with_jobs(a="Running").settled()
+    world = world.without_jobs("a").with_absent("f-a").settled()
+    world = world.settled()
+    assert world.plan().held_up == {"a": "JobLost"}  # b took the room meanwhile
+    world = world.later(2)
+    planned = world.plan()
+    assert (planned.creates, planned.held_up) == ([], {"a": "Parallelism"})
+    assert planned.conditions["a"].attempts == 1
+    world = world.settled().ended("f-b", "Completed")
+    assert world.plan().creates == ["f-a-r1"]
+
+
+def test_one_that_waits_for_room_has_not_begun() -> None:
+    world = of(1, "a", "b").with_jobs(a="Running").settled()
+    assert world.ended("f-a", "Failed").plan().skipped == {"b": "Stopped"}
+    assert world.cancelled().plan().skipped == {"b": "Stopped"}
+
+
+def test_its_decision_is_kept() -> None:
+    world = flow("p", a="p", b=step("p", when="true")).with_spec(parallelism=1)
+    world = world.with_jobs(p="Completed").settled()
+    assert world.plan().held_up == {"b": "Parallelism"}
+    decisions = world.plan().conditions["b"].decisions
+    assert decisions is not None
+    assert decisions.when is True
+    world = world.ended("f-a", "Completed")
+    assert world.plan().creates == ["f-b"]
+
+
+def test_no_limit_is_none() -> None:
+    assert of(None, "a", "b").plan().creates == ["f-a", "f-b"]
+
+
+def test_what_comes_next_is_as_many_as_there_is_room_for() -> None:
+    world = of(2, "a", "b", "c", "d", "e").settled()
+    assert world.flow.status.next_jobs == ["f-c", "f-d"]
