@@ -168,11 +168,11 @@ NO_OVERLOAD = "an operator or function does not take what it is given, such as a
             'character 1: a task has no "succeeded"; did you mean "Succeeded"?',
         ),
         # values
-        ("steps.a.phase", "it gives a text; it has to give true or false"),
-        ("params.workers", "it gives a number; it has to give true or false"),
-        ("params.rates", "it gives a list; it has to give true or false"),
-        ("params.map.x", "it gives a map; it has to give true or false"),
-        ("null", "it gives null; it has to give true or false"),
+        ("steps.a.phase", "gives a text, not true or false"),
+        ("params.workers", "gives a number, not true or false"),
+        ("params.rates", "gives a list, not true or false"),
+        ("params.map.x", "gives a map, not true or false"),
+        ("null", "gives null, not true or false"),
         ("params.mode > 3", NO_OVERLOAD),
         ("steps.a.phase > 3", NO_OVERLOAD),
         ("1 / 0 > 1", "division by zero in CEL expression"),
@@ -215,18 +215,16 @@ def test_every_fault_of_an_expression_is_told() -> None:
     [
         ({"switch": [{"when": "params.x"}, {"when": "steps.a.phase"}, {}]}, [
             'switch[0].when: Invalid value: "params.x": character 1: there is no parameter "x"',
-            'switch[1].when: Invalid value: "steps.a.phase": it gives a text; it has to give true '
-            "or false",
+            'switch[1].when: Invalid value: "steps.a.phase": gives a text, not true or false',
         ]),
         ({"forEach": {"from": "params.rates"}}, []),
         ({"forEach": {"from": "params.rates.map(x, {'lr': x})"}}, []),
         ({"forEach": {"from": "steps.a.outputs.files"}}, []),
         ({"forEach": {"from": "params.workers"}}, [
-            'forEach.from: Invalid value: "params.workers": it gives a number; it has to give a '
-            "list",
+            'forEach.from: Invalid value: "params.workers": gives a number, not a list',
         ]),
         ({"forEach": {"from": "params.many"}}, [
-            'forEach.from: Invalid value: "params.many": it gives 1,001 items; at most 1,000 are '
+            'forEach.from: Invalid value: "params.many": gives 1,001 items; at most 1,000 are '
             "allowed",
         ]),
         ({"forEach": {"from": "[item]"}}, [
@@ -235,10 +233,10 @@ def test_every_fault_of_an_expression_is_told() -> None:
         ]),
         ({"repeat": {"max": 3, "until": "outputs.acc > 0.9 || index == 2 || phase == ''"}}, []),
         ({"repeat": {"max": 3, "until": "outputs"}}, [
-            'repeat.until: Invalid value: "outputs": it gives a map; it has to give true or false',
+            'repeat.until: Invalid value: "outputs": gives a map, not true or false',
         ]),
         ({"repeat": {"max": 3, "until": "index"}}, [
-            'repeat.until: Invalid value: "index": it gives a number; it has to give true or false',
+            'repeat.until: Invalid value: "index": gives a number, not true or false',
         ]),
         ({"retry": {"limit": 3, "when": "reason == 'JobFailed' && phase == 'Failed'"}}, []),
         ({"retry": {"limit": 3, "when": "steps.a.outputs.x == outputs.y"}}, []),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.control import Patch
 from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.build import changes_of
 from jobflow.core.expressions import Expression, expression
 from jobflow.core.references import references
 
@@ -41,20 +41,6 @@ def expressions_of(step: Step) -> Iterator[Written]:
         yield Written("retry.when", step.retry.when)
 
 
-def patches_of(step: Step) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The patches of a step and of its cases, each with its JSON path below the step."""
-    yield from _changes("patch", step.patch)
-    for i, case in enumerate(step.switch or ()):
-        yield from _changes(f"switch[{i}].patch", case.patch)
-
-
-def _changes(path: str, patch: Patch | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    if patch is not None and patch.job_spec:
-        yield f"{path}.jobSpec", patch.job_spec
-    elif patch is not None and patch.spec:
-        yield f"{path}.spec", patch.spec
-
-
 def outputs_needed(flow: JobFlow) -> frozenset[str]:
     """The steps whose outputs any expression or reference of the flow looks at, by name: their
     outputs have to be read before their end is recorded.
@@ -79,8 +65,8 @@ def _outputs_named(flow: JobFlow) -> Iterator[str]:
             found = expression(written.text)
             if isinstance(found, Expression):
                 yield from _named(step, found)
-        for _, patch in patches_of(step):
-            for _, reference in references(patch, ""):
+        for patch in (step.patch, *(case.patch for case in step.switch or ())):
+            for _, reference in references(changes_of(patch), ""):
                 if reference.root == "steps" and reference.keys[1:2] == ("outputs",):
                     yield reference.keys[0]
 

@@ -15,7 +15,7 @@ from jobflow.core.cel_work import MAX_WORK, Work
 from jobflow.core.expressions import Expression, Failure
 from jobflow.core.items import items_of
 from jobflow.core.reasons import StepReason
-from jobflow.core.scope import MOST_ITEMS, Seen, Standing, context, kind_of
+from jobflow.core.scope import Seen, Standing, context, items_fault, truth_fault
 
 BUDGET = 2 * MAX_WORK
 """What trying all expressions of a flow may take; those beyond are not tried."""
@@ -84,12 +84,4 @@ def _fault(field: str, value: Any) -> str | None:
     """What is wrong with a value, in a clause."""
     if isinstance(value, Failure):
         return value.message
-    if field != "forEach.from":
-        if isinstance(value, bool):
-            return None
-        return f"it gives {kind_of(value)}; it has to give true or false"
-    if not isinstance(value, list):
-        return f"it gives {kind_of(value)}; it has to give a list"
-    if len(value) > MOST_ITEMS:
-        return f"it gives {len(value):,} items; at most {MOST_ITEMS:,} are allowed"
-    return None
+    return items_fault(value) if field == "forEach.from" else truth_fault(value)

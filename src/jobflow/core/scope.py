@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from jobflow.api.control import ForEach
@@ -21,6 +22,8 @@ from jobflow.core.references import Reference, replaced
 
 MOST_ITEMS = 1000
 """Entries of a list that forEach goes over."""
+MAX_ITEMS_SIZE = 32_768
+"""Bytes that they come to as JSON, for they are remembered in the status."""
 POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 """Of a task's pods; those that no pod is in count 0."""
 _SHOWN = 100
@@ -53,23 +56,37 @@ class Seen:
 def holds(field: str, text: str, seen: Seen) -> bool | Failure:
     """Whether an expression holds. A Failure's message names `field`, the expression and why."""
     value = evaluated(field, text, seen)
-    if isinstance(value, bool | Failure):
+    if isinstance(value, Failure):
         return value
-    return _failed(field, text, f"gives {kind_of(value)}, not true or false")
+    fault = truth_fault(value)
+    return value is True if fault is None else _failed(field, text, fault)
+
+
+def truth_fault(value: Any) -> str | None:
+    """Why a value is no answer to a condition, in a clause."""
+    return None if isinstance(value, bool) else f"gives {kind_of(value)}, not true or false"
 
 
 def items_of(field: str, text: str, seen: Seen) -> list[Any] | Failure:
-    """The list that an expression gives, of at most MOST_ITEMS entries, or a Failure as above."""
+    """The list that an expression gives, of MOST_ITEMS and MAX_ITEMS_SIZE at most, or a Failure as
+    above."""
     value = evaluated(field, text, seen)
     if isinstance(value, Failure):
         return value
+    if (fault := items_fault(value)) is not None:
+        return _failed(field, text, fault)
+    return list(value)
+
+
+def items_fault(value: Any) -> str | None:
+    """Why a value is no list that forEach goes over, in a clause."""
     if not isinstance(value, list):
-        return _failed(field, text, f"gives {kind_of(value)}, not a list")
+        return f"gives {kind_of(value)}, not a list"
     if len(value) > MOST_ITEMS:
-        return _failed(
-            field, text, f"gives {len(value):,} items; at most {MOST_ITEMS:,} are allowed"
-        )
-    return value
+        return f"gives {len(value):,} items; at most {MOST_ITEMS:,} are allowed"
+    if (size := len(msgspec.json.encode(value))) > MAX_ITEMS_SIZE:
+        return f"gives items of {size:,} bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
+    return None
 
 
 def evaluated(field: str, text: str, seen: Seen) -> Any:

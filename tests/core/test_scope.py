@@ -1,0 +1,306 @@
+"""What expressions and references see at a moment, and what comes of those that have no value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from jobflow.api.control import ForEach, Param, Patch, Repeat, Retry
+from jobflow.api.flow_status import Decisions, RunCondition, StepCondition
+from jobflow.api.job import TaskState
+from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
+from jobflow.api.meta import ObjectMeta
+from jobflow.core.expressions import Expression, Failure, expression
+from jobflow.core.mentions import outputs_needed
+from jobflow.core.scope import (
+    MAX_ITEMS_SIZE,
+    Seen,
+    context,
+    evaluated,
+    holds,
+    items_of,
+    with_values,
+)
+
+TRAINED = StepCondition(
+    phase="Completed",
+    attempts=2,
+    outputs={"acc": 0.9, "files": ["a", "b"]},
+    task_status_count={"worker": TaskState(phase={"Succeeded": 3})},
+)
+RUNS = [
+    RunCondition(index=0, phase="Completed", outputs={"acc": 0.5}),
+    RunCondition(index=2, phase="Failed"),
+]
+STEPS: dict[str, tuple[Step, StepCondition]] = {
+    "train": (Step(name="train"), TRAINED),
+    "failed": (Step(name="failed"), StepCondition(phase="Failed", reason="JobFailed", attempts=1)),
+    "new": (Step(name="new"), StepCondition()),
+    "search": (
+        Step(name="search", for_each=ForEach(count=4)),
+        StepCondition(phase="Running", runs=RUNS),
+    ),
+    "ended": (
+        Step(name="ended", for_each=ForEach(items=["a", "b", "c"])),
+        StepCondition(phase="Failed", runs=RUNS),
+    ),
+    "decided": (
+        Step(name="decided", for_each=ForEach(from_="params.list")),
+        StepCondition(phase="Running", decisions=Decisions(items=[1, 2])),
+    ),
+    "open": (Step(name="open", for_each=ForEach(from_="params.list")), StepCondition()),
+    "again": (
+        Step(name="again", repeat=Repeat(until="true", max=3)),
+        StepCondition(phase="Completed", runs=[RUNS[0], RunCondition(outputs={"acc": 0.7})]),
+    ),
+    "a.b-c": (Step(name="a.b-c"), StepCondition(phase="Completed", outputs={"x": {"y": 1}})),
+}
+FLOW = JobFlow(
+    metadata=ObjectMeta(name="f", namespace="team", uid="u"),
+    spec=JobFlowSpec(
+        flows=[step for step, _ in STEPS.values()],
+        params=[
+            Param(name="n", value=4),
+            Param(name="list", value=[1, 2]),
+            Param(name="map", value={"a": {"b": [7]}}),
+        ],
+    ),
+)
+
+
+def seen(**more: Any) -> Seen:
+    return Seen(FLOW, STEPS.get, **more)
+
+
+def value_of(text: str, **more: Any) -> Any:
+    value = evaluated("when", text, seen(**more))
+    assert not isinstance(value, Failure), value.message
+    return value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("params.n", 4),
+        ("params", {"n": 4, "list": [1, 2], "map": {"a": {"b": [7]}}}),
+        ("flow", {"name": "f", "namespace": "team"}),
+        ("steps.train.phase", "Completed"),
+        ("steps.train.reason", ""),
+        ("steps.failed.reason", "JobFailed"),
+        ("steps.train.attempts", 2),
+        ("steps.train.outputs.acc", 0.9),
+        ("steps.failed.outputs", {}),
+        ("has(steps.failed.outputs.acc)", False),
+        (
+            "steps.train.tasks",
+            {
+                "worker": {
+                    "Pending": 0,
+                    "Running": 0,
+                    "Succeeded": 3,
+                    "Failed": 0,
+                    "Unknown": 0,
+                }
+            },
+        ),
+        ("steps.failed.tasks", {}),
+        ("steps.new.phase", "Waiting"),
+        ("steps['a.b-c'].outputs.x.y", 1),
+        ("size(steps.search.items)", 4),
+        (
+            "steps.search.items.map(i, i.phase)",
+            ["Completed", "Waiting", "Failed", "Waiting"],
+        ),
+        ("steps.ended.items.map(i, i.phase)", ["Completed", "Skipped", "Failed"]),
+        ("steps.search.items.map(i, i.outputs)", [{"acc": 0.5}, {}, {}, {}]),
+        ("size(steps.decided.items)", 2),
+        ("size(steps.open.items)", 0),
+        ("steps.again.outputs.acc", 0.7),
+        ("steps.train.phase == 'Completed' && steps.search.items[0].outputs.acc < 1", True),
+    ],
+)
+def test_what_an_expression_sees(text: str, value: Any) -> None:
+    assert value_of(text) == value
+
+
+def test_a_whole_step_is_everything_about_it() -> None:
+    assert value_of("steps.train") == {
+        "phase": "Completed",
+        "reason": "",
+        "attempts": 2,
+        "outputs": {"acc": 0.9, "files": ["a", "b"]},
+        "tasks": value_of("steps.train.tasks"),
+    }
+    assert value_of("steps.search").keys() - value_of("steps.train").keys() == {"items"}
+
+
+def test_what_belongs_to_a_run() -> None:
+    run = RunCondition(index=1, phase="Failed", reason="JobFailed", outputs={"acc": 1})
+    assert value_of("item.x + index", item={"x": 1}, index=2) == 3
+    assert value_of("[phase, reason, outputs, index]", run=run, index=1) == [
+        "Failed",
+        "JobFailed",
+        {"acc": 1},
+        1,
+    ]
+    assert value_of("outputs", run=RunCondition(phase="Failed")) == {}
+    assert value_of("item", item=None) is None
+    assert value_of("flow.phase", flow_phase="Failed") == "Failed"
+    for text in ("item", "index", "outputs", "phase", "flow.phase", "steps.nobody.phase"):
+        assert isinstance(evaluated("when", text, seen()), Failure)
+
+
+def test_only_what_is_mentioned_is_put_together() -> None:
+    asked = []
+
+    def standing(name: str) -> tuple[Step, StepCondition] | None:
+        asked.append(name)
+        return STEPS.get(name)
+
+    found = expression("params.n > 1 && steps.train.phase == steps.failed.phase")
+    assert isinstance(found, Expression)
+    assert context(found.words.mentions, Seen(FLOW, standing)) == {
+        "params": {"n": 4},
+        "steps": {"train": {"phase": "Completed"}, "failed": {"phase": "Failed"}},
+    }
+    assert asked == ["train", "failed"]
+
+
+def test_a_condition_holds_or_not_or_has_failed() -> None:
+    assert holds("when", "params.n > 3", seen()) is True
+    assert holds("when", "params.n > 4", seen()) is False
+    assert holds("when", "params.n", seen()) == Failure(
+        "when `params.n`: gives a number, not true or false"
+    )
+    assert holds("repeat.until", "steps.failed.outputs.acc > 1", seen()) == Failure(
+        "repeat.until `steps.failed.outputs.acc > 1`: there is no 'acc'"
+    )
+    assert holds("when", "1 +", seen()) == Failure(
+        "when `1 +`: is no CEL expression: unexpected its end"
+    )
+
+
+def test_a_long_expression_is_cut_in_the_message() -> None:
+    text = "params.n == 1 || " * 20 + "params.n"
+    failure = holds("when", text, seen())
+    assert isinstance(failure, Failure)
+    assert len(failure.message) < 256
+
+
+def test_items() -> None:
+    assert items_of("forEach.from", "steps.train.outputs.files", seen()) == ["a", "b"]
+    assert items_of("forEach.from", "[]", seen()) == []
+    many = seen(item=[0] * 1001, index=0)
+    large = seen(item=["x" * 1000] * 40, index=0)
+    assert items_of("forEach.from", "item", many) == Failure(
+        "forEach.from `item`: gives 1,001 items; at most 1,000 are allowed"
+    )
+    assert items_of("forEach.from", "item", large) == Failure(
+        f"forEach.from `item`: gives items of 40,121 bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
+    )
+    assert items_of("forEach.from", "params.n", seen()) == Failure(
+        "forEach.from `params.n`: gives a number, not a list"
+    )
+
+
+# -------------------------------------------------------------------- references
+
+
+def test_references_see_the_same() -> None:
+    patch = {
+        "queue": "$(params.n)",
+        "tasks": [{"name": "$(flow.name)-$(index)", "replicas": "$(item.n)"}],
+        "plugins": {"env": ["$(steps.train.outputs.acc)", "$(steps.a.b-c.outputs.x.y)"]},
+        "deep": "$(params.map.a.b.0)",
+        "all": "$(steps.train.outputs)",
+        "again": "$(steps.again.outputs.acc)",
+        "shell": "$(hostname) $$(index)",
+    }
+    assert with_values(patch, seen(index=3, item={"n": 2})) == {
+        "queue": 4,
+        "tasks": [{"name": "f-3", "replicas": 2}],
+        "plugins": {"env": [0.9, 1]},
+        "deep": 7,
+        "all": {"acc": 0.9, "files": ["a", "b"]},
+        "again": 0.7,
+        "shell": "$(hostname) $(index)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("$(params.x)", "$(params.x) has no value: there is no 'x' in params"),
+        ("$(params.map.a.z)", "$(params.map.a.z) has no value: there is no 'z' in params.map.a"),
+        ("$(params.list.9)", "$(params.list.9) has no value: there is no '9' in params.list"),
+        ("$(params.n.x)", "$(params.n.x) has no value: there is no 'x' in params.n"),
+        ("$(item)", "$(item) has no value: there is no 'item'"),
+        ("$(index)", "$(index) has no value: there is no 'index'"),
+        (
+            "$(steps.failed.outputs.acc)",
+            "$(steps.failed.outputs.acc) has no value: there is no 'acc' in steps.failed.outputs",
+        ),
+        (
+            "$(steps.nobody.outputs.x)",
+            "$(steps.nobody.outputs.x) has no value: there is no 'nobody' in steps",
+        ),
+        ("$(flow.uid)", "$(flow.uid) has no value: there is no 'uid' in flow"),
+    ],
+)
+def test_a_reference_without_a_value(text: str, message: str) -> None:
+    assert with_values({"a": text}, seen()) == Failure(message, missing=True)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_the_value_of_an_item_is_the_same_by_reference_and_expression(item: Any) -> None:
+    assert with_values("$(item)", seen(item=item)) == item
+    assert evaluated("when", "item", seen(item=item)) == item
+
+
+# ------------------------------------------------------------ outputs that are needed
+
+
+def needed(*steps: Step, **spec: Any) -> frozenset[str]:
+    return outputs_needed(JobFlow(spec=JobFlowSpec(flows=list(steps), **spec)))
+
+
+def test_the_outputs_that_a_flow_looks_at() -> None:
+    when = Step(name="b", when="steps.a.outputs.x > 1 || steps['c'].phase == ''")
+    assert needed(when) == {"a"}
+    assert needed(Step(name="b", when="steps.a.items[0].phase == ''")) == {"a"}
+    assert needed(Step(name="b", when="has(steps.a)")) == {"a"}
+    assert needed(Step(name="b", when="'steps.a.outputs' == ''")) == frozenset()
+    assert needed(Step(name="b", for_each=ForEach(from_="steps.a.outputs.list"))) == {"a"}
+    assert needed(Step(name="b", repeat=Repeat(until="outputs.acc > 1"))) == {"b"}
+    assert needed(Step(name="b", retry=Retry(when="steps.a.outputs.x == 1"))) == {"a"}
+    assert needed(Step(name="b", retry=Retry(when="phase == 'Failed'"))) == frozenset()
+    patch = Patch(spec={"queue": "q-$(steps.a.outputs.q)", "x": "$(steps.c.d.outputs)"})
+    assert needed(Step(name="b", patch=patch)) == {"a", "c.d"}
+    assert needed(Step(name="b", patch=Patch(spec={"queue": "outputs"}))) == frozenset()
+    assert needed(finally_=[when]) == {"a"}
+    assert needed(Step(name="b", when="steps.a.outputs.x >")) == frozenset()
+
+
+def test_what_is_needed_is_worked_out_once_for_a_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = JobFlow(spec=JobFlowSpec(flows=[Step(name="b", when="steps.once.outputs.x == 1")]))
+    assert outputs_needed(flow) == {"once"}
+
+    def never(text: str) -> object:
+        raise AssertionError("parsed again")
+
+    monkeypatch.setattr("jobflow.core.mentions.expression", never)
+    again = msgspec.json.decode(msgspec.json.encode(flow), type=JobFlow)
+    assert outputs_needed(again) == {"once"}
+    assert seen().item is UNSET
