@@ -215,8 +215,20 @@ class Pass:
     def _may_handle(self, position: int, decision: Decision) -> bool:
         if decision.condition.phase == StepPhase.SKIPPED:
             return False
-        targets = self.scene.graph.targets[position]
-        return self._is_handler(position) or any(self.may_handle[target] for target in targets)
+        if self._is_handler(position):
+            return True
+        targets = [t for t in self.scene.graph.targets[position] if self.may_handle[t]]
+        if self.known[position] is None:
+            return bool(targets)
+        return any(self._may_have_started(position, target) for target in targets)
+
+    def _may_have_started(self, position: int, target: int) -> bool:
+        """Whether a step that has begun may owe that to a target, and not only to others."""
+        step = self.scene.evidence[position].step
+        if probe_of(step) is not None:
+            return self.scene.evidence[target].attempts > 0
+        waits = self._waits(position, step)
+        return waits.reaches[waits.targets.index(target)] is Reach.MET
 
     # ------------------------------------------------------------------- wording
 
