@@ -17,7 +17,7 @@ import msgspec
 from jobflow.api import jobflow as api
 from jobflow.api.jobflow import Condition, Step, StepCondition, StepPhase, Strategy
 from jobflow.core.actions import CreateJob
-from jobflow.core.evidence import has_run
+from jobflow.core.evidence import FAILURES, has_run
 from jobflow.core.probing import Look, Probing
 from jobflow.core.readiness import (
     REACHES,
@@ -75,6 +75,15 @@ class Pass:
             for i, decision in enumerate(decisions)
             if decision is not None and decision.condition.phase == StepPhase.FAILED
         ]
+        self.ending = [
+            evidence.step.name
+            for evidence, decision in zip(scene.evidence, decisions, strict=True)
+            if decision is not None
+            and decision.reads
+            and evidence.job is not None
+            and evidence.job.phase in FAILURES
+        ]
+        """Steps that have failed but for what is still to be read of them: no others start."""
         self.may_handle = [False] * len(decisions)
         """Whether a step may yet start, or has begun, as a handler or behind one."""
         self.failing: list[int] = []
@@ -90,7 +99,7 @@ class Pass:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self.decisions[position] = decision
                 self.ends[position] = end_of(decision.condition)
-            if self.failed:
+            if self.failed or self.ending:
                 self.may_handle[position] = self._may_handle(position, decision)
         if self.failing:
             return self._once_more()
@@ -125,6 +134,9 @@ class Pass:
             )
         elif self.failed and not self._handles(position, waits):
             return Decision(self._skipped(End.STOPPED, waits))
+        elif self.ending and not self._handles(position, waits):
+            because = f"waits until it is known how {listed(self.ending)} ended"
+            decision = Decision(waiting(evidence, "", because))
         else:
             decision = first_attempt(evidence, scene)
         if waits.looks or waits.want is Condition.RUNNING:
