@@ -46,6 +46,7 @@ from jobflow.core.names import job_name
 from jobflow.core.plan import plan
 from plan_pods import pods_of
 from planned import Planned
+from strangers import owner
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 FLOW_UID = "uid-f"
@@ -379,26 +380,3 @@ class World:
     @property
     def records(self) -> dict[str, JobRecord]:
         return {record.name: record for record in self.flow.status.job_status_list or ()}
-
-
-def owner(name: str, uid: str) -> OwnerReference:
-    """The controller reference of a flow's vcjob."""
-    return OwnerReference(
-        api_version="flow.volcano.sh/v1alpha1",
-        kind="JobFlow",
-        name=name,
-        uid=uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
-
-
-def stranger(*, owner_alive: bool = True, deleting: bool = False, owned: bool = True) -> Holder:
-    """A vcjob that has a name we wanted."""
-    metadata = ObjectMeta(
-        name="f-a",
-        uid="uid-other",
-        owner_references=[owner("other", "uid-o")] if owned else None,
-        deletion_timestamp=NOW if deleting else None,
-    )
-    return Holder(Job(metadata=metadata), owner_alive)

@@ -11,12 +11,12 @@ import pytest
 
 from jobflow.api.jobflow import JobRecord, Step
 from jobflow.core.begun import backoff
+from strangers import stranger
 from worlds import (
     NOW,
     World,
     after,
     flow,
-    stranger,
     world_of,
 )
 

@@ -17,7 +17,8 @@ from containers import ended, with_containers
 from jobflow.core.reasons import FlowReason, StepReason
 from looking import SUCCEEDED, known, serving, workers
 from plan_pods import pod_of
-from worlds import Planned, World, after, flow, stranger
+from strangers import stranger
+from worlds import Planned, World, after, flow
 
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference.md"
 NONE = "(none)"
