@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -194,9 +195,12 @@ class World:
 
     def outline(self, step: str) -> JobOutline:
         """What is kept of the spec of a step's vcjob; of a step with a patch, its template's."""
-        names = [each.template_name for each in self.flow.steps if each.name == step]
-        made = self.templates.get(names[0]) if names else None
+        made = self.templates.get(self._template_names.get(step, ""))
         return msgspec.convert(made.spec if made else TEMPLATE_SPEC, JobOutline)
+
+    @cached_property
+    def _template_names(self) -> dict[str, str]:
+        return {step.name: step.template_name for step in reversed(self.flow.steps)}
 
     def with_job(self, job: Job) -> World:
         name = job.metadata.name
@@ -204,10 +208,9 @@ class World:
 
     def with_jobs(self, **phases: str) -> World:
         """The first vcjob of each of these steps, in this phase."""
-        world = self
-        for step, phase in phases.items():
-            world = world.with_job(world.job(step, phase))
-        return world
+        made = [self.job(step, phase) for step, phase in phases.items()]
+        jobs = {job.metadata.name: job for job in made}
+        return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
 
     def with_ttl(self, step: str, phase: str, seconds: object) -> World:
         return self.with_job(self.job(step, phase, **{labels.TTL_SECONDS: str(seconds)}))
