@@ -28,13 +28,7 @@ from jobflow.sandbox.commands import Commands
 from jobflow.sandbox.inbox import Inbox, Work
 from jobflow.sandbox.machine import JobView, failed, step
 from jobflow.sandbox.node import Node
-from jobflow.sandbox.pods import (
-    JOB_NAME,
-    PodObject,
-    as_seen,
-    build_pod,
-    template_fault,
-)
+from jobflow.sandbox.pods import JOB_NAME, PodObject, as_seen, build_pod, template_fault
 from jobflow.sandbox.policies import (
     SYNC,
     BusAction,
