@@ -102,7 +102,7 @@ class FakeCluster:
     def flows_using(self, namespace: str, template: str) -> Iterable[JobFlow]:
         flows = [msgspec.convert(flow, JobFlow) for flow in self.flows]
         return [
-            flow for flow in flows if any(step.template_name == template for step in flow.steps)
+            flow for flow in flows if any(template in step.templates for step in flow.all_steps)
         ]
 
     async def namespace_terminating(self, name: str) -> bool:

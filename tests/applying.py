@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, JobFlowStatus
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.controller.answers import Answers, Memory
 from jobflow.controller.apply import Applied, Applier

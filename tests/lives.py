@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from insides import SPEC, Insides, probes
 from jobflow.api import labels
-from jobflow.api.jobflow import ENDED_STEP_PHASES, Condition, DependsOn, Step, Strategy
+from jobflow.api.flow_status import ENDED_STEP_PHASES
+from jobflow.api.jobflow import Condition, DependsOn, Step, Strategy
 from jobflow.core.actions import (
     AbortJob,
     Confirm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobflow.api.jobflow import JobFlowStatus, StepCondition
+from jobflow.api.flow_status import JobFlowStatus, StepCondition
 from jobflow.core.actions import (
     AbortJob,
     Confirm,

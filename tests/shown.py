@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from jobflow.api.jobflow import (
-    DependsOn,
-    FlowState,
-    JobFlow,
-    JobFlowSpec,
-    JobFlowStatus,
-    JobRecord,
-    Step,
-    StepCondition,
-)
+from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRecord, StepCondition
+from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

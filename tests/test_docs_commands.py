@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from jobflow.api.crd import openapi_schema
-from jobflow.api.jobflow import StepPhase
+from jobflow.api.flow_status import StepPhase
 from jobflow.core.evidence import FAILURES
 from jobflow.core.readiness import SKIPS
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason

@@ -16,15 +16,9 @@ import msgspec
 
 from jobflow.api import labels
 from jobflow.api.command import Command
+from jobflow.api.flow_status import JobFlowStatus, JobRecord
 from jobflow.api.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
-from jobflow.api.jobflow import (
-    DependsOn,
-    JobFlow,
-    JobFlowSpec,
-    JobFlowStatus,
-    JobRecord,
-    Step,
-)
+from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import Pod
@@ -34,6 +28,7 @@ from jobflow.core.actions import (
     Action,
     CreateJob,
     DeleteCommand,
+    DeleteFlow,
     DeleteJob,
     Holder,
     PodsRead,
@@ -43,24 +38,15 @@ from jobflow.core.actions import (
     View,
 )
 from jobflow.core.evidence import FAILURES
-from jobflow.core.names import job_name
+from jobflow.core.names import attempt_name, job_name
 from jobflow.core.plan import plan
 from plan_pods import pods_of
 from planned import Planned
+from steps import TEMPLATE_SPEC, after, template
 from strangers import owner
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 FLOW_UID = "uid-f"
-TEMPLATE_SPEC: dict[str, Any] = {
-    "minAvailable": 1,
-    "tasks": [
-        {
-            "name": "t",
-            "replicas": 1,
-            "template": {"spec": {"containers": [{"name": "c", "image": "busybox"}]}},
-        }
-    ],
-}
 PHASES_BEFORE = {
     "": (),
     "Pending": ("Pending",),
@@ -69,18 +55,15 @@ PHASES_BEFORE = {
 }
 
 
-def after(targets: str, *, strategy: str | None = None, condition: str | None = None) -> DependsOn:
-    """A `dependsOn`; targets are words of one string."""
-    return DependsOn(targets=targets.split(), strategy=strategy, condition=condition)
-
-
 def flow(*entries: str, name: str = "f", retain: str | None = None, **steps: Any) -> World:
-    """Entries have no dependencies; `b="a c"` depends on a and c; `b=after(…)` says how."""
+    """Entries have no dependencies; `b="a c"` depends on a and c; `b=after(…)` says how, and
+    `b=step("a", when="false")` says more."""
     made = [Step(name=entry) for entry in entries]
     for step, depends_on in steps.items():
         if isinstance(depends_on, str):
             depends_on = after(depends_on)
-        made.append(Step(name=step, depends_on=depends_on))
+        said = depends_on if isinstance(depends_on, Step) else Step(depends_on=depends_on)
+        made.append(msgspec.structs.replace(said, name=step))
     return world_of(made, name=name, retain=retain)
 
 
@@ -98,13 +81,6 @@ def world_of(steps: list[Step], *, name: str = "f", retain: str | None = None) -
     )
     templates = {step.template_name: template(step.template_name) for step in steps}
     return World(subject, templates)
-
-
-def template(name: str, spec: Mapping[str, Any] = TEMPLATE_SPEC) -> JobTemplate:
-    """A valid template."""
-    return JobTemplate(
-        metadata=ObjectMeta(name=name, namespace="ns", generation=1), spec=dict(spec)
-    )
 
 
 def job_status(phase: str, at: datetime, *, since: datetime | None = None) -> JobStatus:
@@ -171,8 +147,21 @@ class World:
     def plan(self) -> Planned:
         return Planned(plan(self.flow, self.view, now=self.now), self)
 
-    def name_of(self, step: str, run: int = 0) -> str:
-        return job_name(self.flow.metadata.name, step, run)
+    def with_spec(self, **changes: Any) -> World:
+        """The same flow with more in its spec, and a template for each step that this brings."""
+        spec = msgspec.structs.replace(self.flow.spec, **changes)
+        changed = msgspec.structs.replace(self.flow, spec=spec)
+        made = {name: template(name) for name in changed.templates}
+        return replace(self, flow=changed, templates={**made, **self.templates})
+
+    def with_last(self, *entries: str, **steps: Step) -> World:
+        """The same flow with these steps in `finally`."""
+        last = [Step(name=entry) for entry in entries]
+        last += [msgspec.structs.replace(said, name=name) for name, said in steps.items()]
+        return self.with_spec(finally_=last)
+
+    def name_of(self, step: str, run: int = 0, index: int | None = None) -> str:
+        return attempt_name(job_name(self.flow.metadata.name, step, index=index), run)
 
     # ------------------------------------------------------------------- the cluster
 
@@ -332,6 +321,9 @@ class World:
             case ReadPods():
                 found = PodsRead(tuple(self.live.get(action.uid, {}).values()))
                 return replace(self, read={**self.read, action.uid: found})
+            case DeleteFlow():
+                assert action.uid == FLOW_UID
+                return self.being_deleted()
         there = action.name in self.jobs and action.name not in self.deleted
         return self if there else self.with_absent(action.name)
 
@@ -347,7 +339,7 @@ class World:
     def settled(self) -> World:
         """Plans carried out until one has nothing more to do."""
         world = self
-        for _ in range(6 + 2 * len(world.flow.steps)):
+        for _ in range(10 + 2 * len(world.flow.steps)):
             planned = world.plan()
             if planned.nothing:
                 return world

@@ -17,8 +17,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobflow.api.command import Command
+from jobflow.api.flow_status import JobFlowStatus, RequestedHours, StepCondition
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
-from jobflow.api.jobflow import JobFlow, JobFlowStatus, RequestedHours, StepCondition
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
 from jobflow.controller.hooks import Hooks, Result

@@ -15,7 +15,7 @@ from typing import Protocol
 import structlog
 
 from jobflow import health
-from jobflow.api.jobflow import FlowPhase
+from jobflow.api.flow_status import FlowPhase
 from jobflow.controller.prober import Prober
 from jobflow.controller.probing import MakeProbing
 from jobflow.controller.term import lead

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,37 @@ def test_the_chart_holds_the_crd_of_the_types(kind: str) -> None:
     assert len(stored) < 200 * 1024
 
 
+ANY = {"x-kubernetes-preserve-unknown-fields": True, "nullable": True}
+"""What keeps every JSON value as it is, a null too."""
+OF_ANY_TYPE = {
+    "JobFlow": {
+        ".spec.params[].value",
+        ".spec.params[].enum[]",
+        ".spec.flows[].forEach.items[]",
+        ".spec.finally[].forEach.items[]",
+        ".status.conditions[].decisions.items[]",
+    },
+    "JobTemplate": set[str](),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fields_of_any_type_keep_what_they_are_given(kind: str) -> None:
+    found = {path: schema for path, schema in nodes(openapi_schema(kind)) if "type" not in schema}
+    assert found.keys() == OF_ANY_TYPE[kind]
+    for schema in found.values():
+        assert {key: schema[key] for key in ANY} == ANY
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_is_typed_and_described(kind: str) -> None:
     for path, schema in nodes(openapi_schema(kind)):
-        assert schema["type"] in {"object", "array", "string", "integer"}, path
+        if path in OF_ANY_TYPE[kind]:
+            assert schema.keys() - {"description"} == ANY.keys(), path
+        else:
+            assert schema["type"] in {"object", "array", "string", "integer", "number"} | (
+                {"boolean"}
+            ), path
         assert "default" not in schema, path
         if path not in {".metadata"} and not path.endswith("[]"):
             assert schema["description"], path
@@ -65,21 +93,29 @@ def test_printer_columns() -> None:
     }
 
 
-def test_what_is_not_carried_out_is_not_in_the_crd() -> None:
-    step = openapi_schema("JobFlow")["properties"]["spec"]["properties"]["flows"]["items"]
-    assert set(step["properties"]) == {"name", "template", "dependsOn", "patch"}
-    assert set(step["properties"]["dependsOn"]["properties"]) == {
-        "targets",
-        "strategy",
-        "condition",
-        "probe",
-    }
+def test_a_flow_has_the_fields_of_the_language_and_no_others() -> None:
+    spec = openapi_schema("JobFlow")["properties"]["spec"]["properties"]
+    assert " ".join(spec) == (
+        "flows jobRetainPolicy params jobDefaults parallelism timeout failurePolicy finally "
+        "ttlSecondsAfterFinished suspend"
+    )
+    step = spec["flows"]["items"]["properties"]
+    assert " ".join(step) == (
+        "name template dependsOn patch when switch forEach repeat retry timeout daemon "
+        "continueOnFailure"
+    )
+    assert spec["finally"]["items"]["properties"] == step
+    assert " ".join(step["dependsOn"]["properties"]) == "targets strategy condition probe"
+    assert " ".join(step["switch"]["items"]["properties"]) == "when template patch"
+    assert " ".join(step["forEach"]["properties"]) == "items from count parallelism"
+    assert " ".join(step["retry"]["properties"]) == "limit backoff when avoidNodes"
 
 
 def test_a_patch_is_typed_nowhere_so_that_null_survives() -> None:
     step = openapi_schema("JobFlow")["properties"]["spec"]["properties"]["flows"]["items"]
-    for name in ("jobSpec", "spec"):
-        patch = step["properties"]["patch"]["properties"][name]
+    case = step["properties"]["switch"]["items"]
+    for owner, name in product((step, case), ("jobSpec", "spec")):
+        patch = owner["properties"]["patch"]["properties"][name]
         assert patch["x-kubernetes-preserve-unknown-fields"] is True
         assert "properties" not in patch
 

@@ -5,76 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from command_line import Said, jobflow
+from asked import JOBFLOW, asked, long_flow, stand_in, waited_for
+from command_line import Said
 from jobflow.api.command import Command as JobCommand
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
-from jobflow.cli import cancel as command
-from jobflow.kube.client import Client
+from jobflow.cli import following
+from jobflow.cli.asking import Order
+from jobflow.cli.asking import asked as cancel
+from jobflow.cli.cancel import CANCEL
+from jobflow.cli.lookup import Stopped
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.server import Fault
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
-from running import NAMESPACE, Cluster, cluster, flow, template
-
-JOBFLOW = Path(sys.executable).with_name("jobflow")
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
-@pytest.fixture
-def kubeconfig(world: Cluster, tmp_path: Path) -> Path:
-    path = tmp_path / "kubeconfig"
-    world.server.write_kubeconfig(path)
-    return path
+from running import NAMESPACE, Cluster, flow, template
 
 
 async def cancelled(kubeconfig: Path, *arguments: str) -> Said:
-    """What the command says, and its exit code: in a thread, for it runs a loop of its own."""
-    return await asyncio.to_thread(jobflow, "cancel", *arguments, "--kubeconfig", str(kubeconfig))
-
-
-async def waited_for(kubeconfig: Path, *arguments: str) -> Said:
-    """The same with `--wait`: a process, for it listens to signals."""
-    process = await asyncio.create_subprocess_exec(
-        JOBFLOW,
-        *("cancel", *arguments, "--wait", "--kubeconfig", str(kubeconfig)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(30):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return Said(process.returncode, out.decode(), err.decode())
-
-
-@asynccontextmanager
-async def stand_in(world: Cluster) -> AsyncIterator[None]:
-    """Somebody who carries vcjobs, and Commands on them, out."""
-    async with Client.at(world.server.url) as client:
-        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-
-
-async def long_flow(world: Cluster, name: str = "f") -> None:
-    slow = template("a")
-    slow["metadata"]["annotations"] = {"sandbox.jobflow.volcano.sh/duration": "1h"}
-    await world.apply(slow, template("b"), flow(name, {"a": "", "b": "a"}))
+    return await asked(kubeconfig, "cancel", *arguments)
 
 
 async def test_it_makes_the_command_as_vcctl_does(world: Cluster, kubeconfig: Path) -> None:
@@ -96,7 +47,7 @@ async def test_waiting_tells_how_it_goes(world: Cluster, kubeconfig: Path) -> No
     async with stand_in(world), world.controller():
         await long_flow(world)
         await world.until_jobs(f_a="Running")
-        said = await waited_for(kubeconfig, "f")
+        said = await waited_for(kubeconfig, "cancel", "f")
     lines = said.out.splitlines()
     assert (said.code, said.err) == (0, "")
     assert lines[0].startswith("JobFlow f: asked to cancel (Command f-terminatejob-")
@@ -107,7 +58,7 @@ async def test_json_is_one_object(world: Cluster, kubeconfig: Path) -> None:
     async with stand_in(world), world.controller():
         await long_flow(world)
         await world.until_jobs(f_a="Running")
-        answer = (await waited_for(kubeconfig, "f", "-o", "json")).json
+        answer = (await waited_for(kubeconfig, "cancel", "f", "-o", "json")).json
     assert answer.pop("command").startswith("f-terminatejob-")
     assert answer == {
         "namespace": NAMESPACE,
@@ -224,8 +175,7 @@ async def test_whoever_may_not_is_told_what_it_takes(
 
 async def waited(kubeconfig: Path) -> int:
     """As the command does, on the test's own loop."""
-    order = command.Order("f", None, str(kubeconfig), wait=True, as_json=False)
-    return await command._cancel(order)
+    return await cancel(CANCEL, Order("f", None, str(kubeconfig), wait=True, as_json=False))
 
 
 async def test_that_nobody_takes_it_up_is_said(
@@ -234,7 +184,7 @@ async def test_that_nobody_takes_it_up_is_said(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(command, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(following, "PATIENCE_SECONDS", 0.0)
     await world.apply(flow("f", {"a": ""}))
     waiting = asyncio.create_task(waited(kubeconfig))
     await world.seen(COMMANDS, JobCommand, bool)
@@ -252,7 +202,7 @@ async def test_whoever_may_not_watch_is_told(world: Cluster, kubeconfig: Path) -
         return request.path.endswith("/jobflows")
 
     world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "no"), times=None))
-    with pytest.raises(command.Stopped, match="takes the rights to list and watch JobFlows"):
+    with pytest.raises(Stopped, match="takes the rights to list and watch JobFlows"):
         await waited(kubeconfig)
 
 
@@ -277,7 +227,7 @@ async def test_a_flow_that_is_deleted_meanwhile(world: Cluster, kubeconfig: Path
     waiting = asyncio.create_task(waited(kubeconfig))
     await world.seen(COMMANDS, JobCommand, bool)
     await world.client.delete(JOBFLOWS, NAMESPACE, "f")
-    with pytest.raises(command.Stopped, match="f was deleted meanwhile") as stopped:
+    with pytest.raises(Stopped, match="f was deleted meanwhile") as stopped:
         await waiting
     assert stopped.value.code == 1
 
@@ -289,5 +239,5 @@ async def test_a_flow_that_was_quicker(world: Cluster, kubeconfig: Path) -> None
     status = {"status": {"state": {"phase": "Succeed"}}}
     body = json.dumps(status).encode()
     await world.client.patch(JOBFLOWS, NAMESPACE, "f", body, subresource="status")
-    with pytest.raises(command.Stopped, match="JobFlow f was over before that: Succeed"):
+    with pytest.raises(Stopped, match="JobFlow f was over before that: Succeed"):
         await waiting

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
+from jobflow.api.flow_status import JobFlowStatus, RequestedHours, StepFailure
 from jobflow.api.job import TaskState
-from jobflow.api.jobflow import JobFlow, JobFlowStatus, RequestedHours, StepFailure
+from jobflow.api.jobflow import JobFlow
 from jobflow.cli.drawing import Tree, table
 from jobflow.core.wording import span
 from shown import DIAMOND, FAILED, NOW, standing

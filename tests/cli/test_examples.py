@@ -15,10 +15,12 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.cli.manifests import load
 from jobflow.cli.shape import shaped
 from jobflow.core import job_rules
+from jobflow.core.expression_rules import expressions_are_few
 from jobflow.core.flow_rules import Rule
-from jobflow.core.generated_rules import status_fits
 from jobflow.core.job_view import job_view
 from jobflow.core.outline import Known, Outline
+from jobflow.core.param_rules import param_values_are_small, params_are_few
+from jobflow.core.status_rules import status_fits
 from jobflow.core.validate import CREATE_RULES
 
 EXAMPLES = Path("examples")
@@ -104,8 +106,8 @@ def _flows() -> list[Outline]:
     return outlines
 
 
-TOO_LONG_TO_READ = {status_fits}
-"""It takes some thousand steps; tests/core has such a flow."""
+TOO_LONG_TO_READ = {status_fits, expressions_are_few, params_are_few, param_values_are_small}
+"""It takes some thousand steps, or as much of something else; tests/core has such flows."""
 
 
 @pytest.mark.parametrize(

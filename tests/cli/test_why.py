@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,23 +16,10 @@ from jobflow.cli.why import Question, _answered
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.server import Fault
-from running import DIAMOND, NAMESPACE, Cluster, cluster, flow, template
+from running import DIAMOND, NAMESPACE, Cluster, flow, template
 
 JOBFLOW = Path(sys.executable).with_name("jobflow")
 Asked = Callable[..., Awaitable[str]]
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
-@pytest.fixture
-def kubeconfig(world: Cluster, tmp_path: Path) -> Path:
-    path = tmp_path / "kubeconfig"
-    world.server.write_kubeconfig(path)
-    return path
 
 
 @pytest.fixture

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from applying import NOW, World
-from jobflow.api.jobflow import FlowState, JobFlowStatus
+from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.controller.apply import Applied
 from jobflow.core.actions import (
     AbortJob,
     Confirm,
     DeleteCommand,
+    DeleteFlow,
     DeleteJob,
 )
 from jobflow.sandbox.apiserver.failures import Failure, failure
@@ -147,6 +148,35 @@ async def test_only_the_job_that_was_meant_is_deleted(world: World) -> None:
     assert await world.apply(DeleteJob("f-a", job.metadata.uid)) == Applied()
     assert await world.apply(DeleteJob("f-a", job.metadata.uid)) == Applied()
     assert await world.cluster.jobs() == {}
+
+
+async def test_a_flow_is_deleted_as_it_was_read(world: World) -> None:
+    assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == Applied()
+    assert await world.cluster.flow_names() == []
+    assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == Applied(), "it is gone"
+
+
+async def test_one_that_has_changed_since_is_read_and_planned_again(world: World) -> None:
+    body = json.dumps({"metadata": {"labels": {"keep": "me"}}}).encode()
+    await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", body)
+    assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == Applied(again=True)
+    known = world.store.flow(NAMESPACE, "f")
+    assert known is not None
+    assert known.metadata.labels == {"keep": "me"}
+    assert await world.cluster.flow_names() == ["f"]
+
+
+async def test_another_flow_that_has_its_name_by_now_stays(world: World) -> None:
+    await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
+    await world.cluster.apply(flow("f", {"a": ""}))
+    assert (await world.apply(DeleteFlow(world.flow.metadata.uid))).again
+    assert await world.cluster.flow_names() == ["f"]
+
+
+async def test_a_flow_that_may_not_be_deleted_is_an_error(world: World) -> None:
+    world.fails("DELETE", "/f", failure(403, "Forbidden", "no"))
+    [error] = (await world.apply(DeleteFlow(world.flow.metadata.uid))).errors
+    assert "no" in error
 
 
 async def test_absent_is_what_a_live_read_did_not_find(world: World) -> None:

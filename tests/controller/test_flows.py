@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from jobflow.api.flow_status import StepCondition
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, StepCondition
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure

@@ -102,6 +102,11 @@ async def test_nor_once_the_step_that_probes_has_begun(
     assert world.told(None, pod()) == told
 
 
+async def test_a_step_that_waits_again_since_the_flow_was_retried_probes_again() -> None:
+    known = {"phase": "Waiting", "attempts": 2, "pastAttempts": 2}
+    assert World(conditions={"f-b": known}).told(None, pod())
+
+
 async def test_nor_when_the_flow_is_over() -> None:
     assert not World(state={"phase": "Failed"}).told(None, pod())
 

@@ -92,6 +92,29 @@ async def test_who_takes_a_key_asks_anew_when_it_shall_come_back(timed: Timed) -
     assert await timed.take() == []
 
 
+async def test_times_that_no_longer_count_are_not_kept(timed: Timed) -> None:
+    timed.queue.add_after("b", 86400.0)
+    for _ in range(1000):
+        timed.now += 1.0
+        timed.queue.add("a")
+        assert await timed.take() == ["a"]
+        timed.queue.add_after("a", 86400.0 * 30)
+    assert len(timed.queue._later) < 100
+    timed.pass_time(86400.0 - 1000.0)
+    assert await timed.take() == ["b"]
+    timed.pass_time(86400.0 * 29 + 1000.0)
+    assert await timed.take() == ["a"]
+
+
+async def test_a_wait_of_many_years_is_none_too_long(timed: Timed) -> None:
+    timed.queue.add_after("a", 2.0**31)
+    timed.queue.add_after("b", 2.0**40)
+    timed.pass_time(2.0**31 - 1)
+    assert await timed.take() == []
+    timed.pass_time(1.0)
+    assert await timed.take() == ["a"]
+
+
 async def test_no_delay_is_now(timed: Timed) -> None:
     timed.queue.add_after("a", 0)
     assert await timed.take() == ["a"]

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus
+from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.controller import reconciler as module
 from jobflow.controller.answers import Memory

@@ -8,7 +8,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus, JobRecord, StepCondition
+from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRecord, StepCondition
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
 from jobflow.controller.status_patch import difference, status_patch
 

@@ -69,6 +69,27 @@ async def test_a_step_without_template_uses_the_one_of_its_name(world: World) ->
     assert world.users("a") == ["f"]
 
 
+async def test_templates_of_cases_and_of_finally_are_used_too(world: World) -> None:
+    cases = [{"when": "true", "template": "big"}, {"template": "small"}, {}]
+    steps = [{"name": "a", "switch": cases}, {"name": "b", "template": "t"}]
+    last = [{"name": "c", "switch": cases[:1]}, {"name": "d"}]
+    spec = {"flows": steps, "finally": last}
+    flow = msgspec.convert({"metadata": world.meta("f"), "spec": spec}, JobFlow)
+    world.store.flows.changed(flow)
+    assert flow.templates == ["big", "small", "a", "t", "d"]
+    assert all(world.users(name) == ["f"] for name in flow.templates)
+    world.store.flows.deleted(flow)
+    assert not any(world.users(name) for name in flow.templates)
+
+
+async def test_a_flow_made_anew_under_the_same_name_uses_what_it_says(world: World) -> None:
+    for name, uid in (("t", "uid-1"), ("u", "uid-2")):
+        meta = world.meta("f", generation=1, uid=uid)
+        made = {"metadata": meta, "spec": {"flows": [{"name": "a", "template": name}]}}
+        world.store.flows.changed(msgspec.convert(made, JobFlow))
+    assert (world.users("t"), world.users("u")) == ([], ["f"])
+
+
 async def test_jobs_are_found_by_their_flow(world: World) -> None:
     world.flow("f")
     world.job("j", "f")
@@ -95,6 +116,31 @@ async def test_an_end_recorded_in_the_conditions_counts_too(world: World) -> Non
     world.store.jobs.deleted(world.job("j", "f", "Failed"))
     world.flow("f", conditions={"f-a": {"job": "j", "phase": "Failed"}})
     assert world.store.jobs_of("uid-f") == {}
+
+
+async def test_an_end_recorded_of_a_run_counts_too(world: World) -> None:
+    world.flow("f")
+    for name in ("f-a-0", "f-a-1", "f-a-2"):
+        world.store.jobs.deleted(world.job(name, "f", "Completed"))
+    runs = [
+        {"index": 0, "phase": "Completed", "attempts": 1},
+        {"index": 1, "phase": "Failed", "job": "f-a-1-r1", "attempts": 2},
+        {"index": 2, "phase": "Running", "job": "f-a-2", "attempts": 1},
+    ]
+    world.flow("f", conditions={"f-a": {"phase": "Completed", "attempts": 4, "runs": runs}})
+    assert world.store.deleted_of("uid-f") == {"f-a-1", "f-a-2"}
+
+
+async def test_a_run_that_was_deleted_is_kept_until_the_status_knows_that_it_was(
+    world: World,
+) -> None:
+    world.flow("f")
+    world.store.jobs.deleted(world.job("f-a-0", "f", "Running"))
+    world.flow("f", conditions={"f-a": {"phase": "Running", "attempts": 1, "runs": []}})
+    assert world.store.deleted_of("uid-f") == {"f-a-0"}
+    run = {"index": 0, "phase": "Running", "attempts": 1}
+    world.flow("f", conditions={"f-a": {"phase": "Running", "attempts": 1, "runs": [run]}})
+    assert world.store.deleted_of("uid-f") == frozenset()
 
 
 async def test_a_deletion_whose_last_object_had_ended_counts_though_no_event_said_so(

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow, Patch, Step
+from jobflow.api.control import Patch
+from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.build import build_job, patch_of
+from jobflow.core.build import Attempt, build_job, patch_of
+from jobflow.core.expressions import Failure
 
 SPEC: dict[str, Any] = {
     "minAvailable": 1,
@@ -33,11 +35,17 @@ def template(name: str = "a", spec: dict[str, Any] | None = None, **meta: Any) -
     return JobTemplate(metadata=metadata, spec=SPEC if spec is None else spec)
 
 
+def made(step: Step, template: JobTemplate, attempt: Attempt, of: JobFlow | None = None) -> Any:
+    job = build_job(of or flow(), step, template, attempt)
+    assert not isinstance(job, Failure), job.message
+    return job
+
+
 def built(
     spec: dict[str, Any] | None = None, patch: dict[str, Any] | None = None, **meta: Any
 ) -> dict[str, Any]:
     step = Step(name="a", patch=Patch(job_spec=patch) if patch is not None else None)
-    return build_job(flow(), step, template("a", spec, **meta), name="test-a", attempt=1)
+    return made(step, template("a", spec, **meta), Attempt("test-a"))
 
 
 def test_the_whole_manifest():
@@ -76,7 +84,7 @@ def test_the_whole_manifest():
 
 def test_a_later_attempt_of_a_step_with_another_template():
     step = Step(name="train", template="a")
-    job = build_job(flow(), step, template("a"), name="test-train-r2", attempt=3)
+    job = made(step, template("a"), Attempt("test-train-r2", 3))
     assert job["metadata"]["name"] == "test-train-r2"
     assert job["metadata"]["labels"]["flow.volcano.sh/attempt"] == "3"
     assert job["metadata"]["labels"]["flow.volcano.sh/step"] == "train"
@@ -85,7 +93,7 @@ def test_a_later_attempt_of_a_step_with_another_template():
 
 def test_long_names_are_short_in_labels_and_whole_in_annotations():
     long_flow, step = flow("f" * 60, "n" * 20), Step(name="s" * 70, template="t" * 60)
-    metadata = build_job(long_flow, step, template("t" * 60), name="x", attempt=1)["metadata"]
+    metadata = made(step, template("t" * 60), Attempt("x"), long_flow)["metadata"]
     assert all(len(value) <= 63 for value in metadata["labels"].values())
     assert metadata["annotations"]["volcano.sh/createdByJobFlow"] == "n" * 20 + "." + "f" * 60
     assert metadata["annotations"]["volcano.sh/createdByJobTemplate"] == "n" * 20 + "." + "t" * 60
@@ -93,7 +101,7 @@ def test_long_names_are_short_in_labels_and_whole_in_annotations():
 
 
 def test_a_template_never_stored_has_no_generation():
-    job = build_job(flow(), Step(name="a"), JobTemplate(spec={}), name="test-a", attempt=1)
+    job = made(Step(name="a"), JobTemplate(spec={}), Attempt("test-a"))
     assert "flow.volcano.sh/template-generation" not in job["metadata"]["annotations"]
 
 

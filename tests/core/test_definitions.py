@@ -134,6 +134,35 @@ TYPES: dict[str, tuple[str, Edit, str]] = {
         lambda v: at(v, "spec.flows[].patch").update(default={}),
         "spec.flows[].patch has a default",
     ),
+    "a default in the patch of a case": (
+        "JobFlow",
+        lambda v: at(v, "spec.finally[].switch[].patch.jobSpec").update(default={}),
+        "spec.finally[].switch[].patch.jobSpec has a default",
+    ),
+    "items that lose what they hold": (
+        "JobFlow",
+        lambda v: at(v, "spec.flows[].forEach")["properties"].update(
+            items={"type": "array", "items": {"nullable": True}}
+        ),
+        "spec.flows[].forEach.items[] drops what it does not name",
+    ),
+    "items of one type": (
+        "JobFlow",
+        lambda v: at(v, "spec.flows[].forEach")["properties"].update(
+            items={"type": "array", "items": {"type": "string"}}
+        ),
+        "spec.flows[].forEach.items[] is of type string, not nothing",
+    ),
+    "values that are never null": (
+        "JobFlow",
+        lambda v: at(v, "spec.params[].value").pop("nullable"),
+        "spec.params[].value takes no null",
+    ),
+    "a factor that is whole": (
+        "JobFlow",
+        lambda v: at(v, "spec.flows[].retry.backoff.factor").update(type="integer"),
+        "spec.flows[].retry.backoff.factor is of type integer, not number",
+    ),
     "no status": (
         "JobFlow",
         lambda v: v.pop("subresources"),

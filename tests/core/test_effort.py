@@ -74,7 +74,71 @@ def _entries(count: int) -> Callable[[], object]:
     return lambda: validate_flow(flow, known)
 
 
+UNTIL = "phase == 'Completed'"
+
+
+def _loops(count: int) -> Callable[[], object]:
+    """Steps whose names, tasks and runs all begin alike."""
+    loops: list[dict[str, Any]] = [
+        {"forEach": {"count": 1000}, "retry": {"limit": 100}},
+        {"repeat": {"until": UNTIL, "max": 1000}},
+        {"retry": {"limit": 100, "backoff": {"duration": "x"}}},
+        {},
+    ]
+    steps = [{"name": f"s-{i}", "template": "t"} | loops[i % 4] for i in range(count)]
+    tasks = [f"{i}-r1-{i}-t" for i in range(count // 4)]
+    flow, known = flow_of("s", *steps, {"name": "s-1-r1"}), knowing(template_of("t", *tasks))
+    return lambda: validate_flow(flow, known)
+
+
+def _cases(count: int) -> Callable[[], object]:
+    """Few of each switch, for there are bounds, of many steps; what they change is wrong."""
+    patch = {"jobSpec": {"tasks": [{"name": "main", "replicas": -1}], "queue": "$(params.queue)"}}
+    switch = [{"when": "true", "patch": patch}, {"patch": patch}, {"template": "T"}]
+    names = [f"s{i}" for i in range(count // 8)]
+    steps = [{"name": name, "switch": switch, "patch": patch} for name in names]
+    flow = flow_of(
+        *steps,
+        params=[{"name": "queue", "value": "Q"}],
+        jobDefaults={"plugins": {"mpi": []}, "labels": {"A b": "c d"}},
+        **{"finally": [{"name": name, "dependsOn": {"targets": names[:3]}} for name in names]},
+    )
+    known = knowing(*(template_of(name) for name in names))
+    return lambda: validate_flow(flow, known)
+
+
+def _one_switch(count: int) -> Callable[[], object]:
+    """Far too many cases."""
+    case = {"when": "true", "patch": {"jobSpec": {"maxRetry": "$(item)"}}}
+    flow = flow_of({"name": "a", "template": "t", "switch": [case] * count})
+    known = knowing(template_of("a"), template_of("t"))
+    return lambda: validate_flow(flow, known)
+
+
+def _unknown_places(count: int) -> Callable[[], object]:
+    """A patch of which only a run can tell most, and the rest is wrong."""
+    tasks = [{"name": f"t{i}", "replicas": "$(item)", "minAvailable": -1} for i in range(count)]
+    patch = {"jobSpec": {"tasks": tasks, "plugins": {f"p{i}": ["$(item)"] for i in range(count)}}}
+    flow = flow_of({"name": "a", "patch": patch, "forEach": {"count": 3}})
+    known = knowing(template_of("a"))
+    return lambda: validate_flow(flow, known)
+
+
+def _values(count: int) -> Callable[[], object]:
+    """A parameter with many wrong things in it."""
+    value = [{"name": "t", "replicas": -1}] * count
+    patch = {"jobSpec": {"tasks": "$(params.tasks)"}}
+    flow = flow_of({"name": "a", "patch": patch}, params=[{"name": "tasks", "value": value}])
+    known = knowing(template_of("a"))
+    return lambda: validate_flow(flow, known)
+
+
 CASES: dict[str, Callable[[int], Callable[[], object]]] = {
+    "loops and retries": _loops,
+    "cases, defaults and finally": _cases,
+    "a switch of too many cases": _one_switch,
+    "places that only a run can tell": _unknown_places,
+    "a parameter of many wrong things": _values,
     "probes": _probes(wrong=False),
     "probes of tasks that there are not": _probes(wrong=True),
     "a probe of too many entries": _entries,

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from containers import ended, outlined, running, with_containers
+from jobflow.api.flow_status import RequestedHours, StepFailure
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
-from jobflow.api.jobflow import RequestedHours, StepFailure
 from jobflow.api.pod import ContainerStatus, Pod
 from jobflow.core.actions import PodsRead, ReadPods
 from jobflow.core.outputs import MOST_OF_A_FLOW

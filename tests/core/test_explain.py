@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from jobflow.api.flow_status import StepCondition, StepFailure
 from jobflow.api.job import TaskState
-from jobflow.api.jobflow import DependsOn, Probe, StepCondition, StepFailure, TaskStatusProbe
+from jobflow.api.jobflow import DependsOn, Probe, TaskStatusProbe
 from jobflow.core.explain import explain, explain_step, unknown_step
 from jobflow.core.reasons import StepReason
 from jobflow.core.step_words import REMEDIES

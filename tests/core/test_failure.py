@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from containers import again, ended, running, stuck, with_containers
-from jobflow.api.jobflow import StepFailure
+from jobflow.api.flow_status import StepFailure
 from jobflow.api.pod import ContainerStatus, Pod
 from jobflow.core.failure import blame
 from plan_pods import pod_of

@@ -8,27 +8,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.names import MAX_NAME, job_name, label_value, qualified
+from jobflow.core.names import MAX_NAME, attempt_name, job_name, label_value, qualified
 
 LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 names = st.from_regex(NAME, fullmatch=True).filter(lambda name: len(name) <= 80)
 
 
-def test_the_first_run_is_flow_and_step():
-    assert job_name("test", "a") == "test-a"
+def test_a_first_attempt_is_flow_and_step():
+    assert job_name("test", "a") == attempt_name("test-a", 0) == "test-a"
 
 
-def test_a_later_run_is_numbered():
-    assert job_name("test", "a", 2) == "test-a-r2"
+@pytest.mark.parametrize("index", [0, 7, 999])
+def test_a_run_of_a_step_has_its_index(index: int):
+    assert job_name("test", "a", index=index) == f"test-a-{index}"
 
 
-def test_a_first_run_is_never_shortened():
+def test_a_later_attempt_is_numbered():
+    assert attempt_name("test-a", 2) == "test-a-r2"
+    assert attempt_name("test-a-3", 2) == "test-a-3-r2"
+
+
+def test_a_first_attempt_is_never_shortened():
     assert job_name("f" * 60, "step") == "f" * 60 + "-step"
+    assert job_name("f" * 60, "step", index=12) == "f" * 60 + "-step-12"
 
 
 @pytest.mark.parametrize(
-    ("step", "run", "name"),
+    ("step", "again", "name"),
     [
         ("s" * 58, 1, "f-" + "s" * 58 + "-r1"),
         ("s" * 59, 1, "f-" + "s" * 49 + "-6f71db1e-r1"),
@@ -36,36 +43,42 @@ def test_a_first_run_is_never_shortened():
     ],
     ids=["fits", "one too long", "a longer number"],
 )
-def test_a_later_run_is_shortened_only_where_it_would_not_fit(step: str, run: int, name: str):
-    assert job_name("f", step, run) == name
+def test_a_later_attempt_is_shortened_only_where_it_would_not_fit(step: str, again: int, name: str):
+    assert attempt_name(job_name("f", step), again) == name
     assert len(name) <= MAX_NAME
 
 
 def test_a_shortened_name_has_no_dash_before_its_hash():
-    assert "--" not in job_name("f" * 49, "step-of-many", 1)
+    assert "--" not in attempt_name("f" * 49 + "-step-of-many", 1)
 
 
 def test_room_for_pod_names_is_kept_free():
-    assert job_name("flow", "step", 1, room=30) == "flow-step-r1"
-    short = job_name("flow", "s" * 30, 1, room=len("-worker-0") + 20)
+    assert attempt_name("flow-step", 1, room=30) == "flow-step-r1"
+    short = attempt_name("flow-" + "s" * 30, 1, room=len("-worker-0") + 20)
     assert len(short) + len("-worker-0") + 20 <= MAX_NAME
 
 
 def test_room_that_leaves_nothing_still_gives_a_name():
-    assert NAME.fullmatch(job_name("flow", "step", 1, room=200))
+    assert NAME.fullmatch(attempt_name("flow-step", 1, room=200))
 
 
-@given(names, names, st.integers(1, 10_000), st.integers(0, 40))
-def test_every_later_run_has_a_valid_name_that_fits(flow: str, step: str, run: int, room: int):
-    name = job_name(flow, step, run, room=room)
+indices = st.none() | st.integers(0, 999)
+
+
+@given(names, names, indices, st.integers(1, 10_000), st.integers(0, 40))
+def test_every_later_attempt_has_a_valid_name_that_fits(
+    flow: str, step: str, index: int | None, again: int, room: int
+):
+    name = attempt_name(job_name(flow, step, index=index), again, room=room)
     assert NAME.fullmatch(name)
     assert len(name) + room <= MAX_NAME
-    assert name.endswith(f"-r{run}")
+    assert name.endswith(f"-r{again}")
 
 
 @given(names, names)
-def test_runs_of_one_step_have_different_names(flow: str, step: str):
-    assert len({job_name(flow, step, run) for run in range(12)}) == 12
+def test_attempts_of_all_runs_of_one_step_have_different_names(flow: str, step: str):
+    firsts = [job_name(flow, step, index=index) for index in (None, 0, 1, 2, 12)]
+    assert len({attempt_name(first, again) for first in firsts for again in range(12)}) == 60
 
 
 def test_a_qualified_name_has_a_dot():

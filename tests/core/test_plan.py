@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from jobflow.api.jobflow import Patch, Step
+from jobflow.api.control import Patch
+from jobflow.api.jobflow import Step
 from jobflow.core.actions import CreateJob
 from worlds import NOW, World, after, flow, world_of
 

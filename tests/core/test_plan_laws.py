@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.jobflow import ENDED_STEP_PHASES
+from jobflow.api.flow_status import ENDED_STEP_PHASES
 from jobflow.core.actions import AbortJob, DeleteCommand, DeleteJob
 from laws import tries
 from lives import lived, lives

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import JobRecord, Step
+from jobflow.api.flow_status import JobRecord
+from jobflow.api.jobflow import Step
 from jobflow.core.begun import backoff
 from strangers import stranger
 from worlds import (

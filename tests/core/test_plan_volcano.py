@@ -10,8 +10,9 @@ import msgspec
 import pytest
 import yaml
 
+from jobflow.api.flow_status import JobFlowStatus, StepCondition
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, JobFlowStatus, StepCondition
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from worlds import (
     NOW,

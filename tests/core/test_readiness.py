@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.jobflow import Condition, Step, StepCondition, Strategy
+from jobflow.api.flow_status import StepCondition
+from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.readiness import (
     REACHES,
     SKIPS,
@@ -16,6 +17,7 @@ from jobflow.core.readiness import (
     end_of,
     strategy,
     wanted,
+    wanted_of,
 )
 from worlds import after
 
@@ -23,14 +25,22 @@ MET, NOT_YET, PASSED = Reach.MET, Reach.NOT_YET, Reach.PASSED_OVER
 NOT_TAKEN, UPSTREAM, STOPPED = Reach.NOT_TAKEN, Reach.UPSTREAM_FAILED, Reach.STOPPED
 NEVER = Reach.UNSATISFIABLE
 
-#            not yet  Completed  Failed    NotTaken UpstreamFailed Stopped
+#            not yet  Completed  Failed   Forgiven NotTaken UpstreamFailed Stopped
 TABLE = {
-    "Completed": (NOT_YET, MET, UPSTREAM, PASSED, UPSTREAM, STOPPED),
-    "Failed": (NOT_YET, NOT_TAKEN, MET, PASSED, UPSTREAM, STOPPED),
-    "Finished": (NOT_YET, MET, MET, PASSED, MET, STOPPED),
-    "Running": (NOT_YET, MET, UPSTREAM, PASSED, UPSTREAM, STOPPED),
+    "Completed": (NOT_YET, MET, UPSTREAM, MET, PASSED, UPSTREAM, STOPPED),
+    "Failed": (NOT_YET, NOT_TAKEN, MET, MET, PASSED, UPSTREAM, STOPPED),
+    "Finished": (NOT_YET, MET, MET, MET, PASSED, MET, STOPPED),
+    "Running": (NOT_YET, MET, UPSTREAM, MET, PASSED, UPSTREAM, STOPPED),
 }
-ENDS = (None, End.COMPLETED, End.FAILED, End.NOT_TAKEN, End.UPSTREAM_FAILED, End.STOPPED)
+ENDS = (
+    None,
+    End.COMPLETED,
+    End.FAILED,
+    End.FORGIVEN,
+    End.NOT_TAKEN,
+    End.UPSTREAM_FAILED,
+    End.STOPPED,
+)
 
 
 @pytest.mark.parametrize("condition", TABLE)
@@ -104,13 +114,26 @@ def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> N
         ("Running", "", None),
         ("Completed", "", End.COMPLETED),
         ("Failed", "JobAborted", End.FAILED),
+        ("Failed", "FailurePolicy", End.FAILED),
+        ("Failed", "Cancelled", End.STOPPED),
         ("Skipped", "NotTaken", End.NOT_TAKEN),
         ("Skipped", "UpstreamFailed", End.UPSTREAM_FAILED),
         ("Skipped", "Stopped", End.STOPPED),
     ],
 )
 def test_how_a_step_has_ended(phase: str, reason: str, end: End | None) -> None:
-    assert end_of(StepCondition(phase=phase, reason=reason)) is end
+    condition = StepCondition(phase=phase, reason=reason)
+    assert end_of(Step(name="a"), condition) is end
+    forgiving = Step(name="a", continue_on_failure=True)
+    assert end_of(forgiving, condition) is (End.FORGIVEN if end is End.FAILED else end)
+
+
+@pytest.mark.parametrize("condition", [None, *Condition])
+def test_of_a_daemon_it_is_wanted_that_it_runs(condition: str | None) -> None:
+    step, daemon = Step(name="b", depends_on=after("a", condition=condition)), Step(daemon=True)
+    usual = condition in (None, Condition.COMPLETED)
+    assert wanted_of(step, Step(name="a")) == (condition or Condition.COMPLETED)
+    assert wanted_of(step, daemon) == (Condition.RUNNING if usual else condition)
 
 
 def test_what_is_not_said_is_the_default() -> None:

@@ -14,11 +14,13 @@ import msgspec
 import pytest
 
 from containers import ended, with_containers
+from jobflow.api.control import Patch
+from jobflow.api.jobflow import DependsOn, Step
 from jobflow.core.reasons import FlowReason, StepReason
 from looking import SUCCEEDED, known, serving, workers
 from plan_pods import pod_of
 from strangers import stranger
-from worlds import Planned, World, after, flow
+from worlds import Planned, World, after, flow, world_of
 
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference.md"
 NONE = "(none)"
@@ -32,6 +34,13 @@ def started() -> World:
 
 def lost() -> World:
     return started().without_jobs("a").with_absent("f-a")
+
+
+def without_outputs() -> World:
+    """b wants an output of a that a does not give."""
+    patch = Patch(job_spec={"queue": "$(steps.a.outputs.queue)"})
+    steps = [Step(name="a"), Step(name="b", depends_on=DependsOn(targets=["a"]), patch=patch)]
+    return world_of(steps).with_jobs(a="Running").settled()
 
 
 def blocked() -> World:
@@ -80,6 +89,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
         serving(SUCCEEDED).with_jobs(serve="Completed"), "Succeeded Succeeded Failed"
     ),
     ("Failed", "OutputsTooLarge"): talkative,
+    ("Failed", "ExpressionError"): lambda: without_outputs().with_jobs(a="Completed"),
     ("Skipped", "NotTaken"): lambda: flow("a", b=after("a", condition="Failed")).with_jobs(
         a="Completed"
     ),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobflow.api.flow_status import RequestedHours
 from jobflow.api.job import Job, JobOutline
-from jobflow.api.jobflow import RequestedHours
 from jobflow.core.requests import Requests, hours, quantity, requested
 from laws import tries
 

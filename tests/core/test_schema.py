@@ -99,6 +99,31 @@ def mistyped(path: str, wanted: str, found: str) -> str:
             {"flows": [{"patch": {"jobSpec": None, "spec": []}}]},
             [mistyped("spec.flows[0].patch.spec", "object", "array")],
         ),
+        (
+            {
+                "params": [{"name": "p", "value": [None, {"a": None}], "enum": [None, 1.5, "x"]}],
+                "flows": [{"forEach": {"items": [None, 3, {}, [], True]}}],
+                "finally": [{"forEach": {"items": None}}],
+            },
+            [],
+        ),
+        (
+            {
+                "flows": [{"forEach": {"items": 3, "count": "3"}, "retry": {"limit": "2"}}],
+                "finally": {"name": "a"},
+                "ttlSecondsAfterFinished": 2**31,
+            },
+            [
+                mistyped("spec.flows[0].forEach.items", "array", "integer") + "; write a list: [3]",
+                mistyped("spec.flows[0].forEach.count", "integer", "string")
+                + "; write 3, without quotes",
+                mistyped("spec.flows[0].retry.limit", "integer", "string")
+                + "; write 2, without quotes",
+                mistyped("spec.finally", "array", "object"),
+                "spec.ttlSecondsAfterFinished: Invalid value: 2147483648: must be of type integer "
+                "with format int32",
+            ],
+        ),
     ],
 )
 def test_misfits_of_a_flow(spec: Any, words: list[str]):
@@ -211,6 +236,16 @@ def test_metadata_that_no_api_server_could_read():
                 "spec.flows[0].targets: Forbidden: unknown field; "
                 "it belongs in spec.flows[].dependsOn.targets",
                 'spec.flows[0].dependsOn.target: Forbidden: unknown field; did you mean "targets"?',
+            ],
+        ),
+        (
+            FLOW | {"spec": {"queue": "q", "limit": 3, "finally": [{"items": []}], "probe": {}}},
+            [
+                "spec.queue: Forbidden: unknown field; it belongs in spec.jobDefaults.queue",
+                "spec.limit: Forbidden: unknown field; it belongs in spec.flows[].retry.limit",
+                "spec.finally[0].items: Forbidden: unknown field; "
+                "it belongs in spec.finally[].forEach.items",
+                "spec.probe: Forbidden: unknown field; it belongs in spec.flows[].dependsOn.probe",
             ],
         ),
         (

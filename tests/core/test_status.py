@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
-from jobflow.api.jobflow import FlowState, JobFlowStatus
 from jobflow.core.wording import go_duration, listed, short
 from worlds import NOW, Planned, World, after, flow
 

@@ -8,21 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import (
-    DependsOn,
-    FlowState,
-    JobFlowStatus,
-    Probe,
-    Step,
-    StepCondition,
-    StepFailure,
-    TaskStatusProbe,
-)
-from jobflow.core.generated_rules import FIXED_STATUS, least_status
+from jobflow.api.flow_status import FlowState, JobFlowStatus, StepCondition, StepFailure
+from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from jobflow.core.outline import Outline
 from jobflow.core.outputs import FIELD, MOST_OF_A_FLOW, MOST_OF_A_STEP
 from jobflow.core.outputs import size as size_of_outputs
 from jobflow.core.reasons import StepReason
+from jobflow.core.status_rules import FIXED_STATUS, least_status
 from jobflow.core.status_size import fitted
 from jobflow.core.validate import Known
 from worlds import NOW, World, world_of

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from containers import ended, outlined, with_containers
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job, TaskState
-from jobflow.api.jobflow import JobFlowStatus, Step
+from jobflow.api.jobflow import Step
 from jobflow.api.pod import Pod
 from jobflow.core.status_size import DROPS, LIMIT, fitted
 from plan_pods import pod_of

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import FlowState, JobFlow, JobFlowStatus, StepCondition
+from jobflow.api.flow_status import FlowState, JobFlowStatus, StepCondition
+from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.core.change_rules import differences, is_same
 from jobflow.core.validate import (
@@ -44,6 +45,7 @@ FINAL_WAY = (
     "but a flow cannot be changed once it is created; to run it otherwise, `kubectl delete jf f "
     "-n team` and apply it again"
 )
+FAILED_WAY = f"{FINAL_WAY}; to run what failed once more as it is, `jobflow retry f -n team`"
 
 
 def test_a_changed_target_of_a_running_flow():
@@ -53,12 +55,12 @@ def test_a_changed_target_of_a_running_flow():
     ]
 
 
-@pytest.mark.parametrize("phase", ["Succeed", "Failed"])
-def test_a_changed_step_of_an_ended_flow(phase):
+@pytest.mark.parametrize(("phase", "way"), [("Succeed", FINAL_WAY), ("Failed", FAILED_WAY)])
+def test_a_changed_step_of_an_ended_flow(phase, way):
     old = in_phase(flow_of("a", "b: a"), phase)
     assert said(validate_flow_update(old, flow_of("a", "b: a", "c", jobRetainPolicy="delete"))) == [
-        f'spec.flows: Forbidden: step "c" is new, {FINAL_WAY}',
-        f"spec.jobRetainPolicy: Forbidden: this is changed, {FINAL_WAY}",
+        f'spec.flows: Forbidden: step "c" is new, {way}',
+        f"spec.jobRetainPolicy: Forbidden: this is changed, {way}",
     ]
 
 
@@ -86,6 +88,64 @@ def test_a_changed_step_of_an_ended_flow(phase):
 def test_each_changed_field_is_named(new, changes):
     verdict = validate_flow_update(flow_of("a", "b: a", "c"), new)
     assert {v.path: v.detail.partition(", but")[0] for v in verdict.violations} == changes
+
+
+CONTROLS = {
+    "params": [{"name": "n", "value": 1}],
+    "jobDefaults": {"labels": {"team": "x"}},
+    "parallelism": 2,
+    "timeout": "1h",
+    "failurePolicy": "Abort",
+    "finally": [{"name": "z", "template": "a"}],
+    "ttlSecondsAfterFinished": 60,
+}
+OTHERWISE = {
+    "params": ([{"name": "n", "value": True}], "spec.params[0].value", "this is changed"),
+    "jobDefaults": ({"labels": {"team": "y"}}, "spec.jobDefaults.labels.team", "this is changed"),
+    "parallelism": (None, "spec.parallelism", "this is changed"),
+    "timeout": ("2h", "spec.timeout", "this is changed"),
+    "failurePolicy": ("Stop", "spec.failurePolicy", "this is changed"),
+    "finally": ([{"name": "y", "template": "a"}], "spec.finally",
+                'step "y" is new and step "z" is gone'),
+    "ttlSecondsAfterFinished": (0, "spec.ttlSecondsAfterFinished", "this is changed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", CONTROLS)
+def test_no_field_of_a_spec_may_change(field):
+    value, path, what = OTHERWISE[field]
+    verdict = validate_flow_update(
+        flow_of("a", **CONTROLS), flow_of("a", **{**CONTROLS, field: value})
+    )
+    assert [(v.path, v.detail.partition(", but")[0]) for v in verdict.violations] == [(path, what)]
+
+
+def test_every_field_of_a_spec_is_among_them():
+    assert {*CONTROLS, "flows", "jobRetainPolicy", "suspend"} == {
+        *JobFlowSpec.__struct_encode_fields__
+    }
+
+
+def test_a_changed_step_of_finally_is_named_by_its_field():
+    old, new = (flow_of("a", **{"finally": [{"name": "z", "timeout": t}]}) for t in ("1h", "2h"))
+    assert [v.path for v in validate_flow_update(old, new).violations] == [
+        "spec.finally[0].timeout"
+    ]
+
+
+@pytest.mark.parametrize(("suspend", "verb"), [(True, "suspend"), (False, "resume")])
+def test_whoever_wants_to_suspend_by_the_spec_is_told_the_command(suspend, verb):
+    old, new = flow_of("a", suspend=not suspend), flow_of("a", suspend=suspend)
+    assert said(validate_flow_update(old, new)) == [
+        "spec.suspend: Forbidden: it is read only when a flow is created; "
+        f"`jobflow {verb} f -n team` does it now"
+    ]
+
+
+def test_a_flow_that_is_over_is_not_suspended_by_any_command():
+    old = in_phase(flow_of("a"), "Succeed")
+    [text] = said(validate_flow_update(old, flow_of("a", suspend=True)))
+    assert text == f"spec.suspend: Forbidden: this is changed, {FINAL_WAY}"
 
 
 def test_a_change_deep_in_a_patch_is_named_by_its_path():

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import (
+from jobflow.api.flow_status import (
     FlowState,
     JobFlowStatus,
     JobRecord,
     JobRunningHistory,
     StepCondition,
 )
-from jobflow.core.generated_rules import MAX_STATUS
 from jobflow.core.names import job_name
+from jobflow.core.status_rules import MAX_STATUS
 from jobflow.core.status_size import fitted
 from reviewed import faults, flow_of, knowing, template_of
 

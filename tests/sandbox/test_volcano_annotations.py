@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from jobflow.api.duration import format_duration, parse_duration
-from jobflow.api.labels import ATTEMPT
+from jobflow.api.labels import ATTEMPT, INDEX
 from jobflow.sandbox.pod_status import Progress, pod_status
 from jobflow.sandbox.pods import PodObject
 from jobflow.sandbox.policies import PodPhase
@@ -95,6 +95,19 @@ def test_the_first_attempts_fail_and_then_one_succeeds(attempt: str, code: int) 
 
 def test_a_vcjob_without_the_label_is_the_first_attempt() -> None:
     assert read_script({}, {}, ["t"])[0].attempt == 1
+
+
+@pytest.mark.parametrize(("index", "message"), [("0", "one"), ("1", "two"), ("7", "two")])
+@pytest.mark.parametrize("attempt", ["1", "2"])
+def test_an_item_or_a_repeat_has_its_own_entry_whatever_the_attempt(
+    index: str, message: str, attempt: str
+) -> None:
+    annotations = {f"{SANDBOX}output": '["one", "two"]', f"{SANDBOX}fail-attempts": "1"}
+    read, faults = read_script(annotations, {ATTEMPT: attempt, INDEX: index}, ["t"])
+    mark = read.marks("t")[-1]
+    assert faults == ()
+    assert mark.message == message
+    assert mark.exit_code == (1 if attempt == "1" else 0)
 
 
 @pytest.mark.parametrize(
@@ -305,3 +318,8 @@ def test_a_failed_pod_looks_like_one() -> None:
 
 def test_marks_are_values() -> None:
     assert script().marks("t") == (Mark(0.0, RUNNING), Mark(1.0, SUCCEEDED))
+
+
+def test_an_index_that_is_none_is_said() -> None:
+    _, [fault] = read_script({}, {INDEX: "-1"}, ["t"])
+    assert fault.startswith(f'label {INDEX}: "-1" is no count')

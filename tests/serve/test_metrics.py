@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
+from jobflow.api.flow_status import JobFlowStatus, RequestedHours, StepCondition
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus
-from jobflow.api.jobflow import JobFlowStatus, RequestedHours, StepCondition
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.controller.hooks import Result
 from jobflow.core.violations import Reason, Violation

@@ -18,7 +18,15 @@ class Action(StrEnum):
     """`action` of a Command, as far as JobFlow sends or carries out any."""
 
     ABORT_JOB = "AbortJob"
+    """Of a vcjob: abort it. Of a flow: suspend it and abort what runs."""
+    SUSPEND_FLOW = "SuspendFlow"
+    """Suspend it; what runs runs out. JobFlow's own word, in the manner of Volcano's."""
+    RESUME_JOB = "ResumeJob"
+    """Resume a suspended flow."""
     TERMINATE_JOB = "TerminateJob"
+    """Cancel it."""
+    RESTART_JOB = "RestartJob"
+    """Retry it from the steps that failed."""
 
 
 class Command(Struct, frozen=True, kw_only=True):

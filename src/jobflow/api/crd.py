@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import JobSpec
-from jobflow.api.jobflow import JobFlow, JobFlowSpec, JobFlowStatus
+from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate, JobTemplateStatus
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, Resource
 
@@ -167,7 +168,9 @@ _SCALARS: dict[type, Schema] = {
     msgspec.inspect.DateTimeType: {"type": "string", "format": "date-time"},
     msgspec.inspect.StrType: {"type": "string"},
     msgspec.inspect.IntType: {"type": "integer"},
+    msgspec.inspect.FloatType: {"type": "number"},
     msgspec.inspect.BoolType: {"type": "boolean"},
+    msgspec.inspect.AnyType: {"x-kubernetes-preserve-unknown-fields": True, "nullable": True},
 }
 
 

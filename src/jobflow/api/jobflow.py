@@ -1,51 +1,16 @@
-"""`flow.volcano.sh/v1alpha1` JobFlow: which templates to run, in what order, on what conditions.
-
-Names and shapes of the status are Volcano's, exactly; its dashboards read them.
-"""
+"""`flow.volcano.sh/v1alpha1` JobFlow: which templates to run, in what order, on what conditions."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
-from jobflow.api.job import Int32, Opaque, TaskState
+from jobflow.api.control import Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry
+from jobflow.api.flow_status import FINAL_PHASES, Decisions, JobFlowStatus
+from jobflow.api.job import Int32
 from jobflow.api.meta import Doc, ListMeta, ObjectMeta, Struct
-
-Atomic = {"x-kubernetes-map-type": "atomic"}
-"""The API server then keeps one owner for the whole map, not one for every key of every entry:
-with 5,000 steps that would be a megabyte of managedFields."""
-
-
-class FlowPhase(StrEnum):
-    """`status.state.phase` of a flow: these five and no others."""
-
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEED = "Succeed"
-    FAILED = "Failed"
-    TERMINATING = "Terminating"
-
-
-FINAL_PHASES = frozenset({FlowPhase.SUCCEED, FlowPhase.FAILED})
-
-
-class StepPhase(StrEnum):
-    """`status.conditions[…].phase` besides a vcjob's own phases, which a running step shows."""
-
-    WAITING = "Waiting"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    SKIPPED = "Skipped"
-
-
-ENDED_STEP_PHASES = frozenset({StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED})
-
-
-CANCELLED = "Cancelled"
-"""`reason` of a flow that was cancelled, for good, and of its steps that ended by that."""
 
 
 class Strategy(StrEnum):
@@ -161,23 +126,6 @@ class DependsOn(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class Patch(Struct, frozen=True, kw_only=True):
-    """What this step changes of its template. Set one of the two."""
-
-    job_spec: Annotated[
-        dict[str, Any] | None,
-        Doc(
-            "Merged onto the template's spec as Kubernetes merges: tasks, containers, volumes and "
-            "env by name, volumeMounts by mountPath, ports by containerPort and protocol, "
-            "tolerations by key, maps by key; other lists are replaced; null removes.",
-            **Opaque,
-        ),
-    ] = None
-    spec: Annotated[
-        dict[str, Any] | None, Doc("The same by its other name; not both.", **Opaque)
-    ] = None
-
-
 class Step(Struct, frozen=True, kw_only=True):
     """One step: a template, run as one Volcano job when its dependencies are met."""
 
@@ -195,11 +143,55 @@ class Step(Struct, frozen=True, kw_only=True):
         DependsOn | None, Doc("What the step waits for; it starts at once where not set.")
     ] = None
     patch: Annotated[Patch | None, Doc("What this step changes of its template.")] = None
+    when: Annotated[str | None, Doc("CEL; where it does not hold, the step is Skipped.")] = None
+    switch: Annotated[
+        list[Case] | None,
+        Doc("Ordered cases; the first that holds decides what is run. None: Skipped."),
+    ] = None
+    for_each: Annotated[ForEach | None, Doc("One job an item, instead of one.")] = None
+    repeat: Annotated[
+        Repeat | None, Doc("Runs again, one after another, until an expression holds.")
+    ] = None
+    retry: Annotated[Retry | None, Doc("Runs the step again when it fails.")] = None
+    timeout: Annotated[
+        str | None,
+        Doc(
+            "Of one attempt, from its job's first Running, such as 2h; then it is aborted and has "
+            "failed."
+        ),
+    ] = None
+    daemon: Annotated[
+        bool | None,
+        Doc(
+            "A service: dependants start once it runs, or by their probe; it is ended when all "
+            "other steps are over."
+        ),
+    ] = None
+    continue_on_failure: Annotated[
+        bool | None, Doc("Its failure neither fails the flow nor holds up dependants.")
+    ] = None
 
     @property
     def template_name(self) -> str:
-        """The JobTemplate this step runs."""
+        """The JobTemplate this step runs, where no case of `switch` names another."""
         return self.template or self.name
+
+    def template_for(self, case: Case | None) -> str:
+        """The JobTemplate this step runs once this case of `switch` is taken."""
+        return (case.template if case is not None else None) or self.template_name
+
+    def case_of(self, decided: Decisions | None) -> Case | None:
+        """The case of its switch that was taken; None where none is yet, or there is no switch."""
+        taken = decided.case if decided is not None else None
+        cases = self.switch or ()
+        return cases[taken] if taken is not None and 0 <= taken < len(cases) else None
+
+    @property
+    def templates(self) -> list[str]:
+        """Every JobTemplate that it may run: with `switch` one a case, in their order."""
+        if not self.switch:
+            return [self.template_name]
+        return list(dict.fromkeys(self.template_for(case) for case in self.switch))
 
     @property
     def targets(self) -> list[str]:
@@ -219,147 +211,34 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
             enum=["retain", "delete"],
         ),
     ] = None
-
-
-class FlowState(Struct, frozen=True, kw_only=True):
-    """Where a flow stands, in one word, one reason and one sentence."""
-
-    phase: Annotated[
-        str,
+    params: Annotated[list[Param] | None, Doc("Parameters that patches and CEL refer to.")] = None
+    job_defaults: Annotated[
+        JobDefaults | None,
+        Doc("For every job, where its template and patches do not say otherwise."),
+    ] = None
+    parallelism: Annotated[
+        Int32 | None, Doc("The most jobs of this flow at once, taken in the order of flows.")
+    ] = None
+    timeout: Annotated[
+        str | None,
+        Doc("Of the whole flow, from its start, such as 12h; suspended time does not count."),
+    ] = None
+    failure_policy: Annotated[
+        str | None,
         Doc(
-            "Pending (until a job runs), Running (until the end), Succeed, Failed, or Terminating "
-            "(being deleted while not final).",
-            enum=[*FlowPhase],
-        ),
-    ] = ""
-    reason: Annotated[str, Doc("Why, in one word: WaitingForTemplate, StepFailed …")] = ""
-    message: Annotated[str, Doc("Why, in one sentence.")] = ""
-
-
-class StepFailure(Struct, frozen=True, kw_only=True):
-    """The pod that a step's job failed by, as far as it was still there to be asked."""
-
-    task: Annotated[str, Doc("Its task.")] = ""
-    pod: Annotated[str, Doc("Its name.")] = ""
-    container: Annotated[str, Doc("The container that failed.")] = ""
-    exit_code: Annotated[Int32 | None, Doc("The container's exit code.")] = None
-    reason: Annotated[str, Doc("Error, OOMKilled, Evicted, ImagePullBackOff …")] = ""
-    node: Annotated[str, Doc("The node it ran on.")] = ""
-
-
-class RequestedHours(Struct, frozen=True, kw_only=True):
-    """What the jobs of a step held of the cluster: requests times running time, all attempts."""
-
-    cpu: Annotated[str, Doc('Core hours, such as "1.25".')] = ""
-    memory: Annotated[str, Doc("GiB hours.")] = ""
-    gpu: Annotated[str, Doc("Hours of GPUs, whoever made them.")] = ""
-
-
-class StepCondition(Struct, frozen=True, kw_only=True):
-    """Where one step stands."""
-
-    phase: Annotated[
-        str,
-        Doc("Waiting; its job's phase while it runs; at the end Completed, Failed or Skipped."),
-    ] = ""
-    reason: Annotated[str, Doc("Why, in one word.")] = ""
-    message: Annotated[str, Doc("Why, in one sentence: what it waits for or what failed.")] = ""
-    create_time: Annotated[datetime | None, Doc("When its current job was made.")] = None
-    running_duration: Annotated[
-        str, Doc('How long its job ran or runs, as Volcano says it, such as "3s".')
-    ] = ""
-    task_status_count: Annotated[
-        dict[str, TaskState] | None,
-        Doc("Pods by task and phase; kept after the end, when Volcano drops it from the job."),
-    ] = None
-    job: Annotated[str, Doc("Its current or last Volcano job.")] = ""
-    attempts: Annotated[Int32, Doc("How many jobs were made for it.")] = 0
-    next_attempt_time: Annotated[
-        datetime | None, Doc("When the next attempt may start, between two attempts.")
-    ] = None
-    abort_time: Annotated[
-        datetime | None,
-        Doc("Since when its job is to be aborted; the reason says why. Gone once it has ended."),
-    ] = None
-    last_transition_time: Annotated[
-        datetime | None, Doc("Since when it is in this phase for this reason.")
-    ] = None
-    passed_targets: Annotated[
-        list[str] | None,
-        Doc("Targets whose probe has passed, for good; until the step has begun."),
-    ] = None
-    failure: Annotated[StepFailure | None, Doc("The pod that its job failed by.")] = None
-    outputs: Annotated[
-        dict[str, Any] | None,
-        Doc(
-            "The termination message of the first container of the job's first pod: a JSON "
-            "object, or any other text under `text`. At most 4 KiB.",
-            **Opaque,
+            "Once a step has failed: Stop (default) starts nothing new, Abort also aborts what "
+            "runs, Continue goes on with what does not depend on it."
         ),
     ] = None
-    requested_hours: Annotated[
-        RequestedHours | None, Doc("What its ended jobs held of the cluster.")
+    finally_: Annotated[
+        list[Step] | None,
+        Doc("Steps that run, in parallel, when the rest is over, whatever came of it."),
+    ] = msgspec.field(name="finally", default=None)
+    ttl_seconds_after_finished: Annotated[
+        Int32 | None, Doc("How long the finished flow is kept; for ever where not set.")
     ] = None
-
-
-class JobRunningHistory(Struct, frozen=True, kw_only=True):
-    """One state that a job was in."""
-
-    state: Annotated[str, Doc("The job's phase.")] = ""
-    start_timestamp: Annotated[datetime | None, Doc("When it went into it.")] = None
-    end_timestamp: Annotated[datetime | None, Doc("When it left it.")] = None
-
-
-class JobRecord(Struct, frozen=True, kw_only=True):
-    """What is remembered of one Volcano job, also when the job is gone."""
-
-    name: Annotated[str, Doc("The job.")] = ""
-    state: Annotated[str, Doc("Its last phase.")] = ""
-    start_timestamp: Annotated[datetime | None, Doc("When it was made.")] = None
-    end_timestamp: Annotated[datetime | None, Doc("When it ended.")] = None
-    restart_count: Annotated[Int32, Doc("How often Volcano restarted it.")] = 0
-    running_histories: Annotated[
-        list[JobRunningHistory] | None, Doc("The states it was in, the last ten.")
-    ] = None
-
-
-class JobFlowStatus(Struct, frozen=True, kw_only=True):
-    """How far a flow has come."""
-
-    state: Annotated[FlowState, Doc("Where the flow stands.")] = msgspec.field(
-        default_factory=FlowState
-    )
-    progress: Annotated[str, Doc('Ended steps of all, such as "3/5"; skipped ones count.')] = ""
-    start_time: Annotated[datetime | None, Doc("When the flow was taken up.")] = None
-    completion_time: Annotated[datetime | None, Doc("When the flow ended.")] = None
-    observed_generation: Annotated[
-        int | None, Doc("The generation of the spec this status is about.", format="int64")
-    ] = None
-    conditions: Annotated[
-        dict[str, StepCondition] | None,
-        Doc("One entry a step, by <flow>-<step>.", **Atomic),
-    ] = None
-    job_status_list: Annotated[
-        list[JobRecord] | None, Doc("One entry a Volcano job, also of those that are gone.")
-    ] = None
-    pending_jobs: Annotated[list[str] | None, Doc("Jobs that are pending.")] = None
-    running_jobs: Annotated[list[str] | None, Doc("Jobs that run or restart.")] = None
-    failed_jobs: Annotated[list[str] | None, Doc("Jobs that failed.")] = None
-    completed_jobs: Annotated[list[str] | None, Doc("Jobs that completed or are about to.")] = None
-    terminated_jobs: Annotated[
-        list[str] | None, Doc("Jobs that were terminated or aborted, or are about to be.")
-    ] = None
-    un_know_jobs: Annotated[list[str] | None, Doc("Jobs in a phase JobFlow does not know.")] = None
-    next_jobs: Annotated[
-        list[str] | None,
-        Doc("Jobs that will be made once those that are there now complete; at most 100."),
-    ] = None
-    pod_failure_ratio: Annotated[
-        str, Doc('Failed pods of all pods that were seen of its jobs, such as "0.25".')
-    ] = ""
-    handled_commands: Annotated[
-        list[str] | None,
-        Doc("UIDs of Commands that were carried out or refused and are not gone yet."),
+    suspend: Annotated[
+        bool | None, Doc("Created suspended: nothing starts until it is resumed.")
     ] = None
 
 
@@ -377,6 +256,16 @@ class JobFlow(Struct, frozen=True, kw_only=True):
     def steps(self) -> list[Step]:
         """`spec.flows`; empty where it is missing."""
         return self.spec.flows or []
+
+    @property
+    def all_steps(self) -> list[Step]:
+        """`spec.flows` and `spec.finally` behind them."""
+        return [*self.steps, *(self.spec.finally_ or ())]
+
+    @property
+    def templates(self) -> list[str]:
+        """Every JobTemplate that one of its steps may run, cases and `finally` included."""
+        return list(dict.fromkeys(name for step in self.all_steps for name in step.templates))
 
     @property
     def final(self) -> bool:

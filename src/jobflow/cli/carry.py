@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.jobflow import ENDED_STEP_PHASES, JobFlow, StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES, QUEUES, Resource
 from jobflow.cli.check import Report
@@ -208,7 +209,7 @@ def waiting_for(flow: JobFlow, templates: Collection[Key]) -> list[str]:
     """
     conditions = flow.status.conditions or {}
     missing: dict[str, None] = {}
-    for step in flow.steps:
+    for step in flow.all_steps:
         condition = conditions.get(job_name(flow.metadata.name, step.name))
         if condition is None:
             return []
@@ -217,7 +218,8 @@ def waiting_for(flow: JobFlow, templates: Collection[Key]) -> list[str]:
         if condition.phase != StepPhase.WAITING or condition.reason not in _STAYS:
             return []
         if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
-            if (flow.metadata.namespace, step.template_name) in templates:
+            needed = step.template_for(step.case_of(condition.decisions))
+            if (flow.metadata.namespace, needed) in templates:
                 return []
-            missing[step.template_name] = None
+            missing[needed] = None
     return list(missing)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.flags import KUBECONFIG, FlowName, Kubeconfig, Namespace, Output, examples
+from jobflow.cli.flags import KUBECONFIG, examples
 from jobflow.cli.late import LateCommand
 
 commands = typer.Typer()
@@ -31,67 +31,6 @@ def serve() -> Callable[..., None]:
     from jobflow.cli.serve import command
 
     return command()
-
-
-@commands.command(
-    short_help="Say why a flow, or a step of it, stands where it stands.",
-    epilog=examples("jobflow why train", "jobflow why train evaluate -n team -o json"),
-)
-def why(
-    flow: FlowName,
-    step: Annotated[
-        str | None,
-        typer.Argument(metavar="STEP", help="A step of it; else the whole.", show_default=False),
-    ] = None,
-    namespace: Namespace = None,
-    kubeconfig: Kubeconfig = None,
-    output: Annotated[
-        Output, typer.Option("-o", "--output", help="One paragraph, or one JSON object.")
-    ] = Output.TEXT,
-) -> None:
-    """Say in a paragraph why a flow stands where it stands: what it waits for and how long, what
-    would free it, what has failed, what comes next. Of a step: the chain behind it, down to where
-    that begins.
-
-    Exit code: 0 answered; 1 it may not be read; 2 no such flow or step, or no cluster.
-    """
-    from jobflow.cli.why import Question
-    from jobflow.cli.why import why as answer
-
-    as_json = output is Output.JSON
-    raise typer.Exit(answer(Question(flow, step, namespace, kubeconfig, as_json=as_json)))
-
-
-@commands.command(
-    short_help="End a flow: abort what runs, skip the rest.",
-    epilog=examples(
-        "jobflow cancel train",
-        "jobflow cancel train -n team --wait",
-        "jobflow cancel train -o json",
-    ),
-)
-def cancel(
-    flow: FlowName,
-    namespace: Namespace = None,
-    kubeconfig: Kubeconfig = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Until every job has ended, telling how it goes.")
-    ] = False,
-    output: Annotated[
-        Output, typer.Option("-o", "--output", help="Text, or one JSON object at the end.")
-    ] = Output.TEXT,
-) -> None:
-    """End a flow: jobs that run are aborted, steps that have not begun are skipped, and the flow is
-    Failed (Cancelled) once every job has ended.
-
-    Exit code: 0 asked for, with --wait: done; 1 refused, or the flow is over already; 2 no such
-    flow, or no cluster; 130 interrupted.
-    """
-    from jobflow.cli.cancel import Order
-    from jobflow.cli.cancel import cancel as cancel_flow
-
-    as_json = output is Output.JSON
-    raise typer.Exit(cancel_flow(Order(flow, namespace, kubeconfig, wait=wait, as_json=as_json)))
 
 
 @commands.command(

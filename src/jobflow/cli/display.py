@@ -11,7 +11,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from jobflow.api.jobflow import JobFlow, StepPhase
+from jobflow.api.flow_status import StepPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.cli.drawing import Tree, style_of
 from jobflow.cli.progress import rows, told
 

@@ -11,8 +11,9 @@ from datetime import datetime
 from rich.cells import cell_len
 from rich.text import Text
 
+from jobflow.api.flow_status import FINAL_PHASES, FlowPhase, StepPhase
 from jobflow.api.job import JobPhase
-from jobflow.api.jobflow import FINAL_PHASES, FlowPhase, JobFlow, StepPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.cli.branches import Branch, branches, guides
 from jobflow.cli.progress import StepRow, requested_hours, rows, told
 from jobflow.core.task_counts import task_progress

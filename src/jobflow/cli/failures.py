@@ -9,7 +9,8 @@ from itertools import islice
 
 from rich.text import Text
 
-from jobflow.api.jobflow import JobFlow, StepPhase
+from jobflow.api.flow_status import StepPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.cli.progress import rows
 from jobflow.cli.report import visible
 from jobflow.core.names import job_name

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from jobflow import __version__
-from jobflow.cli import cluster_commands, sandbox_commands
+from jobflow.cli import cluster_commands, flow_commands, sandbox_commands
 from jobflow.cli.outcome import INTERRUPTED, UNUSABLE
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -25,6 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.add_typer(sandbox_commands.commands)
+app.add_typer(flow_commands.commands)
 app.add_typer(cluster_commands.commands)
 
 

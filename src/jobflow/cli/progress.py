@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobflow.api.job import TaskState
-from jobflow.api.jobflow import (
+from jobflow.api.flow_status import (
     ENDED_STEP_PHASES,
-    JobFlow,
     JobRecord,
-    Step,
     StepCondition,
     StepFailure,
     StepPhase,
 )
+from jobflow.api.job import TaskState
+from jobflow.api.jobflow import JobFlow, Step
 from jobflow.cli.report import visible
 from jobflow.core.names import job_name
 from jobflow.core.wording import listed

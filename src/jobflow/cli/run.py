@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from jobflow import logs
-from jobflow.api.jobflow import FlowPhase, JobFlow
+from jobflow.api.flow_status import FlowPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.cli.assumptions import assumptions
 from jobflow.cli.carry import Applied, apply, following

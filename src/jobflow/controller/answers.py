@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, JobFlowStatus
+from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import Holder, PodsRead, Refusal
 from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key, key_of

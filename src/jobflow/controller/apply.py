@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from jobflow.api.command import encoded
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, JobFlowStatus
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.answers import Memory
@@ -29,6 +30,7 @@ from jobflow.core.actions import (
     Confirm,
     CreateJob,
     DeleteCommand,
+    DeleteFlow,
     DeleteJob,
     Plan,
     PodsRead,
@@ -127,6 +129,8 @@ class Applier:
             case DeleteCommand():
                 await self._delete(COMMANDS, flow, action)
                 log.info("command deleted", flow=_name(flow), command=action.name)
+            case DeleteFlow():
+                await self._delete_flow(flow, action, applied)
             case ReadPods():
                 await self._read(flow, action, applied)
 
@@ -204,6 +208,24 @@ class Applier:
         except ApiError as error:
             if not error.conflict:
                 raise
+
+    async def _delete_flow(self, flow: JobFlow, action: DeleteFlow, applied: Applied) -> None:
+        """Only as it was when that was decided: it may have been taken up again since."""
+        meta = flow.metadata
+        try:
+            await self._client.delete(
+                JOBFLOWS,
+                meta.namespace,
+                meta.name,
+                uid=action.uid,
+                resource_version=meta.resource_version,
+            )
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            await self._catch_up(flow, applied, error)
+        else:
+            log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
 
     async def _abort(self, flow: JobFlow, action: AbortJob) -> None:
         """A Command of this name that is still there will do. Where none can be made, the vcjob

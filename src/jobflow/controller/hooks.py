@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from jobflow.api.jobflow import JobFlowStatus
+from jobflow.api.flow_status import JobFlowStatus
 
 
 class Result(StrEnum):

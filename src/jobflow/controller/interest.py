@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jobflow.api.flow_status import StepPhase
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, StepPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.api.labels import STEP
 from jobflow.api.pod import Pod
 from jobflow.core.names import job_name
@@ -79,9 +80,12 @@ def _step_of(job: Job) -> str:
 
 
 def _waits(flow: JobFlow, key: str) -> bool:
-    """Whether a step has not begun."""
+    """Whether a step has not begun, or not since the flow was last retried."""
     condition = (flow.status.conditions or {}).get(key)
-    return condition is None or (condition.phase == StepPhase.WAITING and not condition.attempts)
+    if condition is None:
+        return True
+    begun = condition.attempts > condition.past_attempts
+    return condition.phase == StepPhase.WAITING and not begun
 
 
 def _stands(pod: Pod) -> tuple[object, ...]:

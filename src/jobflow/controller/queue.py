@@ -20,6 +20,9 @@ K = TypeVar("K")
 
 FIRST_RETRY = 0.2
 LONGEST_RETRY = 60.0
+VOID_ENTRIES = 64
+"""Times that no longer count are dropped once there are more of them than of the others, and than
+this: a flow that has days left to its timeout asks anew with each pass over it."""
 
 
 class Queue(Generic[K]):
@@ -79,6 +82,9 @@ class Queue(Generic[K]):
         self._due[key] = at
         self._count += 1
         heapq.heappush(self._later, (at, self._count, key))
+        if len(self._later) > 2 * len(self._due) + VOID_ENTRIES:
+            self._later = [entry for entry in self._later if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._later)
         self._wind()
 
     def retry(self, key: K, *, at_least: float = 0.0) -> float:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from jobflow.api.jobflow import JobFlow, JobFlowStatus
+from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.jobflow import JobFlow
 
 
 def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:

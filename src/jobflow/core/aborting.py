@@ -3,7 +3,8 @@
 The theory (DESIGN §2, "Aborting is level-triggered"). First the intent is written: the reason and
 `abortTime` of the step's condition. Once it is stored, Volcano is asked to abort the vcjob, again
 every AGAIN while that shows no effect, and after PATIENCE the vcjob is deleted. When it has ended,
-or is gone, the recorded intent gives the reason. Whether to abort at all was decided before.
+or is gone, the recorded intent gives the reason. Whether to abort at all is decided by what holds
+for the flow as a whole; `finally` is aborted by a suspension alone.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ from datetime import timedelta
 
 import msgspec
 
+from jobflow.api.control import FailurePolicy
+from jobflow.api.flow_status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
 from jobflow.api.job import Job, JobPhase
-from jobflow.api.jobflow import CANCELLED, ENDED_STEP_PHASES, JobFlow, StepCondition
 from jobflow.core.actions import AbortJob, Action, DeleteJob
-from jobflow.core.evidence import Evidence, attempt_of
-from jobflow.core.scene import Decision, Scene, not_before
+from jobflow.core.course import HALTS
+from jobflow.core.evidence import Run, attempt_of
+from jobflow.core.failure_policy import policy_of
+from jobflow.core.readiness import breaks
+from jobflow.core.reasons import StepReason
+from jobflow.core.scene import RunDecision, Scene, not_before
 from jobflow.core.wording import short
 
 AGAIN = timedelta(seconds=10)
@@ -25,71 +31,105 @@ AGAIN = timedelta(seconds=10)
 PATIENCE = timedelta(seconds=60)
 """Until a vcjob that has not ended is deleted."""
 
-_WHY = {CANCELLED: "the flow was cancelled"}
+_WHY = {
+    StepReason.CANCELLED: "the flow was cancelled",
+    StepReason.SUSPENDED: "the flow was suspended",
+    StepReason.FAILURE_POLICY: "another step has failed",
+    StepReason.DAEMON_ENDED: "all other steps are over",
+}
 
 
-def was_cancelled(flow: JobFlow) -> bool:
-    """Whether the stored status says so, as what is irreversible needs it."""
-    return flow.status.state.reason == CANCELLED
+def brings_to_end(scene: Scene) -> bool:
+    """Whether the stored status says that all that runs is to be aborted for good, as what is
+    irreversible needs it."""
+    flow = scene.flow
+    if flow.status.state.reason in HALTS:
+        return True
+    if policy_of(flow) is not FailurePolicy.ABORT:
+        return False
+    return any(breaks(each.step, each.memory) for each in scene.evidence[: scene.last_from])
 
 
-def intent(evidence: Evidence, scene: Scene) -> str:
-    """Why the step's vcjob is to be aborted, the recorded reason first; empty: it is not."""
-    memory = evidence.memory
-    if memory.abort_time is not None:
-        return memory.reason
-    return CANCELLED if scene.cancelled else ""
+def intent(run: Run, scene: Scene) -> str:
+    """Why a run is not to go on, nor its vcjob; the recorded reason first; empty: it is."""
+    return halted(run, scene) if run.memory.abort_time is None else run.memory.reason
 
 
-def aborted(why: str, what: str) -> str:
+def halted(run: Run, scene: Scene) -> str:
+    """The same from what holds for the flow as a whole, whatever is recorded of the run."""
+    course, name = scene.course, run.step.name
+    if name not in scene.finally_names:
+        if course.halted_for:
+            return course.halted_for
+        if scene.aborted_for and name not in scene.spared:
+            return StepReason.FAILURE_POLICY
+        if scene.daemons_done and run.step.daemon:
+            return StepReason.DAEMON_ENDED
+    return StepReason.SUSPENDED if course.aborts_what_runs else ""
+
+
+def why_in_words(why: str, run: Run, scene: Scene) -> str:
+    """The intent in words."""
+    if why == StepReason.FAILURE_POLICY and scene.aborted_for:
+        return scene.aborted_for
+    if why != TIMEOUT:
+        return _WHY.get(StepReason(why), why)
+    if scene.course.halted_for == TIMEOUT and run.step.name not in scene.finally_names:
+        return scene.course.halted
+    return f"it took longer than its timeout of {run.step.timeout}"
+
+
+def aborted(why: str, what: str, run: Run, scene: Scene) -> str:
     """The message of a step that was aborted."""
-    return short(f"{_WHY.get(why, why)}; {what}")
+    return short(f"{why_in_words(why, run, scene)}; {what}")
 
 
-def abort(evidence: Evidence, job: Job, running: StepCondition, why: str, scene: Scene) -> Decision:
-    """What to do about a vcjob that is there and has not ended. `running`: its step's condition."""
-    memory = evidence.memory
+def abort(run: Run, job: Job, running: RunCondition, why: str, scene: Scene) -> RunDecision:
+    """What to do about a vcjob that is there and has not ended. `running`: its run's condition."""
+    memory = run.memory
     since = memory.abort_time
     condition = msgspec.structs.replace(
         running,
         reason=why,
-        message=f"is being aborted: {_WHY.get(why, why)}",
+        message=short(f"is being aborted: {why_in_words(why, run, scene)}"),
         abort_time=since or not_before(scene.now),
     )
     condition = memory if condition == memory else condition
     if since is None:
-        return Decision(condition, urgent=True)
+        return RunDecision(condition, urgent=True)
     if job.metadata.deletion_timestamp is not None:
-        return Decision(condition)
+        return RunDecision(condition)
     deadline = since + PATIENCE
     if scene.now >= deadline:
-        return Decision(condition, _delete(job))
+        return RunDecision(condition, _delete(job))
     if job.phase == JobPhase.ABORTING:
-        return Decision(condition, wake_at=deadline)
+        return RunDecision(condition, wake_at=deadline)
     asked = scene.view.aborts.get(job.metadata.uid)
     if asked is not None and scene.now < asked + AGAIN:
-        return Decision(condition, wake_at=min(asked + AGAIN, deadline))
+        return RunDecision(condition, wake_at=min(asked + AGAIN, deadline))
     action: Action = AbortJob(job.metadata.name, job.metadata.uid)
-    return Decision(condition, action, wake_at=min(scene.now + AGAIN, deadline))
+    return RunDecision(condition, action, wake_at=min(scene.now + AGAIN, deadline))
 
 
 def left_over(scene: Scene) -> Iterator[DeleteJob]:
-    """Vcjobs of a cancelled flow that do not matter to any step, and that it would wait for: of
-    an earlier attempt, or of a step that has ended. How they end changes nothing."""
+    """Vcjobs of a flow brought to its end that do not matter to any step, and that it would wait
+    for: of an earlier attempt, or of a run that has ended. How they end changes nothing."""
     for evidence in scene.evidence:
-        over = evidence.memory.phase in ENDED_STEP_PHASES
-        for job in evidence.jobs:
-            if (over or job is not evidence.job) and _is_there(job, scene):
-                yield _delete(job)
+        for run in evidence.each:
+            over = run.memory.phase in ENDED_STEP_PHASES
+            for job in run.jobs:
+                if (over or job is not run.job) and _is_there(job, scene):
+                    yield _delete(job)
 
 
 def unheard_of(scene: Scene) -> Iterator[DeleteJob]:
-    """Vcjobs of a cancelled flow that is over which its status has never known: a create that was
-    under way when the flow was cancelled. One that it knows may have been resumed by somebody."""
+    """Vcjobs of a flow that was brought to its end which its status has never known: a create that
+    was under way just then. One that it knows may have been resumed by somebody."""
     for evidence in scene.evidence:
-        for job in evidence.jobs:
-            if attempt_of(job) > evidence.memory.attempts and _is_there(job, scene):
-                yield _delete(job)
+        for run in evidence.each:
+            for job in run.jobs:
+                if attempt_of(job) > run.memory.attempts and _is_there(job, scene):
+                    yield _delete(job)
 
 
 def _is_there(job: Job, scene: Scene) -> bool:

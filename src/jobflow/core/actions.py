@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from jobflow.api.command import Command
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlowStatus
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
 
@@ -136,6 +136,13 @@ class DeleteCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteFlow:
+    """Delete the flow itself, if it still is as it was read; its vcjobs go with it."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPods:
     """List the pods of this vcjob live: the answer is in the next View."""
 
@@ -143,7 +150,7 @@ class ReadPods:
     uid: str
 
 
-Action = CreateJob | DeleteJob | Confirm | AbortJob | DeleteCommand | ReadPods
+Action = CreateJob | DeleteJob | Confirm | AbortJob | DeleteCommand | DeleteFlow | ReadPods
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,29 @@
-"""What comes of a step that has begun: remembered, ended, running, or lost and made again.
+"""What comes of a run that has begun: remembered, ended, running, or lost and made again.
 
-It never looks at dependencies: a begun step carries on whatever became of the others. What the
+It never looks at dependencies: a begun run carries on whatever became of the others. What the
 status remembers as ended stays ended, whatever its vcjob does; without a vcjob too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.job import JobPhase
-from jobflow.api.jobflow import (
-    ENDED_STEP_PHASES,
-    Condition,
-    StepCondition,
-    StepPhase,
-    Strategy,
-)
+from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
+from jobflow.api.job import Job, JobPhase
+from jobflow.api.jobflow import Condition, Strategy
 from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
-from jobflow.core.ending import ending, held, running_as
-from jobflow.core.evidence import FAILURES, Evidence
-from jobflow.core.readiness import probe_of, strategy, wanted
+from jobflow.core.ending import ending, ends_as, held, running_as
+from jobflow.core.evidence import FAILURES, Evidence, Run
+from jobflow.core.readiness import probe_of, strategy, wanted_of
 from jobflow.core.reasons import StepReason
-from jobflow.core.scene import Decision, Scene, not_before
-from jobflow.core.starting import next_attempt, waiting
+from jobflow.core.retrying import settled
+from jobflow.core.scene import RunDecision, Scene, not_before
+from jobflow.core.starting import next_attempt, next_name, waiting
+from jobflow.core.timeouts import is_over
 
 FIRST_BACKOFF = timedelta(seconds=1)
 LONGEST_BACKOFF = timedelta(minutes=5)
@@ -34,21 +32,51 @@ ENDS_BY_CONDITION = {Condition.COMPLETED: JobPhase.COMPLETED, Condition.FAILED: 
 """How a target must have ended if a dependant that wanted this has started."""
 
 
-def begun(position: int, scene: Scene) -> Decision | None:
-    """What comes of the step at `position`; None where it has not begun."""
-    evidence = scene.evidence[position]
-    if evidence.memory.phase in ENDED_STEP_PHASES:
-        return Decision(evidence.memory)
-    job = evidence.job
+Inferred = Callable[[], JobPhase | None]
+"""How a step must have ended, judging by its dependants; worked out only where it matters."""
+
+
+def begun(run: Run, scene: Scene, inferred: Inferred) -> RunDecision | None:
+    """What comes of a run; None where it has not begun."""
+    if run.memory.phase in ENDED_STEP_PHASES:
+        return RunDecision(run.memory)
+    if not run.begun:
+        return None
+    job = run.job
     if job is None:
-        return _without_job(position, scene) if evidence.attempts else None
+        return _without_job(run, scene, inferred)
     if job.ended:
-        return ending(evidence, job, scene)
-    if not evidence.gone:
-        why = intent(evidence, scene)
-        running = running_as(evidence, job)
-        return abort(evidence, job, running, why, scene) if why else Decision(running)
-    return _without_job(position, scene)
+        recorded = run.between and run.memory.reason != StepReason.JOB_LOST
+        return again(run, scene) if recorded else settled(run, ending(run, job, scene), scene)
+    if not run.gone:
+        return _running(run, job, scene)
+    return _without_job(run, scene, inferred)
+
+
+def again(run: Run, scene: Scene) -> RunDecision:
+    """Between two attempts, or retried with its flow: the next one, once it may be made."""
+    memory = run.memory
+    if (why := intent(run, scene)) and why != StepReason.SUSPENDED:
+        return _not_again(run, memory, why, scene, sure=True)
+    if scene.terminating or scene.suspended:
+        return RunDecision(memory)
+    if _too_early(memory, scene.now):
+        return RunDecision(memory, wake_at=memory.next_attempt_time)
+    last_is_there = run.job is not None and not run.gone
+    name = next_name(run, scene) if last_is_there or not run.begun else run.job_name
+    if name not in scene.view.absent:
+        return RunDecision(memory, Confirm(name))
+    return next_attempt(run, scene)
+
+
+def _running(run: Run, job: Job, scene: Scene) -> RunDecision:
+    running = running_as(run, job, scene)
+    why = intent(run, scene)
+    if not why and is_over(running.deadline, scene):
+        why = StepReason.TIMEOUT
+    if why:
+        return abort(run, job, running, why, scene)
+    return RunDecision(running, wake_at=running.deadline)
 
 
 def backoff(attempts: int) -> timedelta:
@@ -56,94 +84,103 @@ def backoff(attempts: int) -> timedelta:
     return min(FIRST_BACKOFF * (1 << min(attempts - 1, 30)), LONGEST_BACKOFF)
 
 
-def _without_job(position: int, scene: Scene) -> Decision:
+def _without_job(run: Run, scene: Scene, inferred: Inferred) -> RunDecision:
     """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
-    evidence = scene.evidence[position]
-    memory = evidence.memory
-    between = memory.phase == StepPhase.WAITING and memory.attempts == evidence.attempts
-    shown = memory if between or evidence.job is None else running_as(evidence, evidence.job)
-    if (end := _inferred(position, scene)) is not None:
-        return Decision(_known_by_dependant(evidence, shown, end, scene))
-    if why := intent(evidence, scene):
-        return _not_again(evidence, shown, why, scene, sure=between or evidence.gone)
+    between, job = run.between, run.job
+    shown = run.memory if between or job is None else running_as(run, job, scene)
+    if (end := inferred()) is not None:
+        return RunDecision(_known_by_dependant(run, shown, end, scene))
+    if between:
+        return again(run, scene)
+    if why := intent(run, scene):
+        return settled(run, _not_again(run, shown, why, scene, sure=run.gone), scene)
     if scene.terminating:
-        return Decision(shown)
-    if between and _too_early(memory, scene.now):
-        return Decision(shown, wake_at=memory.next_attempt_time)
-    name = evidence.job_name
+        return RunDecision(shown)
+    name = run.job_name
     if name not in scene.view.absent:
-        return Decision(shown, Confirm(name))
-    return next_attempt(evidence, scene) if between else _lost(evidence, scene)
+        return RunDecision(shown, Confirm(name))
+    return _lost(run, scene)
 
 
-def _not_again(
-    evidence: Evidence, shown: StepCondition, why: str, scene: Scene, *, sure: bool
-) -> Decision:
-    """The step was to be aborted and its vcjob is gone: that was its end."""
-    name = evidence.job_name
+def _not_again(run: Run, shown: RunCondition, why: str, scene: Scene, *, sure: bool) -> RunDecision:
+    """The run was to be aborted and its vcjob is gone, or it is between two: that was its end."""
+    name = run.job_name
     if not sure and name not in scene.view.absent:
-        return Decision(shown, Confirm(name))
-    gone = f"the job {name} is gone"
-    return Decision(
+        return RunDecision(shown, Confirm(name))
+    there = run.job is not None and not run.gone
+    gone = f"the job {name} is {'over' if there else 'gone'}"
+    return RunDecision(
         msgspec.structs.replace(
             shown,
-            phase=StepPhase.FAILED,
+            phase=ends_as(why),
             reason=why,
-            message=aborted(why, gone),
+            message=aborted(why, gone, run, scene),
             job=name,
-            attempts=evidence.attempts,
+            attempts=run.attempts,
             next_attempt_time=None,
+            deadline=None,
             abort_time=None,
-            requested_hours=held(evidence, scene),
+            avoid_nodes=None,
+            requested_hours=held(run, scene),
         )
     )
 
 
-def _too_early(memory: StepCondition, now: datetime) -> bool:
+def _too_early(memory: RunCondition, now: datetime) -> bool:
     return memory.next_attempt_time is not None and now < memory.next_attempt_time
 
 
-def _lost(evidence: Evidence, scene: Scene) -> Decision:
-    until = not_before(scene.now + backoff(evidence.attempts))
-    message = f"the job {evidence.job_name} is gone and its end was not seen: it runs again"
+def _lost(run: Run, scene: Scene) -> RunDecision:
+    until = not_before(scene.now + backoff(run.attempts - run.memory.past_attempts))
+    message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
-        waiting(evidence, StepReason.JOB_LOST, message, until),
-        requested_hours=held(evidence, scene),
+        waiting(run, StepReason.JOB_LOST, message, until),
+        requested_hours=held(run, scene),
     )
-    return Decision(condition, wake_at=until, urgent=True)
+    return RunDecision(condition, wake_at=until, urgent=True)
 
 
-def _inferred(position: int, scene: Scene) -> JobPhase | None:
+def inferred(position: int, scene: Scene) -> JobPhase | None:
     """How the step must have ended, judging by a vcjob that a dependant would not have otherwise.
 
     A create and the status that holds its reason are sent together; a crash between the two can
     leave only the create. So this counts where the status does not know yet that the dependant
     has begun (docs/decisions/lost-jobs.md).
     """
+    step = scene.steps[position]
+    if step.continue_on_failure:
+        return None  # they start after either end
     for dependant in scene.graph.dependants[position]:
         other = scene.evidence[dependant]
         if probe_of(other.step) is not None:
             continue  # it does not tell that its target has ended
         alone = len(scene.graph.targets[dependant]) == 1
-        if other.jobs and not other.memory.attempts:
+        if _unknown(other):
             if alone or strategy(other.step) is Strategy.ALL:
-                end = ENDS_BY_CONDITION.get(wanted(other.step))
+                end = ENDS_BY_CONDITION.get(wanted_of(other.step, step))
                 if end is not None:
                     return end
     return None
 
 
-def _known_by_dependant(
-    evidence: Evidence, shown: StepCondition, end: JobPhase, scene: Scene
-) -> StepCondition:
+def _unknown(other: Evidence) -> bool:
+    """Whether it has begun, and the status does not know it."""
+    if not other.jobs or any(run.known for run in other.each):
+        return False
+    return any(run.job is not None for run in other.each)
+
+
+def _known_by_dependant(run: Run, shown: RunCondition, end: JobPhase, scene: Scene) -> RunCondition:
     reason = FAILURES.get(end, "")
     return msgspec.structs.replace(
         shown,
         phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
         reason=reason or StepReason.JOB_LOST,
-        message=f"the job {evidence.job_name} is gone; what started after it tells its end",
-        job=evidence.job_name,
-        attempts=evidence.attempts,
+        message=f"the job {run.job_name} is gone; what started after it tells its end",
+        job=run.job_name,
+        attempts=run.attempts,
         next_attempt_time=None,
-        requested_hours=held(evidence, scene),
+        deadline=None,
+        avoid_nodes=None,
+        requested_hours=held(run, scene),
     )

@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobflow.api.jobflow import Condition, StepPhase
+from jobflow.api.flow_status import StepPhase
+from jobflow.api.jobflow import Condition
 from jobflow.core.evidence import has_run
-from jobflow.core.readiness import REACHES, End, Reach, end_of, wanted
+from jobflow.core.readiness import REACHES, End, Reach, end_of, wanted_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Scene
 
@@ -85,10 +86,10 @@ def _reaches(scene: Scene, step: int) -> Iterator[tuple[int, Reach]]:
     evidence = scene.evidence[step]
     probed = evidence.step.depends_on is not None and evidence.step.depends_on.probe is not None
     passed = evidence.memory.passed_targets or ()
-    want = wanted(evidence.step)
     for target in scene.graph.targets[step]:
         other = scene.evidence[target]
-        end = end_of(other.memory)
+        want = wanted_of(evidence.step, other.step)
+        end = end_of(other.step, other.memory)
         reach = REACHES[want][end]
         if other.step.name in passed or (probed and end in (End.COMPLETED, End.FAILED)):
             reach = Reach.MET  # it holds nothing up any more: its probe passed, or never will

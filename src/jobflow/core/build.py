@@ -5,14 +5,20 @@ It reads nothing but its arguments and does not judge whether Volcano would take
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jobflow.api import labels
+from jobflow.api.control import Case, JobDefaults, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.core.affinity import keep_off
+from jobflow.core.expressions import Failure
 from jobflow.core.merge import copied, merge
 from jobflow.core.names import label_value, qualified
+from jobflow.core.scope import Seen, with_values
 
 _BOOKKEEPING = (
     "kubectl.kubernetes.io/",
@@ -28,21 +34,47 @@ of the template's apply set)."""
 
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
+_NO_DEFAULTS = JobDefaults()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The vcjob that is to be made: one attempt of one run of a step."""
+
+    name: str
+    number: int = 1
+    """Which attempt of its run it is, from 1."""
+    index: int | None = None
+    """Which item or repeat its run is; None for a plain step."""
+    case: Case | None = None
+    """The case of `switch` that was taken."""
+    avoid_nodes: Sequence[str] = ()
+    """Nodes that its pods are to keep off."""
+    seen: Seen | None = None
+    """What references in patches see; None: they stay as they stand."""
 
 
 def build_job(
-    flow: JobFlow, step: Step, template: JobTemplate, *, name: str, attempt: int
-) -> dict[str, Any]:
-    """The vcjob `name` of a step, for its run number `attempt`, counted from 1.
+    flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
+) -> dict[str, Any] | Failure:
+    """The vcjob of a step for one attempt; a Failure where a reference in a patch has no value.
 
-    The spec is the template's with the step's patch merged in. `ttlSecondsAfterFinished` becomes
-    an annotation: the controller carries it out, once the job's outcome is in the flow's status.
-    Labels and annotations of the template come along except bookkeeping of the tools that applied
-    it; ours go before the template's. The result shares nothing with the arguments that a caller
-    could change.
+    The spec is the template's, with the flow's jobDefaults where it says nothing, and with the
+    step's patch and its case's merged in. `ttlSecondsAfterFinished` becomes an annotation: the
+    controller carries it out, once the job's outcome is in the flow's status. Labels and
+    annotations of the template come along except bookkeeping of the tools that applied it; they
+    go before those of jobDefaults, and ours before them. The result shares nothing with the
+    arguments that a caller could change.
     """
-    spec = _spec(step, template)
-    annotations = _inherited(template.metadata.annotations) | _annotations(flow, step, template)
+    spec = _spec(flow, step, template, attempt)
+    if isinstance(spec, Failure):
+        return spec
+    if attempt.avoid_nodes:
+        keep_off(spec, attempt.avoid_nodes)
+    defaults = flow.spec.job_defaults or _NO_DEFAULTS
+    own = template.metadata
+    annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
+    annotations |= _annotations(flow, step, template, attempt)
     ttl = spec.get("ttlSecondsAfterFinished")
     if ttl is None or (isinstance(ttl, int) and not isinstance(ttl, bool)):
         # Anything else stays, for the API server to refuse in its own words.
@@ -53,9 +85,11 @@ def build_job(
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
         "metadata": {
-            "name": name,
+            "name": attempt.name,
             "namespace": flow.metadata.namespace,
-            "labels": _inherited(template.metadata.labels) | _labels(flow, step, template, attempt),
+            "labels": _inherited(defaults.labels)
+            | _inherited(own.labels)
+            | _labels(flow, step, template, attempt),
             "annotations": annotations,
             "ownerReferences": [_owner(flow)],
         },
@@ -65,33 +99,76 @@ def build_job(
 
 def patch_of(step: Step) -> dict[str, Any] | None:
     """A step's patch by either of its names; None where it has none, or an empty one."""
-    if step.patch is None:
-        return None
-    return step.patch.job_spec or step.patch.spec or None
+    return changes_of(step.patch)
 
 
-def _spec(step: Step, template: JobTemplate) -> dict[str, Any]:
-    patch = patch_of(step)
-    return merge(template.spec, patch) if patch else copied(template.spec)
+def changes_of(patch: Patch | None) -> dict[str, Any] | None:
+    """What a patch says by either of its names; None where it says nothing."""
+    return None if patch is None else patch.job_spec or patch.spec or None
 
 
-def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: int) -> dict[str, str]:
+def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict[str, Any]:
+    """A vcjob spec with the flow's jobDefaults where it says nothing itself; of plugins each by
+    its name. Shares with `spec` what is in it."""
+    if defaults is None:
+        return dict(spec)
+    words = {
+        "queue": defaults.queue,
+        "priorityClassName": defaults.priority_class_name,
+        "schedulerName": defaults.scheduler_name,
+    }
+    filled: dict[str, Any] = {
+        key: word for key, word in words.items() if word and not spec.get(key)
+    }
+    plugins = spec.get("plugins")
+    if defaults.plugins and (plugins is None or isinstance(plugins, dict)):
+        filled["plugins"] = defaults.plugins | (plugins or {})
+    return {**spec, **filled}
+
+
+def _spec(
+    flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
+) -> dict[str, Any] | Failure:
+    spec = with_defaults(template.spec, flow.spec.job_defaults)
+    merged = False
+    for patch in (step.patch, attempt.case.patch if attempt.case is not None else None):
+        changes = changes_of(patch)
+        if changes and attempt.seen is not None:
+            replaced = with_values(changes, attempt.seen)
+            if isinstance(replaced, Failure):
+                return replaced
+            changes = replaced
+        if changes:
+            spec, merged = merge(spec, changes), True
+    return spec if merged else copied(spec)
+
+
+def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) -> dict[str, str]:
     namespace = flow.metadata.namespace
     return {
         labels.CREATED_BY_FLOW: label_value(qualified(namespace, flow.metadata.name)),
         labels.CREATED_BY_TEMPLATE: label_value(qualified(namespace, template.metadata.name)),
         labels.STEP: label_value(step.name),
-        labels.ATTEMPT: str(attempt),
+        labels.ATTEMPT: str(attempt.number),
+        **_index(attempt),
     }
 
 
-def _annotations(flow: JobFlow, step: Step, template: JobTemplate) -> dict[str, str]:
+def _index(attempt: Attempt) -> dict[str, str]:
+    """Which item or repeat it is, as a label and as an annotation."""
+    return {} if attempt.index is None else {labels.INDEX: str(attempt.index)}
+
+
+def _annotations(
+    flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
+) -> dict[str, str]:
     """The full names behind the labels, and which state of the template this is."""
     namespace = flow.metadata.namespace
     annotations = {
         labels.CREATED_BY_FLOW: qualified(namespace, flow.metadata.name),
         labels.CREATED_BY_TEMPLATE: qualified(namespace, template.metadata.name),
         labels.STEP: step.name,
+        **_index(attempt),
     }
     if template.metadata.generation is not None:
         annotations[labels.TEMPLATE_GENERATION] = str(template.metadata.generation)
@@ -104,13 +181,13 @@ def _inherited(own: dict[str, str] | None) -> dict[str, str]:
     `app.kubernetes.io/instance` stays, though Argo CD can be set to track by it: it prunes only
     objects that no other object owns, and of a Helm chart the label is the user's own.
     """
-    return {
-        key: value
-        for key, value in (own or {}).items()
-        if not key.startswith(_BOOKKEEPING)
-        and key != _CHANGE_CAUSE
-        and not (key == _MANAGED_BY and value == "Helm")
-    }
+    return {key: value for key, value in (own or {}).items() if comes_along(key, value)}
+
+
+def comes_along(key: str, value: str) -> bool:
+    """Whether a label or annotation is none of the bookkeeping that `_BOOKKEEPING` names."""
+    helms = key == _MANAGED_BY and value == "Helm"
+    return not (key.startswith(_BOOKKEEPING) or key == _CHANGE_CAUSE or helms)
 
 
 def _owner(flow: JobFlow) -> dict[str, Any]:

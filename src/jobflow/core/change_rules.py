@@ -11,19 +11,22 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, FlowPhase, StepCondition
 from jobflow.api.job import ENDED_PHASES
-from jobflow.api.jobflow import CANCELLED, ENDED_STEP_PHASES, FlowPhase, JobFlow
+from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.names import job_name
 from jobflow.core.violations import Reason, Violation, below, some
+from jobflow.core.wording import typed
 
 _OVER = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
 """Phases of a step from which nothing more is started; Volcano's own controller leaves a vcjob's
 phase in conditions."""
 
 _CHANGED = "this is changed"
+_SUSPEND = "spec.suspend"
 _MISSING = object()
 
 
@@ -32,28 +35,42 @@ def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     if _alike(old.spec, new.spec):
         return
     first = "" if old.final else f"cancel it ({_cancel(new.metadata)}), then "
-    delete = _command("kubectl delete jf", new.metadata)
+    delete = typed("kubectl delete jf", new.metadata)
     way = f"to run it otherwise, {first}{delete} and apply it again"
+    if old.status.state.phase == FlowPhase.FAILED:
+        way += f"; to run what failed once more as it is, {typed('jobflow retry', new.metadata)}"
     for path, what in _changes(old, new):
         detail = f"{what}, but a flow cannot be changed once it is created; {way}"
+        if path == _SUSPEND and not old.final:
+            verb = "suspend" if new.spec.suspend else "resume"
+            command = typed(f"jobflow {verb}", new.metadata)
+            detail = f"it is read only when a flow is created; {command} does it now"
         yield Violation(path, Reason.FORBIDDEN, None, detail)
 
 
 def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
     """(path, what happened) of each change; of a step that came or went only that."""
-    before = [step.name for step in old.steps]
-    after = [step.name for step in new.steps]
+    yield from _changes_of_steps("spec.flows", old.steps, new.steps)
+    before, after = old.spec.finally_ or [], new.spec.finally_ or []
+    yield from _changes_of_steps("spec.finally", before, after)
+    steps = {"flows": None, "finally_": None}
+    one, other = (msgspec.structs.replace(spec, **steps) for spec in (old.spec, new.spec))
+    yield from ((path, _CHANGED) for path in differences("spec", one, other))
+
+
+def _changes_of_steps(
+    path: str, old: Sequence[Step], new: Sequence[Step]
+) -> Iterator[tuple[str, str]]:
+    before, after = [step.name for step in old], [step.name for step in new]
     if before == after:
-        for i, (one, other) in enumerate(zip(old.steps, new.steps, strict=True)):
+        for i, (one, other) in enumerate(zip(old, new, strict=True)):
             if not _alike(one, other):
-                yield from ((p, _CHANGED) for p in differences(f"spec.flows[{i}]", one, other))
-    else:
-        come = _of_steps(_without(after, before), "new")
-        gone = _of_steps(_without(before, after), "gone")
-        what = " and ".join(filter(None, (come, gone)))
-        yield "spec.flows", what or "the order of the steps is another"
-    if old.spec.job_retain_policy != new.spec.job_retain_policy:
-        yield "spec.jobRetainPolicy", _CHANGED
+                yield from ((p, _CHANGED) for p in differences(f"{path}[{i}]", one, other))
+        return
+    come = _of_steps(_without(after, before), "new")
+    gone = _of_steps(_without(before, after), "gone")
+    what = " and ".join(filter(None, (come, gone)))
+    yield path, what or "the order of the steps is another"
 
 
 def _without(names: Sequence[str], others: Sequence[str]) -> list[str]:
@@ -152,16 +169,25 @@ def template_is_not_needed(
 
 
 def _step_to_start(flow: JobFlow, template: str) -> str | None:
-    """The first step that may yet make a vcjob from the template; None where there is none."""
+    """The first step that may yet make a vcjob from the template, be it for an item, a repeat or
+    a retry; None where there is none. Of a switch that has been decided only that case counts."""
     if flow.final or flow.metadata.deletion_timestamp is not None:
         return None
     conditions = flow.status.conditions or {}
-    for step in flow.steps:
-        if step.template_name == template:
+    for step in flow.all_steps:
+        if template in step.templates:
             condition = conditions.get(job_name(flow.metadata.name, step.name))
-            if condition is None or condition.phase not in _OVER:
+            if condition is None:
+                return step.name
+            if condition.phase not in _OVER and template in _left(step, condition):
                 return step.name
     return None
+
+
+def _left(step: Step, condition: StepCondition) -> list[str]:
+    """The templates that a step that is not over may still run."""
+    case = step.case_of(condition.decisions)
+    return step.templates if case is None else [step.template_for(case)]
 
 
 def _may_go(metadata: ObjectMeta) -> bool:
@@ -172,15 +198,9 @@ def _may_go(metadata: ObjectMeta) -> bool:
 
 def _cancel(metadata: ObjectMeta) -> str:
     """The command that ends a flow."""
-    return _command("jobflow cancel", metadata)
+    return typed("jobflow cancel", metadata)
 
 
 def _force(kind: str, metadata: ObjectMeta) -> str:
     """The command after which it may be deleted."""
-    return _command(f"kubectl annotate {kind}", metadata, f" {FORCE_DELETE}=true")
-
-
-def _command(verb: str, metadata: ObjectMeta, more: str = "") -> str:
-    """A command as one types it; without a namespace where it is the default one."""
-    place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
-    return f"`{verb} {metadata.name}{more}{place}`"
+    return typed(f"kubectl annotate {kind}", metadata, f" {FORCE_DELETE}=true")

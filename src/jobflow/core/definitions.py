@@ -18,8 +18,15 @@ _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _NOT_OURS = frozenset({"apiVersion", "kind", "metadata"})
 """Of a whole object: these the API server knows by itself."""
-_JOB_SPECS = {"JobFlow": "spec.flows[].patch", "JobTemplate": "spec"}
-"""Below it nothing may be filled in: that is Volcano's to do, when the vcjob is made."""
+_JOB_SPECS = {
+    "JobFlow": tuple(
+        f"spec.{steps}[].{patch}"
+        for steps in ("flows", "finally")
+        for patch in ("patch", "switch[].patch")
+    ),
+    "JobTemplate": ("spec",),
+}
+"""Below them nothing may be filled in: that is Volcano's to do, when the vcjob is made."""
 
 
 def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
@@ -46,6 +53,8 @@ def _faults(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
         return
     if ours.get(_PRESERVED) and not theirs.get(_PRESERVED):
         yield f"{path} drops what it does not name"
+    if ours.get("nullable") and not theirs.get("nullable"):
+        yield f"{path} takes no null"
     yield from _below(ours, theirs, path)
 
 
@@ -71,15 +80,17 @@ def _type(schema: Schema) -> str:
     return str(schema.get("type") or "nothing")
 
 
-def _defaults(schema: Schema, path: str, root: str) -> Iterator[str]:
-    """Paths with a default at and below `root`."""
-    inside = path == root or path.startswith((f"{root}.", f"{root}[", f"{root}{{"))
+def _defaults(schema: Schema, path: str, roots: tuple[str, ...]) -> Iterator[str]:
+    """Paths with a default at and below one of the `roots`."""
+    inside = any(
+        path == root or path.startswith((f"{root}.", f"{root}[", f"{root}{{")) for root in roots
+    )
     if inside and "default" in schema:
         yield path
-    if not inside and path and not root.startswith(path):
+    if not inside and path and not any(root.startswith(path) for root in roots):
         return
     for name, below in (schema.get("properties") or {}).items():
-        yield from _defaults(below, f"{path}.{name}" if path else name, root)
+        yield from _defaults(below, f"{path}.{name}" if path else name, roots)
     for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
         if isinstance(below := schema.get(keyword), dict):
-            yield from _defaults(below, path + mark, root)
+            yield from _defaults(below, path + mark, roots)

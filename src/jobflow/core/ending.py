@@ -13,19 +13,25 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
+from jobflow.api.flow_status import RequestedHours, RunCondition, StepPhase
 from jobflow.api.job import Job, TaskState
-from jobflow.api.jobflow import RequestedHours, StepCondition, StepPhase
-from jobflow.api.pod import ENDED_POD_PHASES, Pod
+from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.aborting import aborted
 from jobflow.core.actions import ReadPods
-from jobflow.core.evidence import FAILURES, Evidence
+from jobflow.core.evidence import FAILURES, Run
 from jobflow.core.failure import Blame, blame
 from jobflow.core.outputs import TooLarge, first_pod, has_first_pod, message_of, parsed
 from jobflow.core.reasons import StepReason
 from jobflow.core.records import before_its_end, job_record, running_time
 from jobflow.core.requests import hours, requested
-from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.scene import RunDecision, Scene, whole
+from jobflow.core.timeouts import deadline
 from jobflow.core.wording import go_duration, short
+
+MOST_AVOIDED = 10
+"""Nodes that an attempt keeps off."""
 
 
 class Insight(NamedTuple):
@@ -37,44 +43,46 @@ class Insight(NamedTuple):
     """The termination message that is the step's outputs; None: there is none to be had."""
     enough: bool = True
     """Whether a live read could tell no more."""
+    missing: str = ""
+    """Why outputs that are needed are not to be had; empty: they are, or nobody needs them."""
 
 
-def ending(evidence: Evidence, job: Job, scene: Scene) -> Decision:
-    """The end of a step whose vcjob, there or gone, has ended."""
-    insight = _insight(evidence, job, scene)
+def ending(run: Run, job: Job, scene: Scene) -> RunDecision:
+    """The end of a run whose vcjob, there or gone, has ended."""
+    insight = _insight(run, job, scene)
     if insight.enough:
-        return Decision(_ended(evidence, job, insight, scene))
+        return RunDecision(_ended(run, job, insight, scene))
     name = job.metadata.name
-    memory = evidence.memory
+    memory = run.memory
     known = memory.attempts and memory.job == name and memory.phase != StepPhase.WAITING
-    condition = memory if known else running_as(evidence, before_its_end(job))
-    return Decision(condition, reads=(ReadPods(name, job.metadata.uid),))
+    condition = memory if known else running_as(run, before_its_end(job), scene)
+    return RunDecision(condition, reads=(ReadPods(name, job.metadata.uid),))
 
 
-def running_as(evidence: Evidence, job: Job) -> StepCondition:
-    """The condition of a step while its vcjob stands as it does; the counts of its tasks, which
+def running_as(run: Run, job: Job, scene: Scene) -> RunCondition:
+    """The condition of a run while its vcjob stands as it does; the counts of its tasks, which
     Volcano drops in between, are the last ones known."""
-    memory = evidence.memory
+    memory = run.memory
     kept = memory.phase == job.phase and not memory.reason
-    condition = StepCondition(
+    condition = run.anew(
         phase=job.phase,
         create_time=job.metadata.creation_timestamp,
         running_duration=job.status.running_duration or "",
-        task_status_count=_last_counts(evidence, job),
+        task_status_count=_last_counts(run, job),
         job=job.metadata.name,
-        attempts=evidence.attempts,
+        attempts=run.attempts,
+        deadline=deadline(run, job, scene),
         last_transition_time=memory.last_transition_time if kept else _since(job),
         requested_hours=memory.requested_hours,
     )
     return memory if condition == memory else condition
 
 
-def held(evidence: Evidence, scene: Scene) -> RequestedHours | None:
-    """What the step's vcjobs held of the cluster, now that the last of them is over: where nobody
+def held(run: Run, scene: Scene) -> RequestedHours | None:
+    """What a run's vcjobs held of the cluster, now that the last of them is over: where nobody
     saw its end, until now. What an attempt held is added once, when it is over."""
-    memory, job = evidence.memory, evidence.job
-    between = memory.phase == StepPhase.WAITING and memory.attempts == evidence.attempts
-    if job is None or between:
+    memory, job = run.memory, run.job
+    if job is None or run.between:
         return memory.requested_hours
     asked = requested(job.spec)
     if not any(asked):
@@ -86,22 +94,26 @@ def held(evidence: Evidence, scene: Scene) -> RequestedHours | None:
 # ---------------------------------------------------------------------- what the pods say
 
 
-def _insight(evidence: Evidence, job: Job, scene: Scene) -> Insight:
+def _insight(run: Run, job: Job, scene: Scene) -> Insight:
     uid = job.metadata.uid
     read = scene.view.read.get(uid)
     by_name = dict(scene.view.pods.get(uid, {}))
     if read is not None:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
-    if evidence.memory.abort_time is not None:
+    if run.memory.abort_time is not None:
         return Insight(pods)
     blamed = blame(pods) if job.phase in FAILURES else None
     said = _said(job, pods)
+    needed = run.step.name in scene.outputs_needed and has_first_pod(job.spec)
     if job.phase in FAILURES:
-        enough = blamed is not None and blamed.sure
+        enough = blamed is not None and blamed.sure and (said is not None or not needed)
     else:
-        enough = said is not None or not pods or not has_first_pod(job.spec)
-    return Insight(pods, blamed, said, enough or read is not None)
+        enough = said is not None or not (needed or (pods and has_first_pod(job.spec)))
+    missing = ""
+    if needed and said is None:
+        missing = (read.trouble if read is not None else "") or "its pod is gone"
+    return Insight(pods, blamed, said, enough or read is not None, missing)
 
 
 def _said(job: Job, pods: Iterable[Pod]) -> str | None:
@@ -112,29 +124,56 @@ def _said(job: Job, pods: Iterable[Pod]) -> str | None:
 # ---------------------------------------------------------------------- the end
 
 
-def _ended(evidence: Evidence, job: Job, insight: Insight, scene: Scene) -> StepCondition:
-    reason, message = _why(evidence, job, insight)
+def _ended(run: Run, job: Job, insight: Insight, scene: Scene) -> RunCondition:
+    reason, message = _why(run, job, insight, scene)
+    phase = ends_as(reason)
     outputs = None
     try:
         outputs = _outputs(insight, scene)
     except TooLarge as excess:
-        said = f"the outputs of {evidence.step.name} {excess}"
-        reason = reason or StepReason.OUTPUTS_TOO_LARGE
+        said = f"the outputs of {run.step.name} {excess}"
+        phase, reason = StepPhase.FAILED, reason or StepReason.OUTPUTS_TOO_LARGE
         message = f"{message}; {said}" if message else said
-    return StepCondition(
-        phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
+    if insight.missing and phase == StepPhase.COMPLETED and not reason:
+        reason = StepReason.OUTPUTS_MISSING
+        message = f"its outputs could not be read: {insight.missing}"
+    condition = run.anew(
+        phase=phase,
         reason=reason,
         message=short(message),
         create_time=job.metadata.creation_timestamp,
         running_duration=job.status.running_duration or _lasted(job),
-        task_status_count=_counts(evidence, job, insight.pods),
+        task_status_count=_counts(run, job, insight.pods),
         job=job.metadata.name,
-        attempts=evidence.attempts,
+        attempts=run.attempts,
         last_transition_time=_since(job),
         failure=insight.blamed.failure if insight.blamed is not None else None,
         outputs=outputs,
-        requested_hours=held(evidence, scene),
+        requested_hours=held(run, scene),
     )
+    avoided = _avoided(run, insight) if phase == StepPhase.FAILED else None
+    if avoided == condition.avoid_nodes:
+        return condition
+    return msgspec.structs.replace(condition, avoid_nodes=avoided)
+
+
+def ends_as(reason: str) -> StepPhase:
+    """How a run ends whose vcjob ended for this reason; empty: for none."""
+    well = not reason or reason == StepReason.DAEMON_ENDED
+    return StepPhase.COMPLETED if well else StepPhase.FAILED
+
+
+def _avoided(run: Run, insight: Insight) -> list[str] | None:
+    """The nodes that the next attempt keeps off: where pods failed, this time and before. The last
+    ones, for a cluster has only so many."""
+    retry = run.step.retry
+    if retry is None or not retry.avoid_nodes:
+        return None
+    failed = {pod.spec.node_name for pod in insight.pods if pod.phase == PodPhase.FAILED}
+    if insight.blamed is not None:
+        failed.add(insight.blamed.failure.node)
+    before = [node for node in run.memory.avoid_nodes or () if node not in failed]
+    return [*before, *sorted(failed - {""})][-MOST_AVOIDED:] or None
 
 
 def _outputs(insight: Insight, scene: Scene) -> dict[str, object] | None:
@@ -144,7 +183,7 @@ def _outputs(insight: Insight, scene: Scene) -> dict[str, object] | None:
     return outputs
 
 
-def _why(evidence: Evidence, job: Job, insight: Insight) -> tuple[str, str]:
+def _why(run: Run, job: Job, insight: Insight, scene: Scene) -> tuple[str, str]:
     reason = FAILURES.get(job.phase, "")
     if not reason:
         return "", ""
@@ -152,9 +191,9 @@ def _why(evidence: Evidence, job: Job, insight: Insight) -> tuple[str, str]:
     said = blamed.said if blamed is not None else state.message or state.reason
     message = f"the job {job.metadata.name} ended {job.phase}"
     message = f"{message}: {said}" if said else message
-    memory = evidence.memory
+    memory = run.memory
     if memory.abort_time is not None:
-        return memory.reason, aborted(memory.reason, message)
+        return memory.reason, aborted(memory.reason, message, run, scene)
     return reason, message
 
 
@@ -173,16 +212,16 @@ def _since(job: Job) -> datetime | None:
 # ---------------------------------------------------------------------- tasks
 
 
-def _last_counts(evidence: Evidence, job: Job) -> dict[str, TaskState] | None:
-    memory = evidence.memory
+def _last_counts(run: Run, job: Job) -> dict[str, TaskState] | None:
+    memory = run.memory
     known = memory.task_status_count if memory.job == job.metadata.name else None
     return job.status.task_status_count or known
 
 
-def _counts(evidence: Evidence, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
+def _counts(run: Run, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
     """The last counts known, brought up to date by the pods: Volcano drops them when it goes on to
     Completing, before it has counted what ended last. Task by task whoever knows of more ends."""
-    counts = dict(_last_counts(evidence, job) or {})
+    counts = dict(_last_counts(run, job) or {})
     seen: dict[str, Counter[str]] = {}
     for pod in pods:
         if pod.task:

@@ -6,18 +6,19 @@ told together, one event a kind, so that a failure in a large flow is not a thou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from jobflow.api.jobflow import (
+from jobflow.api.flow_status import (
     CANCELLED,
     ENDED_STEP_PHASES,
     FINAL_PHASES,
+    TIMEOUT,
     FlowPhase,
-    JobFlow,
     JobFlowStatus,
     StepCondition,
     StepPhase,
 )
+from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import Event, EventType
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
@@ -25,6 +26,13 @@ from jobflow.core.wording import listed
 
 TROUBLES = frozenset({StepReason.JOB_LOST, StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 """Reasons of a waiting step that deserve a warning, once, when they set in."""
+
+
+_HALTED: Mapping[str, tuple[EventType, str]] = {
+    CANCELLED: (EventType.NORMAL, "FlowCancelled"),
+    TIMEOUT: (EventType.WARNING, "FlowTimedOut"),
+}
+"""Type and reason of the Event of a flow that is brought to its end."""
 
 
 def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
@@ -49,10 +57,16 @@ def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
 
 
 def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
-    """Of its cancelling and of its end, when they come."""
-    phase = status.state.phase
-    if status.state.reason == CANCELLED != flow.status.state.reason:
-        yield Event(EventType.NORMAL, "FlowCancelled", status.state.message)
+    """Of what is done to it as a whole, and of its end, when they come."""
+    phase, reason = status.state.phase, status.state.reason
+    if reason in _HALTED and reason != flow.status.state.reason:
+        yield Event(*_HALTED[reason], status.state.message)
+    if (flow.status.suspended_at is None) != (status.suspended_at is None):
+        if status.suspended_at is not None:
+            said = f"nothing starts until it is resumed ({status.suspended_by})"
+            yield Event(EventType.NORMAL, "FlowSuspended", said)
+        elif phase not in FINAL_PHASES:
+            yield Event(EventType.NORMAL, "FlowResumed", "the flow goes on")
     if flow.status.state.phase == phase or phase not in FINAL_PHASES:
         return
     if phase == FlowPhase.SUCCEED:

@@ -1,12 +1,14 @@
-"""What is known of each step before anything is decided: the status's memory and the vcjobs.
+"""What is known of each step and its runs before anything is decided: the status and the vcjobs.
 
-A vcjob belongs to the step that its annotation or label names; one that Volcano's own controller
-made carries neither, and is known by its name. Nothing here decides what comes of a step.
+A run is one line of attempts, each one vcjob, the next made when the last is over. A step has one
+run, which it is itself; with forEach one an item; with repeat one after another. A vcjob belongs to
+the step and the run that its annotations or labels name; one that Volcano's own controller made
+carries neither, and is known by its name. Nothing here decides what comes of a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,16 +16,13 @@ from typing import Any
 import msgspec
 
 from jobflow.api import labels
+from jobflow.api.control import Case
+from jobflow.api.flow_status import Decisions, JobRecord, RunCondition, StepCondition, StepPhase
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
-from jobflow.api.jobflow import (
-    JobFlow,
-    JobRecord,
-    Step,
-    StepCondition,
-    StepPhase,
-)
+from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import View
-from jobflow.core.names import job_name, label_value
+from jobflow.core.items import item_of
+from jobflow.core.names import attempt_name, job_name, label_value
 from jobflow.core.reasons import StepReason
 
 NOTHING = StepCondition()
@@ -38,19 +37,25 @@ FAILURES: Mapping[str, str] = {
 
 _OWN_PHASES = frozenset({StepPhase.WAITING, StepPhase.SKIPPED})
 _EMPTY: Mapping[str, str] = {}
+_DIGITS = 10
+"""More than an index ever has."""
 
 
 @dataclass(slots=True)
-class Evidence:
-    """What is known of one step."""
+class Run:
+    """What is known of one run of a step."""
 
     step: Step
     key: str
-    """`<flow>-<step>`: its key in `conditions` and the name of its first vcjob."""
-    memory: StepCondition
+    """The name of its first vcjob: `<flow>-<step>`, with an index `<flow>-<step>-<index>`."""
+    memory: RunCondition
     """What the flow's status says of it, in our own terms also where Volcano wrote it."""
     now: datetime
     """The second that has begun."""
+    index: int | None = None
+    """Which item or repeat it is, from 0; None: the step is its own only run."""
+    decided: Decisions | None = None
+    """What was decided about its step before it began."""
     jobs: list[Job] = field(default_factory=list)
     """Its vcjobs in the View, those that are gone included, by attempt."""
     job: Job | None = None
@@ -65,9 +70,84 @@ class Evidence:
         return max(self.memory.attempts, seen)
 
     @property
+    def begun(self) -> bool:
+        """Whether it has begun; where the flow was retried, since then."""
+        return self.attempts > self.memory.past_attempts
+
+    @property
+    def known(self) -> bool:
+        """Whether the status says that it has begun."""
+        return self.memory.attempts > self.memory.past_attempts
+
+    @property
     def job_name(self) -> str:
         """The vcjob of its latest attempt; meaningful once it has begun."""
         return self.job.metadata.name if self.job is not None else self.memory.job or self.key
+
+    @property
+    def between(self) -> bool:
+        """Whether its latest attempt is over, and the next has not begun."""
+        memory = self.memory
+        return (
+            memory.phase == StepPhase.WAITING
+            and memory.past_attempts < memory.attempts == self.attempts
+        )
+
+    @property
+    def case(self) -> Case | None:
+        """The case of `switch` that was taken."""
+        return self.step.case_of(self.decided)
+
+    @property
+    def item(self) -> Any:
+        """Its item, with forEach; else UNSET."""
+        return item_of(self.step, self.decided, self.index)
+
+    def anew(self, **said: Any) -> RunCondition:
+        """A condition that says this, and keeps what holds from one attempt to the next."""
+        return RunCondition(index=self.index, **self._kept(), **said)
+
+    def _kept(self) -> dict[str, Any]:
+        memory = self.memory
+        return {
+            "failures": memory.failures,
+            "past_attempts": memory.past_attempts,
+            "avoid_nodes": memory.avoid_nodes,
+        }
+
+
+@dataclass(slots=True)
+class Evidence(Run):
+    """What is known of one step: of its only run, or of all of them together."""
+
+    memory: StepCondition
+    runs: list[Run] = field(default_factory=list)
+    """With forEach and repeat: the runs of which anything is known, by index. Then `jobs` are the
+    vcjobs of all of them, and `job` is none of them."""
+    ran: bool | None = None
+    """The answer of `has_run` for one with runs, once it was asked."""
+
+    @property
+    def each(self) -> Sequence[Run]:
+        """Its runs that have begun; itself where it is its only run."""
+        return self.runs if loops(self.step) else (self,)
+
+    @property
+    def attempts(self) -> int:
+        """Of all its runs together."""
+        if self.runs:
+            return sum(run.attempts for run in self.runs)
+        seen = attempt_of(self.job) if self.job is not None else 0
+        return max(self.memory.attempts, seen)
+
+    def anew(self, **said: Any) -> StepCondition:
+        """The same for a step."""
+        return StepCondition(decisions=self.memory.decisions, **self._kept(), **said)
+
+
+def loops(step: Step) -> bool:
+    """Whether a step has runs of its own, by forEach or repeat."""
+    return step.for_each is not None or step.repeat is not None
 
 
 def gather(
@@ -84,13 +164,23 @@ def gather(
     for step in steps:
         key = job_name(name, step.name)
         memory = conditions.get(key, NOTHING)
-        if not _ours(memory):
+        runs: list[Run] = []
+        if loops(step):
+            runs = _remembered(step, name, memory, now)
+        elif not _ours(memory):
             memory = _volcanos(memory, records.get(key), key)
         elif memory.attempts and not memory.job:  # dropped for the status's size
             memory = msgspec.structs.replace(memory, job=key)
-        found.append(Evidence(step, key, memory, now))
-    _assign(found, view)
+        found.append(Evidence(step, key, memory, now, decided=memory.decisions, runs=runs))
+    _assign(found, view, name)
     return found
+
+
+def fresh(evidence: Evidence, flow: str, index: int) -> Run:
+    """A run of which nothing is known, in this flow."""
+    key = job_name(flow, evidence.step.name, index=index)
+    memory = RunCondition(index=index)
+    return Run(evidence.step, key, memory, evidence.now, index, evidence.decided)
 
 
 def attempt_of(job: Job) -> int:
@@ -99,16 +189,41 @@ def attempt_of(job: Job) -> int:
     return int(text) if text.isascii() and text.isdigit() else 1
 
 
+def index_of(job: Job) -> int | None:
+    """Which item or repeat of its step a vcjob is; None where it does not say."""
+    meta = job.metadata
+    text = (meta.annotations or _EMPTY).get(labels.INDEX) or (meta.labels or _EMPTY).get(
+        labels.INDEX, ""
+    )
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
+
+
 def has_run(evidence: Evidence, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
-    """Whether a vcjob of the step has ever been Running; remembered by the histories."""
+    """Whether a vcjob of the step has ever been Running; remembered by the histories. `now`: its
+    condition."""
+    if not loops(evidence.step):
+        return _has_run(evidence, now, records)
+    if evidence.ran is None:
+        known = {run.index: run for run in now.runs or ()}
+        evidence.ran = now.phase == StepPhase.COMPLETED or any(
+            _has_run(run, known.get(run.index, run.memory), records) for run in evidence.runs
+        )
+    return evidence.ran
+
+
+def _has_run(run: Run, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
     if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
         return True
-    for job in evidence.jobs:
-        if any(entry.status == JobPhase.RUNNING for entry in job.status.conditions or ()):
+    past = run.memory.past_attempts
+    for job in run.jobs:
+        if attempt_of(job) > past and any(
+            entry.status == JobPhase.RUNNING for entry in job.status.conditions or ()
+        ):
             return True
-    flow = evidence.key.removesuffix(f"-{evidence.step.name}")
-    runs = {job_name(flow, evidence.step.name, run) for run in range(evidence.attempts)}
-    return any(_ran(records[name]) for name in runs | {evidence.memory.job} if name in records)
+    names = {attempt_name(run.key, again) for again in range(past, run.attempts)}
+    if run.known:
+        names.add(run.memory.job)
+    return any(_ran(records[name]) for name in names if name in records)
 
 
 def _ran(record: JobRecord) -> bool:
@@ -146,37 +261,84 @@ def _begun(memory: StepCondition, key: str, phase: str) -> StepCondition:
     return msgspec.structs.replace(memory, **changes)
 
 
-def _assign(found: Sequence[Evidence], view: View) -> None:
-    """Hand every vcjob of the View to its step, and choose each step's latest."""
+def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> list[Run]:
+    """The runs of which the status says that they have begun, by index."""
+    found: dict[int, Run] = {}
+    for known in memory.runs or ():
+        index = known.index
+        if index is None or index in found:
+            continue
+        key = job_name(flow, step.name, index=index)
+        if known.attempts and not known.job:  # dropped for the status's size
+            known = msgspec.structs.replace(known, job=key)
+        found[index] = Run(step, key, known, now, index, memory.decisions)
+    return [found[index] for index in sorted(found)]
+
+
+def _assign(found: Sequence[Evidence], view: View, flow: str) -> None:
+    """Hand every vcjob of the View to its step and run, and choose the latest of each run."""
     if not view.jobs:
         return
-    by_step = {evidence.step.name: evidence for evidence in found}
-    by_label: dict[str, Evidence] = {}
-    by_key = {evidence.key: evidence for evidence in found}
+    step_of = _step_of(found)
     for job in view.jobs.values():
-        meta = job.metadata
-        name = (meta.annotations or _EMPTY).get(labels.STEP)
-        if name is not None:
-            evidence = by_step.get(name)
-        elif (label := (meta.labels or _EMPTY).get(labels.STEP)) is not None:
-            by_label = by_label or {label_value(step): e for step, e in by_step.items()}
-            evidence = by_label.get(label)
-        else:
-            evidence = by_key.get(meta.name)
+        evidence = step_of(job)
         if evidence is not None:
             evidence.jobs.append(job)
     for evidence in found:
         if evidence.jobs:
-            _choose(evidence, view)
+            if loops(evidence.step):
+                _share_out(evidence, flow)
+            for run in evidence.each:
+                if run.jobs:
+                    _choose(run, view)
+            if evidence.runs:
+                evidence.jobs = [job for run in evidence.runs for job in run.jobs]
 
 
-def _choose(evidence: Evidence, view: View) -> None:
-    """The latest attempt, unless the status remembers a later one that is no longer there."""
-    jobs = evidence.jobs
+def _step_of(found: Sequence[Evidence]) -> Callable[[Job], Evidence | None]:
+    """Tells the step of a vcjob."""
+    by_step = {evidence.step.name: evidence for evidence in found}
+    by_label: dict[str, Evidence] = {}
+    by_key = {evidence.key: evidence for evidence in found}
+
+    def step_of(job: Job) -> Evidence | None:
+        meta = job.metadata
+        name = (meta.annotations or _EMPTY).get(labels.STEP)
+        if name is not None:
+            return by_step.get(name)
+        label = (meta.labels or _EMPTY).get(labels.STEP)
+        if label is None:
+            return by_key.get(meta.name)
+        if not by_label:
+            by_label.update((label_value(step), e) for step, e in by_step.items())
+        return by_label.get(label)
+
+    return step_of
+
+
+def _share_out(evidence: Evidence, flow: str) -> None:
+    """Hand the vcjobs of a step to its runs. One that says of none that it belongs to it was not
+    made by us and is nobody's."""
+    runs = {run.index or 0: run for run in evidence.runs}
+    for job in evidence.jobs:
+        index = index_of(job)
+        if index is None:
+            continue
+        run = runs.get(index)
+        if run is None:
+            run = runs[index] = fresh(evidence, flow, index)
+        run.jobs.append(job)
+    evidence.runs = [runs[index] for index in sorted(runs)]
+
+
+def _choose(run: Run, view: View) -> None:
+    """The latest attempt, unless the status remembers a later one that is no longer there, or the
+    flow was retried since."""
+    jobs, memory = run.jobs, run.memory
     if len(jobs) > 1:
         jobs.sort(key=lambda job: (attempt_of(job), job.metadata.name))
     latest = jobs[-1]
-    if attempt_of(latest) < evidence.memory.attempts:
+    if attempt_of(latest) < max(memory.attempts, memory.past_attempts + 1):
         return
-    evidence.job = latest
-    evidence.gone = latest.metadata.name in view.deleted
+    run.job = latest
+    run.gone = latest.metadata.name in view.deleted

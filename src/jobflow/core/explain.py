@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobflow.api.jobflow import FlowPhase, JobFlow, StepPhase
+from jobflow.api.flow_status import FlowPhase, StepPhase
+from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import View
 from jobflow.core.behind import Root, failed, not_taken_for, roots
 from jobflow.core.flow_words import FlowWords, not_taken_up

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from jobflow.api.jobflow import StepFailure
+from jobflow.api.flow_status import StepFailure
 from jobflow.api.pod import ContainerStatus, Pod, PodPhase, Terminated
 
 _LATE = datetime.max.replace(tzinfo=UTC)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from jobflow.api.job import JobPhase, TaskState
-from jobflow.api.jobflow import (
-    CANCELLED,
+from jobflow.api.flow_status import (
     ENDED_STEP_PHASES,
     FINAL_PHASES,
     FlowPhase,
     FlowState,
     JobRecord,
-    Step,
     StepCondition,
     StepPhase,
 )
+from jobflow.api.job import JobPhase, TaskState
+from jobflow.api.jobflow import Step
 from jobflow.api.pod import PodPhase
+from jobflow.core.readiness import breaks
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.wording import listed, short
@@ -39,17 +39,20 @@ def flow_state(
             over = False
             if condition.phase == StepPhase.WAITING and condition.reason in HELD_UP:
                 held_up.append((evidence.step, condition))
-        elif condition.phase == StepPhase.FAILED:
+        elif breaks(evidence.step, condition):
             failed.append((evidence.step.name, condition))
     over = over and not _alive(scene)
-    phase = _phase(scene, records, over=over, failed=bool(failed or scene.cancelled))
+    course = scene.course
+    phase = _phase(scene, records, over=over, failed=bool(failed or course.halted_for))
     if phase is FlowPhase.TERMINATING:
-        reason = CANCELLED if scene.cancelled else ""
-        return FlowState(phase=phase, reason=reason, message="the flow is being deleted")
-    if scene.cancelled:
-        return FlowState(phase=phase, reason=CANCELLED, message=scene.cancelled)
+        message = "the flow is being deleted"
+        return FlowState(phase=phase, reason=course.halted_for, message=message)
+    if course.halted_for:
+        return FlowState(phase=phase, reason=course.halted_for, message=course.halted)
     reason, message = "", ""
-    if failed:
+    if course.suspended and not over:
+        reason, message = FlowReason.SUSPENDED, course.suspended
+    elif failed:
         reason, message = _failure(failed)
     elif held_up:
         reason, message = _trouble(held_up)
@@ -63,8 +66,13 @@ def is_over(scene: Scene, decisions: Sequence[Decision]) -> bool:
 
 def progress(decisions: Sequence[Decision]) -> str:
     """`3/5`: ended steps, skipped ones included, of all."""
-    ended = sum(decision.condition.phase in ENDED_STEP_PHASES for decision in decisions)
-    return f"{ended}/{len(decisions)}"
+    return progress_of([decision.condition for decision in decisions])
+
+
+def progress_of(conditions: Collection[StepCondition]) -> str:
+    """The same of conditions."""
+    ended = sum(condition.phase in ENDED_STEP_PHASES for condition in conditions)
+    return f"{ended}/{len(conditions)}"
 
 
 def pod_failure_ratio(decisions: Sequence[Decision]) -> str:
@@ -77,15 +85,6 @@ def pod_failure_ratio(decisions: Sequence[Decision]) -> str:
                 if phase == PodPhase.FAILED:
                     failed += count
     return f"{failed / pods:.2f}" if pods > 0 else ""
-
-
-def start_time(scene: Scene) -> datetime:
-    """When the flow was taken up: now, or, where Volcano's controller did, when it was made."""
-    status = scene.flow.status
-    if status.start_time is not None:
-        return status.start_time
-    made = scene.flow.metadata.creation_timestamp
-    return made if status.state.phase and made is not None else whole(scene.now)
 
 
 def completion_time(scene: Scene, state: FlowState) -> datetime | None:
@@ -121,7 +120,9 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
     step, condition = held_up[0]
     if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
         missing = [
-            s.template_name for s, c in held_up if c.reason == StepReason.WAITING_FOR_TEMPLATE
+            s.template_for(s.case_of(c.decisions))
+            for s, c in held_up
+            if c.reason == StepReason.WAITING_FOR_TEMPLATE
         ]
         names = list(dict.fromkeys(missing))
         kind = "JobTemplate" if len(names) == 1 else "JobTemplates"

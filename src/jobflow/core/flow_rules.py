@@ -34,7 +34,7 @@ def flow_has_a_name(outline: Outline) -> Iterator[Violation]:
 
 
 def flow_has_steps(outline: Outline) -> Iterator[Violation]:
-    if not outline.steps:
+    if not outline.flows:
         yield Violation("spec.flows", Reason.REQUIRED, None, "a flow has at least one step")
 
 
@@ -43,7 +43,7 @@ def steps_have_names(outline: Outline) -> Iterator[Violation]:
     if all_names(outline.names):
         return
     for i, name in enumerate(outline.names):
-        path = f"spec.flows[{i}].name"
+        path = f"{outline.path(i)}.name"
         if name:
             yield from name_violations(path, name)
         else:
@@ -52,32 +52,41 @@ def steps_have_names(outline: Outline) -> Iterator[Violation]:
 
 
 def step_names_are_unique(outline: Outline) -> Iterator[Violation]:
-    if len(outline.graph.index) == len(outline.names):
+    """Those of `finally` are steps like the others: their names stand beside each other."""
+    first: dict[str, int] = outline.graph.index
+    if outline.last:
+        first = {name: i for i, name in reversed([*enumerate(outline.names)])}
+    if len(first) == len(outline.names):
         return
     for i, name in enumerate(outline.names):
-        first = outline.graph.index[name]
-        if first != i and name:
+        if first[name] != i and name:
             detail = (
-                f"already the name of spec.flows[{first}]; give each step its own name, and say "
-                "in template which JobTemplate it runs where that is named otherwise"
+                f"already the name of {outline.path(first[name])}; give each step its own name, "
+                "and say in template which JobTemplate it runs where that is named otherwise"
             )
-            yield Violation(f"spec.flows[{i}].name", Reason.DUPLICATE, name, detail)
+            yield Violation(f"{outline.path(i)}.name", Reason.DUPLICATE, name, detail)
 
 
 def templates_have_names(outline: Outline) -> Iterator[Violation]:
     named = [(i, step.template) for i, step in enumerate(outline.steps) if step.template]
     if named and not all_names([template for _, template in named]):
         for i, template in named:
-            yield from name_violations(f"spec.flows[{i}].template", template)
+            yield from name_violations(f"{outline.path(i)}.template", template)
+    for i, at, case in outline.cases:
+        if case.template:
+            yield from name_violations(f"{outline.path(i)}.switch[{at}].template", case.template)
 
 
 def targets_are_steps(outline: Outline) -> Iterator[Violation]:
     """Targets that are no step, with what was probably meant."""
     if not outline.graph.unknown:
         return
-    suggester = Suggester(outline.names)
+    suggester = Suggester(outline.graph.names)
+    last = {step.name for step in outline.last}
     for i, at in outline.graph.unknown:
         target = outline.steps[i].targets[at]
+        if target in last:
+            continue  # `control_rules` has other words for it
         guess = suggester.nearest(target)
         meant = did_you_mean(guess if guess != outline.names[i] else None)
         path = f"spec.flows[{i}].dependsOn.targets[{at}]"
@@ -139,10 +148,10 @@ def retain_policy_is_known(outline: Outline) -> Iterator[Violation]:
 
 
 def patches_have_one_name(outline: Outline) -> Iterator[Violation]:
-    for i, patch in outline.patches:
+    for _, _, path, patch in outline.patches:
         if patch.spec is not None and patch.job_spec is not None:
             detail = "the same as patch.jobSpec by its other name, which is set too; keep one"
-            yield Violation(f"spec.flows[{i}].patch.spec", Reason.FORBIDDEN, None, detail)
+            yield Violation(f"{path}.spec", Reason.FORBIDDEN, None, detail)
 
 
 FLOW_RULES: tuple[Rule, ...] = (

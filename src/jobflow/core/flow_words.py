@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobflow.api.jobflow import CANCELLED, FlowPhase, StepPhase
+from jobflow.api.flow_status import CANCELLED, FlowPhase, StepPhase
 from jobflow.core.behind import failed
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.scene import Scene

@@ -18,20 +18,27 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NOT_IN_A_LABEL = re.compile(r"[^-A-Za-z0-9_.]+")
 
 
-def job_name(flow: str, step: str, run: int = 0, *, room: int = 0) -> str:
-    """The vcjob of a step: `<flow>-<step>`, and `<flow>-<step>-r<run>` for a later run.
+def job_name(flow: str, step: str, *, index: int | None = None) -> str:
+    """The first vcjob of a step, `<flow>-<step>`, or of one of its runs, `<flow>-<step>-<index>`.
 
-    A first run's name is never shortened, whatever its length. A later run's that would be longer
-    than MAX_NAME less `room` becomes a prefix, `-`, 8 hex digits of the whole base name, `-r<run>`.
-    `room` keeps characters free for what Volcano appends in pod names (`core.pod_names`).
+    It is never shortened, whatever its length.
     """
-    base = f"{flow}-{step}"
-    if run == 0:
-        return base
-    tail = f"-r{run}"
-    if len(base) + len(tail) + room <= MAX_NAME:
-        return base + tail
-    return _shortened(base, max(MAX_NAME - room - len(tail), _HASH + 2)) + tail
+    return f"{flow}-{step}" if index is None else f"{flow}-{step}-{index}"
+
+
+def attempt_name(first: str, again: int, *, room: int = 0) -> str:
+    """A later vcjob in the place of the one named `first`: `<first>-r<again>`; 0 is `first` itself.
+
+    One that would be longer than MAX_NAME less `room` becomes a prefix, `-`, 8 hex digits of the
+    whole first name, `-r<again>`. `room` keeps characters free for what Volcano appends in pod
+    names (`core.pod_names`).
+    """
+    if again == 0:
+        return first
+    tail = f"-r{again}"
+    if len(first) + len(tail) + room <= MAX_NAME:
+        return first + tail
+    return _shortened(first, max(MAX_NAME - room - len(tail), _HASH + 2)) + tail
 
 
 def label_value(text: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
-from jobflow.api.jobflow import ENDED_STEP_PHASES, Condition, StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.jobflow import Condition
 from jobflow.core.actions import CreateJob
-from jobflow.core.evidence import has_run
+from jobflow.core.evidence import has_run, loops
+from jobflow.core.failure_policy import Stopping
+from jobflow.core.items import items_of
+from jobflow.core.names import job_name
 from jobflow.core.readiness import (
     REACHES,
     SKIPS,
@@ -17,11 +20,10 @@ from jobflow.core.readiness import (
     end_of,
     probe_of,
     strategy,
-    wanted,
+    wanted_of,
 )
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
-from jobflow.core.unstarted import HANDLES
 
 MOST = 100
 """Names that are told."""
@@ -29,13 +31,15 @@ MOST = 100
 
 def next_jobs(scene: Scene, decisions: Sequence[Decision]) -> list[str]:
     """Names of the vcjobs that would be made once every vcjob that is there now, or is about to be
-    made, has completed, in the order of `spec.flows`.
+    made, has completed, in the order of `spec.flows`, those of `finally` behind them.
 
-    A probe counts as passed by a target that completes.
+    A probe counts as passed by a target that completes; what `when`, `switch`, `until` and
+    `forEach.from` will come to nobody knows, so such steps are told as if they ran, once.
     """
-    if scene.cancelled or scene.terminating:
+    if scene.terminating or scene.suspended:
         return []
-    return [scene.evidence[i].key for i in Forecast(scene, decisions).next()[:MOST]]
+    most = scene.flow.spec.parallelism
+    return Forecast(scene, decisions).next()[: MOST if most is None or most < 1 else most][:MOST]
 
 
 class Forecast:
@@ -43,81 +47,114 @@ class Forecast:
 
     def __init__(self, scene: Scene, decisions: Sequence[Decision]) -> None:
         self._scene = scene
-        self._decisions = decisions
+        self._conditions = [decision.condition for decision in decisions]
         self._ends: dict[int, End] = {}
         """Of steps that have not ended yet."""
-        self._stopped = any(d.condition.phase == StepPhase.FAILED for d in decisions)
+        self._goes_on: list[int] = []
+        """Steps with runs that are still to come."""
+        self._decisions = decisions
+        self._stopping = Stopping(scene, decisions)
 
-    def next(self) -> list[int]:
-        """The steps that would start, by position."""
-        graph, ends = self._scene.graph, self._ends
-        ends.update((position, End.COMPLETED) for position in self._going_on())
-        found = []
-        for position in graph.order if ends else ():
-            if ends.keys().isdisjoint(graph.targets[position]) or not self._waits(position):
-                continue
-            reach = self._reach(position)
-            if reach is Reach.MET:
-                found.append(position)
-            elif reach in SKIPS:
-                ends[position] = SKIPS[reach]
-        return sorted(position for position in found if self._may_start(position))
+    def next(self) -> list[str]:
+        """The names of what would start."""
+        self._let_complete()
+        if not self._ends and not self._goes_on and not self._held_back():
+            return []
+        found = sorted([*self._goes_on, *self._starting()])
+        if not found and self._rest_is_over():
+            found = [p for p in range(self._scene.last_from, len(self._conditions)) if self._new(p)]
+        return [name for position in found for name in self._names(position)]
 
-    def _going_on(self) -> Iterator[int]:
+    def _let_complete(self) -> None:
         """The steps that have a vcjob which has not ended, or are about to get one."""
         waiting = StepPhase.WAITING
         for position, decision in enumerate(self._decisions):
             phase = decision.condition.phase
             if phase == waiting:
-                if isinstance(decision.action, CreateJob):
+                if not any(isinstance(action, CreateJob) for action in decision.actions):
+                    continue
+            elif phase in ENDED_STEP_PHASES:
+                continue
+            if next(self._more(position), None) is not None:
+                self._goes_on.append(position)
+            else:
+                self._ends[position] = End.COMPLETED
+
+    def _starting(self) -> Iterator[int]:
+        graph, ends, stopping = self._scene.graph, self._ends, self._stopping
+        for position in graph.order:
+            condition = self._conditions[position]
+            began = position in ends or not self._new(position)
+            targets = graph.targets[position]
+            reaches = [self._stands(position, target) for target in targets]
+            met = [t for t, reach in zip(targets, reaches, strict=True) if reach is Reach.MET]
+            if not began and position < self._scene.last_from:
+                if condition.reason == StepReason.PARALLELISM:
                     yield position
-            elif phase not in ENDED_STEP_PHASES:
-                yield position
+                elif not ends.keys().isdisjoint(targets):
+                    reach = combined(strategy(self._scene.steps[position]), reaches)
+                    if reach in SKIPS:
+                        ends[position] = SKIPS[reach]
+                    elif reach is Reach.MET and (
+                        not stopping.failed or stopping.admits(position, met)
+                    ):
+                        yield position
+            stopping.note(position, condition.phase, met if began else None)
 
-    def _waits(self, position: int) -> bool:
-        condition = self._decisions[position].condition
-        blocked = condition.reason == StepReason.BLOCKED
-        return position not in self._ends and end_of(condition) is None and not blocked
+    def _held_back(self) -> bool:
+        parallelism = StepReason.PARALLELISM
+        return any(condition.reason == parallelism for condition in self._conditions)
 
-    def _reach(self, position: int) -> Reach:
-        step = self._scene.evidence[position].step
-        targets = self._scene.graph.targets[position]
-        return combined(strategy(step), [self._stands(position, target) for target in targets])
+    def _new(self, position: int) -> bool:
+        """Whether a step waits to begin, and could."""
+        condition = self._conditions[position]
+        return condition.phase == StepPhase.WAITING and condition.reason != StepReason.BLOCKED
+
+    def _rest_is_over(self) -> bool:
+        return all(
+            position in self._ends or condition.phase in ENDED_STEP_PHASES
+            for position, condition in enumerate(self._conditions[: self._scene.last_from])
+        )
 
     def _stands(self, position: int, target: int) -> Reach:
         """How a target will stand to a step."""
         scene = self._scene
-        passed = self._decisions[position].condition.passed_targets
+        passed = self._conditions[position].passed_targets
         if passed is not None and scene.graph.names[target] in passed:
             return Reach.MET
-        step, condition = scene.evidence[position].step, self._decisions[target].condition
-        want = wanted(step) if probe_of(step) is None else Condition.COMPLETED
+        step, other, condition = scene.steps[position], scene.steps[target], self._of(target)
+        want = wanted_of(step, other) if probe_of(step) is None else Condition.COMPLETED
         if want is Condition.RUNNING and has_run(scene.evidence[target], condition, scene.records):
             return Reach.MET
         end = self._ends.get(target)
-        return REACHES[want][end if end is not None else end_of(condition)]
+        return REACHES[want][end if end is not None else end_of(other, condition)]
 
-    def _may_start(self, position: int) -> bool:
-        """After a failure (`Stop`) only what handles one, or is ready behind such a step."""
-        if not self._stopped or self._handles(position):
-            return True
-        return any(
-            self._handling[target] and self._stands(position, target) is Reach.MET
-            for target in self._scene.graph.targets[position]
-        )
+    def _of(self, position: int) -> StepCondition:
+        return self._conditions[position]
 
-    def _handles(self, position: int) -> bool:
-        step = self._scene.evidence[position].step
-        targets = self._scene.graph.targets[position]
-        return bool(targets) and wanted(step) in HANDLES and probe_of(step) is None
+    # ------------------------------------------------------------------------- names
 
-    @cached_property
-    def _handling(self) -> Sequence[int]:
-        """Whether a step handles a failure or is behind one that does, by position."""
-        graph = self._scene.graph
-        handling = bytearray(len(graph))
-        for position in graph.order:
-            if self._decisions[position].condition.phase != StepPhase.SKIPPED:
-                behind = any(handling[target] for target in graph.targets[position])
-                handling[position] = behind or self._handles(position)
-        return handling
+    def _names(self, position: int) -> Iterator[str]:
+        step = self._scene.steps[position]
+        if not loops(step):
+            yield self._scene.evidence[position].key
+            return
+        indices = self._more(position) if step.for_each is not None else iter((0,))
+        for index in indices:
+            yield job_name(self._scene.flow.metadata.name, step.name, index=index)
+
+    def _more(self, position: int) -> Iterator[int]:
+        """The items of a step that are to begin next, by index; at most MOST."""
+        step, condition = self._scene.steps[position], self._conditions[position]
+        if step.for_each is None:
+            return
+        items = items_of(step, condition.decisions)
+        count = 1 if items is None else len(items)
+        begun = {run.index for run in condition.runs or ()}
+        left = MOST if step.for_each.parallelism is None else step.for_each.parallelism
+        for index in range(count):
+            if left < 1:
+                return
+            if index not in begun:
+                left -= 1
+                yield index

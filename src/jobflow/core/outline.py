@@ -6,27 +6,26 @@ only where the column says that something is wrong: so rules stay small and a va
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from jobflow.api.control import Case
 from jobflow.api.jobflow import (
     DependsOn,
     HTTPGetProbe,
     JobFlow,
-    Patch,
     Probe,
     Step,
     TaskStatusProbe,
     TCPSocketProbe,
 )
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.build import patch_of
 from jobflow.core.graph import Graph
 from jobflow.core.job_view import job_view
-from jobflow.core.merge import merge
-from jobflow.core.pod_names import PodNames, pod_names
+from jobflow.core.planned import ONE, Planned, planned
+from jobflow.core.uses import Change, Patched, Use, changes, patches_of, uses
 
 Tasks = Mapping[str, int | None]
 """The tasks of a vcjob spec and how many pods each has; None where that is no number of pods."""
@@ -48,18 +47,6 @@ class Known:
     them and nothing is checked through them."""
     queues: Mapping[str, str] | None = None
     """Queue name -> `status.state` ("Open", …); None: not known."""
-
-
-class Use(NamedTuple):
-    """A step whose template is known."""
-
-    step: int
-    """Its position in `spec.flows`."""
-    template: JobTemplate
-    spec: Mapping[str, Any]
-    """The vcjob spec that the step has now: its template's, with the step's patch merged in."""
-    pods: PodNames
-    patched: bool
 
 
 class Entry(NamedTuple, Generic[A]):
@@ -91,16 +78,19 @@ class Outline:
     def __init__(self, flow: JobFlow, known: Known) -> None:
         self.flow = flow
         self.known = known
-        self.steps: list[Step] = flow.spec.flows or []
-        self.graph = Graph(self.steps)
-        self.names = self.graph.names
-        """Of the steps, by position."""
+        self.flows: list[Step] = flow.spec.flows or []
+        self.last: list[Step] = flow.spec.finally_ or []
+        """The steps of `finally`."""
+        self.steps: list[Step] = [*self.flows, *self.last] if self.last else self.flows
+        """All of them; a position is one in this list. The graph holds those of `flows` alone."""
+        self.graph = Graph(self.flows)
+        self.names: list[str] = [*self.graph.names, *(step.name for step in self.last)]
+        """Of all steps, by position."""
         self.dependencies: list[tuple[int, DependsOn]] = [
-            (i, step.depends_on) for i, step in enumerate(self.steps) if step.depends_on is not None
+            (i, step.depends_on) for i, step in enumerate(self.flows) if step.depends_on is not None
         ]
-        self.patches: list[tuple[int, Patch]] = [
-            (i, step.patch) for i, step in enumerate(self.steps) if step.patch is not None
-        ]
+        self.patches: list[Patched] = list(patches_of(self.steps, self.path))
+        """Those of the steps and of their cases."""
 
         self.probes: list[tuple[int, Probe]] = [
             (i, depends_on.probe)
@@ -108,6 +98,29 @@ class Outline:
             if depends_on.probe is not None and not depends_on.probe.empty
         ]
         """Those that ask something, by their step."""
+        self.steered: list[tuple[int, Step]] = [
+            (i, step)
+            for i, step in enumerate(self.steps)
+            if step.switch is not None
+            or step.for_each is not None
+            or step.repeat is not None
+            or step.retry is not None
+            or step.timeout is not None
+            or step.daemon
+        ]
+        """Those of which more is said than what they wait for and what they change."""
+        self.cases: list[tuple[int, int, Case]] = [
+            (i, at, case)
+            for i, step in self.steered
+            if step.switch
+            for at, case in enumerate(step.switch)
+        ]
+        """Every case of a switch, by its step and its place there."""
+
+    def path(self, step: int) -> str:
+        """The JSON path of a step: `spec.flows[3]`, `spec.finally[0]`."""
+        last = step - len(self.flows)
+        return f"spec.flows[{step}]" if last < 0 else f"spec.finally[{last}]"
 
     @cached_property
     def requests(self) -> list[Entry[HTTPGetProbe]]:
@@ -146,17 +159,21 @@ class Outline:
 
     @cached_property
     def tasks(self) -> Mapping[int, Tasks]:
-        """The tasks of each step whose template is known; of one template always the same map."""
-        plain: dict[int, Tasks] = {}
-        found = {}
+        """The tasks of each step whose templates are known; of one template always the same map.
+        With `switch`, what any of its cases has."""
+        made: dict[int, Tasks] = {}
+        found: dict[int, Tasks] = {}
         for use in self.uses:
-            tasks = None if use.patched else plain.get(id(use.spec))
-            if tasks is None:
-                tasks = _tasks(use.spec)
-                if not use.patched:
-                    plain[id(use.spec)] = tasks
-            found[use.step] = tasks
-        return found
+            if (tasks := made.get(id(use.spec))) is None:
+                tasks = made[id(use.spec)] = _tasks(use.spec)
+            before = found.get(use.step)
+            found[use.step] = tasks if before is None else _either(before, tasks)
+        return {step: tasks for step, tasks in found.items() if self._all_known(step)}
+
+    def _all_known(self, step: int) -> bool:
+        """Whether every template that a step may run is known."""
+        templates = self.known.templates or {}
+        return not self.steps[step].switch or templates.keys() >= set(self.steps[step].templates)
 
     @cached_property
     def flow_name(self) -> str:
@@ -167,29 +184,41 @@ class Outline:
         return metadata.generate_name[:_MAX_GENERATE_NAME] + RANDOM_SUFFIX
 
     @cached_property
-    def uses(self) -> list[Use]:
-        """The steps whose templates are known, in order; none where templates are not known."""
-        return list(self._uses())
+    def planned(self) -> list[Planned]:
+        """How many vcjobs each step may come to, by position."""
+        return planned(self.flow, self.steps)
 
-    def _uses(self) -> Iterator[Use]:
+    @cached_property
+    def repeats_names(self) -> bool:
+        """Whether a step may come to more than one vcjob."""
+        return any(each is not ONE for each in self.planned)
+
+    @cached_property
+    def longest_tail(self) -> int:
+        """Characters of the longest index and retry that stand behind a step's name."""
+        if not self.repeats_names:
+            return 0
+        return max(len(each.longest) for each in set(self.planned))
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """The patches that say something, in the order of the flow."""
+        return list(changes(self.flow, self.patches)) if self.patches else []
+
+    @cached_property
+    def uses(self) -> list[Use]:
+        """What the steps may run, in order, as far as templates are known."""
         templates = self.known.templates
-        if not templates:
-            return
-        plain: dict[str, PodNames] = {}
-        for i, step in enumerate(self.steps):
-            name = step.template or step.name
-            template = templates.get(name)
-            if template is None:
-                continue
-            patch = None if step.patch is None else patch_of(step)
-            if patch:
-                spec = merge(template.spec, patch)
-                yield Use(i, template, spec, pod_names(spec), True)
-                continue
-            pods = plain.get(name)
-            if pods is None:
-                pods = plain[name] = pod_names(template.spec)
-            yield Use(i, template, template.spec, pods, False)
+        return list(uses(self.flow, self.steps, self.changes, templates)) if templates else []
+
+
+def _either(one: Tasks, other: Tasks) -> Tasks:
+    """The tasks of two specs, with the more pods where both have one."""
+    tasks = dict(one)
+    for name, pods in other.items():
+        before = tasks.get(name, 0)
+        tasks[name] = None if pods is None or before is None else max(before, pods)
+    return tasks
 
 
 def _tasks(spec: Mapping[str, Any]) -> Tasks:

@@ -20,18 +20,37 @@ _Key = tuple[str | int, ...] | None
 
 
 class Places:
-    """The places of one patch, whose JSON path is `path`, and of what it made of its template."""
+    """The places of one patch, whose JSON path is `path`, and of what it made of its template.
 
-    def __init__(self, patch: Mapping[str, Any], result: Mapping[str, Any], path: str) -> None:
+    `written`: the patch as it stands in the flow, before its references had values.
+    """
+
+    def __init__(
+        self,
+        patch: Mapping[str, Any],
+        result: Mapping[str, Any],
+        path: str,
+        written: Mapping[str, Any],
+    ) -> None:
         self._patch = patch
         self._result = result
         self._path = path
+        self._written = written
         self._origins: dict[int, Mapping[int, int]] = {}
         """By id of a list of the result: which elements came from which of the patch's."""
 
     def in_patch(self, fault: Violation) -> Violation:
         """A fault of the merged spec at the place of the patch that it comes from, or as near as
         the patch goes; then the words say where in the result it is."""
+        path, is_whole = self.place(fault)
+        detail = fault.detail
+        if not is_whole:
+            where = fault.path.removeprefix(".")
+            detail = f"{detail} (at {where} of the merged spec)"
+        return as_written(replace(fault, path=path, detail=detail), self._path, self._written)
+
+    def place(self, fault: Violation) -> tuple[str, bool]:
+        """The JSON path, as far as the patch goes, and whether that is all the way."""
         here: Any = self._patch
         there: Any = self._result
         shape, path, rest = JOB_SPEC, self._path, fault.path
@@ -39,13 +58,15 @@ class Places:
             key, rest = _first_key(rest, here, there)
             at = key if isinstance(key, str) else self._origin(here, there, key, shape)
             if at is None or not _has(here, at):
-                where = fault.path.removeprefix(".")
-                detail = f"{fault.detail} (at {where} of the merged spec)"
-                return replace(fault, path=path, detail=detail)
+                return path, False
             here, there = here[at], _at(there, key)
             path = below(path, at)
             shape = shape.below(key) if isinstance(key, str) else shape
-        return replace(fault, path=path)
+        return path, True
+
+    def depth(self, path: str) -> int:
+        """How far into the patch a path goes."""
+        return len(path) - len(self._path)
 
     def _origin(self, here: Any, there: Any, index: int | None, shape: Shape) -> int | None:
         """Which element of the patch's list became element `index` of the result's."""
@@ -57,6 +78,33 @@ class Places:
         if origins is None:
             origins = self._origins[id(there)] = _origins(here, there, shape)
         return origins.get(index)
+
+
+def innermost(layers: Sequence[Places], fault: Violation) -> Violation:
+    """A fault at its place in the first of the layers that goes all the way there; where none
+    does, in the one that comes nearest."""
+    places = [layer.place(fault) for layer in layers]
+    for layer, (_, is_whole) in zip(layers, places, strict=True):
+        if is_whole:
+            return layer.in_patch(fault)
+    depths = [layer.depth(path) for layer, (path, _) in zip(layers, places, strict=True)]
+    return layers[depths.index(max(depths))].in_patch(fault)
+
+
+def as_written(fault: Violation, path: str, written: Mapping[str, Any]) -> Violation:
+    """A fault of a patch that stands at `path`, no deeper than the patch is written: the value of
+    a reference has no place of its own."""
+    here: Any = written
+    at, rest = path, fault.path.removeprefix(path)
+    while rest and not isinstance(here, str):
+        key, rest = _first_key(rest, here, here)
+        if key is None or not _has(here, key) or (isinstance(key, int) and key >= len(here)):
+            return fault
+        at, here = below(at, key), _at(here, key)
+    if not rest:
+        return fault
+    detail = f"{fault.detail} (at {rest.removeprefix('.')} of its value)"
+    return replace(fault, path=at, detail=detail)
 
 
 def _origins(here: Sequence[Any], there: Sequence[Any], shape: Shape) -> Mapping[int, int]:

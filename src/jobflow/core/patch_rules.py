@@ -1,21 +1,26 @@
-"""The rules of a step's patch: what it makes of its template has to be a vcjob Volcano takes.
+"""The rules of what a flow changes of its templates: it has to give vcjobs that Volcano takes.
 
-What a vcjob may say is `job_rules`; here it is asked of the merged spec, and `patch_places` brings
-the answer back to the place in the patch that it comes from.
+What a vcjob may say is `job_rules`; here it is asked of the merged spec, of each case of a switch,
+and `patch_places` brings the answer back to the place that it comes from: a patch or jobDefaults.
+What only a run can tell (`uses.unknown`) is left alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from jobflow.core.build import patch_of
+import msgspec
+
+from jobflow.api.control import JobDefaults
 from jobflow.core.flow_rules import Rule
 from jobflow.core.job_rules import job_violations
 from jobflow.core.merge import merge, patch_violations
-from jobflow.core.outline import Outline, Use
-from jobflow.core.patch_places import Places
+from jobflow.core.outline import Outline
+from jobflow.core.patch_places import Places, as_written, innermost
+from jobflow.core.uses import Change, Use, unknown
 from jobflow.core.violations import Reason, Violation
 
 _OF_THE_VALUE_ALONE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
@@ -26,55 +31,107 @@ _ONE_VALUE = re.compile(
 """Where an invalid value is invalid by itself: the end of its path."""
 _REPLACED = re.compile(r"policies\[\d+\]")
 """Lists that a patch replaces as a whole, so that nothing in them depends on a template."""
+_BY_TASK_NAMES = re.compile(r"plugins\.mpi|.*\.dependsOn\.name(?:\[\d+\])?")
+"""Faults that a task with another name might mend."""
+_DEFAULTS = "spec.jobDefaults"
+_OF_THE_SPEC = frozenset({"queue", "priorityClassName", "schedulerName", "plugins"})
+_TASK = re.compile(r"tasks(?:\[\d+\](?:\.name)?)?")
+
+Faults = Iterator[Violation]
 
 
-def patches_can_be_merged(outline: Outline) -> Iterator[Violation]:
-    for i, patch, path in _patches(outline):
-        del i
-        yield from patch_violations(patch, path)
+def patches_can_be_merged(outline: Outline) -> Faults:
+    for change in outline.changes:
+        for fault in patch_violations(change.said, change.path):
+            yield as_written(fault, change.path, change.written)
 
 
-def patches_make_jobs(outline: Outline) -> Iterator[Violation]:
+def patches_make_jobs(outline: Outline) -> Faults:
     """With a known template all of Volcano's rules; without one those that need no template."""
-    if not outline.patches:
+    defaults = outline.flow.spec.job_defaults
+    if not outline.changes and defaults is None:
         return
-    uses = {use.step: use for use in outline.uses if use.patched}
-    for i, patch, path in _patches(outline):
-        if (use := uses.get(i)) is not None:
-            yield from _faults_of_the_result(use, patch, path)
-        else:
-            yield from _faults_by_themselves(patch, path)
+    found = _Found(defaults)
+    said: set[tuple[str, str]] = set()
+    yield from _new(found.alone, said)
+    for use in {id(use.spec): use for use in outline.uses}.values():
+        yield from _new(found.of(use), said)
+    used = {id(change) for use in outline.uses for change in use.changes}
+    for change in outline.changes:
+        if id(change) not in used:
+            yield from _faults_by_themselves(change)
 
 
 PATCH_RULES: tuple[Rule, ...] = (patches_can_be_merged, patches_make_jobs)
 
 
-def _patches(outline: Outline) -> Iterator[tuple[int, dict[str, Any], str]]:
-    """(step, patch, its JSON path) of each step that changes something."""
-    for i, patch in outline.patches:
-        if (changes := patch_of(outline.steps[i])) is not None:
-            field = "jobSpec" if patch.job_spec else "spec"
-            yield i, changes, f"spec.flows[{i}].patch.{field}"
-
-
-def _faults_of_the_result(use: Use, patch: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """What Volcano would refuse in the merged spec and would not in the template alone."""
-    faults = list(job_violations(use.spec, "", None))
-    if not faults:
-        return
-    before = {(fault.path, fault.message) for fault in job_violations(use.template.spec, "", None)}
-    places = Places(patch, use.spec, path)
+def _new(faults: Iterable[Violation], said: set[tuple[str, str]]) -> Faults:
+    """Those that were not said before: cases of one switch share their step's patch, steps of one
+    template the flow's jobDefaults."""
     for fault in faults:
-        if (fault.path, fault.message) not in before:
-            yield places.in_patch(fault)
+        if (key := (fault.path, fault.message)) not in said:
+            said.add(key)
+            yield fault
 
 
-def _faults_by_themselves(patch: Mapping[str, Any], path: str) -> Iterator[Violation]:
+class _Found:
+    """What Volcano would refuse in merged specs and would not in their templates alone."""
+
+    def __init__(self, defaults: JobDefaults | None) -> None:
+        self._defaults: Mapping[str, Any] = _of_spec(defaults) if defaults else {}
+        change = Change(-1, None, _DEFAULTS, self._defaults, self._defaults, open=False)
+        self.alone = [*_faults_by_themselves(change)] if self._defaults else []
+        """What is wrong with jobDefaults whatever the templates hold."""
+        self._before: dict[int, frozenset[tuple[str, str]]] = {}
+
+    def of(self, use: Use) -> Faults:
+        """The faults of one merged spec, at their places in the flow."""
+        if not use.changes and not self._defaults:
+            return
+        faults = list(job_violations(use.spec, "", None))
+        if use.changes and any(change.open for change in use.changes):
+            faults = [*filter(_beside(use.spec), faults)]
+        if faults:
+            before = self._of_template(use)
+            layers = self._layers(use)
+            for fault in faults:
+                if (fault.path, fault.message) not in before:
+                    yield self._of_whom(innermost(layers, fault), use)
+
+    def _of_whom(self, fault: Violation, use: Use) -> Violation:
+        """With the template, where jobDefaults do not suit it: they do not say whose job it is."""
+        if not fault.path.startswith(_DEFAULTS) or fault in self.alone:
+            return fault
+        detail = f'{fault.detail} (with template "{use.template.metadata.name}")'
+        return replace(fault, detail=detail)
+
+    def _of_template(self, use: Use) -> frozenset[tuple[str, str]]:
+        spec = use.template.spec
+        if id(spec) not in self._before:
+            faults = job_violations(spec, "", None)
+            self._before[id(spec)] = frozenset((fault.path, fault.message) for fault in faults)
+        return self._before[id(spec)]
+
+    def _layers(self, use: Use) -> list[Places]:
+        """What was merged onto the template, the last first."""
+        changes = [Places(c.said, use.spec, c.path, c.written) for c in reversed(use.changes)]
+        defaults = Places(self._defaults, use.spec, _DEFAULTS, self._defaults)
+        return [*changes, defaults] if self._defaults else changes
+
+
+def _of_spec(defaults: JobDefaults) -> dict[str, Any]:
+    """What becomes part of a vcjob's spec; an empty word says nothing (`build.with_defaults`)."""
+    said = msgspec.to_builtins(defaults)
+    return {key: value for key, value in said.items() if key in _OF_THE_SPEC and value}
+
+
+def _faults_by_themselves(change: Change) -> Faults:
     """What Volcano would refuse whatever the template holds."""
-    spec = merge({}, patch)
-    places = Places(patch, spec, path)
+    spec = merge({}, change.said)
+    places = Places(change.said, spec, change.path, change.written)
+    is_known = _beside(spec) if change.open else lambda fault: True
     for fault in job_violations(spec, "", None):
-        if _needs_no_template(fault):
+        if _needs_no_template(fault) and is_known(fault):
             yield places.in_patch(fault)
 
 
@@ -86,3 +143,29 @@ def _needs_no_template(fault: Violation) -> bool:
     if isinstance(fault.value, int):
         return fault.value < 0
     return any(found.end() == len(fault.path) for found in _ONE_VALUE.finditer(fault.path))
+
+
+def _beside(spec: Mapping[str, Any]) -> Callable[[Violation], bool]:
+    """Whether a fault holds whatever comes to stand where only a run can tell: it is neither there,
+    nor above or below it, and about no names of tasks where one of these is unknown."""
+    open_places = frozenset(unknown(spec))
+    above = frozenset(part for place in open_places for part in _beginnings(place))
+    tasks = any(_TASK.fullmatch(place) for place in open_places)
+
+    def holds(fault: Violation) -> bool:
+        path = fault.path.removeprefix(".")
+        if tasks and _BY_TASK_NAMES.fullmatch(path):
+            return False
+        if path in above and fault.reason is not Reason.NOT_SUPPORTED:
+            return False  # a word that there is not stays so, as the name of a plugin
+        return open_places.isdisjoint(_beginnings(path))
+
+    return holds
+
+
+def _beginnings(path: str) -> Iterator[str]:
+    """`tasks[0].name`, `tasks[0]`, `tasks`."""
+    yield path
+    for end in range(len(path) - 1, 0, -1):
+        if path[end] in ".[":
+            yield path[:end]

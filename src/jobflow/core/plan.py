@@ -1,31 +1,41 @@
 """`plan`: what to do now about one flow. The table of contents of the rules, and none of them.
 
-The theory. A step that has begun is judged by what its vcjob and the status say (`begun`), one
-that has not by its targets (`unstarted`), in the order of the dependencies. The status is put
-together from these decisions (`status`), the events are its difference from the stored one
-(`events`), and what is deleted is judged by the stored one alone (`retention`). What Commands say
-comes first (`orders`): one that cancels has everything decided anew, with what runs to be aborted
-(`aborting`) and the rest skipped.
+The theory. What holds for the flow as a whole is its `course`: as its status has it, changed by
+Commands (`orders`) and by time (`flow_timeout`). A step that has begun is judged by what its vcjobs
+and the status say (`runs`), one that has not by its targets (`unstarted`), in the order of the
+dependencies; what they come to may ask for others to be aborted (`failure_policy`, `daemons`):
+then all is decided anew. Of the creates that come of it some may have to wait (`parallelism`). The
+status is put together from these decisions (`status`), the events are its difference from the
+stored one (`events`), and what is deleted is judged by the stored one alone (`retention`,
+`expiry`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
 
+from jobflow.api.control import FailurePolicy
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.aborting import left_over, unheard_of, was_cancelled
-from jobflow.core.actions import Plan, View
-from jobflow.core.begun import begun
+from jobflow.core import daemons, finally_steps
+from jobflow.core.aborting import brings_to_end, left_over, unheard_of
+from jobflow.core.actions import Action, DeleteFlow, Event, EventType, Plan, View
+from jobflow.core.course import Course, stored_course, untouched
 from jobflow.core.events import flow_events, step_events
+from jobflow.core.expiry import expires
+from jobflow.core.failure_policy import policy_of
 from jobflow.core.flow_phase import is_over
-from jobflow.core.orders import orders
+from jobflow.core.flow_timeout import deadline
+from jobflow.core.orders import Orders, orders
+from jobflow.core.parallelism import limited
+from jobflow.core.restarting import restarted
 from jobflow.core.retention import retention
-from jobflow.core.scene import Decision, Scene
-from jobflow.core.starting import refused_for_good
-from jobflow.core.status import flow_status, invalid_status, untouched
+from jobflow.core.runs import begun_steps
+from jobflow.core.scene import Decision, Scene, whole
+from jobflow.core.status import flow_status, invalid_status
 from jobflow.core.transitions import timed
 from jobflow.core.unstarted import Pass
 from jobflow.core.validate import Known, validate_flow
@@ -48,61 +58,103 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     return _carried_on(scene)
 
 
+# ------------------------------------------------------------------------ a flow that is over
+
+
 def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
-    """How it ended is left as it is; vcjobs may still have to go, and Commands come too late."""
+    """How it ended is left as it is, unless it is to be retried; vcjobs may still have to go, and
+    in the end the flow itself."""
+    second = whole(now)
+    given = orders(flow, view, stored_course(flow, second), second, over=lambda: True)
+    if given.retry:
+        return _retried(flow, given, now)
     kept = retention(flow, view, now)
-    given = orders(flow, view)
+    scene = Scene(flow, view, now)
+    strays = unheard_of(scene) if brings_to_end(scene) else ()
     status = flow.status
     if given.handled != status.handled_commands:
         status = msgspec.structs.replace(status, handled_commands=given.handled)
-    strays = unheard_of(Scene(flow, view, now)) if was_cancelled(flow) else ()
+    goes, until = _expired(flow, now)
     return Plan(
-        actions=(*kept.deletes, *strays, *given.deletes),
+        actions=(*kept.deletes, *strays, *given.deletes, *goes),
         status=status,
         urgent=given.urgent,
         events=given.events,
-        requeue_after=_until((kept.wake_at,), now),
+        requeue_after=_until((kept.wake_at, until), now),
     )
 
 
-def _carried_on(scene: Scene) -> Plan:
-    flow, now = scene.flow, scene.now
-    decisions = _decide(scene)
-    given = orders(flow, scene.view, over=lambda: is_over(scene, decisions))
-    if given.cancel is not None:
-        scene = Scene(flow, scene.view, now, cancel=given.cancel)
-        decisions = _decide(scene)
+def _retried(flow: JobFlow, given: Orders, now: datetime) -> Plan:
+    status = restarted(flow, now, given.handled)
+    again = Event(EventType.NORMAL, "FlowRetried", "the flow goes on from the steps that failed")
+    return Plan(given.deletes, status, urgent=True, events=(*given.events, again))
+
+
+def _expired(flow: JobFlow, now: datetime) -> tuple[tuple[Action, ...], datetime | None]:
+    """The deletion of the flow if it is due, else when that will be."""
+    until = expires(flow)
+    if until is None or now < until:
+        return (), until
+    return (DeleteFlow(flow.metadata.uid),), None
+
+
+# ------------------------------------------------------------------------ a flow that goes on
+
+
+def _carried_on(at_first: Scene) -> Plan:
+    flow, view, now = at_first.flow, at_first.view, at_first.now
+    scene, decisions = _decide(at_first)
+    given = orders(flow, view, scene.course, scene.second, over=lambda: is_over(scene, decisions))
+    course, until = _in_time(given.course, scene, decisions)
+    turns = course != scene.course
+    if turns:
+        scene, decisions = _decide(replace(at_first, going=course))
     status = flow_status(scene, decisions, given.handled)
-    kept = retention(flow, scene.view, now)
-    made = [decision.action for decision in decisions if decision.action is not None]
+    kept = retention(flow, view, now)
+    made = [action for decision in decisions for action in decision.actions]
     reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
-    strays = left_over(scene) if was_cancelled(flow) else ()
+    strays = left_over(scene) if brings_to_end(scene) else ()
     urgent = (
         status.state.phase != flow.status.state.phase
         or kept.urgent
         or given.urgent
+        or turns
         or any(decision.urgent for decision in decisions)
+        or finally_steps.wait_for_status(scene, decisions)
     )
     return Plan(
         actions=(*made, *reads, *kept.deletes, *strays, *given.deletes),
         status=status,
         urgent=urgent and status is not flow.status,
         events=(*given.events, *step_events(scene, decisions), *flow_events(flow, status)),
-        requeue_after=_until((kept.wake_at, *(d.wake_at for d in decisions)), now),
+        requeue_after=_until((kept.wake_at, until, *(d.wake_at for d in decisions)), now),
         probes=tuple(probe for decision in decisions for probe in decision.probes),
     )
 
 
-def _decide(scene: Scene) -> list[Decision]:
-    """One decision a step, by position."""
-    known = [_known(position, scene) for position in range(len(scene.steps))]
-    return timed(scene, Pass(scene, known).run())
+def _in_time(
+    course: Course, scene: Scene, decisions: Sequence[Decision]
+) -> tuple[Course, datetime | None]:
+    """The course as time changes it, and when it may."""
+    timeout = scene.flow.spec.timeout
+    until = deadline(timeout, course)
+    if timeout is None or until is None or scene.now < until or is_over(scene, decisions):
+        return course, until
+    return course.timed_out(timeout), None
 
 
-def _known(position: int, scene: Scene) -> Decision | None:
-    """What can be decided without looking at the step's targets."""
-    decision = begun(position, scene)
-    return decision if decision is not None else refused_for_good(scene.evidence[position], scene)
+def _decide(scene: Scene) -> tuple[Scene, list[Decision]]:
+    """One decision a step, by position, and the scene in which they were made."""
+    steps = Pass(scene, begun_steps(scene))
+    decisions = steps.run()
+    if steps.stopping.failed and policy_of(scene.flow) is FailurePolicy.ABORT:
+        spared = steps.stopping.spared(decisions)
+        scene = replace(scene, aborted_for=steps.stopping.why, spared=spared)
+        decisions = Pass(scene, begun_steps(scene)).run()
+    if scene.has_daemons and daemons.are_done(scene, decisions):
+        scene = replace(scene, daemons_done=True)
+        decisions = Pass(scene, begun_steps(scene)).run()
+    return scene, timed(scene, limited(scene, decisions))
 
 
 def _until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:

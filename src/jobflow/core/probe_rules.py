@@ -61,6 +61,20 @@ def probes_have_targets(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"spec.flows[{i}].dependsOn.targets", Reason.REQUIRED, None, detail)
 
 
+def probes_look_into_one_job(outline: Outline) -> Iterator[Violation]:
+    """A probe asks the pods of a target's job; a step with items has many at once."""
+    looped = {i for i, step in outline.steered if step.for_each is not None}
+    for i, _ in outline.probes if looped else ():
+        for at, target in enumerate(outline.steps[i].targets):
+            if outline.graph.index.get(target, i) in looped:
+                detail = (
+                    "has forEach, so it has many jobs at once, and a probe looks into one; wait "
+                    "for a condition of it, or put the probe on a step without items"
+                )
+                path = f"spec.flows[{i}].dependsOn.targets[{at}]"
+                yield Violation(path, Reason.INVALID, target, detail)
+
+
 def probes_are_short(outline: Outline) -> Iterator[Violation]:
     for i, probe in outline.probes:
         if (count := len(_asked(probe))) > MAX_ENTRIES:
@@ -341,6 +355,7 @@ def counts_are_of_pods(outline: Outline) -> Iterator[Violation]:
 
 PROBE_RULES: tuple[Rule, ...] = (
     probes_have_targets,
+    probes_look_into_one_job,
     probes_are_short,
     entries_are_said_once,
     entries_name_tasks,

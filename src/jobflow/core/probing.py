@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from jobflow.api import jobflow as api
-from jobflow.api.jobflow import Step, StepCondition, TaskStatusProbe
+from jobflow.api.flow_status import StepCondition
+from jobflow.api.jobflow import Step, TaskStatusProbe
 from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.actions import Check, Probe, ProbeResult, ReadPods, View
 from jobflow.core.evidence import Evidence

@@ -1,6 +1,6 @@
 """Whether a step's dependencies are met, can still be met, or never will be. It starts nothing.
 
-The theory. A target either has not ended or has ended in one of five ways (`End`). Against what
+The theory. A target either has not ended or has ended in one of six ways (`End`). Against what
 the dependant wants of it (`Condition`) that gives one `Reach`: a table. A dependant's reaches,
 whatever their order and number, are folded into one by the `strategy`: the first of a ranking
 that occurs among them. The result is again a `Reach`: MET starts the step, NOT_YET lets it wait,
@@ -13,15 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from jobflow.api.jobflow import (
-    CANCELLED,
-    Condition,
-    Probe,
-    Step,
-    StepCondition,
-    StepPhase,
-    Strategy,
-)
+from jobflow.api.flow_status import CANCELLED, StepCondition, StepPhase
+from jobflow.api.jobflow import Condition, Probe, Step, Strategy
 
 
 class Reach(StrEnum):
@@ -46,6 +39,8 @@ class End(StrEnum):
 
     COMPLETED = "Completed"
     FAILED = "Failed"
+    FORGIVEN = "Forgiven"
+    """Failed with continueOnFailure: as good as either."""
     NOT_TAKEN = "NotTaken"
     UPSTREAM_FAILED = "UpstreamFailed"
     STOPPED = "Stopped"
@@ -60,11 +55,12 @@ SKIPS: Mapping[Reach, End] = {
 
 _ALWAYS: Mapping[End | None, Reach] = {
     None: Reach.NOT_YET,
+    End.FORGIVEN: Reach.MET,
     End.NOT_TAKEN: Reach.PASSED_OVER,
     End.STOPPED: Reach.STOPPED,
 }
-"""The same whatever is wanted: what was not taken is passed over, what was stopped satisfies
-nothing."""
+"""The same whatever is wanted: a forgiven failure holds nobody up, what was not taken is passed
+over, what was stopped satisfies nothing."""
 
 REACHES: Mapping[Condition, Mapping[End | None, Reach]] = {
     Condition.COMPLETED: {
@@ -136,13 +132,20 @@ def wanted(step: Step) -> Condition:
     return _CONDITIONS.get(depends_on.condition if depends_on else None, Condition.COMPLETED)
 
 
+def wanted_of(step: Step, target: Step) -> Condition:
+    """What this target of the step has to reach: of a daemon that it runs, unless the step waits
+    for an end other than the usual."""
+    want = wanted(step)
+    return Condition.RUNNING if target.daemon and want is Condition.COMPLETED else want
+
+
 def strategy(step: Step) -> Strategy:
     """How many of the targets have to; the default where admission would refuse the word."""
     depends_on = step.depends_on
     return _STRATEGIES.get(depends_on.strategy if depends_on else None, Strategy.ALL)
 
 
-def end_of(condition: StepCondition) -> End | None:
+def end_of(step: Step, condition: StepCondition) -> End | None:
     """How a step has ended, from its condition; None while it has not.
 
     One that was cancelled has stopped with its flow: nothing is to be made of its failure.
@@ -153,7 +156,14 @@ def end_of(condition: StepCondition) -> End | None:
         return End.COMPLETED
     if condition.phase != StepPhase.FAILED:
         return None
-    return End.STOPPED if condition.reason == CANCELLED else End.FAILED
+    if condition.reason == CANCELLED:
+        return End.STOPPED
+    return End.FORGIVEN if step.continue_on_failure else End.FAILED
+
+
+def breaks(step: Step, condition: StepCondition) -> bool:
+    """Whether a step has failed, and nothing forgives that."""
+    return condition.phase == StepPhase.FAILED and not step.continue_on_failure
 
 
 def combined(how: Strategy, reaches: Iterable[Reach]) -> Reach:

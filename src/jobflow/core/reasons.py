@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from jobflow.api.jobflow import CANCELLED as _CANCELLED
+from jobflow.api.flow_status import CANCELLED as _CANCELLED
+from jobflow.api.flow_status import TIMEOUT as _TIMEOUT
 
 
 class StepReason(StrEnum):
@@ -20,10 +21,20 @@ class StepReason(StrEnum):
     NAME_IN_USE = "NameInUse"
     JOB_LOST = "JobLost"
     """Also of a Completed step whose job is gone and that a dependant knows to have completed."""
+    RETRYING = "Retrying"
+    SUSPENDED = "Suspended"
+    """Also of a step whose job is being aborted for it."""
     TERMINATING = "Terminating"
     BLOCKED = "Blocked"
+    PARALLELISM = "Parallelism"
     # while its job is being aborted, and Failed
     CANCELLED = _CANCELLED
+    TIMEOUT = _TIMEOUT
+    FAILURE_POLICY = "FailurePolicy"
+    # while its job is being aborted, and Completed
+    DAEMON_ENDED = "DaemonEnded"
+    # Completed
+    OUTPUTS_MISSING = "OutputsMissing"
     # Failed
     JOB_FAILED = "JobFailed"
     JOB_TERMINATED = "JobTerminated"
@@ -32,6 +43,8 @@ class StepReason(StrEnum):
     NAME_CONFLICT = "NameConflict"
     PROBE_UNSATISFIABLE = "ProbeUnsatisfiable"
     OUTPUTS_TOO_LARGE = "OutputsTooLarge"
+    EXPRESSION_ERROR = "ExpressionError"
+    UNTIL_NOT_REACHED = "UntilNotReached"
     # Skipped
     NOT_TAKEN = "NotTaken"
     UPSTREAM_FAILED = "UpstreamFailed"
@@ -45,6 +58,8 @@ class FlowReason(StrEnum):
     STEP_FAILED = "StepFailed"
     NAME_CONFLICT = "NameConflict"
     CANCELLED = _CANCELLED
+    TIMEOUT = _TIMEOUT
+    SUSPENDED = "Suspended"
     INVALID = "Invalid"
 
 

@@ -6,21 +6,22 @@ that were once written do not move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
-from jobflow.api.jobflow import (
+from jobflow.api.flow_status import (
     CANCELLED,
     ENDED_STEP_PHASES,
     JobRecord,
     JobRunningHistory,
+    RunCondition,
     StepCondition,
     StepPhase,
 )
-from jobflow.core.evidence import FAILURES, Evidence
+from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
+from jobflow.core.evidence import FAILURES, Evidence, Run, attempt_of, loops
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene, whole
 
@@ -42,39 +43,64 @@ _LISTS: Mapping[str, str] = {
 UNKNOWN_LIST = "un_know_jobs"
 """The list of those in another phase, and of those that are gone with no end seen."""
 
+Rank = tuple[int, int]
+"""Where a record stands: its step's position and its run's index."""
+
 _CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
 _PHASE_OF: Mapping[str, str] = {
     **{reason: phase for phase, reason in FAILURES.items()},
     CANCELLED: JobPhase.ABORTED,
+    StepReason.TIMEOUT: JobPhase.ABORTED,
+    StepReason.FAILURE_POLICY: JobPhase.ABORTED,
+    StepReason.SUSPENDED: JobPhase.ABORTED,
+    StepReason.DAEMON_ENDED: JobPhase.ABORTED,
     StepReason.OUTPUTS_TOO_LARGE: JobPhase.COMPLETED,
+    StepReason.RETRYING: JobPhase.FAILED,
 }
+"""How the vcjob of a run has ended, by the run's reason; otherwise as its phase says."""
 
 
 def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
-    """Every record, old and new, in the order of the steps and, within one, of the attempts.
+    """Every record, old and new, in the order of the steps, within one of the runs, and within one
+    of the attempts.
 
-    The end of a vcjob is recorded together with its step's, never before it.
+    The end of a vcjob is recorded together with its run's, never before it.
     """
     old = scene.records
     new: dict[str, JobRecord] = {}
-    step_of: dict[str, int] = {}
+    ranks: dict[str, Rank] = {}
     for position, evidence in enumerate(scene.evidence):
-        step_of[evidence.key] = position
-        if evidence.memory.job:
-            step_of[evidence.memory.job] = position
-        for job in evidence.jobs:
-            name = job.metadata.name
-            known = old.get(name)
-            if known is None and _dropped(evidence, job):
-                continue
-            step_of[name] = position
-            if job is evidence.job and job.ended and decisions[position].reads:
-                new[name] = known or job_record(before_its_end(job), None, scene)
-            else:
-                new[name] = job_record(job, known, scene)
+        decision = decisions[position]
+        unread = {read.uid for read in decision.reads}
+        for run in evidence.each:
+            rank = position, run.index or 0
+            ranks[run.key] = rank
+            if run.memory.job:
+                ranks[run.memory.job] = rank
+            for job in run.jobs:
+                name = job.metadata.name
+                known = old.get(name)
+                if known is None and _dropped(run, job):
+                    continue
+                ranks[name] = rank
+                if job is run.job and job.ended and job.metadata.uid in unread:
+                    new[name] = known or job_record(before_its_end(job), None, scene)
+                else:
+                    new[name] = job_record(job, known, scene)
+        for condition in _without_jobs(evidence, decision.condition):
+            _close(new, old, condition, scene)
+    return _ordered({**old, **new}, ranks)
+
+
+def _without_jobs(evidence: Evidence, now: StepCondition) -> Iterator[RunCondition]:
+    """The conditions of the runs whose latest vcjob is not there."""
+    if not loops(evidence.step):
         if evidence.job is None or evidence.gone:
-            _close(new, old, decisions[position].condition, scene)
-    return _ordered({**old, **new}, step_of)
+            yield now
+        return
+    missing = {run.index for run in evidence.runs if run.job is None or run.gone}
+    if missing:
+        yield from (run for run in now.runs or () if run.index in missing)
 
 
 def job_record(job: Job, old: JobRecord | None, scene: Scene) -> JobRecord:
@@ -113,17 +139,21 @@ def job_lists(
         lists.setdefault(into, []).append(record.name)
     for decision in decisions:
         condition = decision.condition
-        if condition.job and condition.job not in recorded:
-            into = _LISTS.get(_phase_of(condition), UNKNOWN_LIST)
-            lists.setdefault(into, []).append(condition.job)
+        for run in condition.runs or (condition,):
+            if run.job and run.job not in recorded:
+                into = _LISTS.get(_phase_of(run), UNKNOWN_LIST)
+                lists.setdefault(into, []).append(run.job)
     return lists
 
 
-def _dropped(evidence: Evidence, job: Job) -> bool:
-    """Whether the status once held the vcjob's record: the end of a step and that of its vcjob are
-    written together, so what is missing now was dropped for the status's size."""
-    memory = evidence.memory
-    return job.ended and memory.job == job.metadata.name and memory.phase in ENDED_STEP_PHASES
+def _dropped(run: Run, job: Job) -> bool:
+    """Whether the status once held the vcjob's record: the end of an attempt and that of its vcjob
+    are written together, so what is missing now was dropped for the status's size."""
+    memory = run.memory
+    if not job.ended:
+        return False
+    over = run.between or memory.phase in ENDED_STEP_PHASES
+    return attempt_of(job) < memory.attempts or (over and memory.job == job.metadata.name)
 
 
 def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
@@ -209,29 +239,29 @@ def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
 
 
 def _close(
-    new: dict[str, JobRecord], old: Mapping[str, JobRecord], step: StepCondition, scene: Scene
+    new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, scene: Scene
 ) -> None:
-    """A vcjob that is gone and has no end on record has ended all the same: as its step has, or,
-    where the step waits for its next attempt, nobody knows how."""
-    record = new.get(step.job) or old.get(step.job)
-    if record is None or ended(record) or step.phase not in _CLOSED:
+    """A vcjob that is gone and has no end on record has ended all the same: as its run has, or,
+    where the run waits for its next attempt, nobody knows how."""
+    record = new.get(run.job) or old.get(run.job)
+    if record is None or ended(record) or run.phase not in _CLOSED:
         return
-    state = record.state if step.phase == StepPhase.WAITING else _phase_of(step)
+    state = record.state if run.phase == StepPhase.WAITING else _phase_of(run)
     end = record.end_timestamp or whole(scene.now)
-    new[step.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)
+    new[run.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)
 
 
-def _phase_of(step: StepCondition) -> str:
-    """The phase in which the vcjob of an ended step has ended."""
-    return _PHASE_OF.get(step.reason, step.phase)
+def _phase_of(run: RunCondition) -> str:
+    """The phase in which the last vcjob of a run has ended that is over or between two attempts."""
+    return _PHASE_OF.get(run.reason, run.phase)
 
 
-def _ordered(records: dict[str, JobRecord], step_of: Mapping[str, int]) -> list[JobRecord]:
-    """By step; a vcjob that is gone and that no step names stays behind the one before it."""
-    ranks: list[tuple[int, JobRecord]] = []
-    last = -1
+def _ordered(records: dict[str, JobRecord], ranks: Mapping[str, Rank]) -> list[JobRecord]:
+    """By run; a vcjob that is gone and that no run names stays behind the one before it."""
+    ranked: list[tuple[Rank, JobRecord]] = []
+    last = -1, 0
     for name, record in records.items():
-        last = step_of.get(name, last)
-        ranks.append((last, record))
-    ranks.sort(key=lambda rank: rank[0])
-    return [record for _, record in ranks]
+        last = ranks.get(name, last)
+        ranked.append((last, record))
+    ranked.sort(key=lambda rank: rank[0])
+    return [record for _, record in ranked]

@@ -12,8 +12,8 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any, NamedTuple
 
+from jobflow.api.flow_status import RequestedHours
 from jobflow.api.job import ContainerOutline, ContainerResources, JobOutline, TaskOutline
-from jobflow.api.jobflow import RequestedHours
 
 _NUMBER = re.compile(
     r"([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})([A-Za-z]{0,2}|[eE][-+]?[0-9]{1,3})"
@@ -79,6 +79,16 @@ def hours(asked: Requests, ran: timedelta, before: RequestedHours | None) -> Req
         gpu=_text(past.gpu + asked.gpu * time),
     )
     return total if total != RequestedHours() else None
+
+
+def exchanged(
+    total: RequestedHours | None, before: RequestedHours | None, after: RequestedHours | None
+) -> RequestedHours | None:
+    """`total` with one of its parts, `before`, exchanged for `after`."""
+    parts = zip(_past(total), _past(before), _past(after), strict=True)
+    cpu, memory, gpu = (_text(max(whole - old + new, 0.0)) for whole, old, new in parts)
+    found = RequestedHours(cpu=cpu, memory=memory, gpu=gpu)
+    return found if found != RequestedHours() else None
 
 
 def _past(before: RequestedHours | None) -> Requests:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from jobflow.api import labels
+from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.job import Job
-from jobflow.api.jobflow import ENDED_STEP_PHASES, FlowPhase, JobFlow, RetainPolicy
+from jobflow.api.jobflow import JobFlow, RetainPolicy
 from jobflow.core.actions import DeleteJob, View
 from jobflow.core.records import ended
 
@@ -74,8 +75,9 @@ def _recorded(flow: JobFlow) -> frozenset[str]:
     status = flow.status
     names = {record.name for record in status.job_status_list or () if ended(record)}
     for key, condition in (status.conditions or {}).items():
-        if condition.phase in ENDED_STEP_PHASES:
-            names.add(condition.job or key)
+        for run in condition.runs or (condition,):
+            if run.phase in ENDED_STEP_PHASES:
+                names.add(run.job or (key if run.index is None else f"{key}-{run.index}"))
     return frozenset(names)
 
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
-from jobflow.api.command import Command
-from jobflow.api.jobflow import CANCELLED, JobFlow, JobRecord, Step, StepCondition
+from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
+from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import Action, Probe, ReadPods, View
-from jobflow.core.evidence import Evidence, gather
+from jobflow.core.course import Course, stored_course
+from jobflow.core.evidence import Evidence, Run, gather
 from jobflow.core.graph import Graph
+from jobflow.core.mentions import outputs_needed
 from jobflow.core.outputs import OutputsRoom
-from jobflow.core.wording import short
+from jobflow.core.readiness import breaks
+from jobflow.core.scope import Seen, Standing
 
 
 class Decision(NamedTuple):
     """What is decided about one step."""
 
     condition: StepCondition
-    action: Action | None = None
+    actions: tuple[Action, ...] = ()
     """What to do; reading is asked for in `reads`."""
     wake_at: datetime | None = None
     """When to look again although nothing happened."""
@@ -32,6 +35,16 @@ class Decision(NamedTuple):
     probes: tuple[Probe, ...] = ()
 
 
+class RunDecision(NamedTuple):
+    """What is decided about one run of a step."""
+
+    condition: RunCondition
+    action: Action | None = None
+    wake_at: datetime | None = None
+    urgent: bool = False
+    reads: tuple[ReadPods, ...] = ()
+
+
 @dataclass
 class Scene:
     """A flow, what is known of its steps, and the time."""
@@ -39,12 +52,22 @@ class Scene:
     flow: JobFlow
     view: View
     now: datetime
-    cancel: Command | None = None
-    """The Command that cancels the flow now."""
+    going: Course | None = None
+    """Where the flow is going; None: as its status has it."""
+    aborted_for: str = ""
+    """The failure for which all that runs is to be aborted, in a sentence; empty: there is none."""
+    spared: frozenset[str] = frozenset()
+    """The steps that are then not."""
+    daemons_done: bool = False
+    """Whether all other steps are over, so that daemons are to be ended."""
 
     def __post_init__(self) -> None:
-        self.steps: list[Step] = _once_each(self.flow.steps)
-        """Each name once: what came past admission with a name twice means the first."""
+        first, last = _once_each(self.flow.steps, self.flow.spec.finally_ or ())
+        self.steps: list[Step] = [*first, *last]
+        """Those of `finally` behind all others. Each name once: what came past admission with a
+        name twice means the first."""
+        self.last_from: int = len(first)
+        """The position of the first step of `finally`."""
         self.records: Mapping[str, JobRecord] = {
             record.name: record for record in self.flow.status.job_status_list or ()
         }
@@ -54,18 +77,33 @@ class Scene:
             self.flow, self.steps, self.view, self.records, self.second
         )
         """By position, as the graph counts."""
-        self.cancelled: str = self._cancelled()
-        """That the flow was cancelled, in a sentence; empty: it was not."""
+        self.standing: list[StepCondition] = [evidence.memory for evidence in self.evidence]
+        """Where each step stands, as far as this plan has decided; else by the status."""
+        self.course: Course = self.going or stored_course(self.flow, self.second)
+        """What holds for the flow as a whole."""
+        self.suspended: str = self.course.suspended
+        """Why nothing starts for now; empty: the flow is not suspended."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None
 
-    def _cancelled(self) -> str:
-        state = self.flow.status.state
-        if state.reason == CANCELLED:
-            return state.message
-        if self.cancel is None:
+    @cached_property
+    def has_daemons(self) -> bool:
+        """Whether any step is a daemon."""
+        return any(step.daemon for step in self.steps)
+
+    @cached_property
+    def finally_names(self) -> frozenset[str]:
+        """The steps of `finally`."""
+        return frozenset(step.name for step in self.steps[self.last_from :])
+
+    @cached_property
+    def flow_phase(self) -> str:
+        """What `flow.phase` is in `finally`: how the flow would end by its other steps, which are
+        over by the stored status."""
+        if self.last_from == len(self.steps):
             return ""
-        said = f": {self.cancel.message}" if self.cancel.message else ""
-        return short(f"the flow was cancelled{said}")
+        rest = zip(self.steps[: self.last_from], self.evidence, strict=False)
+        failed = self.course.halted_for or any(breaks(step, each.memory) for step, each in rest)
+        return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
 
     @cached_property
     def graph(self) -> Graph:
@@ -73,10 +111,26 @@ class Scene:
         return Graph(self.steps)
 
     @cached_property
+    def outputs_needed(self) -> frozenset[str]:
+        """The steps whose outputs an expression or reference names."""
+        return outputs_needed(self.flow)
+
+    def seen(self, run: Run | None = None, ended: RunCondition | None = None) -> Seen:
+        """What an expression or reference may look at: of a step, or of one run of it. `ended`: in
+        until and retry.when, the run as it has just ended."""
+        if run is None:
+            return Seen(self.flow, self._standing, self.flow_phase)
+        return Seen(self.flow, self._standing, self.flow_phase, run.index, run.item, ended)
+
+    def _standing(self, name: str) -> Standing | None:
+        position = self.graph.index.get(name)
+        return None if position is None else (self.steps[position], self.standing[position])
+
+    @cached_property
     def outputs_room(self) -> OutputsRoom:
         """What the outputs that are recorded leave for more; steps that end now take their part in
         the order in which they are decided."""
-        conditions = (evidence.memory.outputs for evidence in self.evidence)
+        conditions = (run.memory.outputs for each in self.evidence for run in each.each)
         return OutputsRoom(outputs for outputs in conditions if outputs is not None)
 
     @cached_property
@@ -85,7 +139,9 @@ class Scene:
         step's first vcjob."""
         names = {*self.view.jobs, *self.records, *self.view.holders}
         for evidence in self.evidence:
-            names |= {evidence.key, evidence.memory.job}
+            names.add(evidence.key)
+            for run in evidence.each:
+                names |= {run.key, run.memory.job}
         return frozenset(names)
 
 
@@ -100,8 +156,14 @@ def not_before(moment: datetime) -> datetime:
     return begun if begun == moment else begun + timedelta(seconds=1)
 
 
-def _once_each(steps: list[Step]) -> list[Step]:
-    by_name: dict[str, Step] = {}
-    for step in steps:
-        by_name.setdefault(step.name, step)
-    return list(by_name.values())
+def _once_each(*lists: Iterable[Step]) -> list[list[Step]]:
+    """The same lists, of each name the first step alone."""
+    known: set[str] = set()
+    found: list[list[Step]] = []
+    for steps in lists:
+        found.append([])
+        for step in steps:
+            if step.name not in known:
+                known.add(step.name)
+                found[-1].append(step)
+    return found

@@ -29,6 +29,7 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 _INT32 = 2**31
 _RESOURCES = {"JobFlow": JOBFLOWS, "JobTemplate": JOBTEMPLATES}
 
+_STEPS, _LAST = "spec.flows[]", "spec.finally[]"
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
 _OBJECT_META: Schema = {
@@ -216,13 +217,24 @@ def _meant(kind: str, schema_path: Path, path: Path, name: str) -> str:
     beside = list(_at(_whole(kind), schema_path)["properties"])
     guess = Suggester(beside).nearest(name)
     if guess is None or plain(guess) != plain(name):
-        if places := _places(kind).get(name):
+        places = _places_from(kind, path, name)
+        of_jobs = kind == "JobFlow" and path[:1] == ["spec"] and name in _places("JobTemplate")
+        if places and not (of_jobs and len(path) > 1):
             return f"; it belongs in {' or '.join(places[:2])}"
-        if kind == "JobFlow" and path[:1] == ["spec"] and name in _places("JobTemplate"):
+        if of_jobs:
             (place, *_) = _places("JobTemplate")[name]
             inner = place.removeprefix("spec.")
             return f"; it is a job's: {place} of the JobTemplate, or {inner} in patch.jobSpec"
     return did_you_mean(guess)
+
+
+def _places_from(kind: str, path: Path, name: str) -> list[str]:
+    """Where a field has its place, as seen from a path: below it, or else anywhere."""
+    places = _places(kind).get(name, [])
+    here = "".join("[]" if isinstance(part, int) else f".{part}" for part in path)[1:]
+    if here.startswith(_LAST):
+        places = [place.replace(_STEPS, _LAST, 1) for place in places]
+    return [place for place in places if place.startswith(f"{here}.")] or places
 
 
 def _at(schema: Schema, schema_path: Path) -> Schema:
@@ -234,7 +246,8 @@ def _at(schema: Schema, schema_path: Path) -> Schema:
 
 @lru_cache(maxsize=4)
 def _places(kind: str) -> dict[str, list[str]]:
-    """Where in a spec each field name has its place, outermost first: `spec.flows[].name`."""
+    """Where in a spec each field name has its place, outermost first: `spec.flows[].name`. The
+    steps of `finally` have those of the others."""
     places: dict[str, list[str]] = {}
     work: list[tuple[str, Schema]] = [("spec", openapi_schema(kind)["properties"]["spec"])]
     for at, schema in work:  # grows as it goes, level by level
@@ -242,7 +255,8 @@ def _places(kind: str) -> dict[str, list[str]]:
             work.append((f"{at}[]", schema["items"]))
         for name, inner in schema.get("properties", {}).items():
             places.setdefault(name, []).append(f"{at}.{name}")
-            work.append((f"{at}.{name}", inner))
+            if f"{at}.{name}" != "spec.finally":
+                work.append((f"{at}.{name}", inner))
     return places
 
 

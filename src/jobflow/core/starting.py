@@ -1,24 +1,26 @@
-"""Whether and how the next vcjob of a step is made, once nothing but the create stands before it.
+"""Whether and how the next vcjob of a run is made, once nothing but the create stands before it.
 
 What an earlier create was answered (refused, or a name in use) decides; so does a template that is
-not there yet. Whether the step may start at all was decided before.
+not there yet. Whether the run may start at all was decided before.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from itertools import count
+from typing import overload
 
 import msgspec
 
-from jobflow.api.jobflow import StepCondition, StepPhase
+from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
 from jobflow.core.actions import CreateJob, Holder, Refusal
-from jobflow.core.build import build_job
-from jobflow.core.evidence import Evidence
-from jobflow.core.names import job_name
+from jobflow.core.build import Attempt, build_job
+from jobflow.core.evidence import Evidence, Run
+from jobflow.core.expressions import Failure
+from jobflow.core.names import attempt_name
 from jobflow.core.pod_names import pod_names
 from jobflow.core.reasons import StepReason
-from jobflow.core.scene import Decision, Scene, not_before
+from jobflow.core.scene import RunDecision, Scene, not_before
 from jobflow.core.wording import short
 
 UNPROCESSABLE = 422
@@ -27,74 +29,95 @@ NAME_AGAIN = timedelta(seconds=5)
 """How long a name that will become free is left alone, where the answer does not say."""
 
 
-def first_attempt(evidence: Evidence, scene: Scene) -> Decision:
-    """A step that has not begun: its vcjob has the name that everybody knows beforehand, so that
-    a second create, by whoever did not see the first, changes nothing."""
-    return _attempt(evidence, scene, name=evidence.key, attempt=1)
+def first_attempt(run: Run, scene: Scene) -> RunDecision:
+    """A run that has not begun: its vcjob has the name that everybody knows beforehand, so that a
+    second create, by whoever did not see the first, changes nothing."""
+    return _attempt(run, scene, run.key, 1)
 
 
-def next_attempt(evidence: Evidence, scene: Scene) -> Decision:
-    """A step that has begun: under the next `-r<n>` that nothing was ever called."""
-    attempts = evidence.attempts
-    room = _pod_suffix(evidence, scene)
-    flow, step = scene.flow.metadata.name, evidence.step.name
-    names = (job_name(flow, step, run, room=room) for run in count(attempts))
-    name = next(name for name in names if name not in scene.taken)
-    return _attempt(evidence, scene, name=name, attempt=attempts + 1)
+def next_attempt(run: Run, scene: Scene) -> RunDecision:
+    """A run that has begun, and whose latest attempt is over."""
+    return _attempt(run, scene, next_name(run, scene), run.attempts + 1)
 
 
-def refused_for_good(evidence: Evidence, scene: Scene) -> Decision | None:
-    """Failed, where the create of a step that has not begun was answered by a 422, or by a vcjob
+def next_name(run: Run, scene: Scene) -> str:
+    """The next `-r<n>` that nothing was ever called."""
+    room = _pod_suffix(run, scene)
+    names = (attempt_name(run.key, again, room=room) for again in count(run.attempts))
+    return next(name for name in names if name not in scene.taken)
+
+
+def refused_for_good(run: Run, scene: Scene) -> RunDecision | None:
+    """Failed, where the create of a run that has not begun was answered by a 422, or by a vcjob
     of that name that is somebody else's; None otherwise."""
-    refusal = scene.view.refusals.get(evidence.key)
+    refusal = scene.view.refusals.get(run.key)
     if refusal is not None and refusal.code == UNPROCESSABLE:
-        return _refused(evidence, scene, refusal)
-    holder = scene.view.holders.get(evidence.key)
+        return _refused(run, scene, refusal)
+    holder = scene.view.holders.get(run.key)
     if holder is not None and not _goes_away(holder):
-        return _conflict(evidence, holder)
+        return _conflict(run, holder)
     return None
 
 
+@overload
 def waiting(
-    evidence: Evidence, reason: str, message: str, until: datetime | None = None
-) -> StepCondition:
-    """The step waits, between two attempts or before the first; what it remembers is kept."""
-    memory, attempts, waits = evidence.memory, evidence.attempts, StepPhase.WAITING
+    run: Evidence, reason: str, message: str, until: datetime | None = None
+) -> StepCondition: ...
+@overload
+def waiting(run: Run, reason: str, message: str, until: datetime | None = None) -> RunCondition: ...
+def waiting(run: Run, reason: str, message: str, until: datetime | None = None) -> RunCondition:
+    """The run waits, between two attempts or before the first; what it remembers is kept."""
+    memory, attempts, waits = run.memory, run.attempts, StepPhase.WAITING
     still = memory.phase == waits and memory.reason == reason
-    condition = StepCondition(
+    condition = run.anew(
         phase=waits,
         reason=reason,
         message=short(message),
-        job=evidence.job_name if attempts else "",
+        job=run.job_name if attempts else "",
         attempts=attempts,
         next_attempt_time=until,
-        last_transition_time=memory.last_transition_time if still else evidence.now,
-        passed_targets=memory.passed_targets,
+        last_transition_time=memory.last_transition_time if still else run.now,
         requested_hours=memory.requested_hours,
     )
+    if isinstance(memory, StepCondition) and memory.passed_targets is not None:
+        condition = msgspec.structs.replace(condition, passed_targets=memory.passed_targets)
     return memory if memory == condition else condition
 
 
-def _attempt(evidence: Evidence, scene: Scene, *, name: str, attempt: int) -> Decision:
-    template = scene.view.templates.get(evidence.step.template_name)
+def _attempt(run: Run, scene: Scene, name: str, number: int) -> RunDecision:
+    needed = run.step.template_for(run.case)
+    template = scene.view.templates.get(needed)
     if template is None:
-        message = f"waits for the JobTemplate {evidence.step.template_name}"
-        return Decision(waiting(evidence, StepReason.WAITING_FOR_TEMPLATE, message))
+        message = f"waits for the JobTemplate {needed}"
+        return RunDecision(waiting(run, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := scene.view.refusals.get(name)) is not None:
         if refusal.code == UNPROCESSABLE or _stands(refusal.retry_at, scene.now):
-            return _refused(evidence, scene, refusal)
-        condition = _create_refused(evidence, refusal, not_before(refusal.retry_at or scene.now))
+            return _refused(run, scene, refusal)
+        condition = _create_refused(run, refusal, not_before(refusal.retry_at or scene.now))
     elif (holder := scene.view.holders.get(name)) is not None:
         until = scene.now + NAME_AGAIN if holder.retry_at is None else holder.retry_at
-        condition = waiting(evidence, StepReason.NAME_IN_USE, _in_use(holder))
+        condition = waiting(run, StepReason.NAME_IN_USE, _in_use(holder))
         if scene.now < until:
-            return Decision(condition, wake_at=until)
-    elif evidence.attempts:
-        condition = evidence.memory
+            return RunDecision(condition, wake_at=until)
+    elif run.attempts:
+        condition = run.memory
     else:
-        condition = waiting(evidence, StepReason.STARTING, f"the job {name} is about to be made")
-    manifest = build_job(scene.flow, evidence.step, template, name=name, attempt=attempt)
-    return Decision(condition, CreateJob(evidence.step.name, name, manifest))
+        condition = waiting(run, StepReason.STARTING, f"the job {name} is about to be made")
+    manifest = build_job(scene.flow, run.step, template, _planned(run, scene, name, number))
+    if isinstance(manifest, Failure):
+        return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, manifest.message))
+    return RunDecision(condition, CreateJob(run.step.name, name, manifest))
+
+
+def _planned(run: Run, scene: Scene, name: str, number: int) -> Attempt:
+    return Attempt(
+        name,
+        number,
+        index=run.index,
+        case=run.case,
+        avoid_nodes=run.memory.avoid_nodes or (),
+        seen=scene.seen(run),
+    )
 
 
 def _stands(retry_at: datetime | None, now: datetime) -> bool:
@@ -102,16 +125,16 @@ def _stands(retry_at: datetime | None, now: datetime) -> bool:
     return retry_at is None or now < retry_at
 
 
-def _refused(evidence: Evidence, scene: Scene, refusal: Refusal) -> Decision:
+def _refused(run: Run, scene: Scene, refusal: Refusal) -> RunDecision:
     if refusal.code == UNPROCESSABLE:
-        return Decision(_failed(evidence, StepReason.REFUSED, refusal.message))
+        return RunDecision(_failed(run, StepReason.REFUSED, refusal.message))
     retry_at = refusal.retry_at
     until = None if retry_at is None else not_before(retry_at)
-    return Decision(_create_refused(evidence, refusal, until), wake_at=retry_at)
+    return RunDecision(_create_refused(run, refusal, until), wake_at=retry_at)
 
 
-def _create_refused(evidence: Evidence, refusal: Refusal, until: datetime | None) -> StepCondition:
-    return waiting(evidence, StepReason.CREATE_REFUSED, refusal.message, until)
+def _create_refused(run: Run, refusal: Refusal, until: datetime | None) -> RunCondition:
+    return waiting(run, StepReason.CREATE_REFUSED, refusal.message, until)
 
 
 def _goes_away(holder: Holder) -> bool:
@@ -119,23 +142,23 @@ def _goes_away(holder: Holder) -> bool:
     return holder.job.metadata.deletion_timestamp is not None or not holder.owner_alive
 
 
-def _conflict(evidence: Evidence, holder: Holder) -> Decision:
+def _conflict(run: Run, holder: Holder) -> RunDecision:
     owner = holder.job.metadata.controller
     whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
     message = (
-        f"a job named {evidence.key} exists already and belongs to {whose}: "
+        f"a job named {run.key} exists already and belongs to {whose}: "
         "delete it, or give the flow or the step another name"
     )
-    return Decision(_failed(evidence, StepReason.NAME_CONFLICT, message))
+    return RunDecision(_failed(run, StepReason.NAME_CONFLICT, message))
 
 
 def _in_use(holder: Holder) -> str:
     return f"waits until the old job {holder.job.metadata.name} is gone"
 
 
-def _failed(evidence: Evidence, reason: str, message: str) -> StepCondition:
+def _failed(run: Run, reason: str, message: str) -> RunCondition:
     return msgspec.structs.replace(
-        evidence.memory,
+        run.memory,
         phase=StepPhase.FAILED,
         reason=reason,
         message=short(message),
@@ -143,11 +166,12 @@ def _failed(evidence: Evidence, reason: str, message: str) -> StepCondition:
     )
 
 
-def _pod_suffix(evidence: Evidence, scene: Scene) -> int:
+def _pod_suffix(run: Run, scene: Scene) -> int:
     """Characters that Volcano will append to the vcjob's name for the longest of its pods' names;
     0 where the template is not there."""
-    template = scene.view.templates.get(evidence.step.template_name)
+    template = scene.view.templates.get(run.step.template_for(run.case))
     if template is None:
         return 0
-    manifest = build_job(scene.flow, evidence.step, template, name=evidence.key, attempt=1)
+    manifest = build_job(scene.flow, run.step, template, Attempt(run.key, case=run.case))
+    assert not isinstance(manifest, Failure)  # its references stay as they stand
     return len(pod_names(manifest["spec"]).longest)

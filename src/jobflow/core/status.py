@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jobflow.api.jobflow import FlowPhase, FlowState, JobFlow, JobFlowStatus
+from jobflow.api.flow_status import FINAL_PHASES, FlowPhase, FlowState, JobFlowStatus
 from jobflow.core.flow_phase import (
     completion_time,
     flow_state,
     pod_failure_ratio,
     progress,
-    start_time,
 )
 from jobflow.core.next_jobs import next_jobs
 from jobflow.core.reasons import FlowReason
@@ -31,11 +30,14 @@ def flow_status(
     stored = scene.flow.status
     records = job_records(scene, decisions)
     state = flow_state(scene, decisions, records)
+    course = scene.course
+    if state.phase in FINAL_PHASES:
+        course = course.resumed(scene.second)
     lists = job_lists(records, scene.evidence, decisions)
     status = JobFlowStatus(
         state=state,
         progress=progress(decisions),
-        start_time=start_time(scene),
+        start_time=course.started,
         completion_time=completion_time(scene, state),
         observed_generation=scene.flow.metadata.generation,
         conditions={
@@ -46,6 +48,9 @@ def flow_status(
         next_jobs=next_jobs(scene, decisions) or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
         handled_commands=handled,
+        suspended_seconds=course.suspended_seconds,
+        suspended_at=course.suspended_at,
+        suspended_by=course.suspended_by,
         **lists,
     )
     return stored if status == stored else fitted(status, stored)
@@ -61,14 +66,8 @@ def invalid_status(scene: Scene, violations: Iterable[Violation]) -> JobFlowStat
         state=FlowState(
             phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=short(said + more)
         ),
-        progress=f"0/{len(scene.flow.steps)}",
+        progress=f"0/{len(scene.steps)}",
         start_time=now,
         completion_time=now,
         observed_generation=scene.flow.metadata.generation,
     )
-
-
-def untouched(flow: JobFlow) -> bool:
-    """Whether nobody has ever written a status of the flow."""
-    status = flow.status
-    return not (status.state.phase or status.conditions or status.job_status_list)

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from jobflow.api.jobflow import ENDED_STEP_PHASES, JobFlowStatus, JobRecord, StepCondition
+from jobflow.api.flow_status import ENDED_STEP_PHASES, JobFlowStatus, JobRecord, StepCondition
 from jobflow.core.records import ended
 
 LIMIT = 256 * 1024
 """Bytes of a status as JSON, above which something is dropped."""
 
 MOST = 1024 * 1024
-"""Bytes that a status must not pass: admission (`core.generated_rules`) counts on it."""
+"""Bytes that a status must not pass: admission (`core.status_rules`) counts on it."""
 
 _replace = msgspec.structs.replace
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.api.job import JobPhase
-from jobflow.api.jobflow import Condition, StepCondition, StepPhase, Strategy
+from jobflow.api.jobflow import Condition, Strategy
 from jobflow.core.behind import holding
 from jobflow.core.readiness import strategy, wanted
 from jobflow.core.reasons import StepReason
@@ -201,7 +202,7 @@ class StepWords:
         again = memory.next_attempt_time
         wait = f" in {span(again - self._now)}" if again and again > self._now else ""
         return text.format(
-            template=about.template_name,
+            template=about.template_for(about.case_of(memory.decisions)),
             again=wait,
             look=self._look(memory),
             describe=self._describe(memory),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from jobflow.core.build import patch_of
+from jobflow.core.lookalikes import MOST as MOST_LOOKALIKES
+from jobflow.core.lookalikes import lookalikes
 from jobflow.core.outline import Outline
-from jobflow.core.violations import some
+from jobflow.core.uses import is_open
+from jobflow.core.violations import quoted, some
 
 Suspicion = Callable[[Outline], Iterator[str]]
 
@@ -18,9 +20,9 @@ _TAKES_JOBS = frozenset({"", "Open"})
 def templates_exist(outline: Outline) -> Iterator[str]:
     """A template may come later: the step waits for it."""
     templates = outline.known.templates
-    if templates is None or len(outline.uses) == len(outline.steps):
+    if templates is None or len(outline.uses) == len(outline.steps) and not outline.cases:
         return
-    needed = dict.fromkeys(step.template or step.name for step in outline.steps)
+    needed = dict.fromkeys(name for step in outline.steps for name in step.templates)
     missing = [f'"{name}"' for name in needed if name and name not in templates]
     if len(missing) == 1:
         yield f"JobTemplate {missing[0]} does not exist yet: its steps wait until it does"
@@ -32,7 +34,9 @@ def queues_take_jobs(outline: Outline) -> Iterator[str]:
     """The queues that the flow's vcjobs name, by their templates or, as far as known, patches."""
     if (queues := outline.known.queues) is not None:
         specs: list[Mapping[str, Any]] = [use.spec for use in outline.uses]
-        specs += [patch_of(outline.steps[i]) or {} for i, _ in outline.patches]
+        specs += [change.said for change in outline.changes]
+        if (defaults := outline.flow.spec.job_defaults) is not None and not outline.uses:
+            specs.append({"queue": defaults.queue})
         yield from queue_warnings(specs, queues)
 
 
@@ -66,18 +70,41 @@ def probes_leave_conditions_alone(outline: Outline) -> Iterator[str]:
         )
 
 
+def references_are_written_as_such(outline: Outline) -> Iterator[str]:
+    """What only looks like a reference stays as it stands."""
+    found: dict[str, str] = {}
+    for change in outline.changes:
+        found.update(lookalikes(change.written))
+        if len(found) > MOST_LOOKALIKES:
+            break
+    shown = [
+        f"{quoted(text)} (write {meant})" if meant else f"{quoted(text)} (a key holds none)"
+        for text, meant in found.items()
+    ]
+    if shown:
+        plural = len(shown) > 1
+        yield (
+            f"{some(shown)} in patches look{'' if plural else 's'} like "
+            f"{'references' if plural else 'a reference'} and will stay as "
+            f"{'they stand' if plural else 'it stands'}; $$( says that this is meant"
+        )
+
+
 FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
     templates_exist,
     queues_take_jobs,
     dependencies_have_targets,
     probes_leave_conditions_alone,
+    references_are_written_as_such,
 )
 
 
 def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with the queues that these vcjob specs name, in their order."""
     named = dict.fromkeys(
-        queue for spec in specs if isinstance(queue := spec.get("queue"), str) and queue
+        queue
+        for spec in specs
+        if isinstance(queue := spec.get("queue"), str) and queue and not is_open(queue)
     )
     missing = [f'"{queue}"' for queue in named if queue not in queues]
     closed = [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
-from jobflow.api.jobflow import StepCondition
+from jobflow.api.flow_status import RunCondition
 from jobflow.core.scene import Decision, Scene
 
 
@@ -19,13 +20,17 @@ def timed(scene: Scene, decisions: Sequence[Decision]) -> list[Decision]:
     for position, evidence in enumerate(scene.evidence):
         condition, memory = found[position].condition, evidence.memory
         if condition is not memory and condition.last_transition_time is not now:
-            timed = _timed(condition, memory, now)
+            timed = timed_as(condition, memory, now)
             if timed is not condition:
                 found[position] = found[position]._replace(condition=timed)
     return found
 
 
-def _timed(condition: StepCondition, memory: StepCondition, now: datetime) -> StepCondition:
+Condition = TypeVar("Condition", bound=RunCondition)
+
+
+def timed_as(condition: Condition, memory: Condition, now: datetime) -> Condition:
+    """The same for the condition of a step or run; `memory`: what was stored of it."""
     known = memory.last_transition_time
     if condition.phase == memory.phase and condition.reason == memory.reason:
         since = known

@@ -1,23 +1,28 @@
 """What comes of a step that has not begun: it starts, waits, or is skipped. It sees no vcjobs.
 
 Targets are decided before those that depend on them, so one pass carries an end through the whole
-flow. After a failure (`Stop`) only what handles it starts: a step that itself wants Failed or
-Finished, and what has become ready behind such a step. A step that fails here, by its probe, is a
-failure to all others: then they are decided once more.
+flow. Between being ready and starting stand, in this order: the flow is being deleted, or is
+suspended; what the step itself decides (`deciding`), stored before it starts; and the flow has
+stopped after a failure (`failure_policy`). A step that fails here is a failure to all others: then
+they are decided once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
 
 from jobflow.api import jobflow as api
-from jobflow.api.jobflow import Condition, Step, StepCondition, StepPhase, Strategy
+from jobflow.api.flow_status import Decisions, StepCondition, StepPhase
+from jobflow.api.jobflow import Condition, Step
 from jobflow.core.actions import CreateJob
-from jobflow.core.evidence import FAILURES, has_run
+from jobflow.core.deciding import NotTaken, decide, decides
+from jobflow.core.evidence import Evidence, has_run
+from jobflow.core.expressions import Failure
+from jobflow.core.failure_policy import Stopping
+from jobflow.core.finally_steps import may_begin
 from jobflow.core.probing import Look, Probing
 from jobflow.core.readiness import (
     REACHES,
@@ -31,63 +36,29 @@ from jobflow.core.readiness import (
     wanted,
 )
 from jobflow.core.reasons import StepReason
+from jobflow.core.runs import begin
 from jobflow.core.scene import Decision, Scene
-from jobflow.core.starting import first_attempt, waiting
-from jobflow.core.wording import SHOWN, listed, short
-
-HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
-"""Whoever waits for one of these may start although the flow has stopped."""
-
-_TO = {
-    Condition.COMPLETED: "",
-    Condition.FAILED: " to fail",
-    Condition.FINISHED: " to finish",
-    Condition.RUNNING: " to run",
-}
-
-
-@dataclass(slots=True)
-class Waits:
-    """How the targets of a step stand to it, in the order in which it names them."""
-
-    targets: Sequence[int]
-    reaches: list[Reach]
-    want: Condition | None
-    """What they have to reach; None: a probe decides."""
-    looks: Sequence[Look] = ()
-    """What its probe came to; nothing where it has none."""
+from jobflow.core.starting import waiting
+from jobflow.core.waits import NOBODY, Waits, blocked_by, skipped_for, unsatisfiable, waits_for
+from jobflow.core.wording import short
 
 
 class Pass:
     """One pass over the steps in the order of their dependencies."""
 
-    def __init__(self, scene: Scene, decisions: list[Decision | None]) -> None:
+    def __init__(self, scene: Scene, decisions: Sequence[Decision | None]) -> None:
         """`decisions`: of the steps that have begun; the others are None and are filled in."""
         self.scene = scene
         self.known = decisions
         self.decisions = list(decisions)
         self.ends: list[End | None] = [
-            None if decision is None else end_of(decision.condition) for decision in decisions
+            None if decision is None else end_of(scene.steps[i], decision.condition)
+            for i, decision in enumerate(decisions)
         ]
         """How each step has ended, None while it has not; filled in along the way."""
-        self.failed = [
-            scene.evidence[i].step.name
-            for i, decision in enumerate(decisions)
-            if decision is not None and decision.condition.phase == StepPhase.FAILED
-        ]
-        self.ending = [
-            evidence.step.name
-            for evidence, decision in zip(scene.evidence, decisions, strict=True)
-            if decision is not None
-            and decision.reads
-            and evidence.job is not None
-            and evidence.job.phase in FAILURES
-        ]
-        """Steps that have failed but for what is still to be read of them: no others start."""
-        self.may_handle = [False] * len(decisions)
-        """Whether a step may yet start, or has begun, as a handler or behind one."""
+        self.stopping = Stopping(scene, decisions)
         self.failing: list[int] = []
-        """Steps that fail in this pass."""
+        """Steps that fail in this pass, and stop the flow."""
 
     def run(self) -> list[Decision]:
         """Every step's decision, by position."""
@@ -95,79 +66,136 @@ class Pass:
         blocked = {step for step, _ in (*graph.unknown, *graph.own)}
         for position in graph.order:
             decision = self.decisions[position]
+            began = decision is not None
             if decision is None:
                 decision = self._blocked(position) if position in blocked else self._new(position)
-                self.decisions[position] = decision
-                self.ends[position] = end_of(decision.condition)
-            if self.failed or self.ending:
-                self.may_handle[position] = self._may_handle(position, decision)
+                self._take(position, decision)
+            if self.stopping.failed:
+                self._note(position, decision, began=began)
         if self.failing:
             return self._once_more()
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
+
+    def _take(self, position: int, decision: Decision) -> None:
+        step = self.scene.steps[position]
+        self.decisions[position] = decision
+        self.ends[position] = end_of(step, decision.condition)
+        self.scene.standing[position] = decision.condition
+        if self.stopping.stopped_by(position, decision.condition):
+            self.failing.append(position)
+
+    def _note(self, position: int, decision: Decision, *, began: bool) -> None:
+        step = self.scene.steps[position]
+        met = self._waits(position, step, began=True).met() if began else None
+        self.stopping.note(position, decision.condition.phase, met)
 
     def _once_more(self) -> list[Decision]:
         """With what has failed known from the start: which step came first makes no difference."""
         known = list(self.known)
         for position in self.failing:
             known[position] = self.decisions[position]
-        return Pass(self.scene, known).run()
+        again = Pass(self.scene, known)
+        decisions = again.run()
+        self.stopping = again.stopping
+        return decisions
+
+    # --------------------------------------------------------------- what a step comes to
 
     def _new(self, position: int) -> Decision:
         scene = self.scene
         evidence = scene.evidence[position]
-        step = evidence.step
-        waits = self._waits(position, step)
-        verdict = combined(strategy(step), waits.reaches)
+        if position >= scene.last_from:
+            return self._last(position, evidence)
+        waits = self._waits(position, evidence.step)
+        verdict = combined(strategy(evidence.step), waits.reaches)
         skip = SKIPS.get(verdict)
-        if scene.cancelled and skip in (None, End.STOPPED):
-            return self._cancelled()
+        if scene.course.halted_for and skip in (None, End.STOPPED):
+            return self._skipped(evidence, End.STOPPED, scene.course.halted)
         if skip is not None:
-            return Decision(self._skipped(skip, waits))
+            return self._skipped(
+                evidence, skip, skipped_for(skip, scene, waits, self.stopping.failed)
+            )
         if verdict is Reach.UNSATISFIABLE:
-            self.failing.append(position)
-            return Decision(self._unsatisfiable(waits))
+            said = unsatisfiable(scene, waits)
+            return Decision(_ended(evidence, StepReason.PROBE_UNSATISFIABLE, said))
         if verdict is Reach.NOT_YET:
             decision = Decision(self._waiting(position, waits))
-        elif scene.terminating:
-            decision = Decision(
-                waiting(evidence, StepReason.TERMINATING, "the flow is being deleted")
-            )
-        elif self.failed and not self._handles(position, waits):
-            return Decision(self._skipped(End.STOPPED, waits))
-        elif self.ending and not self._handles(position, waits):
-            because = f"waits until it is known how {listed(self.ending)} ended"
-            decision = Decision(waiting(evidence, "", because))
         else:
-            decision = first_attempt(evidence, scene)
-        if waits.looks or waits.want is Condition.RUNNING:
+            decision = self._ready(position, waits)
+        if waits.looks or waits.to_run:
             return self._lasting(position, decision, verdict, waits)
         return decision
 
-    def _condition(self, position: int) -> StepCondition:
-        decision = self.decisions[position]
-        assert decision is not None  # the order puts targets first
-        return decision.condition
+    def _last(self, position: int, evidence: Evidence) -> Decision:
+        """A step of `finally`."""
+        if not self._rest_is_over and not self.scene.terminating:
+            return Decision(waiting(evidence, "", "waits until all other steps are over"))
+        return self._ready(position, NOBODY)
 
-    def _waits(self, position: int, step: Step) -> Waits:
-        targets = self.scene.graph.targets[position]
+    def _ready(self, position: int, waits: Waits) -> Decision:
+        """Nothing that its targets do stands in the way any more."""
+        scene = self.scene
+        evidence = scene.evidence[position]
+        if scene.terminating:
+            message = "the flow is being deleted"
+            return Decision(waiting(evidence, StepReason.TERMINATING, message))
+        if scene.suspended:
+            return Decision(waiting(evidence, StepReason.SUSPENDED, scene.suspended))
+        decided = self._decided(evidence)
+        if isinstance(decided, Failure):
+            return Decision(_ended(evidence, StepReason.EXPRESSION_ERROR, decided.message))
+        if isinstance(decided, NotTaken):
+            return self._skipped(evidence, End.NOT_TAKEN, decided.why, decided.decisions)
+        stopped = self.stopping.failed if position < scene.last_from else ()
+        if stopped and not self.stopping.admits(position, waits.met()):
+            return self._skipped(
+                evidence, End.STOPPED, skipped_for(End.STOPPED, scene, waits, stopped)
+            )
+        if decided is not evidence.memory.decisions:
+            condition = waiting(evidence, StepReason.STARTING, "what it decided is being written")
+            return Decision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
+        if (old := _resumed(evidence, scene)) and evidence.memory.past_attempts:
+            message = f"waits until the old job {old}, which was resumed, has ended"
+            return Decision(waiting(evidence, StepReason.NAME_IN_USE, message))
+        return begin(evidence, scene)
+
+    def _decided(self, evidence: Evidence) -> Decisions | NotTaken | Failure | None:
+        """What holds of the step for good; None: there is nothing to decide about it."""
+        known = evidence.memory.decisions
+        if known is not None or not decides(evidence.step):
+            return known
+        return decide(evidence.step, self.scene.seen())
+
+    # ---------------------------------------------------------------------- its targets
+
+    def _waits(self, position: int, step: Step, *, began: bool = False) -> Waits:
+        """`began`: the step has, so that its probe, if it has one, is over."""
+        scene, ends = self.scene, self.ends
+        targets = scene.graph.targets[position]
         if (probe := probe_of(step)) is not None:
+            if began:
+                return Waits(targets, [Reach.MET] * len(targets), None)
             looks = [self._look(position, step, probe, target) for target in targets]
             return Waits(targets, [look.reach for look in looks], None, looks)
-        ends = self.ends
         want = wanted(step)
         row = REACHES[want]
         reaches = [row[ends[target]] for target in targets]
-        if want is Condition.RUNNING:
-            for i, target in enumerate(targets):
-                if self._has_run(position, target):
-                    reaches[i] = Reach.MET
+        if want is Condition.RUNNING or (want is Condition.COMPLETED and scene.has_daemons):
+            every = want is Condition.RUNNING
+            to_run = [i for i, t in enumerate(targets) if every or scene.steps[t].daemon]
+            for i in to_run:
+                ran = self._has_run(position, targets[i])
+                reaches[i] = Reach.MET if ran else REACHES[Condition.RUNNING][ends[targets[i]]]
+            return Waits(targets, reaches, want, to_run=to_run)
         return Waits(targets, reaches, want)
-
-    # ------------------------------------------------------------- what is met for good
 
     @cached_property
     def _probing(self) -> Probing:
         return Probing(self.scene.view)
+
+    @cached_property
+    def _rest_is_over(self) -> bool:
+        return may_begin(self.scene)
 
     def _met_before(self, position: int, target: int) -> bool:
         passed = self.scene.evidence[position].memory.passed_targets
@@ -176,13 +204,14 @@ class Pass:
     def _look(self, position: int, step: Step, probe: api.Probe, target: int) -> Look:
         if self._met_before(position, target):
             return Look(Reach.MET)
-        evidence, condition = self.scene.evidence[target], self._condition(target)
+        evidence, condition = self.scene.evidence[target], self.scene.standing[target]
         return self._probing.look(step, probe, evidence, condition, self.ends[target])
 
     def _has_run(self, position: int, target: int) -> bool:
         if self._met_before(position, target):
             return True
-        return has_run(self.scene.evidence[target], self._condition(target), self.scene.records)
+        scene = self.scene
+        return has_run(scene.evidence[target], scene.standing[target], scene.records)
 
     def _lasting(self, position: int, decision: Decision, verdict: Reach, waits: Waits) -> Decision:
         """With what is remembered of targets that are met, and what is still asked of the rest.
@@ -190,8 +219,7 @@ class Pass:
         Requests that have passed stay in the plan until that is stored: else it could be forgotten.
         """
         memory, names = self.scene.evidence[position].memory, self.scene.graph.names
-        pairs = zip(waits.targets, waits.reaches, strict=True)
-        met = [names[target] for target, reach in pairs if reach is Reach.MET]
+        met = [names[target] for target in waits.lasting()]
         condition = decision.condition
         if condition.phase == StepPhase.WAITING:
             condition = msgspec.structs.replace(condition, passed_targets=met or None)
@@ -200,118 +228,65 @@ class Pass:
         ]
         if self.scene.terminating:
             looks = []
-        starts = isinstance(decision.action, CreateJob)
+        starts = any(isinstance(action, CreateJob) for action in decision.actions)
         news = not set(met) <= set(memory.passed_targets or ())
         return decision._replace(
             condition=memory if condition == memory else condition,
-            urgent=bool(waits.looks) and news and not starts,
+            urgent=decision.urgent or (bool(waits.looks) and news and not starts),
             reads=tuple(look.read for look in looks if look.read is not None),
             probes=tuple(look.probe for look in looks if look.probe is not None),
         )
 
-    # ------------------------------------------------------------ after a failure
-
-    def _is_handler(self, position: int) -> bool:
-        step = self.scene.evidence[position].step
-        if wanted(step) not in HANDLES or probe_of(step) is not None:
-            return False
-        return bool(self.scene.graph.targets[position])
-
-    def _handles(self, position: int, waits: Waits) -> bool:
-        """Whether a step that is ready starts although the flow has stopped."""
-        if self._is_handler(position):
-            return True
-        pairs = zip(waits.targets, waits.reaches, strict=True)
-        return any(how is Reach.MET and self.may_handle[target] for target, how in pairs)
-
-    def _may_handle(self, position: int, decision: Decision) -> bool:
-        if decision.condition.phase == StepPhase.SKIPPED:
-            return False
-        if self._is_handler(position):
-            return True
-        targets = [t for t in self.scene.graph.targets[position] if self.may_handle[t]]
-        if self.known[position] is None:
-            return bool(targets)
-        return any(self._may_have_started(position, target) for target in targets)
-
-    def _may_have_started(self, position: int, target: int) -> bool:
-        """Whether a step that has begun may owe that to a target, and not only to others."""
-        step = self.scene.evidence[position].step
-        if probe_of(step) is not None:
-            return self.scene.evidence[target].attempts > 0
-        waits = self._waits(position, step)
-        return waits.reaches[waits.targets.index(target)] is Reach.MET
-
-    # ------------------------------------------------------------------- wording
-
-    def _cancelled(self) -> Decision:
-        message = self.scene.cancelled
-        return Decision(StepCondition(phase=StepPhase.SKIPPED, reason=End.STOPPED, message=message))
+    # ----------------------------------------------------------------------- conditions
 
     def _waiting(self, position: int, waits: Waits) -> StepCondition:
-        evidence = self.scene.evidence[position]
-        step = evidence.step
-        if self.failed and not self._is_handler(position):
-            if not any(self.may_handle[target] for target in waits.targets):
-                because = f"will not start, for {self.failed[0]} has failed"
-                return waiting(evidence, End.STOPPED, because)
-        last = "or" if strategy(step) is Strategy.ANY else "and"
-        pending = [i for i, reach in enumerate(waits.reaches) if reach is Reach.NOT_YET]
-        if waits.want is None:
-            reason = (
-                StepReason.WAITING_FOR_PROBE if any(waits.looks[i].said for i in pending) else ""
-            )
-            return waiting(evidence, reason, f"waits for {self._seen(pending, waits, last)}")
-        names = [self._state(waits.targets[i]) for i in pending[:SHOWN]]
-        text = f"waits for {listed(names, total=len(pending), last=last)}{_TO[waits.want]}"
-        return waiting(evidence, "", text)
-
-    def _state(self, target: int) -> str:
-        return f"{self.scene.graph.names[target]} ({self._condition(target).phase})"
-
-    def _seen(self, which: Sequence[int], waits: Waits, last: str) -> str:
-        """What was seen of targets: of a single one in full."""
-        names, targets = self.scene.graph.names, waits.targets
-        if len(which) == 1 and (said := waits.looks[which[0]].said):
-            return f"{names[targets[which[0]]]}: {said}"
-        shown = [
-            f"{names[targets[i]]} ({said})"
-            if (said := waits.looks[i].said)
-            else self._state(targets[i])
-            for i in which[:SHOWN]
-        ]
-        return listed(shown, total=len(which), last=last)
-
-    def _unsatisfiable(self, waits: Waits) -> StepCondition:
-        which = [i for i, reach in enumerate(waits.reaches) if reach is Reach.UNSATISFIABLE]
-        text = f"the probe cannot pass any more on {self._seen(which, waits, 'and')}"
-        return StepCondition(
-            phase=StepPhase.FAILED, reason=StepReason.PROBE_UNSATISFIABLE, message=short(text)
-        )
-
-    def _skipped(self, how: End, waits: Waits) -> StepCondition:
-        names = [
-            self.scene.graph.names[target]
-            for target, why in zip(waits.targets, waits.reaches, strict=True)
-            if SKIPS.get(why) is how
-        ]
-        if how is End.UPSTREAM_FAILED:
-            message = f"{listed(names)} did not complete"
-        elif how is End.NOT_TAKEN:
-            message = f"{listed(names)} did not fail" if names else "no target was taken"
-        else:
-            message = f"the flow stopped, for {listed(self.failed)} failed"
-        return StepCondition(phase=StepPhase.SKIPPED, reason=how, message=short(message))
+        evidence, stopping = self.scene.evidence[position], self.stopping
+        if stopping.failed and not stopping.may_yet(position):
+            because = f"will not start, for {stopping.failed[0]} has failed"
+            return waiting(evidence, End.STOPPED, because)
+        return waiting(evidence, *waits_for(self.scene, evidence.step, waits))
 
     def _blocked(self, position: int) -> Decision:
-        """Past admission, or Volcano's: a step that waits for what is no step, or for itself."""
-        if self.scene.cancelled:
-            return self._cancelled()
-        evidence = self.scene.evidence[position]
-        known = self.scene.graph.index
-        strange = [name for name in evidence.step.targets if name not in known]
-        if strange:
-            message = f"waits for {listed(strange)}, which this flow does not have"
-        else:
-            message = "waits for a step that in the end waits for itself"
+        scene = self.scene
+        evidence = scene.evidence[position]
+        if scene.course.halted_for:
+            return self._skipped(evidence, End.STOPPED, scene.course.halted)
+        message = blocked_by(scene, evidence.step)
         return Decision(waiting(evidence, StepReason.BLOCKED, message))
+
+    def _skipped(
+        self, evidence: Evidence, how: End, message: str, decided: Decisions | None = None
+    ) -> Decision:
+        condition = _ended(evidence, how, message, phase=StepPhase.SKIPPED)
+        if decided is not None:
+            condition = msgspec.structs.replace(condition, decisions=decided)
+        return Decision(condition)
+
+
+def _ended(
+    evidence: Evidence, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
+) -> StepCondition:
+    """The end of a step that has not begun; of attempts before a retry it keeps what they were."""
+    memory = evidence.memory
+    runs = [
+        run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
+        for run in memory.runs or ()
+    ]
+    return StepCondition(
+        phase=phase,
+        reason=reason,
+        message=short(message),
+        job=memory.job,
+        attempts=memory.attempts,
+        past_attempts=memory.past_attempts,
+        requested_hours=memory.requested_hours,
+        decisions=memory.decisions,
+        runs=runs or None,
+    )
+
+
+def _resumed(evidence: Evidence, scene: Scene) -> str:
+    """A vcjob from before a retry that somebody has resumed since; empty: there is none."""
+    gone = scene.view.deleted
+    names = (job.metadata.name for job in evidence.jobs if not job.ended)
+    return next((name for name in names if name not in gone), "")

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.change_rules import flow_has_ended, is_same, spec_stays, template_is_not_needed
+from jobflow.core.clash_rules import CLASH_RULES
+from jobflow.core.control_rules import CONTROL_RULES
+from jobflow.core.default_rules import DEFAULT_RULES
+from jobflow.core.expression_rules import EXPRESSION_RULES
 from jobflow.core.flow_rules import FLOW_RULES
 from jobflow.core.generated_rules import GENERATED_RULES
 from jobflow.core.job_rules import job_violations
 from jobflow.core.name_rules import object_name_violations
 from jobflow.core.outline import Known, Outline
+from jobflow.core.param_rules import PARAM_RULES
 from jobflow.core.patch_rules import PATCH_RULES
 from jobflow.core.probe_rules import PROBE_RULES
+from jobflow.core.status_rules import STATUS_RULES
 from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings
 from jobflow.core.violations import Verdict, Violation
 
@@ -35,7 +42,18 @@ __all__ = [
 
 PASS = Verdict()
 
-CREATE_RULES = (*FLOW_RULES, *PROBE_RULES, *GENERATED_RULES, *PATCH_RULES)
+CREATE_RULES = (
+    *FLOW_RULES,
+    *PARAM_RULES,
+    *EXPRESSION_RULES,
+    *CONTROL_RULES,
+    *PROBE_RULES,
+    *DEFAULT_RULES,
+    *GENERATED_RULES,
+    *CLASH_RULES,
+    *STATUS_RULES,
+    *PATCH_RULES,
+)
 
 
 def validate_flow(flow: JobFlow, known: Known) -> Verdict:
@@ -92,23 +110,29 @@ def _verdict(violations: Iterator[Violation]) -> Verdict:
     return Verdict(tuple(violations))
 
 
-_FLOW_PATH = re.compile(
-    r"(metadata|spec)(?:\.(\w+)(?:\[(\d+)\])?(?:\.(\w+)(?:\.(\w+)(?:\[(\d+)\])?)?)?)?"
-    r"(?:(?<=\.probe)\.(\w+)\[(\d+)\](?:\.(\w+))?)?"
-)
+_PARTS = re.compile(r"(\w+)|\[(\d+)\]")
+_MOST_PARTS = 12
 _FIELDS = {
     field: rank
     for rank, field in enumerate(
-        ["metadata", "spec", "flows", "jobRetainPolicy", "name", "template", "dependsOn", "targets"]
-        + ["strategy", "condition", "probe", "httpGetList", "tcpSocketList", "taskStatusList"]
-        + ["taskName", "path", "port", "httpHeader", "phase", "count", "patch", "jobSpec"]
+        ["metadata", "spec", "flows", "name", "template", "dependsOn", "targets", "strategy"]
+        + ["condition", "probe", "httpGetList", "tcpSocketList", "taskStatusList", "taskName"]
+        + ["path", "port", "httpHeader", "phase", "patch", "jobSpec", "when", "switch", "forEach"]
+        + ["items", "from", "count", "repeat", "until", "max", "retry", "limit", "backoff"]
+        + ["duration", "factor", "jobRetainPolicy", "params", "value", "enum", "jobDefaults"]
+        + ["queue", "priorityClassName", "schedulerName", "plugins", "labels", "annotations"]
+        + ["parallelism", "timeout", "daemon", "continueOnFailure", "failurePolicy", "finally"]
+        + ["ttlSecondsAfterFinished", "suspend"]
     )
 }
 
 
 def _position(violation: Violation) -> tuple[int, ...]:
-    """Where a violation stands in a flow; what is deeper than a list of a step, or of its
-    probe, counts as equal."""
-    found = _FLOW_PATH.match(violation.path)
-    parts = found.groups(default="") if found else ()
-    return tuple(int(part) if part.isdigit() else _FIELDS.get(part, -1) for part in parts)
+    """Where a violation stands in a flow; what is below a field that is not ours, as in a patch,
+    counts as equal."""
+    places = []
+    for found in islice(_PARTS.finditer(violation.path), _MOST_PARTS):
+        if found[2] is None and found[1] not in _FIELDS:
+            break
+        places.append(_FIELDS[found[1]] if found[2] is None else int(found[2][:9]))
+    return tuple(places)

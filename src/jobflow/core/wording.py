@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from jobflow.api.meta import ObjectMeta
+
 MAX_MESSAGE = 256
 """Most characters of a message in a status (DESIGN §3)."""
 
@@ -70,6 +72,13 @@ def elapsed(since: datetime, now: datetime) -> str:
 def lasting(since: datetime | None, now: datetime) -> str:
     """` for 1m15s (since 12:00:00 UTC)`; empty where nobody knows."""
     return "" if since is None else f" for {elapsed(since, now)} (since {clock(since, now)})"
+
+
+def typed(command: str, metadata: ObjectMeta, more: str = "") -> str:
+    """A command about an object as one types it, in backquotes; without a namespace where it is
+    the default one."""
+    place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
+    return f"`{command} {metadata.name}{more}{place}`"
 
 
 def counted(number: int, noun: str) -> str:

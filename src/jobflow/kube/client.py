@@ -215,16 +215,19 @@ class Client:
         name: str,
         *,
         uid: str | None = None,
+        resource_version: str | None = None,
         propagation: str = "Background",
     ) -> None:
-        """DELETE an object, with `uid` only if it still is that one (else 409). Gone is success."""
+        """DELETE an object, with `uid` only if it still is that one, with `resource_version` only
+        if it has not changed since (else 409). Gone is success."""
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": propagation,
         }
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if uid is not None or resource_version is not None:
+            options["preconditions"] = {k: v for k, v in preconditions.items() if v is not None}
         try:
             path = resource.path(namespace, name)
             await self.request("DELETE", path, body=msgspec.json.encode(options))

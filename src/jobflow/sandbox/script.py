@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.duration import MAX_SECONDS, parse_duration
-from jobflow.api.labels import ATTEMPT, SANDBOX_PREFIX
+from jobflow.api.labels import ATTEMPT, INDEX, SANDBOX_PREFIX
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.sandbox.policies import ENDED_POD_PHASES, PodPhase
 
@@ -38,6 +38,9 @@ class Script:
     """The annotations of one vcjob, read."""
 
     attempt: int = 1
+    """Of its run, from 1: `fail_attempts` counts them."""
+    index: int | None = None
+    """Which item or repeat of its step it is, from 0; None: the step has one run."""
     duration: float | None = None
     exit_code: int = 0
     fail_attempts: int = 0
@@ -74,8 +77,14 @@ class Script:
 
     def _end(self, at: float, code: int) -> Mark:
         phase = PodPhase.FAILED if code else PodPhase.SUCCEEDED
-        message = self.outputs[min(self.attempt, len(self.outputs)) - 1] if self.outputs else ""
-        return Mark(at, phase, code, message)
+        return Mark(at, phase, code, self._message())
+
+    def _message(self) -> str:
+        """The entry of its item or repeat; of a step with neither, that of its attempt."""
+        if not self.outputs:
+            return ""
+        turn = self.attempt - 1 if self.index is None else self.index
+        return self.outputs[min(turn, len(self.outputs) - 1)]
 
 
 def read_script(
@@ -105,10 +114,13 @@ def read_script(
             fields[name] = read(annotations[key])
         except ValueError as error:
             faults.append(f"annotation {key}: {_quoted(annotations[key])} {error}")
-    try:
-        fields["attempt"] = _attempt(labels.get(ATTEMPT, "1"))
-    except ValueError as error:
-        faults.append(f"label {ATTEMPT}: {_quoted(labels[ATTEMPT])} {error}")
+    numbers = {"attempt": (ATTEMPT, _attempt), "index": (INDEX, _count)}
+    for name, (label, count) in numbers.items():
+        try:
+            if label in labels:
+                fields[name] = count(labels[label])
+        except ValueError as error:
+            faults.append(f"label {label}: {_quoted(labels[label])} {error}")
     return Script(**fields), tuple(faults)
 
 

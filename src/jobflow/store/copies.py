@@ -20,7 +20,7 @@ from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.listener import Listener
-from jobflow.store.pods import Pods, recorded_ends
+from jobflow.store.pods import Pods, entries, recorded_ends
 from jobflow.store.products import Products
 from jobflow.store.queues import Queue
 from jobflow.store.slim import slim_job
@@ -93,7 +93,8 @@ class Store:
         return self._queues if self.queues_cache.served else None
 
     def flows_using(self, namespace: str, template: str) -> list[JobFlow]:
-        """The flows of the namespace with a step that runs this template, ended ones included."""
+        """The flows of the namespace with a step that may run this template, be it in a case of its
+        switch or of `finally`; ended ones included."""
         names = self._users.get((namespace, template), EMPTY)
         found = (self.flows.get(namespace, name) for name in names)
         return [flow for flow in found if flow is not None]
@@ -169,7 +170,10 @@ class Store:
     def _index_templates(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new or old
         assert flow is not None
-        before, after = _templates_named(old), _templates_named(new)
+        if old is not None and new is not None and _same_spec(old, new):
+            return
+        before = set(old.templates) if old is not None else set()
+        after = set(new.templates) if new is not None else set()
         namespace, name = flow.metadata.namespace, flow.metadata.name
         for template in after - before:
             self._users.setdefault((namespace, template), {})[name] = None
@@ -283,20 +287,19 @@ def with_counts_of(last: Job | None, job: Job) -> Job:
     return msgspec.structs.replace(job, status=status)
 
 
-def _templates_named(flow: JobFlow | None) -> set[str]:
-    return {step.template_name for step in flow.steps} if flow is not None else set()
+def _same_spec(old: JobFlow, new: JobFlow) -> bool:
+    """Whether nothing but metadata and status can have changed: what changes all the time."""
+    before, after = old.metadata, new.metadata
+    known = before.generation is not None and before.generation == after.generation
+    return known and before.uid == after.uid
 
 
 def _recorded(flow: JobFlow, last: Job) -> bool:
     """Whether the flow's status holds what is known of a deleted vcjob: how it ended or, where
     nobody saw that, at least that it was there."""
-    status, name = flow.status, last.metadata.name
+    name = last.metadata.name
     if last.ended:
         return name in recorded_ends(flow)
-    told = [record.name for record in status.job_status_list or ()]
-    told += [
-        entry.job or key
-        for key, entry in (status.conditions or {}).items()
-        if entry.job or entry.attempts
-    ]
+    told = [record.name for record in flow.status.job_status_list or ()]
+    told += [job for job, entry in entries(flow) if entry.job or entry.attempts]
     return name in told

@@ -7,8 +7,9 @@ What else is to be known of a pod is read live (docs/decisions/watched-pods.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from jobflow.api.flow_status import RunCondition
 from jobflow.api.job import ENDED_PHASES, Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.pod import Pod
@@ -124,11 +125,17 @@ class Pods:
 
 def recorded_ends(flow: JobFlow) -> frozenset[str]:
     """The vcjobs, by name, of which a flow's status tells how they ended."""
-    status = flow.status
-    told = [record.name for record in status.job_status_list or () if record.state in ENDED_PHASES]
-    told += [
-        entry.job or key  # a name that is the key may have been dropped for the status's size
-        for key, entry in (status.conditions or {}).items()
-        if entry.phase in ENDED_PHASES
-    ]
+    records = flow.status.job_status_list or ()
+    told = [record.name for record in records if record.state in ENDED_PHASES]
+    told += [job for job, entry in entries(flow) if entry.phase in ENDED_PHASES]
     return frozenset(told)
+
+
+def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
+    """What a flow's status tells of each step and each run of one, with its last vcjob's name. That
+    of a first vcjob is the entry's key, and may have been dropped for the status's size."""
+    for key, condition in (flow.status.conditions or {}).items():
+        if condition.runs is None:
+            yield condition.job or key, condition
+        for run in condition.runs or ():
+            yield run.job or f"{key}-{run.index}", run

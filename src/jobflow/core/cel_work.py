@@ -1,0 +1,193 @@
+"""Evaluates the pieces of an expression within a budget: lists are gone over here, entry by entry.
+
+What a value means is CEL's (google/cel-spec doc/langdef.md, Macros): `all` and `exists` answer
+although an entry fails where another one decides. Failures are the library's exceptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobflow.core.cel_pieces import OWN, Loop, Piece
+
+MAX_WORK = 200_000
+"""What an evaluation may come to: about microseconds, and so 0.2 s."""
+MAX_DEPTH = 100
+"""Lists and maps in each other: a deep value is more than the library's stack holds."""
+ERRORS = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    ArithmeticError,
+    AttributeError,
+)
+"""What the library raises besides panics, and what is raised here."""
+
+_OWN_NAME = re.compile(rf"'({OWN}\d+)'")
+_VISIT = 2
+"""What an entry takes besides its values."""
+_CHARACTERS = 512
+"""So many characters of a text count as much as a value."""
+_AGAIN = 16
+"""What is mentioned more often than this is probably put together, which copies it every time."""
+
+
+class TooMuchError(Exception):
+    """The budget is spent."""
+
+
+class Given:
+    """Variables with their values, and what it takes to hand each to the library."""
+
+    __slots__ = ("values", "weights")
+
+    def __init__(self, values: Mapping[str, Any], weights: Mapping[str, int] | None = None) -> None:
+        self.values = dict(values)
+        self.weights = (
+            {name: weight(value) for name, value in values.items()}
+            if weights is None
+            else dict(weights)
+        )
+
+    def copy(self) -> Given:
+        """Another one, to add to."""
+        return Given(self.values, self.weights)
+
+    def put(self, name: str, value: Any) -> int:
+        """Let a variable have this value; answers its weight."""
+        self.values[name] = value
+        self.weights[name] = weighs = weight(value)
+        return weighs
+
+
+class Work:
+    """One evaluation, and what is left of its budget."""
+
+    def __init__(self, budget: int = MAX_WORK) -> None:
+        self.left = budget
+
+    def run(self, piece: Piece, given: Given) -> Any:
+        """The value of a piece. Raises ERRORS, TooMuchError, and the library's panics."""
+        failed: dict[str, BaseException] = {}
+        if piece.loops:
+            given = given.copy()
+        for loop in piece.loops:
+            try:
+                self._put(given, loop.name, self._gone_over(loop, given))
+            except ERRORS as error:
+                failed[loop.name] = _cause(error, failed)
+        values = {name: given.values[name] for name in piece.reads if name in given.values}
+        self._spend(piece.cost)
+        for name in values:
+            times = piece.reads[name]
+            self._spend(given.weights[name] * times * (1 + times // _AGAIN))
+        if not failed:
+            return piece.program.execute(values)
+        try:
+            return piece.program.execute(values)
+        except ERRORS as error:
+            raise _cause(error, failed) from error
+
+    def _put(self, given: Given, name: str, value: Any) -> None:
+        self._spend(given.put(name, value))
+
+    def _spend(self, cost: int) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise TooMuchError
+
+    def _gone_over(self, loop: Loop, given: Given) -> Any:
+        entries = self.run(loop.over, given)
+        if isinstance(entries, dict) and loop.bound:
+            entries = list(entries)  # CEL goes over the keys
+        if not isinstance(entries, list):
+            raise TypeError(f"{loop.macro} goes over a list or a map")
+        self._spend(_VISIT * len(entries))
+        if not loop.bound:
+            return _folded(loop.macro, entries)
+        inner = given.copy()
+        match loop.macro:
+            case "map" | "filter":
+                return list(self._gathered(loop, entries, inner))
+            case "all":
+                return self._decided(loop, entries, inner, by=False)
+            case "exists":
+                return self._decided(loop, entries, inner, by=True)
+        return sum([self._test(loop, entry, inner) for entry in entries]) == 1
+
+    def _gathered(self, loop: Loop, entries: list[Any], inner: Given) -> Iterator[Any]:
+        for entry in entries:
+            self._put(inner, loop.bound, entry)
+            if loop.test is None or _truth(self.run(loop.test, inner)):
+                yield entry if loop.made is None else self.run(loop.made, inner)
+
+    def _decided(self, loop: Loop, entries: list[Any], inner: Given, *, by: bool) -> bool:
+        """The first entry for which the test comes to `by` decides, even if another one fails."""
+        failure: BaseException | None = None
+        for entry in entries:
+            try:
+                if self._test(loop, entry, inner) is by:
+                    return by
+            except ERRORS as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return not by
+
+    def _test(self, loop: Loop, entry: Any, inner: Given) -> bool:
+        assert loop.test is not None
+        self._put(inner, loop.bound, entry)
+        return _truth(self.run(loop.test, inner))
+
+
+def weight(value: Any) -> int:
+    """About how many values it is to copy. ValueError where it is nested too deep to be looked at;
+    it does not recurse itself."""
+    heavy, depth = 0, 0
+    level = [value]
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it looks at a value that is nested deeper than {MAX_DEPTH}")
+        deeper: list[Any] = []
+        heavy += len(level)
+        for each in level:
+            if isinstance(each, str):
+                heavy += len(each) // _CHARACTERS
+            elif isinstance(each, dict):
+                deeper += each.values()
+                heavy += len(each)
+            elif isinstance(each, list):
+                deeper += each
+        level = deeper
+    return heavy
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("the test of a loop gives something else than true or false")
+    return value
+
+
+def _folded(macro: str, entries: list[Any]) -> Any:
+    """`[].sum()` is 0; of no entries there is no least and no greatest."""
+    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in entries)
+    if macro == "sum":
+        if not numbers:
+            raise TypeError("sum adds up a list of numbers")
+        return sum(entries)
+    if not entries:
+        raise IndexError(f"an empty list has no {macro}")
+    if not numbers and not all(isinstance(each, str) for each in entries):
+        raise TypeError(f"{macro} compares a list of numbers or a list of texts")
+    return min(entries) if macro == "min" else max(entries)
+
+
+def _cause(error: BaseException, failed: Mapping[str, BaseException]) -> BaseException:
+    """What a piece failed by, where it is for what was worked out before it."""
+    found = _OWN_NAME.search(str(error))
+    return failed.get(found[1], error) if found is not None else error

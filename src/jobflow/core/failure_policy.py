@@ -1,0 +1,98 @@
+"""What still starts once a step has failed, and what is aborted: `spec.failurePolicy`.
+
+Stop (the default) and Abort start nothing new, except steps whose own condition Failed or Finished
+is met and what becomes ready behind those; Abort also aborts what runs, these excepted. Continue
+goes on with what does not depend on the failure. A failure that the step's own continueOnFailure
+forgives is none, and what becomes of `finally` changes nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jobflow.api.control import FailurePolicy
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.jobflow import Condition, JobFlow, Step
+from jobflow.core.readiness import breaks, probe_of, wanted
+from jobflow.core.reasons import StepReason
+from jobflow.core.scene import Decision, Scene
+from jobflow.core.wording import listed
+
+HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
+"""Whoever waits for one of these may start although the flow has stopped."""
+
+_POLICIES = {str(policy): policy for policy in FailurePolicy}
+
+
+def policy_of(flow: JobFlow) -> FailurePolicy:
+    """What becomes of the other steps; the default where admission would refuse the word."""
+    return _POLICIES.get(flow.spec.failure_policy or "", FailurePolicy.STOP)
+
+
+def broken(scene: Scene, decisions: Sequence[Decision | None]) -> list[str]:
+    """The steps that have failed the flow by themselves, in order; those of `finally` are not
+    looked at."""
+    return [
+        step.name
+        for step, decision in zip(scene.steps[: scene.last_from], decisions, strict=False)
+        if decision is not None
+        and breaks(step, decision.condition)
+        and decision.condition.reason != StepReason.FAILURE_POLICY
+    ]
+
+
+def is_handler(step: Step) -> bool:
+    """Whether the step itself waits for failures, or for an end of either kind."""
+    return bool(step.targets) and wanted(step) in HANDLES and probe_of(step) is None
+
+
+class Stopping:
+    """What may start although the flow has stopped, gathered in the order of the dependencies."""
+
+    def __init__(self, scene: Scene, known: Sequence[Decision | None]) -> None:
+        """`known`: what is decided already, by position."""
+        goes_on = policy_of(scene.flow) is FailurePolicy.CONTINUE
+        self.failed = [] if goes_on else broken(scene, known)
+        """For which the flow has stopped; nothing: it has not."""
+        self._goes_on = goes_on
+        self._steps = scene.steps
+        self._last_from = scene.last_from
+        self._targets = scene.graph.targets
+        self._handling = bytearray(len(scene.steps))
+
+    @property
+    def why(self) -> str:
+        """The same in words."""
+        return f"{listed(self.failed)} failed"
+
+    def stopped_by(self, position: int, condition: StepCondition) -> bool:
+        """Whether the flow stops, or has stopped, for what this step has come to."""
+        last = position >= self._last_from
+        return not last and not self._goes_on and breaks(self._steps[position], condition)
+
+    def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
+        """Where the step now stands. `met`: the targets by which it has started; None: it has not,
+        and may by any of its targets."""
+        if self.failed and phase != StepPhase.SKIPPED:
+            by = self._targets[position] if met is None else met
+            self._handling[position] = self.admits(position, by)
+
+    def may_yet(self, position: int) -> bool:
+        """Whether a step that waits may yet start."""
+        return self.admits(position, self._targets[position])
+
+    def admits(self, position: int, met: Iterable[int]) -> bool:
+        """Whether a step that these targets make ready handles a failure, or is behind one that
+        does."""
+        if is_handler(self._steps[position]):
+            return True
+        return any(self._handling[target] for target in met)
+
+    def spared(self, decisions: Sequence[Decision]) -> frozenset[str]:
+        """Of the steps that run, those that Abort leaves alone."""
+        return frozenset(
+            step.name
+            for position, step in enumerate(self._steps)
+            if self._handling[position]
+            and decisions[position].condition.phase not in ENDED_STEP_PHASES
+        )

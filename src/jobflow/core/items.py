@@ -1,0 +1,36 @@
+"""What forEach goes over: its items, as they were written or decided. It evaluates nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from jobflow.api.flow_status import Decisions
+from jobflow.api.jobflow import Step
+
+MOST_RUNS = 1000
+"""Items of a forEach, and repeats. Admission refuses more; past it the others do not count."""
+
+
+def items_of(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
+    """The items of a step with forEach, by index; None while `from` is not decided. With `count`
+    an item is its index."""
+    each = step.for_each
+    if each is None:
+        return None
+    if each.items is not None:
+        return each.items[:MOST_RUNS]
+    if each.from_ is not None:
+        items = decided.items if decided is not None else None
+        return items if items is None else items[:MOST_RUNS]
+    return range(min(max(each.count or 0, 0), MOST_RUNS))
+
+
+def item_of(step: Step, decided: Decisions | None, index: int | None) -> Any:
+    """The item of one run; UNSET where there is none."""
+    items = items_of(step, decided)
+    if items is None or index is None or index >= len(items):
+        return UNSET
+    return items[index]

@@ -1,0 +1,212 @@
+"""Which runs of a step with forEach or repeat carry on, which begin, and whether the step is over.
+
+The theory. Every run that has begun is decided about by itself (`begun`). Then the next ones are
+begun: items in their order, as many as may be under way at once; a repeat once the one before it
+has completed, that is stored, and its `until` does not hold. Once an item has failed for good no
+further one begins, and those that have begun carry on. What holds up the flow, or brings it to its
+end, holds up what has not begun. What the runs come to together is `folding`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
+from jobflow.api.job import JobPhase
+from jobflow.core.aborting import aborted, halted
+from jobflow.core.begun import Inferred, again, begun
+from jobflow.core.evidence import Evidence, Run, fresh
+from jobflow.core.expressions import Failure
+from jobflow.core.items import MOST_RUNS, items_of
+from jobflow.core.reasons import StepReason
+from jobflow.core.scene import RunDecision, Scene
+from jobflow.core.scope import holds
+from jobflow.core.starting import first_attempt, refused_for_good
+
+
+class Verdict(NamedTuple):
+    """That a step is over, and why it failed where no run of it did."""
+
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Loop:
+    """What is decided about the runs of one step."""
+
+    evidence: Evidence
+    total: int
+    """How many runs there are at most."""
+    known: Mapping[int | None, Run]
+    """The runs of which anything is known, by index."""
+    decided: dict[int, tuple[Run, RunDecision]] = field(default_factory=dict)
+    """By index: those that have begun, or are to begin now."""
+    verdict: Verdict | None = None
+    """None: the step goes on."""
+    stores_first: bool = False
+    """Whether the next run waits until it is stored how the last has ended."""
+
+    @property
+    def runs(self) -> list[tuple[Run, RunDecision]]:
+        """What is decided, by index."""
+        return [self.decided[index] for index in sorted(self.decided)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run has failed for good."""
+        return any(d.condition.phase == StepPhase.FAILED for _, d in self.decided.values())
+
+    def start(self, index: int, scene: Scene) -> RunDecision:
+        """Begin a run."""
+        run = self.known.get(index) or fresh(self.evidence, scene.flow.metadata.name, index)
+        decision = again(run, scene) if run.attempts else first_attempt(run, scene)
+        self.decided[index] = run, decision
+        return decision
+
+
+def carried_on(evidence: Evidence, scene: Scene, inferred: Inferred) -> Loop | None:
+    """What comes of a step that has begun; None where it has not."""
+    loop = _known(evidence, scene, inferred)
+    if not evidence.begun and not loop.failed:
+        return None
+    return _go_on(loop, scene, inferred)
+
+
+def begin(evidence: Evidence, scene: Scene) -> Loop:
+    """What comes of a step that may start now."""
+    loop = _known(evidence, scene, _nothing)
+    return _go_on(loop, scene, _nothing)
+
+
+def _nothing() -> None:
+    """A step that has not begun tells nothing by its dependants."""
+
+
+def _known(evidence: Evidence, scene: Scene, inferred: Inferred) -> Loop:
+    step = evidence.step
+    items = items_of(step, evidence.decided)
+    total = _most(evidence) if step.for_each is None else len(items or ())
+    loop = Loop(evidence, total, {run.index: run for run in evidence.runs})
+    for run in evidence.runs:
+        decision = begun(run, scene, inferred)
+        if decision is not None and run.index is not None:
+            loop.decided[run.index] = run, decision
+    for index, run, decision in _refused(loop, scene):
+        loop.decided[index] = run, decision
+    return loop
+
+
+def _most(evidence: Evidence) -> int:
+    repeat = evidence.step.repeat
+    most = repeat.max if repeat is not None else None
+    return MOST_RUNS if most is None else min(max(most, 1), MOST_RUNS)
+
+
+def _refused(loop: Loop, scene: Scene) -> Iterator[tuple[int, Run, RunDecision]]:
+    """Runs that have not begun, and whose first create was answered for good."""
+    if not (scene.view.refusals or scene.view.holders):
+        return
+    for index in range(loop.total):
+        if index not in loop.decided:
+            run = fresh(loop.evidence, scene.flow.metadata.name, index)
+            if (decision := refused_for_good(run, scene)) is not None:
+                yield index, run, decision
+
+
+def _go_on(loop: Loop, scene: Scene, inferred: Inferred) -> Loop:
+    evidence = loop.evidence
+    if evidence.step.for_each is not None:
+        _items(loop, scene)
+    else:
+        _repeats(loop, scene, inferred)
+    return loop
+
+
+# ------------------------------------------------------------------------------- forEach
+
+
+def _items(loop: Loop, scene: Scene) -> None:
+    ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
+    why = halted(loop.evidence, scene)
+    if not (why or scene.terminating or scene.suspended or loop.failed):
+        ended += _next_items(loop, scene, len(loop.decided) - ended)
+    if ended < len(loop.decided):
+        return
+    if loop.failed or len(loop.decided) >= loop.total:
+        loop.verdict = Verdict()
+    elif why and why != StepReason.SUSPENDED:
+        over = f"{ended} of {loop.total} items were over"
+        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, scene))
+
+
+def _next_items(loop: Loop, scene: Scene, under_way: int) -> int:
+    """Begin as many as there is room for; how many of them failed by that."""
+    each = loop.evidence.step.for_each
+    most = each.parallelism if each is not None else None
+    room = loop.total if most is None or most < 1 else most
+    for index in range(loop.total):
+        if under_way >= room:
+            break
+        if index in loop.decided:
+            continue
+        if loop.start(index, scene).condition.phase == StepPhase.FAILED:
+            return 1
+        under_way += 1
+    return 0
+
+
+# -------------------------------------------------------------------------------- repeat
+
+
+def _repeats(loop: Loop, scene: Scene, inferred: Inferred) -> None:
+    for index in range(loop.total):
+        if index not in loop.decided:
+            _next_repeat(loop, index, scene)
+            return
+        run, decision = loop.decided[index]
+        condition = decision.condition
+        if condition.phase not in ENDED_STEP_PHASES:
+            return
+        if condition.phase == StepPhase.FAILED:
+            loop.verdict = Verdict()
+            return
+        if index + 1 in loop.decided:
+            continue
+        sure = inferred() is JobPhase.COMPLETED
+        loop.verdict = Verdict() if sure else _until(loop, run, condition, scene)
+        if loop.verdict is not None:
+            return
+
+
+def _until(loop: Loop, run: Run, ended: RunCondition, scene: Scene) -> Verdict | None:
+    """Whether the step is over with this run, which has completed; None: another one follows."""
+    repeat = loop.evidence.step.repeat
+    until = repeat.until if repeat is not None else None
+    if until is not None:
+        done = holds("repeat.until", until, scene.seen(run, ended))
+        if isinstance(done, Failure):
+            return Verdict(StepReason.EXPRESSION_ERROR, done.message)
+        if done:
+            return Verdict()
+    if (run.index or 0) + 1 < loop.total:
+        return None
+    runs = "1 run" if loop.total == 1 else f"{loop.total} runs"
+    return Verdict(StepReason.UNTIL_NOT_REACHED, f"`{until}` does not hold after {runs}")
+
+
+def _next_repeat(loop: Loop, index: int, scene: Scene) -> None:
+    if (why := halted(loop.evidence, scene)) and why != StepReason.SUSPENDED:
+        over = f"{index} of at most {loop.total} runs were over"
+        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, scene))
+        return
+    if scene.terminating or scene.suspended:
+        return
+    if index and loop.decided[index - 1][0].memory.phase not in ENDED_STEP_PHASES:
+        loop.stores_first = True
+        return
+    loop.start(index, scene)
+    if loop.failed:
+        loop.verdict = Verdict()

@@ -1,0 +1,100 @@
+"""References `$(params.x)` in patches: found, and replaced by values. They compute nothing.
+
+A reference is a path, not an expression. Every other `$(…)` stays as it stands, for shells and
+Kubernetes (`$(POD_NAME)`) have the same brackets; `$$(` writes `$(` (DESIGN §1, Expressions).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jobflow.core.merge import copied
+from jobflow.core.violations import below
+
+_FOUND = re.compile(
+    r"\$\$\(|\$\((?P<path>(?:item|index)|(?:params|item|index|flow|steps)\.[^()$\s]*)\)"
+)
+_OUTPUT = re.compile(r"steps\.(?P<step>.+?)\.outputs(?:\.(?P<rest>.*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What stands between `$(` and `)`."""
+
+    path: str
+    root: str
+    """params, item, index, flow or steps."""
+    keys: tuple[str, ...]
+    """What is taken of it; of steps: the step, `outputs`, and what is taken of these. A step's
+    name may hold dots, so it ends at the first `.outputs`; without that it is all there is."""
+
+
+def reference(path: str) -> Reference:
+    """Read a path."""
+    root, dot, rest = path.partition(".")
+    if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
+        inner = tuple(found["rest"].split(".")) if found["rest"] is not None else ()
+        return Reference(path, root, (found["step"], "outputs", *inner))
+    if root == "steps":
+        return Reference(path, root, (rest,))
+    return Reference(path, root, tuple(rest.split(".")) if dot else ())
+
+
+def is_reference(text: str) -> bool:
+    """Whether there is a reference in a text."""
+    return any(found["path"] is not None for found in _FOUND.finditer(text))
+
+
+def references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
+    """Every reference in the texts of a JSON value, with the JSON path of its text. Keys of maps
+    hold none."""
+    pending = [(path, value)]
+    while pending:
+        place, inner = pending.pop()
+        if isinstance(inner, str):
+            for found in _FOUND.finditer(inner) if "$(" in inner else ():
+                if found["path"] is not None:
+                    yield place, reference(found["path"])
+        elif isinstance(inner, dict):
+            pending += [(below(place, key), each) for key, each in reversed(inner.items())]
+        elif isinstance(inner, list):
+            pending += [(f"{place}[{i}]", each) for i, each in reversed(list(enumerate(inner)))]
+
+
+def replaced(value: Any, look_up: Callable[[Reference], Any]) -> Any:
+    """The same JSON with every reference replaced by what `look_up` answers, which may raise.
+
+    A text that is nothing but one reference becomes the value itself, whatever its type; within a
+    text a value is written out, as JSON where it is no text.
+    """
+    root = {"": value}
+    result = copied(root)
+    work: list[tuple[Any, Any]] = [(root, result)]  # not by recursion, which a deep patch would end
+    while work:
+        source, made = work.pop()
+        for key, each in source.items() if isinstance(source, dict) else enumerate(source):
+            if isinstance(each, str):
+                if "$(" in each:
+                    made[key] = _text(each, look_up)
+            elif isinstance(each, dict | list):
+                work.append((each, made[key]))
+    return result[""]
+
+
+def _text(text: str, look_up: Callable[[Reference], Any]) -> Any:
+    whole = _FOUND.fullmatch(text)
+    if whole is not None and whole["path"] is not None:
+        return look_up(reference(whole["path"]))
+
+    def written(found: re.Match[str]) -> str:
+        if found["path"] is None:
+            return "$("
+        answer = look_up(reference(found["path"]))
+        return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+
+    return _FOUND.sub(written, text)

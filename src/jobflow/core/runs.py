@@ -1,0 +1,51 @@
+"""A step's decision from those about its runs. A step without forEach and repeat is its own run."""
+
+from __future__ import annotations
+
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
+from jobflow.core import looping
+from jobflow.core.begun import again, begun, inferred
+from jobflow.core.evidence import Evidence, loops
+from jobflow.core.folding import folded
+from jobflow.core.scene import Decision, RunDecision, Scene
+from jobflow.core.starting import first_attempt, refused_for_good
+
+
+def begun_steps(scene: Scene) -> list[Decision | None]:
+    """What comes of each step that has begun, by position; None where it has not. Targets come
+    before those that depend on them, for what a step's runs begin with may depend on theirs."""
+    found: list[Decision | None] = [None] * len(scene.steps)
+    order = scene.graph.order
+    for position in order if len(order) == len(found) else range(len(found)):
+        decision = _carried_on(position, scene)
+        if decision is not None:
+            found[position] = decision
+            scene.standing[position] = decision.condition
+    return found
+
+
+def begin(evidence: Evidence, scene: Scene) -> Decision:
+    """The first vcjobs of a step that may start; after a retry of the flow, of what is left."""
+    if loops(evidence.step):
+        return folded(looping.begin(evidence, scene))
+    return _of_step(again(evidence, scene) if evidence.attempts else first_attempt(evidence, scene))
+
+
+def _carried_on(position: int, scene: Scene) -> Decision | None:
+    evidence = scene.evidence[position]
+    if evidence.memory.phase in ENDED_STEP_PHASES:
+        return Decision(evidence.memory)
+    if loops(evidence.step):
+        loop = looping.carried_on(evidence, scene, lambda: inferred(position, scene))
+        return None if loop is None else folded(loop)
+    decision = begun(evidence, scene, lambda: inferred(position, scene))
+    if decision is None:
+        decision = refused_for_good(evidence, scene)
+    return None if decision is None else _of_step(decision)
+
+
+def _of_step(decision: RunDecision) -> Decision:
+    """Of a step that is its own only run."""
+    condition, action, wake_at, urgent, reads = decision
+    assert isinstance(condition, StepCondition)
+    return Decision(condition, () if action is None else (action,), wake_at, urgent, reads)

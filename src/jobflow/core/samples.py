@@ -1,0 +1,95 @@
+"""Tries expressions before anything has run: on params as they are and steps as they may come to
+be. It says only what is wrong whatever comes; what hangs on outputs stays open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import UNSET
+
+from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
+from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.cel_work import MAX_WORK, Work
+from jobflow.core.expressions import Expression, Failure
+from jobflow.core.items import items_of
+from jobflow.core.reasons import StepReason
+from jobflow.core.scope import MOST_ITEMS, Seen, Standing, context, kind_of
+
+BUDGET = 2 * MAX_WORK
+"""What trying all expressions of a flow may take; those beyond are not tried."""
+
+_SUCCEEDED = StepCondition(phase=StepPhase.COMPLETED, attempts=1)
+_FAILED = StepCondition(phase=StepPhase.FAILED, reason=StepReason.JOB_FAILED, attempts=2)
+_ENDED_SO = (
+    RunCondition(phase=StepPhase.COMPLETED, attempts=1),
+    RunCondition(phase=StepPhase.FAILED, reason=StepReason.JOB_FAILED, attempts=2),
+)
+
+
+class Samples:
+    """What the expressions of one flow come to, as far as that is known."""
+
+    def __init__(self, flow: JobFlow) -> None:
+        self._flow = flow
+        self._steps = {step.name: step for step in reversed(flow.steps)}
+        self._left = BUDGET
+
+    def fault(self, step: Step, field: str, found: Expression) -> str | None:
+        """What is wrong with the value of an expression of this step, in a clause; None where it
+        is right, or where only a run can tell. `field`: as in `visible.Place`."""
+        faults: dict[str, None] = {}
+        for seen in self._seen(step):
+            if self._left <= 0 or not _is_known(found, seen):
+                return None
+            work = Work()
+            value = found.evaluate(context(found.words.mentions, seen), work)
+            self._left -= MAX_WORK - work.left
+            if isinstance(value, Failure) and value.missing:
+                return None
+            fault = _fault(field, value)
+            if fault is None:
+                return None
+            faults.setdefault(fault)
+        return next(iter(faults), None)
+
+    def _seen(self, step: Step) -> Iterator[Seen]:
+        """As it may be when all went well, and when nothing did."""
+        items = items_of(step, None)
+        for condition, run, phase, at in (
+            (_SUCCEEDED, _ENDED_SO[0], FlowPhase.SUCCEED, 0),
+            (_FAILED, _ENDED_SO[1], FlowPhase.FAILED, -1),
+        ):
+            yield Seen(
+                self._flow,
+                self._standing(condition),
+                flow_phase=phase,
+                index=at % len(items) if items else -at,
+                item=items[at] if items else UNSET,
+                run=run,
+            )
+
+    def _standing(self, condition: StepCondition) -> Callable[[str], Standing | None]:
+        """Every step stands like this."""
+        return lambda name: (self._steps[name], condition) if name in self._steps else None
+
+
+def _is_known(found: Expression, seen: Seen) -> bool:
+    """Whether all that it mentions has a value here."""
+    return seen.item is not UNSET or all(each.root != "item" for each in found.words.mentions)
+
+
+def _fault(field: str, value: Any) -> str | None:
+    """What is wrong with a value, in a clause."""
+    if isinstance(value, Failure):
+        return value.message
+    if field != "forEach.from":
+        if isinstance(value, bool):
+            return None
+        return f"it gives {kind_of(value)}; it has to give true or false"
+    if not isinstance(value, list):
+        return f"it gives {kind_of(value)}; it has to give a list"
+    if len(value) > MOST_ITEMS:
+        return f"it gives {len(value):,} items; at most {MOST_ITEMS:,} are allowed"
+    return None

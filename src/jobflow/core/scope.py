@@ -1,0 +1,259 @@
+"""What an expression or a reference may look at, and its value there. It decides nothing.
+
+Only what is mentioned is put together, so a step that asks for one phase costs that much whatever
+the flow holds. What may be mentioned at all is admission's business (`expression_rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET
+
+from jobflow.api.control import ForEach
+from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
+from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.cel_words import Mention
+from jobflow.core.expressions import Failure, Fault, expression
+from jobflow.core.references import Reference, replaced
+
+MOST_ITEMS = 1000
+"""Entries of a list that forEach goes over."""
+POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+"""Of a task's pods; those that no pod is in count 0."""
+_SHOWN = 100
+"""Characters of an expression in a message."""
+
+
+Standing = tuple[Step, StepCondition]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What there is to be seen at one place of a flow, at one moment."""
+
+    flow: JobFlow
+    standing: Callable[[str], Standing | None]
+    """A step of `spec.flows` and its condition, by name; None: no such step."""
+    flow_phase: str = ""
+    """In finally: Succeed or Failed, as the flow would end by its other steps. Else empty."""
+    index: int | None = None
+    """Of the run, with forEach and repeat."""
+    item: Any = UNSET
+    """Of the run, with forEach."""
+    run: RunCondition | None = None
+    """In until and retry.when: the run that has just ended, as it is recorded."""
+
+
+# ------------------------------------------------------------------ expressions
+
+
+def holds(field: str, text: str, seen: Seen) -> bool | Failure:
+    """Whether an expression holds. A Failure's message names `field`, the expression and why."""
+    value = evaluated(field, text, seen)
+    if isinstance(value, bool | Failure):
+        return value
+    return _failed(field, text, f"gives {kind_of(value)}, not true or false")
+
+
+def items_of(field: str, text: str, seen: Seen) -> list[Any] | Failure:
+    """The list that an expression gives, of at most MOST_ITEMS entries, or a Failure as above."""
+    value = evaluated(field, text, seen)
+    if isinstance(value, Failure):
+        return value
+    if not isinstance(value, list):
+        return _failed(field, text, f"gives {kind_of(value)}, not a list")
+    if len(value) > MOST_ITEMS:
+        return _failed(
+            field, text, f"gives {len(value):,} items; at most {MOST_ITEMS:,} are allowed"
+        )
+    return value
+
+
+def evaluated(field: str, text: str, seen: Seen) -> Any:
+    """The JSON that an expression gives, or a Failure as above."""
+    found = expression(text)
+    if isinstance(found, Fault):
+        return _failed(field, text, found.message)
+    value = found.evaluate(context(found.words.mentions, seen))
+    return _failed(field, text, value.message) if isinstance(value, Failure) else value
+
+
+def context(mentions: tuple[Mention, ...], seen: Seen) -> dict[str, Any]:
+    """The JSON by variable that these mentions need; what there is not is left out."""
+    made: dict[str, Any] = {}
+    for mention in mentions:
+        _PUT.get(mention.root, _put_own)(made, mention, seen)
+    return made
+
+
+def _put_params(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
+    into = made.setdefault("params", {})
+    wanted = mention.keys[:1]
+    for param in seen.flow.spec.params or ():
+        if not wanted or param.name == wanted[0]:
+            into.setdefault(param.name, param.value)
+
+
+def _put_flow(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
+    made["flow"] = _flow(seen)
+
+
+def _put_step(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
+    into = made.setdefault("steps", {})
+    if not mention.keys:
+        return  # which step it takes is not written out, so admission refuses it
+    name, *wanted = mention.keys
+    standing = seen.standing(name)
+    if standing is None:
+        return
+    facts = into.setdefault(name, {})
+    for fact in wanted[:1] or FACTS:
+        if fact in FACTS and fact not in facts:
+            value = FACTS[fact](*standing)
+            if value is not UNSET:
+                facts[fact] = value
+
+
+def _put_own(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
+    """What belongs to the run: item, index, and what it came to."""
+    root = mention.root
+    value: Any = UNSET
+    if root == "item":
+        value = seen.item
+    elif root == "index":
+        value = seen.index
+    elif seen.run is not None and root in RUN_FACTS:
+        value = RUN_FACTS[root](seen.run)
+    if value is not UNSET and not (root == "index" and value is None):
+        made[root] = value
+
+
+_PUT: Mapping[str, Callable[[dict[str, Any], Mention, Seen], None]] = {
+    "params": _put_params,
+    "flow": _put_flow,
+    "steps": _put_step,
+}
+
+
+# ---------------------------------------------------------- what there is of a step
+
+
+def _flow(seen: Seen) -> dict[str, str]:
+    meta = seen.flow.metadata
+    facts = {"name": meta.name, "namespace": meta.namespace}
+    return facts | {"phase": seen.flow_phase} if seen.flow_phase else facts
+
+
+def _outputs(step: Step, condition: StepCondition) -> dict[str, Any]:
+    """Of repeat those of its last run."""
+    if condition.outputs is None and condition.runs and step.repeat is not None:
+        return condition.runs[-1].outputs or {}
+    return condition.outputs or {}
+
+
+def _tasks(step: Step, condition: StepCondition) -> dict[str, dict[str, int]]:
+    return {
+        task: dict.fromkeys(POD_PHASES, 0) | (state.phase or {})
+        for task, state in (condition.task_status_count or {}).items()
+    }
+
+
+def _items(step: Step, condition: StepCondition) -> Any:
+    """With forEach one entry an item, in their order; UNSET without."""
+    if step.for_each is None:
+        return UNSET
+    ended = condition.phase in ENDED_STEP_PHASES
+    never = StepPhase.SKIPPED if ended else StepPhase.WAITING
+    entries: list[dict[str, Any]] = [
+        {"phase": never.value, "outputs": {}} for _ in range(_count(step.for_each, condition))
+    ]
+    for run in condition.runs or ():
+        if run.index is not None and run.index < len(entries):
+            entries[run.index] = {"phase": run.phase, "outputs": run.outputs or {}}
+    return entries
+
+
+def _count(each: ForEach, condition: StepCondition) -> int:
+    decided = condition.decisions.items if condition.decisions is not None else None
+    if each.items is not None:
+        decided = each.items
+    count = len(decided) if decided is not None else each.count or 0
+    return max(0, min(count, MOST_ITEMS))
+
+
+FACTS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
+    "phase": lambda step, condition: condition.phase or StepPhase.WAITING.value,
+    "reason": lambda step, condition: condition.reason,
+    "attempts": lambda step, condition: condition.attempts,
+    "outputs": _outputs,
+    "tasks": _tasks,
+    "items": _items,
+}
+"""What may be taken of `steps["x"]`."""
+
+RUN_FACTS: Mapping[str, Callable[[RunCondition], Any]] = {
+    "phase": lambda run: run.phase,
+    "reason": lambda run: run.reason,
+    "outputs": lambda run: run.outputs or {},
+}
+"""Variables that are those of the run that has just ended, besides its index."""
+
+
+# ------------------------------------------------------------------- references
+
+
+class _NoValueError(Exception):
+    """A reference leads nowhere."""
+
+
+def with_values(value: Any, seen: Seen) -> Any:
+    """The same JSON with every reference replaced by its value; a Failure where one has none."""
+    try:
+        return replaced(value, lambda reference: _value(reference, seen))
+    except _NoValueError as error:
+        return Failure(str(error), missing=True)
+
+
+def _value(reference: Reference, seen: Seen) -> Any:
+    mention = Mention(reference.root, reference.keys, 0)
+    value: Any = context((mention,), seen)
+    way = ""
+    for key in (reference.root, *reference.keys):
+        inner = _taken(value, key)
+        if inner is UNSET:
+            there = f" in {way}" if way else ""
+            raise _NoValueError(f"$({reference.path}) has no value: there is no {key!r}{there}")
+        value, way = inner, f"{way}.{key}" if way else key
+    return value
+
+
+def _taken(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(key, UNSET)
+    if isinstance(value, list) and key.isascii() and key.isdigit() and int(key) < len(value):
+        return value[int(key)]
+    return UNSET
+
+
+def _failed(field: str, text: str, why: str) -> Failure:
+    shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return Failure(f"{field} `{shown}`: {why}")
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, in a word or two."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+    return "a map"

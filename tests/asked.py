@@ -1,0 +1,61 @@
+"""Commands about one flow of the sandbox's API server, as a user calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from command_line import Said, jobflow
+from jobflow.kube.client import Client
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.volcano import JobController
+from running import Cluster, flow, template
+
+JOBFLOW = Path(sys.executable).with_name("jobflow")
+
+
+async def asked(kubeconfig: Path, *arguments: str) -> Said:
+    """What a command says, and its exit code: in a thread, for it runs a loop of its own."""
+    return await asyncio.to_thread(jobflow, *arguments, "--kubeconfig", str(kubeconfig))
+
+
+async def waited_for(kubeconfig: Path, *arguments: str) -> Said:
+    """The same with `--wait`: a process, for it listens to signals."""
+    process = await asyncio.create_subprocess_exec(
+        JOBFLOW,
+        *(*arguments, "--wait", "--kubeconfig", str(kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return Said(process.returncode, out.decode(), err.decode())
+
+
+@asynccontextmanager
+async def stand_in(world: Cluster) -> AsyncIterator[None]:
+    """Somebody who carries vcjobs, and Commands on them, out."""
+    async with Client.at(world.server.url) as client:
+        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+
+def slow(name: str) -> dict[str, Any]:
+    """A template whose jobs run for an hour."""
+    made = template(name)
+    made["metadata"]["annotations"] = {"sandbox.jobflow.volcano.sh/duration": "1h"}
+    return made
+
+
+async def long_flow(world: Cluster, name: str = "f", **spec: Any) -> None:
+    """b waits for a, which runs for an hour."""
+    await world.apply(slow("a"), template("b"), flow(name, {"a": "", "b": "a"}, **spec))

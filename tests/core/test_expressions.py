@@ -1,0 +1,357 @@
+"""CEL expressions: what they give, what they fail by, and what is not taken at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.cel_words import FUNCTIONS, Words
+from jobflow.core.expressions import Expression, Failure, Fault, expression
+
+ITEMS = [{"phase": "Completed", "outputs": {"acc": acc}} for acc in (0.5, 0.9, 0.7)]
+CONTEXT: dict[str, Any] = {
+    "params": {"workers": 4, "name": "v12", "flags": ["a", "b"], "deep": {"x": {"y": 1}}},
+    "steps": {
+        "train": {"phase": "Completed", "outputs": {"acc": 0.9}, "attempts": 1},
+        "a-b": {"phase": "Failed", "outputs": {}, "tasks": {"worker": {"Succeeded": 3}}},
+        "search": {"items": ITEMS},
+    },
+    "index": 2,
+    "item": {"lr": 0.1},
+}
+
+
+def parsed(text: str) -> Expression:
+    found = expression(text)
+    assert isinstance(found, Expression), found
+    return found
+
+
+def value_of(text: str, context: dict[str, Any] = CONTEXT) -> Any:
+    value = parsed(text).evaluate(context)
+    assert not isinstance(value, Failure), value.message
+    return value
+
+
+def failure_of(text: str, context: dict[str, Any] = CONTEXT) -> Failure:
+    value = parsed(text).evaluate(context)
+    assert isinstance(value, Failure), value
+    return value
+
+
+def fault_of(text: str) -> Fault:
+    found = expression(text)
+    assert isinstance(found, Fault), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("params.workers > 3", True),
+        ("params.workers * 2", 8),
+        ('params.name.startsWith("v")', True),
+        ('params.name.matches("^v[0-9]+$")', True),
+        ('"b" in params.flags', True),
+        ("params.deep.x.y == 1", True),
+        ('steps.train.phase == "Completed" && steps.train.outputs.acc > 0.8', True),
+        ('steps["a-b"].tasks["worker"].Succeeded == 3', True),
+        ('has(steps["a-b"].outputs.acc)', False),
+        ('has(steps["a-b"].outputs.acc) && steps["a-b"].outputs.acc > 1', False),
+        ("index < 3 ? item.lr : 0.0", 0.1),
+        ("[1, 2.5, null, 'x', {'a': [true]}]", [1, 2.5, None, "x", {"a": [True]}]),
+        ("size(params.flags) + size('abc')", 5),
+        ("string(params.workers) + 's'", "4s"),
+        ("1 == 1.0 && 1 < 1.5", True),
+        ("type(params.workers) == int", True),
+        ('timestamp("2026-01-01T00:00:00Z") < timestamp("2027-01-01T00:00:00Z")', True),
+        ('duration("90s").getMinutes()', 1),
+        ("params . workers // how many\n > 3", True),
+    ],
+)
+def test_what_an_expression_gives(text: str, value: Any) -> None:
+    assert value_of(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("steps.search.items.all(i, i.phase == 'Completed')", True),
+        ("steps.search.items.exists(i, i.outputs.acc > 0.8)", True),
+        ("steps.search.items.exists_one(i, i.outputs.acc > 0.6)", False),
+        ("steps.search.items.map(i, i.outputs.acc)", [0.5, 0.9, 0.7]),
+        ("steps.search.items.map(i, i.outputs.acc > 0.6, i.outputs.acc)", [0.9, 0.7]),
+        ("steps.search.items.filter(i, i.outputs.acc > 0.6).size()", 2),
+        ("steps.search.items.map(i, i.outputs.acc).max()", 0.9),
+        ("steps.search.items.map(i, i.outputs.acc).min() < params.workers", True),
+        ("params.flags.max() + params.flags.min()", "ba"),
+        ("[1, 2].sum() == 3 && [].sum() == 0", True),
+        (
+            "steps.search.items.filter(i, i.outputs.acc == "
+            "steps.search.items.map(j, j.outputs.acc).max())[0].outputs",
+            {"acc": 0.9},
+        ),
+        ("[1, 2].map(x, [10, 20].map(y, x * y))", [[10, 20], [20, 40]]),
+        ("[[1, 2], [3]].map(x, x.map(x, x + 1))", [[2, 3], [4]]),
+        ("[1, 2].map(x, x) == [1, 2] && ![1].exists(x, x > 1)", True),
+        ("{'b': 1, 'a': 2}.exists(k, k == 'a')", True),
+        ("params.deep.all(k, k == 'x')", True),
+        ("1 in [1, 2].map(x, x + 1)", False),
+        ("-[1, 2].map(x, x)[1]", -2),
+        ("(params.workers > 1 ? [1] : [2]).map(x, x + 1)", [2]),
+        ("[1].map(index, index * 10)[0] + index", 12),
+        ("'map(x, 1)' + string([1].map(x, x)[0]) // .map(y, y)", "map(x, 1)1"),
+        ("params.workers > 3 || [1].map(x, x / 0) == []", True),
+        ("params.workers < 3 ? [1].map(x, x / 0) : []", []),
+        ("[1, 0].exists(x, 1 / x == 1)", True),
+        ("[0, 1].exists(x, 1 / x == 1)", True),
+        ("[0, 2].all(x, 1 / x == 1)", False),
+    ],
+)
+def test_what_goes_over_lists(text: str, value: Any) -> None:
+    assert value_of(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "missing"),
+    [
+        ("steps.train.outputs.loss > 1", "there is no 'loss'", True),
+        ("params.flags[7]", "index out of bounds: 7", True),
+        ("[].max()", "an empty list has no max", True),
+        ("[1, 'a'].max()", "max compares a list of numbers or a list of texts", False),
+        ("['a'].sum()", "sum adds up a list of numbers", False),
+        ("nothing", "there is no variable or function nothing", False),
+        ("strange(1)", "there is no variable or function strange", False),
+        ("string([1])", "string does not take what it is given", False),
+        ("params.workers / 0", "division by zero in CEL expression", False),
+        ("params.workers.map(x, x)", "map goes over a list or a map", False),
+        ("[1].all(x, x)", "the test of a loop gives something else than true or false", False),
+        ("[1].map(x, x / 0)", "division by zero in CEL expression", False),
+        ("[0, 0].exists(x, 1 / x == 1)", "division by zero in CEL expression", False),
+        ("1.0 / 0.0", "gives inf, which no JSON is", False),
+        ("{1: 2}", "gives a map whose keys are no texts", False),
+        ("duration('1h')", "gives a timedelta; give a text, number, list or map", False),
+        ("[duration('1h')]", "gives a timedelta; give a text, number, list or map", False),
+    ],
+)
+def test_why_an_expression_has_no_value(text: str, message: str, missing: bool) -> None:
+    assert failure_of(text) == Failure(message, missing=missing)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "at"),
+    [
+        ("", "is empty", None),
+        ("  \n", "is empty", None),
+        ("x" * 1025, "has 1,025 characters; at most 1,024 are allowed", None),
+        ("[" * 17 + "]" * 17, "nests brackets deeper than 16", 16),
+        ("1 +", "is no CEL expression: unexpected its end", 3),
+        ("a == 1 &&\nb ==", "is no CEL expression: unexpected its end", 14),
+        ("a = 1", "is no CEL expression: unexpected '= '", 2),
+        ("a\u200b == 1", "has the character U+200B, which nobody sees", 1),
+        ("__0 == 1", "names that begin with __ are not allowed", 0),
+        ("[1].all(__1, true)", "names that begin with __ are not allowed", 8),
+        (
+            "params.x.matches(params.y)",
+            'the pattern of matches has to be written out, as in params.x.matches("^v[0-9]+$")',
+            9,
+        ),
+        (
+            r"x.matches('(\\pL{9}){9}')",
+            "the pattern of matches is too large; repeat less in it",
+            2,
+        ),
+        ("[1]" + ".map(x, x)" * 17, "goes over lists more than 16 times", 3 + 160 + 1),
+    ],
+)
+def test_what_is_not_taken(text: str, message: str, at: int | None) -> None:
+    assert fault_of(text) == Fault(message, at)
+
+
+THOUSAND = list(range(1000))
+LARGE = [{"phase": "Completed", "outputs": {"acc": i, "notes": "x" * 50}} for i in THOUSAND]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("l.map(x, x.outputs.acc)", 1000),
+        ("l.filter(x, x.outputs.acc >= 500)", 500),
+        ("l.filter(x, x.outputs.acc < l.size() - 1)", None),
+        ("l.filter(x, x.phase == 'Completed').map(x, x.outputs.acc)", 1000),
+    ],
+)
+def test_lists_of_a_thousand_are_gone_over_once(text: str, size: int | None) -> None:
+    """A loop in whose test the whole list stands is one too much: it is copied every time."""
+    found = parsed(text).evaluate({"l": LARGE})
+    assert isinstance(found, Failure) if size is None else len(found) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "l.map(x, l.map(y, x))",
+        "l.all(x, l.all(y, l.all(z, true)))",
+        "l.map(x, l)",
+        "l" + ".map(x, [x, x])" * 16,
+        "+".join(["s"] * 500),
+        "size([" + ",".join(["l"] * 400) + "])",
+        "l.exists(x, s.matches('(.*)(.*)(.*)(.*)y'))",
+        "l.exists(x, s.matches('\\\\w+\\\\d{5}$'))",
+        "l.exists(x, l.map(y, y).map(y, y) == [x])",
+    ],
+)
+def test_hostile_expressions_are_stopped(text: str) -> None:
+    failure = failure_of(text, {"l": THOUSAND, "s": "x" * 60_000})
+    assert failure.message.startswith(("it takes too long", "gives more than"))
+
+
+def test_a_result_is_bounded() -> None:
+    assert failure_of("[a, a]", {"a": [0] * 40_000}).message == "gives more than 65,536 values"
+    long = failure_of("s + s", {"s": "x" * 40_000})
+    assert long.message == "gives a text of 80,000 characters"
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_deep_values_are_not_handed_to_the_library() -> None:
+    """It goes down them on the stack, and takes the process with it."""
+    assert value_of("x", {"x": nested(90)}) == nested(90)
+    for depth in (100, 1000, 100_000):
+        failure = failure_of("x == x", {"x": nested(depth)})
+        assert failure.message == "it looks at a value that is nested deeper than 100"
+
+
+@pytest.mark.parametrize(
+    ("number", "given"),
+    [
+        (2**63 - 1, 2**63 - 1),
+        (-(2**63), -(2**63)),
+        (2**64 - 1, 2**64 - 1),
+        (2**70, float(2**70)),
+        (-(2**70), -float(2**70)),
+    ],
+)
+def test_numbers_of_more_than_64_bits_are_doubles(number: int, given: float) -> None:
+    assert value_of("x", {"x": number}) == given
+    assert type(value_of("x", {"x": number})) is type(given)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, object(), "\ud800", b"x"])
+def test_what_is_no_json_is_a_failure(value: object) -> None:
+    assert isinstance(parsed("x").evaluate({"x": value}), Failure)
+
+
+def test_parsing_is_remembered() -> None:
+    assert expression("params.remembered") is expression("params.remembered")
+
+
+def test_a_panic_of_the_library_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no Exception, and would end the process."""
+
+    class PanicException(BaseException):
+        pass
+
+    class Broken:
+        def execute(self, context: object) -> object:
+            raise PanicException("at src/lib.rs")
+
+    monkeypatch.setattr("cel.compile", lambda text: Broken())
+    said = "the CEL library cannot evaluate it; write it in another way"
+    assert failure_of("panics.then") == Failure(said)
+
+    def broken(text: str) -> object:
+        raise PanicException
+
+    monkeypatch.setattr("cel.compile", broken)
+    assert fault_of("panics.first").message.startswith("the CEL library cannot read it")
+
+
+def test_what_ends_the_process_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(text: str) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cel.compile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        expression("interrupted.here")
+
+
+# ------------------------------------------------------------------------- words
+
+
+def mentioned(text: str) -> dict[str, int]:
+    """Each variable as far as it is written out, with where it begins; `…` where more is taken."""
+    return {
+        ".".join((each.root, *each.keys)) + ("…" if each.open else ""): each.at
+        for each in words_of(text).mentions
+    }
+
+
+def words_of(text: str) -> Words:
+    return parsed(text).words
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a", {"a": 0}),
+        ("a.b.c", {"a.b.c": 0}),
+        ('  a["b c"].d', {"a.b c.d": 2}),
+        ("a['b'][r'c\\d'][0]", {"a.b.c\\d.0": 0}),
+        ("a[b.c].d", {"a…": 0, "b.c": 2}),
+        ("a['\\x41']", {"a…": 0}),
+        ("a.b.size()", {"a.b": 0}),
+        ("a.size() > b", {"a": 0, "b": 11}),
+        ("size(a)", {"a": 5}),
+        ("'a' + \"b\" + '''c\"d''' + r'e\\' + b", {"b": 32}),
+        ("'it\\'s a' + b", {"b": 12}),
+        ("a // b\n+ c", {"a": 0, "c": 9}),
+        ("true && null == a", {"a": 16}),
+        ("0x1F + 1e5 + a", {"a": 13}),
+        ("a.all(x, x.y == b)", {"a": 0, "b": 16}),
+        ("a.map(x, x) + x", {"a": 0, "x": 14}),
+        ("a.map(x, b.filter(y, y == x).map(z, z))", {"a": 0, "b": 9}),
+        ("a.existsOne(x, x > 0)", {"a": 0}),
+        ("a.filter(b, b.c)[0].d", {"a": 0}),
+        ("{'k': a, b: 1}", {"a": 6, "b": 9}),
+        ("has(a.b)", {"a.b": 4}),
+        ("a in b", {"a": 0, "b": 5}),
+        ("a-b", {"a": 0, "b": 2}),
+        ("[a, b.c]", {"a": 1, "b.c": 4}),
+        ("c ? a : b", {"c": 0, "a": 4, "b": 8}),
+    ],
+)
+def test_the_variables_that_an_expression_mentions(text: str, found: dict[str, int]) -> None:
+    assert mentioned(text) == found
+
+
+def test_the_functions_that_it_calls() -> None:
+    calls = words_of("size(a) > 1 && a.startsWith('b').foo() || a.all(x, bar(x))").calls
+    assert [(call.name, call.at, call.of) for call in calls] == [
+        ("size", 0, False),
+        ("startsWith", 17, True),
+        ("foo", 33, True),
+        ("all", 44, True),
+        ("bar", 51, False),
+    ]
+
+
+ARGUMENTS = ("", "'a'", "'1h'", "'2026-01-01T00:00:00Z'", "1", "1.5", "[1]", "x, true", "1, 2")
+RECEIVERS = ("", "'a'.", "[1].", "timestamp('2026-01-01T00:00:00Z').", "duration('1h').")
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS - {"has"}))
+def test_every_function_that_is_known_can_be_called(name: str) -> None:
+    calls = [f"{receiver}{name}({given})" for receiver in RECEIVERS for given in ARGUMENTS]
+    found = [each for call in calls if isinstance(each := expression(call), Expression)]
+    values = [each.evaluate({}) for each in found]
+    assert any(
+        not isinstance(value, Failure) or "; give a text" in value.message for value in values
+    )

@@ -1,0 +1,78 @@
+"""What looks like a reference and is none: it is told, for it will stay as it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobflow.core.lookalikes import MOST, lookalikes
+from jobflow.core.validate import Known, validate_flow
+from reviewed import flow_of
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("$(param.x)", "$(params.x)"),
+        ("$(parms.x)", "$(params.x)"),
+        ("--lr $(parameters.lr) --n 3", "$(params.lr)"),
+        ("$(inputs.x)", "$(params.x)"),
+        ("$(tasks.train.outputs.acc)", "$(steps.train.outputs.acc)"),
+        ("$(step.train.outputs.acc)", "$(steps.train.outputs.acc)"),
+        ("$(Item.lr)", "$(item.lr)"),
+        ("$(items.lr)", "$(item.lr)"),
+        ("$( item )", "$(item)"),
+        ("$( params.x )", "$(params.x)"),
+        ("$(params)", "$(params.NAME)"),
+        ("$(steps)", "$(steps.NAME.outputs.KEY)"),
+        ("$(flow)", "$(flow.name)"),
+        ("$(params['x'])", "$(params.x)"),
+        ("${params.x}", "$(params.x)"),
+        ("${steps.a.outputs.b}", "$(steps.a.outputs.b)"),
+        ("{{item}}", "$(item)"),
+        ("{{ params.x }}", "$(params.x)"),
+        ("{{inputs.parameters.x}}", "$(params.x)"),
+        ("{{item.lr}}", "$(item.lr)"),
+        ("{{workflow.name}}", "$(flow.name)"),
+    ],
+)
+def test_what_looks_like_a_reference(text: str, meant: str) -> None:
+    assert [each for _, each in lookalikes({"a": [text]})] == [meant]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$(params.x)",
+        "$(item) $(index)",
+        "$$(param.x)",
+        "$(POD_NAME)",
+        "$(date +%s) $(ls items) $(cat params.txt | wc)",
+        "$(hostname) $(nproc) $(date.sh)",
+        "${item} ${index} ${HOME} ${#items[@]} ${x%.*}",
+        "{item} {index:03d} {'params': 1} {{}} {{ .Values.x }}",
+        "for item in $(items); do echo ${item}; done",
+        "awk '{print $1}'",
+    ],
+)
+def test_what_is_left_alone(text: str) -> None:
+    assert [*lookalikes(text)] == []
+
+
+def test_a_key_holds_no_reference() -> None:
+    assert [*lookalikes({"labels": {"$(item)": "x"}})] == [("$(item)", "")]
+
+
+def test_a_long_patch_is_told_of_in_part() -> None:
+    assert len([*lookalikes(["$(param.x)"] * 1000)]) == MOST
+
+
+def test_the_warning_of_a_flow() -> None:
+    flow = flow_of(
+        {"name": "a", "patch": {"jobSpec": {"queue": "$(param.q)"}}},
+        {"name": "b", "patch": {"spec": {"queue": "{{item}}", "plugins": {"$(item)": []}}}},
+    )
+    assert validate_flow(flow, Known()).warnings == (
+        '"$(param.q)" (write $(params.q)), "{{item}}" (write $(item)), "$(item)" (a key holds '
+        "none) in patches look like references and will stay as they stand; $$( says that this "
+        "is meant",
+    )

@@ -1,0 +1,123 @@
+"""vcjobs that live as a script says, and what Volcano shows of them. Nothing here decides."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+
+import msgspec
+
+from containers import ended, with_containers
+from jobflow.api.job import Job, JobCondition, JobState, JobStatus, TaskState
+from jobflow.api.pod import Pod
+from plan_pods import pod_of
+
+ENDED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
+SOON, DEAF = 1, 10**6
+
+
+@dataclass(frozen=True, repr=False)
+class Script:
+    """What a vcjob does, in whole seconds."""
+
+    pending: int = 1
+    """From its making to Running."""
+    lasts: int | None = 2
+    """From Running to its end; None: until somebody ends it."""
+    end: str = "Completed"
+    runs: bool = True
+    """Whether it is ever Running."""
+    output: Mapping[str, object] | None = None
+    """Its termination message."""
+    node: str = "n1"
+    watched: bool = True
+    """Whether its pods are seen by themselves, or only when they are read."""
+    obeys: int = SOON
+    """How long it goes on when it is to be aborted; more than a minute: it has to be deleted."""
+    refused: bool = False
+    """The API server does not take it (422)."""
+
+    def __repr__(self) -> str:
+        given = (each for each in fields(self) if getattr(self, each.name) != each.default)
+        return "Script(" + ", ".join(f"{e.name}={getattr(self, e.name)!r}" for e in given) + ")"
+
+
+@dataclass
+class Vcjob:
+    """One that was made, and where it stands; times are seconds from the flow's start."""
+
+    name: str
+    uid: str
+    script: Script
+    made: float
+    phase: str = ""
+    ran: float | None = None
+    """When it was first Running."""
+    gone: bool = False
+    to_abort: float | None = None
+    """When it will have aborted."""
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes up room."""
+        return not self.ended and not self.gone
+
+    @property
+    def output(self) -> Mapping[str, object] | None:
+        return self.script.output if self.phase == self.script.end else None
+
+    def next_move(self) -> tuple[float, str] | None:
+        """When it goes into another phase by itself, and into which."""
+        if not self.alive:
+            return None
+        script, begins = self.script, math.ceil(self.made) + self.script.pending
+        moves: list[tuple[float, str]] = []
+        if not self.phase:
+            moves.append((begins, "Running" if script.runs else script.end))
+        elif script.lasts is not None:
+            moves.append((begins + script.lasts, script.end))
+        if self.to_abort is not None:
+            moves.append((self.to_abort, "Aborted"))
+        return min(moves, default=None)
+
+    def move(self, phase: str, now: float) -> None:
+        self.phase = phase
+        if phase == "Running" and self.ran is None:
+            self.ran = now
+
+    def abort(self, now: float) -> None:
+        """It is asked to."""
+        if self.to_abort is None and self.script.obeys < DEAF:
+            self.to_abort = math.ceil(now) + self.script.obeys
+
+
+def shown(job: Job, phase: str, at: datetime) -> Job:
+    """The vcjob as Volcano shows it in its next phase."""
+    at = at.replace(microsecond=0) + timedelta(seconds=1 if at.microsecond else 0)
+    history = [
+        *(job.status.conditions or ()),
+        JobCondition(status=phase, last_transition_time=at),
+    ]
+    status = JobStatus(
+        state=JobState(phase=phase, last_transition_time=at),
+        conditions=history,
+        task_status_count={"t": TaskState(phase={phase: 1})} if phase == "Running" else None,
+    )
+    return msgspec.structs.replace(job, status=status)
+
+
+def pods(job: Job, vcjob: Vcjob) -> dict[str, Pod]:
+    """The pods of a vcjob that has ended by itself."""
+    succeeded = vcjob.phase == "Completed"
+    pod = pod_of(job, "t", 0, "Succeeded" if succeeded else "Failed")
+    message = "" if vcjob.output is None else json.dumps(vcjob.output)
+    container = ended(0 if succeeded else 1, message=message)
+    pod = with_containers(pod, container, node=vcjob.script.node)
+    return {pod.metadata.name: pod}

@@ -1,0 +1,151 @@
+"""What the reference keeps of a flow: its steps, their runs, and the attempts of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobflow.api.jobflow import Step
+from model.acting import Vcjob
+
+ENDED = ("Completed", "Failed", "Skipped")
+
+
+@dataclass
+class Attempt:
+    """A vcjob, and why it is to be aborted, if it is."""
+
+    vcjob: Vcjob
+    intent: str = ""
+    since: float = 0.0
+
+
+@dataclass
+class Run:
+    """One line of attempts: of a plain step the only one, else that of an item or a repeat."""
+
+    index: int | None
+    attempts: list[Attempt] = field(default_factory=list)
+    failures: int = 0
+    phase: str = ""
+    """Completed or Failed, once it is over."""
+    reason: str = ""
+    again_at: float | None = None
+    """When it may have another attempt; None: it has one, or is over."""
+    late_at: float = 0.0
+    """When it has to have it, if there is room."""
+
+    @property
+    def last(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def alive(self) -> bool:
+        return self.last is not None and self.last.vcjob.alive
+
+    @property
+    def outputs(self) -> Mapping[str, object] | None:
+        return self.last.vcjob.output if self.last else None
+
+
+@dataclass
+class State:
+    """Where a step stands."""
+
+    step: Step
+    place: int
+    """In `spec.flows`; those of `finally` come behind them."""
+    finally_: bool = False
+    phase: str = "Waiting"
+    """Waiting, Running (also between attempts), Completed, Failed, Skipped."""
+    reasons: frozenset[str] | None = frozenset({""})
+    """One of which it has ended for; None: whatever."""
+    reason: str = ""
+    decided: bool = False
+    case: int | None = None
+    items: list[Any] | None = None
+    runs: list[Run] = field(default_factory=list)
+    failed_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.step.name
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+    @property
+    def broken(self) -> bool:
+        """Whether it fails the flow."""
+        return self.phase == "Failed" and not self.step.continue_on_failure
+
+    @property
+    def attempts(self) -> Iterator[Attempt]:
+        for run in self.runs:
+            yield from run.attempts
+
+    @property
+    def alive(self) -> int:
+        return sum(attempt.vcjob.alive for attempt in self.attempts)
+
+    @property
+    def ran(self) -> bool:
+        return any(attempt.vcjob.ran is not None for attempt in self.attempts)
+
+    def run(self, index: int | None) -> Run | None:
+        return next((run for run in self.runs if run.index == index), None)
+
+    def end(self, phase: str, *reasons: str, now: float) -> None:
+        """No reason given: whatever one."""
+        self.phase, self.reasons = phase, frozenset(reasons) or None
+        if phase == "Failed":
+            self.failed_at = now
+
+
+@dataclass(frozen=True)
+class Made:
+    """A vcjob that was made, by what it says itself."""
+
+    name: str
+    step: str
+    index: int | None
+    attempt: int
+    template: str
+    spec: dict[str, Any]
+    manifest: str
+    vcjob: Vcjob
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A step as the flow's status shows it."""
+
+    phase: str
+    reason: str
+    attempts: int
+    intents: dict[str, str]
+    """Why a vcjob is to be aborted, by its name."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What has happened at one moment, when nothing more is to be done."""
+
+    made: list[Made]
+    refused: list[tuple[str, int | None]]
+    aborted: set[str]
+    deleted: set[str]
+    """vcjobs that were deleted although they had not ended."""
+    steps: dict[str, Shown]
+    phase: str
+    reason: str
+    suspended: bool
+    progress: str
+    command: str = ""
+    blurred: bool = False
+    """Whether something was known later than it came about: pods had to be read."""
+    before: list[Made] | None = None
+    """What was made before the Command; None: nothing was under way when it came."""
+    before_at: float = 0.0

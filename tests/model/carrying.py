@@ -1,0 +1,260 @@
+"""Carries a flow through by `plan` in simulated time, and asks the reference at every moment.
+
+Plans are carried out until one has nothing more to do; then time goes on to the next thing that
+happens, or to when the plan wants to look again. A plan that forgets to ask for that is found out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.flow_status import RunCondition, StepCondition
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.actions import AbortJob, Action, CreateJob, DeleteJob, ReadPods, Refusal
+from jobflow.core.validate import Known, validate_flow
+from model.acting import Script, Vcjob, pods, shown
+from model.books import Made, Seen, Shown
+from model.reference import Reference
+from worlds import NOW, World, template
+
+INDEX = "flow.volcano.sh/index"
+PLANS, MOMENTS = 60, 400
+"""The most plans at one moment, and the most moments of a flow."""
+
+
+@dataclass(frozen=True, repr=False)
+class Case:
+    """A flow, and what happens to it."""
+
+    flow: JobFlow
+    templates: Mapping[str, dict[str, Any]]
+    scripts: Mapping[str, tuple[Script, ...]]
+    """What the vcjobs of a step do, one after another, then from the first again."""
+    commands: tuple[tuple[int, str], ...] = ()
+    """(second, action); they come half a second later, when nothing else happens."""
+
+    def __repr__(self) -> str:
+        """What is not as usual."""
+        spec = dict(msgspec.to_builtins(self.flow.spec))
+        steps = [*spec.pop("flows"), *({"finally": s} for s in spec.pop("finally", ()))]
+        lines = [f"spec: {spec}", *map(str, steps)]
+        lines += [f"{step}: {' | '.join(map(repr, made))}" for step, made in self.scripts.items()]
+        return "\n" + "\n".join([*lines, f"commands: {list(self.commands)}"])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As hypothesis shows an example."""
+        printer.text(repr(self))
+
+    def script(self, step: str, index: int | None, attempt: int) -> Script:
+        scripts = self.scripts[step]
+        return scripts[((index or 0) + attempt - 1) % len(scripts)]
+
+
+@dataclass
+class Moment:
+    """What has been done at one moment."""
+
+    made: list[Made] = field(default_factory=list)
+    refused: list[tuple[str, int | None]] = field(default_factory=list)
+    aborted: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    command: str = ""
+    blurred: bool = False
+    before: list[Made] | None = None
+    before_at: float = 0.0
+
+
+class Carried:
+    """A flow being carried through."""
+
+    def __init__(self, case: Case, interrupted: tuple[int, str] | None = None) -> None:
+        """`interrupted`: after so many plans this Command comes, before anything else is done."""
+        refused = validate_flow(case.flow, Known()).violations
+        assert not refused, f"admission refuses it: {refused[0]}"
+        self.case = case
+        self.interrupted = interrupted
+        self.plans = 0
+        templates = {name: template(name, spec) for name, spec in case.templates.items()}
+        self.world = World(case.flow, templates)
+        self.reference = Reference(case.flow, dict(case.templates))
+        self.vcjobs: dict[str, Vcjob] = {}
+        self.commands = list(case.commands)
+        self.moment = Moment()
+        self.ordered = 0
+
+    @property
+    def now(self) -> float:
+        return (self.world.now - NOW).total_seconds()
+
+    def to_the_end(self) -> World:
+        """Until the flow is over and no more Commands come."""
+        for _ in range(MOMENTS):
+            self.live()
+            if self.world.flow.final and not self.commands:
+                return self.world
+            self.world = self.world.later(self.next_time() - self.now)
+        raise AssertionError(f"it does not end: {self.reference.open_steps()}")
+
+    def live(self) -> None:
+        """One moment."""
+        self.moment = Moment()
+        self.move()
+        self.command()
+        if not self.settle():
+            self.interrupt()
+        self.reference.at(self.now, self.seen())
+
+    def next_time(self) -> float:
+        moves = [move for job in self.vcjobs.values() if (move := job.next_move())]
+        times = [at for at, _ in moves]
+        times += [second + 0.5 for second, _ in self.commands[:1]]
+        wake = self.world.plan().plan.requeue_after
+        if wake is not None:
+            times.append(self.now + wake.total_seconds())
+        if not times and self.reference.suspended:
+            self.commands.append((int(self.now), "ResumeJob"))
+            times.append(self.now + 0.5)
+        assert times, f"nothing can happen any more: {self.reference.open_steps()}"
+        assert min(times) > self.now, f"time stands still at {self.now}"
+        return min(times)
+
+    # ------------------------------------------------------------------ what happens
+
+    def move(self) -> None:
+        """vcjobs go into their next phases."""
+        for name, vcjob in self.vcjobs.items():
+            due = vcjob.next_move()
+            if due is None or due[0] > self.now:
+                continue
+            vcjob.move(due[1], self.now)
+            job = shown(self.world.jobs[name], vcjob.phase, self.world.now)
+            self.world = self.world.with_job(job)
+            if vcjob.phase == vcjob.script.end:
+                uid, ended = job.metadata.uid, pods(job, vcjob)
+                self.world = replace(self.world, live={**self.world.live, uid: ended})
+                if vcjob.script.watched:
+                    self.world = replace(self.world, pods={**self.world.pods, uid: ended})
+
+    def command(self) -> None:
+        if self.commands and self.commands[0][0] + 0.5 <= self.now:
+            self.order(self.commands.pop(0)[1])
+
+    def order(self, action: str) -> None:
+        self.moment.command = action
+        self.ordered += 1
+        self.world = replace(self.world, refusals={})
+        self.world = self.world.with_command(action, name=f"c{self.ordered}")
+
+    def interrupt(self) -> None:
+        """A Command comes while something is under way."""
+        assert self.interrupted is not None
+        moment = self.moment
+        moment.before, moment.made, moment.before_at = moment.made, [], self.now
+        moment.blurred = True
+        self.world = self.world.later(0.25)
+        self.order(self.interrupted[1])
+        assert self.settle()
+
+    def settle(self) -> bool:
+        """Whether nothing more is to be done, not even after a Command that comes now."""
+        for _ in range(PLANS):
+            planned = self.world.plan()
+            if planned.nothing:
+                return True
+            for action in planned.plan.actions:
+                self.act(action)
+            self.world = self.world.with_status(planned.status)
+            self.plans += 1
+            if self.interrupted is not None and self.plans == self.interrupted[0]:
+                return False
+        raise AssertionError(f"plans without end at {self.now}")
+
+    def act(self, action: Action) -> None:
+        match action:
+            case CreateJob():
+                self.make(action)
+                return
+            case AbortJob():
+                self.moment.aborted.add(action.name)
+                self.vcjobs[action.name].abort(self.now)
+            case DeleteJob():
+                self.delete(action)
+            case ReadPods():
+                self.moment.blurred = True
+        self.world = self.world.acted(action)
+
+    def make(self, action: CreateJob) -> None:
+        metadata = action.manifest["metadata"]
+        index = int(metadata["labels"][INDEX]) if INDEX in metadata["labels"] else None
+        attempt = int(metadata["labels"][labels.ATTEMPT])
+        script = self.case.script(action.step, index, attempt)
+        if script.refused:
+            self.moment.refused.append((action.step, index))
+            self.moment.blurred = True
+            refused = {**self.world.refusals, action.name: Refusal(422, "no", None)}
+            self.world = replace(self.world, refusals=refused)
+            return
+        assert action.name not in self.vcjobs, f"{action.name} was made twice"
+        self.world = self.world.acted(action)
+        uid = self.world.jobs[action.name].metadata.uid
+        vcjob = self.vcjobs[action.name] = Vcjob(action.name, uid, script, self.now)
+        self.moment.made.append(
+            Made(
+                name=action.name,
+                step=action.step,
+                index=index,
+                attempt=attempt,
+                template=metadata["annotations"][labels.CREATED_BY_TEMPLATE].partition(".")[2],
+                spec=dict(action.manifest["spec"]),
+                manifest=json.dumps(action.manifest),
+                vcjob=vcjob,
+            )
+        )
+
+    def delete(self, action: DeleteJob) -> None:
+        vcjob = self.vcjobs[action.name]
+        if not vcjob.ended:
+            self.moment.deleted.add(action.name)
+            vcjob.gone = True
+
+    # ------------------------------------------------------------------ what is shown
+
+    def seen(self) -> Seen:
+        status = self.world.flow.status
+        prefix = f"{self.case.flow.metadata.name}-"
+        return Seen(
+            made=self.moment.made,
+            refused=self.moment.refused,
+            aborted=self.moment.aborted,
+            deleted=self.moment.deleted,
+            steps={
+                key.removeprefix(prefix): step_shown(condition)
+                for key, condition in (status.conditions or {}).items()
+            },
+            phase=status.state.phase,
+            reason=status.state.reason,
+            suspended=status.suspended_at is not None,
+            progress=status.progress,
+            command=self.moment.command,
+            blurred=self.moment.blurred,
+            before=self.moment.before,
+            before_at=self.moment.before_at,
+        )
+
+
+def step_shown(condition: StepCondition) -> Shown:
+    intents = {run.job: run.reason for run in condition.runs or [] if run.abort_time is not None}
+    if not condition.runs and condition.abort_time is not None:
+        intents = {condition.job: condition.reason}
+    return Shown(condition.phase, condition.reason, _attempts(condition), intents)
+
+
+def _attempts(condition: StepCondition) -> int:
+    runs: list[RunCondition] = [*(condition.runs or ())] or [condition]
+    return sum(run.attempts for run in runs)

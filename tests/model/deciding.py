@@ -1,0 +1,97 @@
+"""What is decided once about a step (when, switch, its items), and what expressions see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from model.books import Run, State
+from model.words import Trouble, items, truth
+
+if TYPE_CHECKING:
+    from model.reference import Reference
+
+EXPRESSION_ERROR = "ExpressionError"
+
+
+class Deciding:
+    """The decisions of one flow."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+
+    def decide(self, state: State) -> None:
+        """Once, when its dependencies are met."""
+        if state.decided:
+            return
+        step, context = state.step, self.context(state)
+        try:
+            taken = step.when is None or truth(step.when, context)
+            if taken and step.switch:
+                whens = (case.when for case in step.switch)
+                holds = (n for n, w in enumerate(whens) if w is None or truth(w, context))
+                state.case = next(holds, None)
+                taken = state.case is not None
+            if taken and step.for_each:
+                state.items = self.items(state, context)
+        except Trouble:
+            state.end("Failed", EXPRESSION_ERROR, now=self.reference.now)
+            return
+        state.decided = True
+        if not taken:
+            self.reference.skip(state, "NotTaken")
+
+    def items(self, state: State, context: dict[str, Any]) -> list[Any]:
+        for_each = state.step.for_each
+        assert for_each is not None
+        if for_each.from_ is not None:
+            return items(for_each.from_, context)
+        if for_each.count is not None:
+            return list(range(for_each.count))
+        return list(for_each.items or ())
+
+    def not_taken(self, state: State) -> bool:
+        return state.step.switch is not None and state.case is None
+
+    def template(self, state: State) -> str:
+        step = state.step
+        if step.switch and state.case is not None:
+            return step.switch[state.case].template or step.template_name
+        return step.template_name
+
+    # ----------------------------------------------------------------- what is seen
+
+    def context(self, state: State) -> dict[str, Any]:
+        """What expressions and references of a step see."""
+        flow, reference = self.reference.flow, self.reference
+        params = {param.name: param.value for param in flow.spec.params or ()}
+        seen: dict[str, Any] = {"name": flow.metadata.name, "namespace": flow.metadata.namespace}
+        if state.finally_:
+            broken = reference.ending or any(s.broken for s in reference.states.values())
+            seen["phase"] = "Failed" if broken else "Succeed"
+        steps = {other.name: self.of_step(other) for other in reference.states.values()}
+        return {"params": params, "flow": seen, "steps": steps}
+
+    def of_step(self, state: State) -> dict[str, Any]:
+        shown = self.reference.seen.steps[state.name]
+        made: dict[str, Any] = {
+            "phase": state.phase,
+            "reason": state.reason or shown.reason,
+            "attempts": len(list(state.attempts)),
+        }
+        if state.step.for_each:
+            runs = [state.run(index) for index in range(len(state.items or ()))]
+            made["items"] = [self.of_run(run) if run else {"phase": "Skipped"} for run in runs]
+        elif state.runs:
+            made["outputs"] = state.runs[-1].outputs
+        return made
+
+    def of_run(self, run: Run) -> dict[str, Any]:
+        """What `until` and `retry.when` see of the run that has just ended."""
+        return {"phase": run.phase, "reason": run.reason, "outputs": run.outputs}
+
+    def of_item(self, state: State, index: int | None) -> dict[str, Any]:
+        if index is None:
+            return {}
+        if state.items is None:
+            return {"index": index}
+        return {"index": index, "item": state.items[index]}

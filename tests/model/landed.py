@@ -1,0 +1,5 @@
+"""The one switch of the model test: the primitives that `plan` carries out already."""
+
+from __future__ import annotations
+
+LANDED = frozenset({"params", "references", "jobDefaults", "refused"})

@@ -1,0 +1,66 @@
+"""When a step's dependencies are met, and what becomes of it when they cannot be (DESIGN §2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobflow.api.jobflow import Step
+from model.books import State
+
+MET, NOT_YET, PASSED = "met", "not yet", "passed over"
+STOPPED, NOT_TAKEN, UPSTREAM = "Stopped", "NotTaken", "UpstreamFailed"
+
+
+def wanted(step: Step, target: Step) -> str:
+    """What a step wants of a target: of a daemon that it runs."""
+    condition = step.depends_on.condition if step.depends_on else None
+    if target.daemon and condition in (None, "Completed"):
+        return "Running"
+    return condition or "Completed"
+
+
+def reached(step: Step, target: State) -> str:
+    """What a target is to a step now."""
+    condition = wanted(step, target.step)
+    if not target.ended:
+        return MET if condition == "Running" and target.ran else NOT_YET
+    match target.phase, target.reason:
+        case "Completed", _:
+            return NOT_TAKEN if condition == "Failed" else MET
+        case "Failed", _ if target.step.continue_on_failure:
+            return MET
+        case "Failed", _:
+            ran = condition == "Running" and target.ran
+            return MET if condition in ("Failed", "Finished") or ran else UPSTREAM
+        case _, "UpstreamFailed":
+            return MET if condition == "Finished" else UPSTREAM
+        case _, "Stopped":
+            return STOPPED
+    return PASSED
+
+
+def verdict(step: Step, targets: list[State]) -> str:
+    """What they come to: MET, NOT_YET, or the reason for which the step is Skipped."""
+    reaches = [reached(step, target) for target in targets]
+    if not reaches:
+        return MET
+    any_will_do = step.depends_on is not None and step.depends_on.strategy == "any"
+    if any_will_do and MET in reaches:
+        return MET
+    if not any_will_do and UPSTREAM in reaches:
+        return UPSTREAM
+    for worst in (NOT_YET, UPSTREAM, STOPPED, NOT_TAKEN):
+        if worst in reaches:
+            return worst
+    return MET if MET in reaches else NOT_TAKEN
+
+
+def handles(state: State, states: Mapping[str, State]) -> bool:
+    """Whether it may start in a flow that has stopped: by its own condition, or behind such one."""
+    depends_on = state.step.depends_on
+    if depends_on is not None and depends_on.condition in ("Failed", "Finished"):
+        return True
+    return any(
+        reached(state.step, target) == MET and target.phase != "Skipped" and handles(target, states)
+        for target in (states[name] for name in state.step.targets)
+    )

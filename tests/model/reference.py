@@ -1,0 +1,387 @@
+"""The interpreter: what must become of a flow, told what its vcjobs do (DESIGN §1 and §2).
+
+At every moment it goes over all steps until nothing changes. It is slow, and it is meant to be
+plain: a rule of DESIGN is a function here, in the words of DESIGN.
+"""
+
+from __future__ import annotations
+
+from jobflow.api.duration import parse_duration
+from jobflow.api.jobflow import JobFlow
+from model.books import Attempt, Made, Run, Seen, State
+from model.deciding import Deciding
+from model.names import expected_name, expected_spec
+from model.readiness import MET, STOPPED, handles, verdict
+from model.running import SLACK, Running
+
+
+class Reference:
+    """A flow's books, brought up to date at every moment by `at`."""
+
+    def __init__(self, flow: JobFlow, templates: dict[str, dict[str, object]]) -> None:
+        self.flow = flow
+        self.templates = templates
+        steps = [*flow.steps, *(flow.spec.finally_ or ())]
+        self.states = {
+            step.name: State(step, place, finally_=place >= len(flow.steps))
+            for place, step in enumerate(steps)
+        }
+        self.suspended = bool(flow.spec.suspend)
+        self.suspended_since = 0.0
+        self.not_counted = 0.0
+        """Seconds that do not count for the flow's timeout."""
+        self.started = 0.0
+        self.ending = ""
+        """Cancelled or Timeout: the flow is being brought to an end."""
+        self.over = ""
+        """Succeed or Failed, once it is."""
+        self.waiting: set[tuple[str, int | None]] = set()
+        """What could not be made for want of room, a moment ago."""
+        self.now = 0.0
+        self.seen: Seen
+        self.deciding = Deciding(self)
+        self.running = Running(self)
+
+    # --------------------------------------------------------------------- a moment
+
+    def at(self, now: float, seen: Seen) -> None:
+        """All that was done and shown at this moment has to be right."""
+        self.now, self.seen = now, seen
+        if seen.before is not None:
+            self.before(seen.before)
+            self.now = now
+        self.obey(seen.command)
+        self.go_over()
+        for made in seen.made:
+            self.take(made)
+            self.go_over()
+        self.check_nothing_is_left()
+        self.check_aborts()
+        self.check_steps()
+        self.check_flow()
+
+    def before(self, made: list[Made]) -> None:
+        """A Command came while something was under way: only a part of it had been done."""
+        self.now = self.seen.before_at
+        waiting = [state for state in self.states.values() if state.phase == "Waiting"]
+        self.go_over()
+        for each in made:
+            self.take(each)
+            self.go_over()
+        for state in waiting:
+            if state.ended and state.phase != self.seen.steps[state.name].phase:
+                state.phase, state.decided = "Waiting", False
+        for state in self.states.values():
+            for attempt in state.attempts:
+                shown = self.seen.steps[state.name].intents.get(attempt.vcjob.name)
+                if attempt.since == self.now and attempt.intent != shown:
+                    attempt.intent = ""
+
+    def go_over(self) -> None:
+        while True:
+            before = self.outline()
+            self.running.go_over()
+            self.time_out()
+            self.abort_what_has_to_be()
+            for state in self.states.values():
+                if state.phase == "Waiting":
+                    self.go_over_waiting(state)
+                self.running.look_into_references(state)
+            self.end_daemons()
+            if self.outline() == before:
+                return
+
+    def outline(self) -> object:
+        return [
+            (s.phase, s.decided, [(r.phase, r.again_at) for r in s.runs], len(list(s.attempts)))
+            for s in self.states.values()
+        ] + [(self.ending,), [a.intent for s in self.states.values() for a in s.attempts]]
+
+    # --------------------------------------------------------------------- commands
+
+    def obey(self, command: str) -> None:
+        if command == "RestartJob":
+            self.restart()
+        elif self.over:
+            return
+        elif command == "TerminateJob" and not self.ending:
+            self.ending, self.suspended = "Cancelled", False
+        elif command in ("SuspendFlow", "AbortJob") and not self.ending:
+            self.suspend(abort=command == "AbortJob")
+        elif command == "ResumeJob" and self.suspended:
+            self.suspended = False
+            self.not_counted += self.now - self.suspended_since
+
+    def suspend(self, *, abort: bool) -> None:
+        before = self.suspended
+        if not before:
+            self.suspended, self.suspended_since = True, self.now
+        for state in self.states.values():
+            for attempt in state.attempts if abort else ():
+                if not before or attempt.vcjob.name in self.seen.aborted:
+                    self.intend(attempt, "Suspended")
+
+    def restart(self) -> None:
+        """Failed is left only by this; Succeed never."""
+        if self.over != "Failed":
+            return
+        back = {
+            state.name
+            for state in self.states.values()
+            if state.finally_
+            or state.phase == "Failed"
+            or (state.phase == "Skipped" and state.reason != "NotTaken")
+        }
+        for _ in self.states:  # targets may stand behind their dependants
+            back |= {
+                state.name
+                for state in self.states.values()
+                if state.phase == "Skipped" and back & set(state.step.targets)
+            }
+        for name in back:
+            self.go_back(self.states[name])
+        self.over = self.ending = ""
+        self.suspended, self.not_counted, self.started = False, 0.0, self.now
+
+    def go_back(self, state: State) -> None:
+        state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
+        state.decided, state.case, state.items, state.failed_at = False, None, None, None
+        for run in state.runs:
+            if run.phase == "Failed" or state.finally_:
+                run.phase, run.reason, run.failures, run.again_at = "", "", 0, self.now
+
+    # ------------------------------------------------------------------- being ended
+
+    def time_out(self) -> None:
+        if self.ending or self.over or self.suspended or self.flow.spec.timeout is None:
+            return
+        left = self.started + self.not_counted + parse_duration(self.flow.spec.timeout) - self.now
+        told = self.seen.reason == "Timeout"
+        if left <= -SLACK or (left < SLACK and told):
+            everything_over = all(state.ended for state in self.states.values())
+            if not everything_over or told:
+                self.ending = "Timeout"
+
+    def stopped(self) -> bool:
+        """Whether nothing new may start: a step has failed."""
+        policy = self.flow.spec.failure_policy or "Stop"
+        return policy != "Continue" and any(
+            state.broken for state in self.states.values() if not state.finally_
+        )
+
+    def aborts(self, state: State) -> bool:
+        """Whether failurePolicy Abort ends it."""
+        return (
+            self.flow.spec.failure_policy == "Abort"
+            and self.stopped()
+            and not state.finally_
+            and not handles(state, self.states)
+        )
+
+    def abort_what_has_to_be(self) -> None:
+        for state in self.states.values():
+            for attempt in state.attempts:
+                if self.ending and (not state.finally_ or self.told(attempt, self.ending)):
+                    self.intend(attempt, self.ending)
+                elif self.aborts(state) or self.told(attempt, "FailurePolicy"):
+                    self.intend(attempt, "FailurePolicy")
+
+    def told(self, attempt: Attempt, intent: str) -> bool:
+        """Whether the status says that it is to be aborted for this, where it may be or not."""
+        for state in self.states.values():
+            if attempt in state.attempts:
+                may = state.finally_ or (self.stopped() and intent == "FailurePolicy")
+                shown = self.seen.steps[state.name].intents.get(attempt.vcjob.name)
+                return may and shown == intent
+        return False
+
+    def intend(self, attempt: Attempt, intent: str) -> None:
+        if attempt.vcjob.alive and not attempt.intent:
+            attempt.intent, attempt.since = intent, self.now
+
+    def others_are_over(self) -> bool:
+        return all(s.ended for s in self.states.values() if not s.step.daemon and not s.finally_)
+
+    def end_daemons(self) -> None:
+        """Once all others are over. One that has no vcjob just then ends anyhow."""
+        if not self.others_are_over():
+            return
+        for state in self.states.values():
+            if not state.step.daemon or state.finally_ or state.ended:
+                continue
+            for attempt in state.attempts:
+                shown = self.seen.steps[state.name].intents.get(attempt.vcjob.name)
+                if not self.suspended or shown == "DaemonEnded":
+                    self.intend(attempt, "DaemonEnded")
+            if not state.alive:
+                self.adopt(state)
+
+    def adopt(self, state: State) -> None:
+        """It may end in more than one way: as it is seen to."""
+        shown = self.seen.steps[state.name]
+        if shown.phase in ("Completed", "Failed", "Skipped"):
+            state.end(shown.phase, now=self.now)
+            state.reason = shown.reason
+
+    # ----------------------------------------------------------------------- waiting
+
+    def go_over_waiting(self, state: State) -> None:
+        """Skipped, failed by an expression, or ready; ready is told by `may_start`."""
+        targets = [self.states[name] for name in state.step.targets]
+        so_far = verdict(state.step, targets)
+        if self.ending and not state.finally_:
+            known = {so_far} & {"NotTaken", "UpstreamFailed"}
+            if so_far == MET and state.decided and self.deciding.not_taken(state):
+                known = {"NotTaken"}
+            seen = self.seen.steps[state.name].reason
+            state.end("Skipped", STOPPED, *known, now=self.now)
+            state.reason = seen if seen in (STOPPED, "NotTaken", "UpstreamFailed") else STOPPED
+            return
+        if state.finally_ and not self.finally_begins():
+            return
+        if so_far != MET:
+            self.skip(state, so_far)
+            return
+        shown = self.seen.steps[state.name].phase
+        if self.suspended and shown not in ("Completed", "Failed", "Skipped"):
+            return
+        self.deciding.decide(state)
+        if state.ended:
+            return
+        made_now = any(made.step == state.name for made in self.seen.made)
+        if self.gate_closed(state) and not made_now:
+            self.skip(state, STOPPED)
+        elif state.items == [] and not self.suspended:
+            state.end("Completed", "", now=self.now)
+
+    def skip(self, state: State, reason: str) -> None:
+        if reason in ("NotTaken", "UpstreamFailed", STOPPED):
+            state.end("Skipped", reason, now=self.now)
+            state.reason = reason
+
+    def gate_closed(self, state: State) -> bool:
+        return self.stopped() and not state.finally_ and not handles(state, self.states)
+
+    def finally_begins(self) -> bool:
+        rest = [state for state in self.states.values() if not state.finally_]
+        over = all(state.ended and not state.alive for state in rest)
+        return over and not self.suspended
+
+    # ------------------------------------------------------------------------ making
+
+    def may_start(self, state: State) -> bool:
+        """Whether a step that has not begun may now."""
+        if self.suspended or self.over or state.phase != "Waiting" or not state.decided:
+            return False
+        if self.gate_closed(state):
+            new = [s.failed_at == self.now for s in self.states.values() if s.broken]
+            return self.seen.blurred and all(new)
+        return True
+
+    def need_not_be_made(self, state: State) -> bool:
+        """Whether a vcjob of it may be made, but does not have to."""
+        if state.step.daemon and not state.finally_ and self.others_are_over():
+            return True
+        return state.phase == "Waiting" and self.gate_closed(state)
+
+    def room(self) -> bool:
+        most = self.flow.spec.parallelism
+        alive = sum(state.alive for state in self.states.values())
+        return most is None or alive < most
+
+    def take(self, made: Made) -> None:
+        """Somebody made a vcjob: that has to be right."""
+        state = self.states[made.step]
+        where = f"{made.name} was made at {self.now}"
+        ready = dict(self.running.ready(state, strict=False))
+        assert made.index in ready, f"{where}, which may not be: {state.phase}"
+        assert self.room(), f"{where}, though there is no room"
+        run = state.run(made.index)
+        number = len(run.attempts) + 1 if run else 1
+        name = expected_name(self.flow, state.step, made.index, number)
+        assert (made.name, made.attempt) == (name, number), f"{made.name} is not {name}"
+        self.check_order(state, made)
+        wanted = expected_spec(self, state, made.index)
+        for what, value in wanted.items():
+            assert made.spec.get(what) == value, f"{name}: {what} is {made.spec.get(what)}, {value}"
+        assert made.template == self.deciding.template(state), f"{name} of {made.template}"
+        if state.step.retry and state.step.retry.avoid_nodes and run:
+            for node in self.running.nodes_to_avoid(run):
+                assert node in made.manifest, f"{name} does not keep off {node}"
+        if run is None:
+            run = Run(made.index)
+            state.runs.append(run)
+        run.attempts.append(Attempt(made.vcjob))
+        run.again_at = None
+        state.phase = "Running"
+
+    def check_order(self, state: State, made: Made) -> None:
+        """Taken in the order of `spec.flows`: who waited for room already goes first."""
+        if self.flow.spec.parallelism is None:
+            return
+        now = {(each.step, each.index) for each in self.seen.made}
+        for name, index in self.waiting - now:
+            other = self.states[name]
+            first = (other.place, index or 0) < (state.place, made.index or 0)
+            still = index in dict(self.running.ready(other, strict=True))
+            assert not (first and still), f"{made.name} was made before {name} {index}"
+
+    # ---------------------------------------------------------------------- checking
+
+    def check_nothing_is_left(self) -> None:
+        left = {
+            (state.name, index)
+            for state in self.states.values()
+            for index, _ in self.running.ready(state, strict=True)
+        }
+        assert not (left and self.room()), f"at {self.now} these ought to have been made: {left}"
+        self.waiting = left
+
+    def check_aborts(self) -> None:
+        for state in self.states.values():
+            for attempt in state.attempts:
+                name = attempt.vcjob.name
+                if not attempt.vcjob.alive:
+                    continue
+                shown = self.seen.steps[state.name].intents.get(name, "")
+                wanted = attempt.intent
+                assert shown == wanted, (
+                    f"at {self.now} {name} is to abort for {shown!r}: {wanted!r}"
+                )
+                if wanted and attempt.since == self.now:
+                    assert name in self.seen.aborted, f"at {self.now} {name} is not aborted"
+                elif not wanted:
+                    assert name not in self.seen.aborted, f"at {self.now} {name} is aborted"
+
+    def check_steps(self) -> None:
+        for state in self.states.values():
+            shown = self.seen.steps[state.name]
+            there = f"at {self.now} {state.name} is {shown.phase} ({shown.reason})"
+            if not state.ended:
+                ended = shown.phase in ("Completed", "Failed", "Skipped")
+                assert not ended, f"{there}, not over: {state.phase}"
+                continue
+            assert shown.phase == state.phase, f"{there}, not {state.phase} {state.reasons}"
+            right = state.reasons is None or shown.reason in state.reasons
+            assert right, f"{there}, not {set(state.reasons or ())}"
+            state.reason = shown.reason
+
+    def check_flow(self) -> None:
+        over = all(state.ended and not state.alive for state in self.states.values())
+        shown = self.seen.phase
+        final = shown in ("Succeed", "Failed")
+        there = f"at {self.now} the flow is {shown} ({self.seen.reason})"
+        if not over:
+            assert not final, f"{there}, but {self.open_steps()}"
+            return
+        if self.suspended and not final:
+            return
+        broken = any(state.broken for state in self.states.values())
+        self.over = "Failed" if self.ending or broken else "Succeed"
+        assert shown == self.over, f"{there}, not {self.over}"
+        reason = self.ending or ("StepFailed" if broken else "")
+        assert self.seen.reason == reason, f"{there}, not for {reason!r}"
+        assert self.seen.progress == f"{len(self.states)}/{len(self.states)}"
+
+    def open_steps(self) -> list[str]:
+        return [state.name for state in self.states.values() if not state.ended or state.alive]

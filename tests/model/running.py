@@ -1,0 +1,243 @@
+"""What becomes of a step that has begun: its attempts, its runs, and what these come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from jobflow.api.control import Retry
+from jobflow.api.duration import parse_duration
+from model.books import Attempt, Run, State
+from model.deciding import EXPRESSION_ERROR
+from model.names import expected_spec
+from model.words import Trouble, truth
+
+if TYPE_CHECKING:
+    from model.reference import Reference
+
+ENDED_SO = {"Failed": "JobFailed", "Terminated": "JobTerminated", "Aborted": "JobAborted"}
+SLACK = 1.0
+"""Times in a status are whole seconds."""
+
+
+class Running:
+    """The steps of one flow that have begun."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+
+    @property
+    def now(self) -> float:
+        return self.reference.now
+
+    def go_over(self) -> None:
+        for name, index in self.reference.seen.refused:
+            self.no_vcjob(self.reference.states[name], index, "Refused")
+        for state in self.reference.states.values():
+            if state.phase != "Running":
+                continue
+            for run in state.runs:
+                self.go_over_run(state, run)
+            self.come_together(state)
+
+    def no_vcjob(self, state: State, index: int | None, why: str) -> None:
+        """One cannot be made, for good."""
+        if state.ended:
+            return
+        run = state.run(index)
+        if run is None:
+            run = Run(index)
+            state.runs.append(run)
+        state.phase = "Running"
+        run.phase, run.reason, run.again_at = "Failed", why, None
+
+    def look_into_references(self, state: State) -> None:
+        """One that has no value when a vcjob is to be made."""
+        told = self.reference.seen.steps[state.name].phase == "Failed"
+        for index, _ in list(self.ready(state, strict=True)):
+            try:
+                expected_spec(self.reference, state, index)
+            except Trouble:
+                if told or self.reference.room():
+                    self.no_vcjob(state, index, EXPRESSION_ERROR)
+                    return
+
+    # --------------------------------------------------------------------- attempts
+
+    def go_over_run(self, state: State, run: Run) -> None:
+        if run.phase or run.last is None:
+            return
+        attempt = run.last
+        if attempt.vcjob.alive:
+            self.time_out(state, attempt)
+        elif run.again_at is None:
+            self.attempt_ended(state, run, attempt)
+        elif self.begins_no_more(state):
+            run.phase, run.reason = "Failed", ""
+
+    def time_out(self, state: State, attempt: Attempt) -> None:
+        """From its vcjob's first Running."""
+        ran = attempt.vcjob.ran
+        if state.step.timeout is None or ran is None or attempt.intent:
+            return
+        if self.now >= ran + parse_duration(state.step.timeout):
+            self.reference.intend(attempt, "Timeout")
+
+    def begins_no_more(self, state: State) -> bool:
+        """Whether a begun step gets no further vcjob."""
+        reference = self.reference
+        ending = bool(reference.ending) and not state.finally_
+        return ending or reference.aborts(state)
+
+    def attempt_ended(self, state: State, run: Run, attempt: Attempt) -> None:
+        phase = attempt.vcjob.phase
+        if phase == "Completed":
+            run.phase = "Completed"
+        elif attempt.intent == "DaemonEnded":
+            run.phase, run.reason = "Completed", "DaemonEnded"
+        elif attempt.intent == "Suspended":
+            self.again(run, 0)
+        elif attempt.intent:
+            timed_out = attempt.intent == "Timeout" and not self.reference.ending
+            self.failed(state, run, attempt.intent, for_good=not timed_out)
+        else:
+            self.failed(state, run, ENDED_SO[phase], for_good=False)
+
+    def failed(self, state: State, run: Run, reason: str, *, for_good: bool) -> None:
+        run.reason = reason
+        run.failures += 1
+        retry = state.step.retry
+        again = retry is not None and run.failures <= (retry.limit or 0)
+        if again and retry is not None and not for_good:
+            try:
+                again = retry.when is None or self.holds(state, run, retry.when, "Failed")
+            except Trouble:
+                again, run.reason = False, EXPRESSION_ERROR
+            if again and not self.begins_no_more(state):
+                self.again(run, backoff(retry, run.failures))
+                return
+            if again:
+                run.reason = ""  # ended between two attempts
+        run.phase = "Failed"
+
+    def again(self, run: Run, seconds: float) -> None:
+        run.again_at = self.now + seconds
+        run.late_at = run.again_at + (SLACK if self.reference.seen.blurred else 0)
+
+    def holds(self, state: State, run: Run, text: str, phase: str) -> bool:
+        deciding = self.reference.deciding
+        outcome = deciding.of_run(run) | {"phase": phase, "index": run.index}
+        item = deciding.of_item(state, run.index)
+        return truth(text, deciding.context(state) | item | outcome)
+
+    # ------------------------------------------------------------------------- runs
+
+    def come_together(self, state: State) -> None:
+        """What its runs come to."""
+        if state.step.repeat is not None:
+            self.come_round(state)
+        elif state.step.for_each is not None:
+            self.come_to_items(state)
+        elif state.runs and state.runs[0].phase:
+            self.end_as(state, state.runs[0])
+
+    def end_as(self, state: State, *runs: Run) -> None:
+        """No reason of a run: it was ended between two attempts, whatever is said of that."""
+        reasons = {run.reason for run in runs if run.phase == runs[0].phase}
+        state.end(runs[0].phase, *(() if "" in reasons and runs[0].phase == "Failed" else reasons),
+                  now=self.now)  # fmt: skip
+        if state.step.daemon and (self.reference.ending or self.reference.aborts(state)):
+            self.reference.adopt(state)
+
+    def come_round(self, state: State) -> None:
+        repeat, run = state.step.repeat, state.runs[-1]
+        assert repeat is not None and run.index is not None
+        if run.phase == "Failed":
+            self.end_as(state, run)
+        elif run.phase == "Completed" and not self.until_holds(state, run):
+            if run.index + 1 >= (repeat.max or 0) or self.begins_no_more(state):
+                state.end("Failed", now=self.now)
+
+    def until_holds(self, state: State, run: Run) -> bool:
+        """And ends the step, if so."""
+        repeat = state.step.repeat
+        assert repeat is not None
+        try:
+            if repeat.until is None or not self.holds(state, run, repeat.until, "Completed"):
+                return False
+            state.end("Completed", "", now=self.now)
+        except Trouble:
+            state.end("Failed", EXPRESSION_ERROR, now=self.now)
+        return True
+
+    def come_to_items(self, state: State) -> None:
+        if any(not run.phase for run in state.runs):
+            return
+        failed = [run for run in state.runs if run.phase == "Failed"]
+        if failed:
+            self.end_as(state, *failed)
+        elif len(state.runs) == len(state.items or ()):
+            state.end("Completed", "", now=self.now)
+        elif self.begins_no_more(state):
+            state.end("Failed", now=self.now)
+
+    # ------------------------------------------------------------------- what is next
+
+    def ready(self, state: State, *, strict: bool) -> Iterator[tuple[int | None, int]]:
+        """(index, attempt) of what may be made, or, strictly, has to be if there is room."""
+        reference = self.reference
+        if state.ended or reference.suspended or reference.over:
+            return
+        if state.phase == "Waiting" and not reference.may_start(state):
+            return
+        if strict and reference.need_not_be_made(state):
+            return
+        if state.step.for_each is not None:
+            yield from self.ready_items(state, strict=strict)
+            return
+        last = state.runs[-1] if state.runs else None
+        if last is None:
+            yield (0 if state.step.repeat else None), 1
+        elif self.is_due(last, strict=strict):
+            yield last.index, len(last.attempts) + 1
+        elif state.step.repeat and last.phase == "Completed" and last.index is not None:
+            yield last.index + 1, 1
+
+    def is_due(self, run: Run, *, strict: bool) -> bool:
+        """Whether another attempt may, or has to be made."""
+        if run.again_at is None or run.phase:
+            return False
+        return (run.late_at if strict else run.again_at) <= self.now
+
+    def ready_items(self, state: State, *, strict: bool) -> Iterator[tuple[int | None, int]]:
+        for_each = state.step.for_each
+        assert for_each is not None
+        most = for_each.parallelism or 10**6
+        if state.alive >= most:
+            return
+        for run in state.runs:
+            if self.is_due(run, strict=strict):
+                yield run.index, len(run.attempts) + 1
+        under_way = sum(not run.phase for run in state.runs)
+        if strict and under_way >= most:
+            return
+        if any(run.phase == "Failed" for run in state.runs):
+            return
+        if len(state.runs) < len(state.items or ()):
+            yield len(state.runs), 1
+
+    def nodes_to_avoid(self, run: Run) -> set[str]:
+        return {
+            attempt.vcjob.script.node
+            for attempt in run.attempts
+            if attempt.vcjob.phase == attempt.vcjob.script.end != "Completed" and not attempt.intent
+        }
+
+
+def backoff(retry: Retry, failures: int) -> float:
+    """Seconds before the next attempt."""
+    said = retry.backoff
+    first = parse_duration(said.duration) if said and said.duration else 1.0
+    factor = said.factor if said and said.factor is not None else 2.0
+    most = parse_duration(said.max) if said and said.max else 300.0
+    return float(min(first * factor ** (failures - 1), most))
