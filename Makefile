@@ -19,7 +19,7 @@ test: .venv/installed lint ## everything that takes under three minutes
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 test-long: .venv/installed ## the laws with thirty times the examples, and what else takes long
-	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or long) and not cluster' --timeout 900
+	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900
 
 test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from jobflow.kube.client import Client
+from laws import THOROUGH
 from running import Cluster, Product
 
 
@@ -19,6 +22,17 @@ class Point:
 
     def __str__(self) -> str:
         return f"request {self.number}, {'after its commit' if self.after else 'before sending'}"
+
+
+STRIDE = 1 if THOROUGH else 3
+"""Every third request is one to die at, in a run that may not take long."""
+
+
+def points(first: int, *, after: bool) -> Iterator[Point]:
+    """Where to crash, one after another. Several tests begin at different ones, so that all are
+    tried by one of them."""
+    for number in count(first % STRIDE, STRIDE):
+        yield Point(number, after)
 
 
 class Crashing(Client):

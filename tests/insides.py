@@ -14,21 +14,26 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from containers import ended, with_containers
 from jobflow.api import labels
 from jobflow.api.job import Job
 from jobflow.api.jobflow import Probe, Step
+from jobflow.api.pod import Pod
 from jobflow.core.actions import Plan, PodsRead, ProbeResult, ReadPods
 from plan_pods import pods_of
 from worlds import World
 
+_CONTAINER = {"name": "c", "resources": {"requests": {"cpu": "500"}}}
 SPEC: dict[str, Any] = {
     "minAvailable": 1,
     "tasks": [
-        {"name": name, "replicas": replicas, "template": {"spec": {"containers": [{"name": "c"}]}}}
+        {"name": name, "replicas": replicas, "template": {"spec": {"containers": [_CONTAINER]}}}
         for name, replicas in (("t", 1), ("w", 2))
     ],
 }
 SIZES = {"t": 1, "w": 2}
+MESSAGES = ("", "words", '{"n": 1, "m": null}', "caf\udce9", "x" * 4000, "x" * 5000)
+"""Termination messages; the longest is too large."""
 PODS = ("Pending", "Running", "Running", "Succeeded", "Succeeded", "Failed")
 REACHED = {
     "Pending": {"Pending", "Running", "Succeeded", "Failed"},
@@ -73,9 +78,17 @@ class Insides:
             task: " ".join(self.random.choices(PODS, k=self.random.randint(0, size)))
             for task, size in SIZES.items()
         }
-        world = replace(world, live={**world.live, job.metadata.uid: pods_of(job, **phases)})
+        pods = {name: self.with_end(pod) for name, pod in pods_of(job, **phases).items()}
+        world = replace(world, live={**world.live, job.metadata.uid: pods})
         self.note(world, job)
         return self.watch(world) if self.random.random() < 0.5 else world
+
+    def with_end(self, pod: Pod) -> Pod:
+        """Of a pod that has ended the container has, mostly."""
+        if not pod.ended or self.random.random() < 0.2:
+            return pod
+        code = 0 if pod.phase == "Succeeded" else 3
+        return with_containers(pod, ended(code, message=self.random.choice(MESSAGES)), node="n")
 
     def watch(self, world: World) -> World:
         return replace(world, pods=world.live)

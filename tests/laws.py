@@ -30,6 +30,10 @@ _profile("exploring", LONG, same=False)
 settings.load_profile(os.environ.get("JOBFLOW_LAWS", "reproducible"))
 
 
+THOROUGH = settings().max_examples > USUAL
+"""Whether this is a run that may take long."""
+
+
 def tries(count: int) -> settings:
     """For a law that needs more or fewer examples than others; the count is that of `make test`."""
     usual = settings().max_examples

@@ -235,6 +235,8 @@ class Life:
             if name in self.ends:
                 end = condition.phase, condition.reason
                 assert end == self.ends[name], f"{name} has ended already"
+                stored = (self.world.flow.status.conditions or {})[self.world.name_of(name)]
+                assert condition == stored, f"{name} is told otherwise than when it ended"
             elif condition.reason == "ProbeUnsatisfiable":
                 self.insides.check_unsatisfiable(self.step(name), self.world)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -42,6 +43,7 @@ from jobflow.core.plan import plan
 from plan_pods import pods_of
 from planned import Planned
 from steps import TEMPLATE_SPEC, after, template
+from strangers import owner
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 FLOW_UID = "uid-f"
@@ -182,9 +184,12 @@ class World:
 
     def outline(self, step: str) -> JobOutline:
         """What is kept of the spec of a step's vcjob; of a step with a patch, its template's."""
-        names = [each.template_name for each in self.flow.steps if each.name == step]
-        made = self.templates.get(names[0]) if names else None
+        made = self.templates.get(self._template_names.get(step, ""))
         return msgspec.convert(made.spec if made else TEMPLATE_SPEC, JobOutline)
+
+    @cached_property
+    def _template_names(self) -> dict[str, str]:
+        return {step.name: step.template_name for step in reversed(self.flow.steps)}
 
     def with_job(self, job: Job) -> World:
         name = job.metadata.name
@@ -192,10 +197,9 @@ class World:
 
     def with_jobs(self, **phases: str) -> World:
         """The first vcjob of each of these steps, in this phase."""
-        world = self
-        for step, phase in phases.items():
-            world = world.with_job(world.job(step, phase))
-        return world
+        made = [self.job(step, phase) for step, phase in phases.items()]
+        jobs = {job.metadata.name: job for job in made}
+        return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
 
     def with_ttl(self, step: str, phase: str, seconds: object) -> World:
         return self.with_job(self.job(step, phase, **{labels.TTL_SECONDS: str(seconds)}))
@@ -371,26 +375,3 @@ class World:
     @property
     def records(self) -> dict[str, JobRecord]:
         return {record.name: record for record in self.flow.status.job_status_list or ()}
-
-
-def owner(name: str, uid: str) -> OwnerReference:
-    """The controller reference of a flow's vcjob."""
-    return OwnerReference(
-        api_version="flow.volcano.sh/v1alpha1",
-        kind="JobFlow",
-        name=name,
-        uid=uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
-
-
-def stranger(*, owner_alive: bool = True, deleting: bool = False, owned: bool = True) -> Holder:
-    """A vcjob that has a name we wanted."""
-    metadata = ObjectMeta(
-        name="f-a",
-        uid="uid-other",
-        owner_references=[owner("other", "uid-o")] if owned else None,
-        deletion_timestamp=NOW if deleting else None,
-    )
-    return Holder(Job(metadata=metadata), owner_alive)

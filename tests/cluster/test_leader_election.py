@@ -134,10 +134,13 @@ async def test_a_leader_that_is_killed_is_followed_within_the_lease(
     await pair.begin(driver)
     await asyncio.to_thread(pair.one.kill)
     await pair.finish(driver)
-    last = await asyncio.to_thread(lambda: pair.asked(ONE, "leases")[-1].answered)
-    gap = seconds(last, (await asyncio.to_thread(pair.took_over)).came)
+    last = await asyncio.to_thread(lambda: pair.asked(ONE, "leases")[-1])
+    claim = (await asyncio.to_thread(pair.took_over)).came
+    least, gap = seconds(last.came, claim), seconds(last.answered, claim)
     print(f"takeover after kill -9: {gap:.2f} s from the last renewal to the claim")
-    assert Timing().lease <= gap < Timing().lease + Timing().look + SLACK_SECONDS
+    # stored some time between the two: a busy server answers long after
+    assert Timing().lease <= least
+    assert gap < Timing().lease + Timing().look + SLACK_SECONDS
     spec = await pair.spec()
     assert spec["leaseTransitions"] == 1
     kubectl = Kubectl(real.plane.kubeconfig("admin"), tmp_path)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crashing import Point, first_life
+from crashing import Point, first_life, points
 from jobflow.api.command import Command, encoded
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
@@ -110,15 +110,14 @@ async def carried(world: Cluster, point: Point) -> bool:
     return reached
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_wherever_the_controller_dies_a_cancel_acts_once(after: bool) -> None:
-    number = 0
-    while True:
+    for point in points(int(after), after=after):
         async with cluster() as world:
-            if not await carried(world, Point(number, after)):
+            if not await carried(world, point):
                 break
-        number += 1
-    assert number >= 18, "the crash points ran out early"
+    assert point.number >= 18, "the crash points ran out early"
 
 
 async def test_a_second_cancel_and_what_this_version_does_not_have(world: Cluster) -> None:

@@ -245,6 +245,13 @@ def test_a_pod_replaced_while_others_are_asked_is_asked_anew() -> None:
     assert lab.times == [0, 0, 0.4, 0.4]
 
 
+def test_a_pod_replaced_while_it_is_asked_begins_the_waits_anew() -> None:
+    lab = Lab(answers=lambda name: "answers 503", takes=1.0).have(pod("web-0"))
+    lab.want(probe())
+    new = (17.5, lambda: lab.have(pod("web-0", uid="new")))
+    assert run(lab, 22, new).times == [0, 3, 8, 17, 18, 21]
+
+
 def test_a_pod_that_goes_while_others_are_asked_keeps_the_round_from_passing() -> None:
     lab = Lab(takes=0.4).have(pod("web-0"), pod("web-1"))
     lab.want(probe(web(pods=2)))

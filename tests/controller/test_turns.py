@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from unittest.mock import patch
 
 import pytest
 
@@ -58,6 +59,20 @@ def test_no_stretch_of_time_has_more_than_the_budget() -> None:
     assert busiest(times, 0.1 - 1e-9) == 10
     assert busiest(times, 1.0 - 1e-9) <= 100
     assert max(times) == pytest.approx(0.9)
+
+
+def test_an_event_loop_that_is_a_little_too_early_is_no_trouble() -> None:
+    """asyncio's timers fire up to a nanosecond, uvloop's up to half a millisecond too early."""
+
+    async def main() -> Crowd:
+        loop = asyncio.get_running_loop()
+        call_at = loop.call_at
+        with patch.object(loop, "call_at", lambda at, *call: call_at(at - 0.0005, *call)):
+            crowd = Crowd(Turns(most=1, seconds=0.1))
+            await crowd.all_take(*("a" * 20))
+        return crowd
+
+    assert len(in_virtual_time(main()).begun) == 20
 
 
 def test_a_budget_that_was_not_used_is_not_saved_up() -> None:

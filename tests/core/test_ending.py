@@ -17,7 +17,7 @@ from jobflow.core.actions import PodsRead, ReadPods
 from jobflow.core.outputs import MOST_OF_A_FLOW
 from plan_pods import pod_of
 from planned import Planned
-from worlds import NOW, World, flow
+from worlds import NOW, World, after, flow
 
 TASKS = ("ps=1", "worker=2")
 
@@ -53,6 +53,18 @@ def running_flow() -> World:
 
 
 # ------------------------------------------------------------------------------ failures
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Terminated", "Aborted"])
+def test_nothing_new_starts_while_it_is_read_why_a_job_failed(phase: str) -> None:
+    world = flow("a", "b", c="b", d=after("a", condition="Finished"))
+    world = world.with_jobs(a="Running", b="Running").settled()
+    world = replace(world, asked_before=False).with_jobs(a=phase, b="Completed")
+    planned = world.plan()
+    assert (reads(planned), planned.creates) == (["f-a"], [])
+    assert planned.waiting["c"] == "waits until it is known how a ended"
+    planned = world.carried_out(planned).plan()
+    assert (planned.skipped, planned.creates) == ({"c": "Stopped"}, ["f-d"])
 
 
 def test_a_watched_pod_tells_why_its_job_failed() -> None:

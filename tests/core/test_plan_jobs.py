@@ -12,13 +12,12 @@ from jobflow.api import labels
 from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.actions import Holder
+from strangers import owner, stranger
 from worlds import (
     FLOW_UID,
     NOW,
     flow,
     job_status,
-    owner,
-    stranger,
 )
 
 # -------------------------------------------------------------------------- adoption

@@ -12,12 +12,12 @@ import pytest
 from jobflow.api.flow_status import JobRecord
 from jobflow.api.jobflow import Step
 from jobflow.core.begun import backoff
+from strangers import stranger
 from worlds import (
     NOW,
     World,
     after,
     flow,
-    stranger,
     world_of,
 )
 

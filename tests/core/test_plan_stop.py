@@ -108,6 +108,16 @@ def test_ready_by_another_target_is_not_behind_the_handler() -> None:
     assert world.plan().skipped == {"y": "Stopped"}
 
 
+def test_behind_what_has_started_without_the_handler_nothing_starts() -> None:
+    """`any` was met while all was well; the handler that is one of its targets comes later."""
+    any_runs = after("a alarm", strategy="any", condition="Running")
+    world = flow("a", alarm=after("a", condition="Failed"), early=any_runs, late="early")
+    world = world.with_jobs(a="Running").settled()
+    assert world.plan().phases["early"] == "Pending"
+    planned = world.with_jobs(early="Completed", a="Failed").plan()
+    assert (planned.creates, planned.skipped) == (["f-alarm"], {"late": "Stopped"})
+
+
 def test_behind_a_handler_that_was_not_taken_nothing_starts() -> None:
     world = flow("a", "ok", "x", bad=after("ok", condition="Failed"), y="bad x")
     planned = world.with_jobs(a="Failed", ok="Completed", x="Running").plan()

@@ -19,7 +19,8 @@ from jobflow.api.jobflow import DependsOn, Step
 from jobflow.core.reasons import FlowReason, StepReason
 from looking import SUCCEEDED, known, serving, workers
 from plan_pods import pod_of
-from worlds import Planned, World, after, flow, stranger, world_of
+from strangers import stranger
+from worlds import Planned, World, after, flow, world_of
 
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference.md"
 NONE = "(none)"

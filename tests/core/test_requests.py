@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.flow_status import RequestedHours
-from jobflow.api.job import JobOutline
+from jobflow.api.job import Job, JobOutline
 from jobflow.core.requests import Requests, hours, quantity, requested
 from laws import tries
 
@@ -177,3 +177,26 @@ def test_hours_of_all_attempts_are_added_up() -> None:
 
 def test_what_somebody_else_wrote_into_a_status_does_no_harm() -> None:
     assert hours(Requests(cpu=1), HOUR, RequestedHours(cpu="much")) == RequestedHours(cpu="1")
+
+
+@given(json)
+@tries(100)
+def test_a_pod_template_of_any_json_is_read_and_asks_for_something_or_nothing(odd: object) -> None:
+    """Where a CRD has no schema for it, anything may stand anywhere."""
+    places: list[object] = [
+        odd,
+        {"spec": odd},
+        {"spec": {"containers": odd, "initContainers": odd}},
+        {"spec": {"containers": [odd]}},
+        {"spec": {"containers": [{"name": odd, "resources": odd}]}},
+        {"spec": {"containers": [{"resources": {"requests": odd, "limits": odd}}]}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": odd}}}]}},
+    ]
+    spec = {"tasks": [{"name": "t", "replicas": 1, "template": place} for place in places]}
+    try:
+        text = msgspec.json.encode({"spec": spec})
+    except UnicodeEncodeError:
+        return
+    job = msgspec.json.decode(text, type=Job)
+    assert len(job.spec.tasks or ()) == len(places)
+    assert all(amount >= 0 for amount in requested(job.spec))

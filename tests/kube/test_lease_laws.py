@@ -38,7 +38,7 @@ def ends_well(world: Simulation) -> None:
     assert (world.final in alive) if alive else (world.final is None)
 
 
-@tries(30)
+@tries(16)
 @given(lives, seeds)
 @example([Life(mishaps=(Mishap(20, "pause", 30),)), Life()], 2)
 @example([Life(mishaps=(Mishap(20, "suspend", 30),)), Life()], 2)
@@ -54,7 +54,7 @@ def test_one_leads_and_only_its_writes_are_stored(lives: list[Life], seed: int) 
     ends_well(world)
 
 
-@tries(12)
+@tries(8)
 @given(
     st.lists(
         st.builds(Life, stretches, st.just(()), st.floats(0.98, 1.02)), min_size=2, max_size=3

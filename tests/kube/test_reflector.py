@@ -197,3 +197,20 @@ def test_a_success_starts_the_delays_over() -> None:
     assert [backoff.next(), backoff.next()] == [1, 2]
     backoff.reset()
     assert backoff.next() == 1
+
+
+async def test_it_lists_only_after_what_it_waits_for(server: ScriptedServer) -> None:
+    server.lists += [Answer(body={}), page(5, thing("a", 3))]
+    cache = Cache[Job]()
+    async with Client.at(server.url) as client:
+
+        async def first() -> None:
+            await client.request("GET", "/first")
+
+        follow = Reflector(client, JOBS, Job, cache, after=first)
+        task = asyncio.create_task(follow.run())
+        await server.until(lambda: server.watched)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [asked.path for asked in server.listed] == ["/first", JOBS.path()]
+    assert [job.metadata.name for job in cache] == ["a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from processes import (
 )
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+STANDARD_SIGNALS = (1 << 31) - 1
 
 
 @pytest.fixture
@@ -104,7 +106,9 @@ async def test_standard_input_is_empty_and_signals_are_as_a_program_expects_them
     assert said.startswith("y\n")
     assert "Broken pipe" not in said
     if sys.platform == "linux":
-        assert said.count("0000000000000000") == 2
+        masks = re.findall(r"Sig(?:Ign|Blk):\s+([0-9a-f]+)", said)
+        # what lies above is the C library's own, and nobody may change it
+        assert [int(mask, 16) & STANDARD_SIGNALS for mask in masks] == [0, 0]
 
 
 class TestMessages:

@@ -219,31 +219,56 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     conditions: list[JobCondition] | None = None
 
 
-class ContainerResources(Struct, frozen=True, kw_only=True):
-    """What a container asks for, by resource name; quantities are texts or numbers."""
+Odd = str | int | float | bool | list[Any] | None
+"""What may stand for an object in a pod template, which a CRD without a schema lets through: one
+strange vcjob must not keep all others from being read."""
 
-    requests: dict[str, Any] | None = None
-    limits: dict[str, Any] | None = None
+
+class ContainerResources(Struct, frozen=True, kw_only=True):
+    """What a container asks for: maps of quantities, which are texts or numbers, by resource."""
+
+    requests: Any = None
+    limits: Any = None
 
 
 class ContainerOutline(Struct, frozen=True, kw_only=True):
     """A container, by its name and what it asks for."""
 
-    name: str | None = None
-    resources: ContainerResources | None = None
+    name: Any = None
+    resources: ContainerResources | Odd = None
+
+
+OddList = list[ContainerOutline | Odd] | dict[str, Any] | str | int | float | bool | None
+"""A list of containers, or what may stand in its place."""
 
 
 class PodOutline(Struct, frozen=True, kw_only=True):
     """A pod's spec, by what it asks for."""
 
-    containers: list[ContainerOutline] | None = None
-    init_containers: list[ContainerOutline] | None = None
+    containers: OddList = None
+    init_containers: OddList = None
+
+    @property
+    def asking(self) -> list[ContainerOutline]:
+        """The containers."""
+        return _containers(self.containers)
+
+    @property
+    def asking_first(self) -> list[ContainerOutline]:
+        """The init containers."""
+        return _containers(self.init_containers)
+
+
+def _containers(found: OddList) -> list[ContainerOutline]:
+    if not isinstance(found, list):
+        return []
+    return [each for each in found if isinstance(each, ContainerOutline)]
 
 
 class PodTemplateOutline(Struct, frozen=True, kw_only=True):
     """A pod template, by what its pods ask for."""
 
-    spec: PodOutline | None = None
+    spec: PodOutline | Odd = None
 
 
 class TaskOutline(Struct, frozen=True, kw_only=True):
@@ -251,7 +276,14 @@ class TaskOutline(Struct, frozen=True, kw_only=True):
 
     name: str | None = None
     replicas: int | None = None
-    template: PodTemplateOutline | None = None
+    template: PodTemplateOutline | Odd = None
+
+    @property
+    def pod(self) -> PodOutline:
+        """What is known of its pods; an empty outline where that is nothing."""
+        template = self.template
+        spec = template.spec if isinstance(template, PodTemplateOutline) else None
+        return spec if isinstance(spec, PodOutline) else PodOutline()
 
 
 class JobOutline(Struct, frozen=True, kw_only=True):

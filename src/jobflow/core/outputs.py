@@ -131,8 +131,7 @@ def _first_task(spec: JobOutline) -> str:
 def _first_container(spec: JobOutline, pod: Pod) -> ContainerStatus | None:
     """By the name that the vcjob gives it: a pod's statuses are in the order of names, and a
     sidecar may have been put in."""
-    template = spec.tasks[0].template if spec.tasks else None
-    containers = template.spec.containers if template is not None and template.spec else None
+    containers = spec.tasks[0].pod.asking if spec.tasks else []
     name = containers[0].name if containers else None
     statuses = pod.status.container_statuses or []
     named = next((status for status in statuses if status.name == name), None)

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from jobflow.api.flow_status import RequestedHours
-from jobflow.api.job import ContainerOutline, JobOutline, TaskOutline
+from jobflow.api.job import ContainerOutline, ContainerResources, JobOutline, TaskOutline
 
 _NUMBER = re.compile(
     r"([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})([A-Za-z]{0,2}|[eE][-+]?[0-9]{1,3})"
@@ -106,26 +106,27 @@ def _text(number: float) -> str:
 def _of_task(task: TaskOutline) -> Requests:
     """Of all its pods. One asks, as the scheduler counts, for what its containers ask for together
     or its greediest init container does alone, resource by resource."""
-    pod = task.template.spec if task.template is not None else None
     pods = min(max(task.replicas or 0, 0), _MOST_PODS)
-    if pod is None or not pods:
-        return NOTHING
-    together = _sum(_of_container(container) for container in pod.containers or ())
-    alone = [_of_container(container) for container in pod.init_containers or ()]
+    together = _sum(_of_container(container) for container in task.pod.asking)
+    alone = [_of_container(container) for container in task.pod.asking_first]
     return Requests(*(max(amounts) * pods for amounts in zip(together, *alone, strict=True)))
 
 
 def _of_container(container: ContainerOutline) -> Requests:
     """Its requests; of what it only limits, the limit (the API server's own default)."""
     resources = container.resources
-    if resources is None:
+    if not isinstance(resources, ContainerResources):
         return NOTHING
-    asked = {**(resources.limits or {}), **(resources.requests or {})}
+    asked = {**_map(resources.limits), **_map(resources.requests)}
     return Requests(
         cpu=quantity(asked.get("cpu")) or 0.0,
         memory=quantity(asked.get("memory")) or 0.0,
         gpu=sum(quantity(amount) or 0.0 for name, amount in asked.items() if _is_gpu(name)),
     )
+
+
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _is_gpu(resource: str) -> bool:

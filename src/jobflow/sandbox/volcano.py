@@ -28,13 +28,7 @@ from jobflow.sandbox.commands import Commands
 from jobflow.sandbox.inbox import Inbox, Work
 from jobflow.sandbox.machine import JobView, failed, step
 from jobflow.sandbox.node import Node
-from jobflow.sandbox.pods import (
-    JOB_NAME,
-    PodObject,
-    as_seen,
-    build_pod,
-    template_fault,
-)
+from jobflow.sandbox.pods import JOB_NAME, PodObject, as_seen, build_pod, template_fault
 from jobflow.sandbox.policies import (
     SYNC,
     BusAction,
@@ -193,7 +187,11 @@ class JobController:
     def _wake(self, case: Case) -> None:
         """Have somebody see to a vcjob: one task a vcjob, as long as there is something to do."""
         if self._tasks is not None and case.worker is None:
-            case.worker = self._tasks.create_task(self._work(case))
+            work = self._work(case)
+            try:
+                case.worker = self._tasks.create_task(work)
+            except RuntimeError:  # news while all of it ends: nothing is begun any more
+                work.close()
 
     def _command(self, job: Key, request: Request) -> None:
         """Somebody asks something of a vcjob; of one that is not there, nothing."""

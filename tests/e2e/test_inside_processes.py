@@ -1,0 +1,179 @@
+"""Steps that look inside jobs whose pods are processes: real requests, whatever answers them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.sandbox.process import ProcessRunner
+from jobflow.serve import Sandbox, World, sandbox_world
+from processes import Json, pod_task, sh
+from running import Cluster
+from running import flow as flow_of
+from running import template as template_of
+
+STRANGE = Path(__file__).parent.parent / "data" / "strange_service.py"
+POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    with ProcessRunner(tmp_path / "logs") as runner:
+        async with sandbox_world(Sandbox(runner=runner)) as world:
+            yield world
+
+
+async def apply(world: World, steps: list[Json], **tasks: Json) -> Cluster:
+    """A flow `f`, and templates of one task each."""
+    for name, task in tasks.items():
+        made = template_of(name, tasks=[task], minAvailable=task["replicas"])
+        await world.client.create(JOBTEMPLATES, "default", json.dumps(made).encode())
+    made = flow_of("f", {}, flows=steps)
+    await world.client.create(JOBFLOWS, "default", json.dumps(made).encode())
+    return Cluster(world.server, world.client)
+
+
+def step(name: str, target: str, **probe: list[Json]) -> Json:
+    return {"name": name, "template": "done", "dependsOn": {"targets": [target], "probe": probe}}
+
+
+def asks(port: int, path: str = "/readyz") -> dict[str, list[Json]]:
+    return {"httpGetList": [{"taskName": "t", "path": path, "port": port}]}
+
+
+def said(flow: JobFlow) -> dict[str, str]:
+    """Phase, reason and message of each step, in words."""
+    conditions = flow.status.conditions or {}
+    return {
+        name.removeprefix("f-"): f"{each.phase} {each.reason}: {each.message}"
+        for name, each in conditions.items()
+    }
+
+
+def all_said(words: dict[str, str]) -> Callable[[JobFlow], bool]:
+    def hold(flow: JobFlow) -> bool:
+        found = said(flow)
+        return all(text in found.get(name, "") for name, text in words.items())
+
+    return hold
+
+
+WAITS = {
+    "busy": "answers 503",
+    "endless": "answers with a head of more than 64 KiB",
+    "mute": "answers nothing within a second",
+    "slow": "does not finish the head of its answer within a second",
+    "closed": "refuses the connection",
+}
+
+
+async def test_whatever_answers_is_said_and_bounded_and_followed_nowhere(
+    world: World, tmp_path: Path
+) -> None:
+    service = pod_task(
+        {
+            "name": "c",
+            "image": "python:3.12",
+            "command": [sys.executable, str(STRANGE)],
+            "env": [POD_IP],
+            "workingDir": str(tmp_path),
+        }
+    )
+    steps = [
+        {"name": "serve"},
+        step("busy", "serve", **asks(8401)),
+        step("elsewhere", "serve", **asks(8402)),
+        step("endless", "serve", **asks(8403)),
+        step("mute", "serve", **asks(8404)),
+        step("slow", "serve", **asks(8405)),
+        step("closed", "serve", tcpSocketList=[{"taskName": "t", "port": 8499}]),
+    ]
+    flows = await apply(world, steps, serve=service, done=pod_task(sh("true")))
+
+    waiting = await flows.until("f", all_said(WAITS))
+    for name in WAITS:
+        assert said(waiting)[name].startswith("Waiting WaitingForProbe: waits for serve: 127.")
+    passed = await flows.until("f", all_said({"elsewhere": "Completed"}))
+    assert said(passed)["serve"].startswith("Running"), "a redirect is an answer"
+    assert not (tmp_path / "followed").exists()
+
+    (tmp_path / "ready").touch()
+    await flows.until("f", all_said({"busy": "Completed", "serve": "Running"}))
+    (tmp_path / "end").touch()
+    over = await flows.ended("f")
+    assert over.status.state.phase == "Failed"
+    for name in ("endless", "mute", "slow", "closed"):
+        assert said(over)[name].startswith("Failed ProbeUnsatisfiable: ")
+        # what was seen last, which may be how the process ended
+        assert re.search(r":84\d\d(/readyz)? of pod f-serve-t-0 ", said(over)[name])
+
+
+async def test_a_task_that_loses_a_pod_has_to_have_it_again(world: World, tmp_path: Path) -> None:
+    """The first pod is ready, the second is not yet; then the first is replaced by one that is not.
+    Only when both are ready at once does the step start."""
+    script = (
+        f"{sys.executable} -c '{SERVE_WHEN_TOLD}' & "
+        f"while ! [ -e {tmp_path}/end ]; do sleep 0.02; done; kill $!"
+    )
+    service = pod_task(sh(script, env=[POD_IP], workingDir=str(tmp_path)), replicas=2)
+    steps = [{"name": "serve"}, step("client", "serve", **asks(8411))]
+    flows = await apply(world, steps, serve=service, done=pod_task(sh("true")))
+    (tmp_path / "f-serve-t-0").touch()
+    await flows.until("f", all_said({"client": "of pod f-serve-t-1 answers 503"}))
+    (tmp_path / "f-serve-t-0").unlink()
+    await world.client.request("DELETE", "/api/v1/namespaces/default/pods/f-serve-t-0")
+    (tmp_path / "f-serve-t-1").touch()
+    await flows.until("f", all_said({"client": "of pod f-serve-t-0 answers 503"}))
+    (tmp_path / "f-serve-t-0").touch()
+    await flows.until("f", all_said({"client": "Completed", "serve": "Running"}))
+    (tmp_path / "end").touch()
+    assert (await flows.ended("f")).status.state.phase == "Succeed"
+
+
+SERVE_WHEN_TOLD = """
+import os
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if os.path.exists(os.environ["HOSTNAME"]) else 503)
+        self.end_headers()
+TCPServer.allow_reuse_address = True
+TCPServer((os.environ["POD_IP"], 8411), Handler).serve_forever()
+"""
+
+
+async def test_termination_messages_of_every_kind(world: World) -> None:
+    log = "/dev/termination-log"
+    tasks = {
+        "object": f"echo '{{\"a\": 1}}' > {log}",
+        "list": f"echo '[1, 2]' > {log}",
+        "latin": f"printf 'na\\357ve' > {log}",
+        "none": "true",
+        "large": f"head -c 4096 /dev/zero | tr '\\0' x > {log}",
+        "bytes": f"head -c 2000 /dev/zero | tr '\\0' '\\377' > {log}",
+    }
+    flows = await apply(
+        world,
+        [{"name": name} for name in tasks],
+        **{name: pod_task(sh(script)) for name, script in tasks.items()},
+    )
+    over = await flows.ended("f")
+    conditions: dict[str, Any] = over.status.conditions or {}
+    assert {name: conditions[f"f-{name}"].outputs for name in ("object", "list", "latin")} == {
+        "object": {"a": 1},
+        "list": {"text": "[1, 2]"},
+        "latin": {"text": "na\ufffdve"},
+    }
+    assert conditions["f-none"].outputs in (None, {})
+    for name in ("large", "bytes"):
+        assert said(over)[name].startswith("Failed OutputsTooLarge: ")
+    assert over.status.state.phase == "Failed"

@@ -1,0 +1,32 @@
+"""Whose a vcjob is in worlds of `plan`: a flow's, or somebody else's. Decides nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from jobflow.api.job import Job
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.core.actions import Holder
+
+
+def owner(name: str, uid: str) -> OwnerReference:
+    """The controller reference of a flow's vcjob."""
+    return OwnerReference(
+        api_version="flow.volcano.sh/v1alpha1",
+        kind="JobFlow",
+        name=name,
+        uid=uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def stranger(*, owner_alive: bool = True, deleting: bool = False, owned: bool = True) -> Holder:
+    """A vcjob that has a name we wanted."""
+    metadata = ObjectMeta(
+        name="f-a",
+        uid="uid-other",
+        owner_references=[owner("other", "uid-o")] if owned else None,
+        deletion_timestamp=datetime(2026, 1, 1, 12, tzinfo=UTC) if deleting else None,
+    )
+    return Holder(Job(metadata=metadata), owner_alive)
