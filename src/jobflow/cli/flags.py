@@ -47,6 +47,16 @@ Files = Annotated[
         show_default=False,
     ),
 ]
+Params = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        metavar="NAME=VALUE",
+        help="A value of a param, in YAML or JSON, for every flow in FILEs that has it; may be "
+        "given again for others.",
+        show_default=False,
+    ),
+]
 Speed = Annotated[
     float | None,
     typer.Option(

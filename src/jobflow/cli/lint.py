@@ -9,15 +9,24 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from jobflow.cli.check import Report, check
+from jobflow.cli.complaint import complain
 from jobflow.cli.faults import UNREADABLE, Fault, Place, Source
 from jobflow.cli.manifests import load
 from jobflow.cli.outcome import FAULTY, FINE, UNUSABLE
+from jobflow.cli.params import NotParamsError, given, put
 from jobflow.cli.report import print_warnings, show
 
 
-def lint(files: Sequence[str], *, as_json: bool) -> int:
-    """Check FILEs and print what is wrong: 0 nothing, 1 something, 2 something is unreadable."""
-    report = examine(files)
+def lint(files: Sequence[str], *, params: Sequence[str], as_json: bool) -> int:
+    """Check FILEs and print what is wrong: 0 nothing, 1 something, 2 something is unreadable.
+
+    `params`: NAME=VALUE for the flows that have such a param.
+    """
+    try:
+        report = examine(files, params)
+    except NotParamsError as error:
+        complain("lint", *error.sentences)
+        return UNUSABLE
     if as_json:
         json.dump([fault.as_json() for fault in report.faults], sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -29,9 +38,14 @@ def lint(files: Sequence[str], *, as_json: bool) -> int:
     return FAULTY if report.faults else FINE
 
 
-def examine(files: Sequence[str]) -> Report:
-    """All that can be said of FILEs; that there is nothing of ours in them is a fault too."""
-    report = check(load(files, sys.stdin.buffer))
+def examine(files: Sequence[str], params: Sequence[str]) -> Report:
+    """All that can be said of FILEs; that there is nothing of ours in them is a fault too.
+    NotParamsError where a param cannot be read, or no flow has it."""
+    values = given(params)
+    manifests = load(files, sys.stdin.buffer)
+    if values and manifests.objects:
+        put(values, manifests.objects)
+    report = check(manifests)
     if not (report.faults or report.flows or report.templates):
         place = Place(Source(" ".join("<stdin>" if file == "-" else file for file in files)))
         report.faults.append(Fault(place, UNREADABLE, "no JobFlow and no JobTemplate in it"))

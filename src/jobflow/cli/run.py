@@ -31,6 +31,7 @@ from jobflow.cli.interrupts import interruption, unless
 from jobflow.cli.lint import examine
 from jobflow.cli.nodes import NoFolder, runner
 from jobflow.cli.outcome import FAULTY, FINE, INTERRUPTED, UNUSABLE
+from jobflow.cli.params import NotParamsError
 from jobflow.cli.report import print_fault, print_warnings, show
 from jobflow.kube.client import decoder
 from jobflow.sandbox.process import FailedRun, ProcessRunner
@@ -71,9 +72,13 @@ class End:
         return FINE if phases == {FlowPhase.SUCCEED} else UNUSABLE
 
 
-def run(files: Sequence[str], *, nodes: Nodes, as_json: bool) -> int:
-    """Carry the flows in FILEs through; returns the exit code (DESIGN §7)."""
-    report = examine(files)
+def run(files: Sequence[str], *, params: Sequence[str], nodes: Nodes, as_json: bool) -> int:
+    """Carry the flows in FILEs through; returns the exit code (DESIGN §7). `params`: NAME=VALUE."""
+    try:
+        report = examine(files, params)
+    except NotParamsError as error:
+        complain("run", *error.sentences)
+        return UNUSABLE
     errors = Console(stderr=True, highlight=False)
     if report.faults:
         show(report, errors)

@@ -13,6 +13,7 @@ from jobflow.cli.flags import (
     Files,
     MaxRestarts,
     Output,
+    Params,
     Runner,
     RunnerName,
     Speed,
@@ -36,11 +37,13 @@ class RunOutput(StrEnum):
         "jobflow run flow.yaml",
         "jobflow run --speed 10 -o json templates/ flow.yaml",
         "jobflow run --runner process --max-restarts 0 flow.yaml",
+        "jobflow run --param workers=4 --param 'rates=[0.1, 0.01]' flow.yaml",
         "helm template . | jobflow run -",
     ),
 )
 def run(
     files: Files,
+    param: Params = None,
     runner: Runner = RunnerName.SIMULATE,
     speed: Speed = None,
     max_restarts: MaxRestarts = None,
@@ -62,15 +65,22 @@ def run(
     from jobflow.cli.run import run as run_flows
 
     how = nodes(runner, speed, max_restarts)
-    raise typer.Exit(run_flows(files, nodes=how, as_json=output is RunOutput.JSON))
+    raise typer.Exit(
+        run_flows(files, params=param or (), nodes=how, as_json=output is RunOutput.JSON)
+    )
 
 
 @commands.command(
     short_help="Check manifests without a cluster: all faults at once.",
-    epilog=examples("jobflow lint flow.yaml", "helm template . | jobflow lint -o json -"),
+    epilog=examples(
+        "jobflow lint flow.yaml",
+        "jobflow lint --param workers=4 flow.yaml",
+        "helm template . | jobflow lint -o json -",
+    ),
 )
 def lint(
     files: Files,
+    param: Params = None,
     output: Annotated[
         Output, typer.Option("-o", "--output", help="Text, or one JSON list of faults.")
     ] = Output.TEXT,
@@ -81,7 +91,7 @@ def lint(
     """
     from jobflow.cli.lint import lint as lint_files
 
-    raise typer.Exit(lint_files(files, as_json=output is Output.JSON))
+    raise typer.Exit(lint_files(files, params=param or (), as_json=output is Output.JSON))
 
 
 @commands.command(

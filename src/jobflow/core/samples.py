@@ -34,6 +34,7 @@ class Samples:
     def __init__(self, flow: JobFlow) -> None:
         self._flow = flow
         self._steps = {step.name: step for step in reversed(flow.steps)}
+        self._open_params = {param.name for param in flow.spec.params or () if param.value is None}
         self._left = BUDGET
 
     def fault(self, step: Step, field: str, found: Expression) -> str | None:
@@ -41,7 +42,7 @@ class Samples:
         is right, or where only a run can tell. `field`: as in `visible.Place`."""
         faults: dict[str, None] = {}
         for seen in self._seen(step):
-            if self._left <= 0 or not _is_known(found, seen):
+            if self._left <= 0 or not self._is_known(found, seen):
                 return None
             work = Work()
             value = found.evaluate(context(found.words.mentions, seen), work)
@@ -70,14 +71,19 @@ class Samples:
                 run=run,
             )
 
+    def _is_known(self, found: Expression, seen: Seen) -> bool:
+        """Whether all that it mentions has a value here: a param may still lack one."""
+        for mention in found.words.mentions:
+            if mention.root == "item" and seen.item is UNSET:
+                return False
+            if mention.root == "params" and self._open_params:
+                if not mention.keys or mention.keys[0] in self._open_params:
+                    return False
+        return True
+
     def _standing(self, condition: StepCondition) -> Callable[[str], Standing | None]:
         """Every step stands like this."""
         return lambda name: (self._steps[name], condition) if name in self._steps else None
-
-
-def _is_known(found: Expression, seen: Seen) -> bool:
-    """Whether all that it mentions has a value here."""
-    return seen.item is not UNSET or all(each.root != "item" for each in found.words.mentions)
 
 
 def _fault(field: str, value: Any) -> str | None:
