@@ -27,7 +27,8 @@ from reviewed import flow_of, template_of
 WORDS = st.sampled_from(
     ["a", "b", "a-b", "A", "", "“a”", "a.b", "x" * 70, "all", "any", "Completed", "failed",
      "retain", "default", "main", "worker", "a\nb", "*", "PodFailed", "AbortJob", "svc", "30s",
-     "Succeeded", "Failed", "Unknown", "/a b", "/a", "Host", "TE"]
+     "Succeeded", "Failed", "Unknown", "/a b", "/a", "Host", "TE", "Abort", "2h", "0s", "1s1",
+     "a-0", "a-r1", "$(item)", "$(params.a)", "x-$(steps.a.outputs.b)", "true", "params.a"]
 )  # fmt: skip
 KEYS = st.sampled_from(
     ["metadata", "name", "generateName", "namespace", "spec", "flows", "template", "dependsOn",
@@ -35,7 +36,11 @@ KEYS = st.sampled_from(
      "taskName", "count", "port", "path", "httpHeader", "value", "patch", "jobSpec", "queue",
      "jobRetainPolicy", "tasks", "replicas", "minAvailable", "policies", "event", "action",
      "exitCode", "plugins", "volumes", "mountPath", "containers", "status", "state", "phase",
-     "conditions", "annotations", "$patch", "x.io/key"]
+     "conditions", "annotations", "$patch", "x.io/key", "switch", "when", "forEach", "items",
+     "from", "parallelism", "repeat", "until", "max", "retry", "limit", "backoff", "duration",
+     "factor", "avoidNodes", "timeout", "daemon", "continueOnFailure", "params", "enum",
+     "jobDefaults", "labels", "failurePolicy", "finally", "ttlSecondsAfterFinished", "suspend",
+     "decisions", "case", "runs"]
 )  # fmt: skip
 LEAVES = st.none() | st.booleans() | st.integers(-2, 70_000) | st.floats(allow_nan=False) | WORDS
 JSON = st.recursive(
@@ -67,6 +72,7 @@ JOBS = (
     )
     | OBJECTS
 )
+COUNTS = st.integers(-1, 3) | st.sampled_from([999, 1001, 2**31 - 1]) | st.none()
 PORTS = st.integers(-1, 70_000) | st.none()
 PROBES = maybe(
     taskStatusList=st.lists(
@@ -90,17 +96,57 @@ STEPS = st.fixed_dictionaries(
             probe=PROBES | st.none(),
         ),
         "patch": maybe(jobSpec=JOBS, spec=JOBS),
+        "when": WORDS,
+        "switch": st.lists(
+            maybe(when=WORDS, template=WORDS, patch=maybe(jobSpec=JOBS, spec=JOBS)), max_size=3
+        ),
+        "forEach": maybe(
+            **{"from": WORDS}, items=st.lists(JSON, max_size=3), count=COUNTS, parallelism=COUNTS
+        ),
+        "repeat": maybe(until=WORDS, max=COUNTS),
+        "retry": maybe(
+            limit=COUNTS,
+            when=WORDS,
+            backoff=maybe(
+                duration=WORDS, max=WORDS, factor=st.floats(allow_nan=False) | st.integers(-1, 9)
+            ),
+        ),
+        "timeout": WORDS,
+        "daemon": st.booleans(),
+        "continueOnFailure": st.booleans(),
     },
 )
 FLOWS = st.fixed_dictionaries(
     {
         "metadata": maybe(name=WORDS, generateName=WORDS, namespace=WORDS),
-        "spec": maybe(flows=st.lists(STEPS, max_size=5), jobRetainPolicy=WORDS),
+        "spec": maybe(
+            **{"finally": st.lists(STEPS, max_size=3)},
+            flows=st.lists(STEPS, max_size=5),
+            jobRetainPolicy=WORDS,
+            params=st.lists(
+                maybe(name=WORDS, value=JSON, enum=st.lists(JSON, max_size=2)), max_size=2
+            ),
+            jobDefaults=maybe(
+                queue=WORDS,
+                priorityClassName=WORDS,
+                schedulerName=WORDS,
+                plugins=st.dictionaries(WORDS, st.lists(WORDS, max_size=2), max_size=2),
+                labels=st.dictionaries(WORDS, WORDS, max_size=2),
+                annotations=st.dictionaries(WORDS, WORDS, max_size=2),
+            ),
+            parallelism=COUNTS,
+            timeout=WORDS,
+            failurePolicy=WORDS,
+            ttlSecondsAfterFinished=COUNTS,
+            suspend=st.booleans(),
+        ),
     },
     optional={
         "status": maybe(
             state=maybe(phase=WORDS),
-            conditions=st.dictionaries(WORDS, maybe(phase=WORDS), max_size=2),
+            conditions=st.dictionaries(
+                WORDS, maybe(phase=WORDS, decisions=maybe(case=COUNTS)), max_size=2
+            ),
         )
     },
 )

@@ -212,7 +212,7 @@ def test_a_daemon_may_be_waited_for_by_any_condition(condition: str | None) -> N
 
 @pytest.mark.parametrize(
     ("daemons", "others", "parallelism", "fits"),
-    [(1, 1, 2, True), (1, 1, 1, False), (2, 1, 2, False), (2, 1, 3, True), (2, 0, 1, True)],
+    [(1, 1, 2, True), (1, 1, 1, False), (2, 1, 2, False), (2, 1, 3, True), (2, 0, 2, False)],
 )
 def test_daemons_leave_room_for_a_job(
     daemons: int, others: int, parallelism: int, fits: bool
@@ -221,6 +221,15 @@ def test_daemons_leave_room_for_a_job(
     steps += [step(f"s{i}") for i in range(others)]
     expected = [] if fits else ["spec.parallelism Invalid"]
     assert places(*steps, parallelism=parallelism) == expected
+
+
+def test_a_flow_of_daemons_alone_is_suspicious() -> None:
+    both = [step(daemon=True), step("b", daemon=True)]
+    assert validate_flow(flow_of(*both), Known()).warnings == (
+        "every step is a daemon, and daemons are ended once all other steps are over: there is "
+        "none to wait for",
+    )
+    assert validate_flow(flow_of(*both, "c"), Known()).warnings == ()
 
 
 def test_a_probe_does_not_look_at_a_step_with_items() -> None:

@@ -145,8 +145,8 @@ def parallelism_leaves_room(outline: Outline) -> Iterator[Violation]:
 def daemons_leave_room(outline: Outline) -> Iterator[Violation]:
     """A service holds its place until all other steps are over."""
     most = outline.flow.spec.parallelism
-    daemons = sum(bool(step.daemon) for _, step in outline.steered)
-    if most is not None and 1 <= most <= daemons < len(outline.flows):
+    daemons = sum(bool(step.daemon) for i, step in outline.steered if i < len(outline.flows))
+    if most is not None and 1 <= most <= daemons:
         which = "the daemon takes" if daemons == 1 else f"the {daemons} daemons take"
         detail = f"{which} all the room, so the other steps could not run; at least {daemons + 1}"
         yield Violation("spec.parallelism", Reason.INVALID, most, detail)

@@ -20,6 +20,7 @@ MOST_REPEATS = MOST_ITEMS
 """Of `repeat.max`: its runs stand in the status as the items of forEach do."""
 
 _PARAM = re.compile(r"\s*params(?:\.(\w+)|\[(?:'([^'\\]+)'|\"([^\"\\]+)\")\])\s*")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,2}")
 _INDEX = re.compile(r"(.+)-(0|[1-9][0-9]{0,2})")
 _RETRY = re.compile(r"(.+)-r([1-9][0-9]{0,2})")
 
@@ -113,13 +114,12 @@ def heads(text: str) -> Iterator[tuple[int | None, int, str]]:
     yield None, 0, text
     yield from _retry_head(None, text)
     first, dash, rest = text.partition("-")
-    if dash and first.isascii() and first.isdigit() and first == str(int(first[:4])):
+    if dash and _NUMBER.fullmatch(first):
         yield int(first), 0, rest
         yield from _retry_head(int(first), rest)
 
 
 def _retry_head(index: int | None, text: str) -> Iterator[tuple[int | None, int, str]]:
     first, dash, rest = text.partition("-")
-    digits = first[1:]
-    if dash and first[:1] == "r" and digits.isascii() and digits.isdigit() and digits[0] != "0":
-        yield index, int(digits[:4]), rest
+    if dash and first[:1] == "r" and first != "r0" and _NUMBER.fullmatch(first[1:]):
+        yield index, int(first[1:]), rest

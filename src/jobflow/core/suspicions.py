@@ -90,6 +90,15 @@ def references_are_written_as_such(outline: Outline) -> Iterator[str]:
         )
 
 
+def daemons_serve_somebody(outline: Outline) -> Iterator[str]:
+    """A daemon is ended when all other steps are over."""
+    if outline.flows and outline.steered and all(step.daemon for step in outline.flows):
+        yield (
+            "every step is a daemon, and daemons are ended once all other steps are over: there "
+            "is none to wait for"
+        )
+
+
 FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
     templates_exist,
     queues_take_jobs,
