@@ -143,7 +143,8 @@ def test_a_flow_that_failed(broken: World) -> None:
     assert failure.startswith("Step b failed 1m ago (12:01:45 UTC, JobFailed): the job f-b ended")
     assert rest[1:] == [
         "Steps c, d and e were skipped (UpstreamFailed), for what has to complete before did not.",
-        "To run it again, delete the flow and apply it once more.",
+        "`jobflow retry f -n ns` runs what failed again, from the templates as they then are; to "
+        "change the flow itself, delete it and apply it anew.",
     ]
 
 

@@ -28,11 +28,13 @@ class Branch:
     level: int
     """How far in it stands, from 0."""
     follows: str
-    """What it runs after, where its place does not say that: `after c, d`; else empty."""
+    """What it runs after, where its place does not say that: `after c, d`; what it is, where it is
+    no ordinary step: `daemon`, `finally`; else empty."""
 
 
 def branches(flow: JobFlow, *, max_level: int = MAX_LEVEL) -> list[Branch]:
-    """The lines of the flow's tree, each step behind all that it depends on.
+    """The lines of the flow's tree, each step behind all that it depends on, those of `finally` at
+    the end.
 
     `flow` has passed admission: unknown targets and cycles are left out. n log n in the steps.
     """
@@ -42,14 +44,16 @@ def branches(flow: JobFlow, *, max_level: int = MAX_LEVEL) -> list[Branch]:
     for step in graph.order:
         parent = tree.add(step, graph.targets[step])
         below.setdefault(parent, []).append(step)
-    return [
+    daemons = frozenset(step.name for step in flow.steps if step.daemon)
+    shown = [
         Branch(
             flow.steps[step],
             level,
-            _follows(flow.steps[step], graph.names, _shown_parent(tree, step, max_level)),
+            _said(flow.steps[step], daemons, graph.names, _shown_parent(tree, step, max_level)),
         )
         for step, level in _walk(below, max_level)
     ]
+    return shown + [Branch(step, 0, "finally") for step in flow.spec.finally_ or ()]
 
 
 def guides(levels: Sequence[int]) -> list[str]:
@@ -126,13 +130,21 @@ _WORDS: dict[str, str] = {
 }
 
 
-def _follows(step: Step, names: Sequence[str], parent: int | None) -> str:
+def _said(step: Step, daemons: frozenset[str], names: Sequence[str], parent: int | None) -> str:
+    above = "" if parent is None or parent == _ROOT else names[parent]
+    said = ("daemon" if step.daemon else "", _follows(step, daemons, above))
+    return ", ".join(filter(None, said))
+
+
+def _follows(step: Step, daemons: frozenset[str], above: str) -> str:
+    """`above`: the step that its line stands directly below."""
     targets = step.targets
     if not targets or step.depends_on is None:
         return ""
     condition = step.depends_on.condition or Condition.COMPLETED
-    plain = condition == Condition.COMPLETED and len(targets) == 1
-    if plain and parent is not None and parent != _ROOT and names[parent] == targets[0]:
+    if condition == Condition.COMPLETED and daemons.issuperset(targets):
+        condition = Condition.RUNNING  # a service is not waited for
+    if condition == Condition.COMPLETED and targets == [above]:
         return ""
     any_of = "any of " if step.depends_on.strategy == Strategy.ANY and len(targets) > 1 else ""
     return _WORDS.get(condition, "after {}").format(any_of + some(targets))

@@ -140,7 +140,7 @@ class _Columns:
         line.truncate(self.left, overflow="ellipsis", pad=True)
         line.append(_GAP + row.phase.ljust(self.phase), style=style_of(row.phase))
         line.append(_GAP + span(row.lasting(now)).rjust(self.duration))
-        if self.detail >= _LEAST_DETAIL and (why := _why(row, self.detail) or branch.follows):
+        if self.detail >= _LEAST_DETAIL and (why := _why(row, now, self.detail) or branch.follows):
             detail = Text(_GAP + why, style="red" if row.phase == StepPhase.FAILED else "dim")
             detail.truncate(self.detail + len(_GAP), overflow="ellipsis")
             line.append_text(detail)
@@ -148,19 +148,36 @@ class _Columns:
         return line
 
 
-def _why(row: StepRow, room: int) -> str:
+def _why(row: StepRow, now: datetime, room: int) -> str:
     """What a line of the tree says of a step besides its phase, in `room` columns if it can."""
-    said = _said(row, brief=False)
-    return said if cell_len(said) <= room else _said(row, brief=True)
+    said = _said(row, now, brief=False)
+    return said if cell_len(said) <= room else _said(row, now, brief=True)
 
 
-def _said(row: StepRow, *, brief: bool) -> str:
+def _said(row: StepRow, now: datetime, *, brief: bool) -> str:
+    runs = row.few_runs if brief else row.runs
+    parts: tuple[str, ...]
     if row.phase == StepPhase.WAITING:
-        return (row.brief if brief else row.message) or row.reason
+        why = (row.brief if brief else row.message) or row.reason
+        parts = (runs, ": ".join(filter(None, (_again(row, now), why))))
+    elif row.phase == StepPhase.FAILED:
+        parts = (row.brief if brief else row.told, row.outputs)
+    elif row.phase == StepPhase.COMPLETED:
+        parts = (row.told, "" if brief else row.case, runs, row.outputs)
+    else:
+        tasks = (", " if brief else "; ").join(task_progress(row.pods, brief=brief))
+        case = "" if brief else row.case
+        parts = (runs, row.brief if brief else row.told, case, tasks)
     again = f"attempt {row.attempts}" if row.attempts > 1 else ""
-    tasks = (", " if brief else "; ").join(task_progress(row.pods, brief=brief))
-    words = row.brief if brief else row.told
-    return "; ".join(part for part in (again, words, tasks, row.outputs) if part)
+    waits = row.phase == StepPhase.WAITING
+    return "; ".join(filter(None, ("" if waits else again, *parts)))
+
+
+def _again(row: StepRow, now: datetime) -> str:
+    """`in 12s`: when it runs again, where it waits for that."""
+    if row.next_attempt is None or row.next_attempt <= now:
+        return ""
+    return f"in {span(row.next_attempt - now) or '0s'}"
 
 
 def _most_telling(shown: Sequence[Branch], standing: dict[str, StepRow], room: int) -> list[Branch]:
@@ -193,7 +210,7 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
     cells = [_cells(row, now) for row in standing]
     sizes = [max(cell_len(line[i]) for line in (_HEADER, *cells)) for i in range(len(_HEADER))]
     columns = _columns(sizes, width)
-    messages = [row.outputs if row.phase == StepPhase.COMPLETED else row.told for row in standing]
+    messages = [row.result if row.phase == StepPhase.COMPLETED else row.told for row in standing]
     last = "MESSAGE" if any(messages) and _room(sizes, columns, width) is not None else ""
     yield Text(_joined(_HEADER, sizes, columns, last), style="bold")
     for line, message in zip(cells, messages, strict=True):

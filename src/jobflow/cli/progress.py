@@ -11,6 +11,7 @@ from typing import Any
 from jobflow.api.flow_status import (
     ENDED_STEP_PHASES,
     JobRecord,
+    RunCondition,
     StepCondition,
     StepFailure,
     StepPhase,
@@ -19,6 +20,7 @@ from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.cli.report import visible
 from jobflow.core.names import job_name
+from jobflow.core.run_counts import case_taken, run_progress
 from jobflow.core.wording import listed
 
 _LONGEST_OUTPUTS = 60
@@ -31,13 +33,13 @@ class StepRow:
 
     step: str
     job: str
-    """Its current or last vcjob; empty where none was made."""
+    """Its current or last vcjob, of a forEach all of them; empty where none was made."""
     phase: str
     reason: str
     message: str
     attempts: int
     start: datetime | None
-    """When its current or last vcjob was made."""
+    """When its current or last vcjob was made; of forEach and repeat the first."""
     end: datetime | None
     since: datetime | None
     """Since when it is in this phase for this reason."""
@@ -45,10 +47,18 @@ class StepRow:
     """By task, while it runs."""
     failure: StepFailure | None
     outputs: str
-    """`acc=0.9, epochs=3`, where they are short."""
+    """`acc=0.9, epochs=3`, where they are short; of a repeat those of its last run."""
+    next_attempt: datetime | None
+    """When it runs again, while it waits for that."""
+    runs: str
+    """`12/40 items done, 3 running, 1 failed`; empty where it has but one run."""
+    few_runs: str
+    """The same in fewer words."""
+    case: str
+    """`case 2 of 3: price-large`, where it has a switch."""
 
     def duration(self, now: datetime) -> timedelta | None:
-        """How long its vcjob took, or takes at `now`; None where none was made."""
+        """How long its vcjobs took, or take at `now`; None where none was made."""
         if self.start is None:
             return None
         return max((self.end or now) - self.start, timedelta())
@@ -69,14 +79,25 @@ class StepRow:
         """The same in fewer words, for where there is little room: what is in the way, or by what
         it failed."""
         if self.phase == StepPhase.WAITING:
-            return self.message.partition(": ")[2] or self.message
+            return self._failed_by or self.message.partition(": ")[2] or self.message
         if self.phase != StepPhase.FAILED:
             return self.told
-        if (by := self.failure) is not None and by.pod:
-            code = "" if by.exit_code is None else f"exit code {by.exit_code}"
-            how = f"{code} ({by.reason})" if code and by.reason else code or by.reason or "failed"
-            return f"{how}: pod {by.pod}"
-        return self.message.partition(f"the job {self.job} ended ")[2] or self.told
+        ended = self.message.partition(f"the job {self.job} ended ")[2]
+        return self._failed_by or ended or self.told
+
+    @property
+    def _failed_by(self) -> str:
+        """`exit code 3 (Error): pod train-worker-1`, where a pod is known by which it failed."""
+        if (by := self.failure) is None or not by.pod:
+            return ""
+        code = "" if by.exit_code is None else f"exit code {by.exit_code}"
+        how = f"{code} ({by.reason})" if code and by.reason else code or by.reason or "failed"
+        return f"{how}: pod {by.pod}"
+
+    @property
+    def result(self) -> str:
+        """What a step that has completed has come to."""
+        return "; ".join(filter(None, (self.told, self.case, self.runs, self.outputs)))
 
 
 def told(reason: str, message: str) -> str:
@@ -85,7 +106,7 @@ def told(reason: str, message: str) -> str:
 
 
 def rows(flow: JobFlow) -> list[StepRow]:
-    """A row for each step, in the order of `spec.flows`."""
+    """A row for each step, in the order of `spec.flows`; those of `finally` behind them."""
     return list(_rows(flow))
 
 
@@ -93,27 +114,74 @@ def _rows(flow: JobFlow) -> Iterator[StepRow]:
     conditions = flow.status.conditions or {}
     records = {record.name: record for record in flow.status.job_status_list or ()}
     nothing = StepCondition(phase=StepPhase.WAITING)
-    for step in flow.steps:
-        condition = conditions.get(job_name(flow.metadata.name, step.name), nothing)
-        yield _row(step, condition, records.get(condition.job))
+    for step in flow.all_steps:
+        key = job_name(flow.metadata.name, step.name)
+        condition = conditions.get(key, nothing)
+        if condition.runs:
+            yield _row(step, condition, _jobs(key, step, condition), _span(condition, records))
+        else:
+            yield _row(step, condition, condition.job, _times(condition, records))
 
 
-def _row(step: Step, condition: StepCondition, record: JobRecord | None) -> StepRow:
+Times = tuple[datetime | None, datetime | None]
+"""Of a start and an end."""
+
+
+def _times(condition: RunCondition, records: Mapping[str, JobRecord]) -> Times:
+    """Of the current or last vcjob of a run."""
+    record = records.get(condition.job)
     start = record.start_timestamp if record else None
+    return start or condition.create_time, record.end_timestamp if record else None
+
+
+def _span(condition: StepCondition, records: Mapping[str, JobRecord]) -> Times:
+    """From the first vcjob of a forEach or repeat to the end of the last."""
+    times = [_times(run, records) for run in condition.runs or ()]
+    start = min((start for start, _ in times if start), default=None)
+    if condition.phase not in ENDED_STEP_PHASES:
+        return start, None
+    return start, max((end for _, end in times if end), default=condition.last_transition_time)
+
+
+def _jobs(key: str, step: Step, condition: StepCondition) -> str:
+    """`train-0 … 39` of a forEach; of a repeat the vcjob of its last run."""
+    indices = [run.index for run in condition.runs or () if run.index is not None]
+    if step.repeat is not None or not indices:
+        return condition.job
+    last = f" … {max(indices)}" if len(indices) > 1 else ""
+    return f"{key}-{min(indices)}{last}"
+
+
+def _row(step: Step, condition: StepCondition, job: str, times: Times) -> StepRow:
+    start, end = times
+    last = (condition.runs or (condition,))[-1]
+    alone = condition if step.for_each is not None else last
     return StepRow(
         step=step.name,
-        job=condition.job,
+        job=job,
         phase=condition.phase or StepPhase.WAITING,
         reason=condition.reason,
-        message=visible(condition.message),
-        attempts=condition.attempts,
-        start=start or condition.create_time,
-        end=record.end_timestamp if record else None,
+        message=visible(_message(step, condition)),
+        attempts=0 if step.for_each is not None else last.attempts,
+        start=start,
+        end=end,
         since=condition.last_transition_time,
-        pods=condition.task_status_count if _runs(condition) else None,
+        pods=condition.task_status_count if _runs(condition) and not step.for_each else None,
         failure=condition.failure,
-        outputs=_outputs(condition.outputs or {}),
+        outputs=_outputs(alone.outputs or {}),
+        next_attempt=condition.next_attempt_time,
+        runs=run_progress(step, condition),
+        few_runs=run_progress(step, condition, brief=True),
+        case=case_taken(step, condition),
     )
+
+
+def _message(step: Step, condition: StepCondition) -> str:
+    """What the status says; of items that run only what is in the way of one, for the rest is said
+    by their numbers."""
+    if step.for_each is not None and condition.runs and _runs(condition):
+        return condition.message.partition("; ")[2]
+    return condition.message
 
 
 def _runs(condition: StepCondition) -> bool:

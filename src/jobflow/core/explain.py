@@ -48,7 +48,7 @@ class Explanation:
 
 def unknown_step(flow: JobFlow, name: str) -> str:
     """That the flow has no such step, and which may be meant; empty where it has."""
-    names = [step.name for step in flow.steps]
+    names = [step.name for step in flow.all_steps]
     if name in names:
         return ""
     guess = did_you_mean(Suggester(names).nearest(name))

@@ -8,15 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobflow.api.flow_status import CANCELLED, FlowPhase, StepPhase
+from jobflow.api.control import FailurePolicy
+from jobflow.api.flow_status import FlowPhase, StepPhase
 from jobflow.core.behind import failed
+from jobflow.core.course import BY_SPEC, HALTS
+from jobflow.core.expiry import expires
+from jobflow.core.failure_policy import policy_of
+from jobflow.core.flow_timeout import deadline
+from jobflow.core.readiness import breaks
 from jobflow.core.reasons import FlowReason, StepReason
+from jobflow.core.run_counts import run_progress
 from jobflow.core.scene import Scene
 from jobflow.core.step_words import StepWords
-from jobflow.core.wording import SHOWN, clock, counted, elapsed, lasting, listed
+from jobflow.core.wording import SHOWN, clock, counted, elapsed, lasting, listed, typed
 
-_QUIET = frozenset({"", StepReason.WAITING_FOR_PROBE, StepReason.STOPPED})
+_FOR_THE_FLOW = {
+    StepReason.PARALLELISM: "for room among the jobs of the flow",
+    StepReason.SUSPENDED: "for the flow to be resumed",
+}
+"""Reasons of a waiting step that are those of the whole flow, and what it waits for."""
+_QUIET = frozenset({"", StepReason.WAITING_FOR_PROBE, StepReason.STOPPED, *_FOR_THE_FLOW})
 """Reasons of a waiting step that are no trouble of its own."""
+_STOPPED: dict[FailurePolicy, str] = {
+    FailurePolicy.STOP: "so nothing starts any more but what handles that",
+    FailurePolicy.ABORT: "so what runs is aborted, and nothing starts any more but what handles "
+    "that",
+    FailurePolicy.CONTINUE: "and what does not depend on it goes on",
+}
+"""What becomes of the rest, by the flow's failurePolicy."""
 _ENDS = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
 _SKIPPED_FOR: dict[str, str] = {
     StepReason.UPSTREAM_FAILED: ", for what has to complete before did not",
@@ -66,6 +85,7 @@ class FlowWords:
             yield from self._over()
         else:
             yield self._under_way()
+            yield from self._suspended()
             yield from self._ending()
             yield from self._failures()
             yield from self._running()
@@ -89,12 +109,25 @@ class FlowWords:
         yield f"JobFlow {self._name} ended {status.state.phase}{when}{took}{self._by_phase()}."
         if status.state.reason == FlowReason.INVALID:
             yield f"Admission would refuse it, and it was stored past that: {status.state.message}."
-        elif status.state.reason == CANCELLED:
+        elif status.state.reason in HALTS:
             yield f"{status.state.message[:1].upper()}{status.state.message[1:]}."
         yield from self._failures()
         yield from self._skips()
-        if status.state.phase == FlowPhase.FAILED:
-            yield "To run it again, delete the flow and apply it once more."
+        yield from self._what_now()
+
+    def _what_now(self) -> Iterator[str]:
+        """What becomes of it, and what can be done."""
+        flow, state = self._scene.flow, self._status.state
+        if state.reason == FlowReason.INVALID:
+            yield "Delete it, correct it, and apply it again."
+        elif state.phase == FlowPhase.FAILED:
+            retry = typed("jobflow retry", flow.metadata)
+            yield (
+                f"{retry} runs what failed again, from the templates as they then are; to change "
+                "the flow itself, delete it and apply it anew."
+            )
+        if (goes := expires(flow)) is not None:
+            yield f"It is deleted at {clock(goes, self._scene.now)}."
 
     def _by_phase(self) -> str:
         """`: of 5 steps 4 are Completed and 1 is Skipped`."""
@@ -125,17 +158,33 @@ class FlowWords:
         over = f"; {status.progress} steps are over" if status.progress else ""
         return f"JobFlow {self._name} is {status.state.phase} and under way{how_long}{over}."
 
+    def _suspended(self) -> Iterator[str]:
+        course = self._scene.course
+        if course.suspended_at is None:
+            return
+        how_long = lasting(course.suspended_at, self._scene.now)
+        by = "It was created suspended, and has been so" if course.suspended_by == BY_SPEC else ""
+        what = "what ran is aborted" if course.aborts_what_runs else "what runs runs to its end"
+        resume = typed("jobflow resume", self._scene.flow.metadata)
+        yield (
+            f"{by or 'It has been suspended'}{how_long}: nothing starts, and {what}. {resume} lets "
+            "it go on."
+        )
+
     def _ending(self) -> Iterator[str]:
-        state = self._status.state
-        if state.reason == CANCELLED:
+        state, scene = self._status.state, self._scene
+        until = deadline(scene.flow.spec.timeout, scene.course)
+        if state.reason in HALTS:
             yield f"It ends, for {state.message}: it is Failed once every job has ended."
-        elif self._scene.terminating:
+        elif scene.terminating:
             yield "It is being deleted, and nothing starts any more."
-        elif self._failed:
+        elif any(breaks(scene.evidence[i].step, self._steps.memory(i)) for i in self._failed):
+            what = _STOPPED[policy_of(scene.flow)]
             yield (
-                "A step has failed, so nothing starts any more but what handles that, and the flow "
-                "will be Failed once what runs has ended."
+                f"A step has failed, {what}, and the flow will be Failed once what runs has ended."
             )
+        if until is not None and state.reason not in HALTS and not scene.terminating:
+            yield f"Its timeout of {scene.flow.spec.timeout} is over at {clock(until, scene.now)}."
 
     def _running(self) -> Iterator[str]:
         by_phase: dict[str, list[int]] = {}
@@ -149,7 +198,10 @@ class FlowWords:
     def _running_step(self, step: int) -> str:
         since = self._steps.since(step)
         how_long = f"for {elapsed(since, self._scene.now)}" if since else ""
-        said = ", ".join(filter(None, (how_long, self._steps.tasks(step))))
+        about = self._scene.evidence[step].step
+        runs = run_progress(about, self._steps.memory(step))
+        tasks = "" if about.for_each is not None else self._steps.tasks(step)
+        said = ", ".join(filter(None, (how_long, runs, tasks)))
         return f"{self._steps.name(step)} ({said})" if said else self._steps.name(step)
 
     def _trouble(self) -> Iterator[str]:
@@ -161,16 +213,25 @@ class FlowWords:
 
     def _waiting(self) -> Iterator[str]:
         """What waits for a probe, or alone, is told whole."""
-        probing = [step for step in self._behind if self._steps.memory(step).reason]
-        rest = [step for step in self._behind if not self._steps.memory(step).reason]
+        by_reason: dict[str, list[int]] = {}
+        for step in self._behind:
+            by_reason.setdefault(self._steps.memory(step).reason, []).append(step)
+        for reason, what in _FOR_THE_FLOW.items():
+            if steps := by_reason.pop(reason, []):
+                subject = self._names(steps)
+                yield f"{_noun(steps)} {subject} {_be(steps, 'waits', 'wait')} {what}."
+        rest = by_reason.pop("", [])
+        probing = [step for steps in by_reason.values() for step in steps]
         whole = [*probing[:SHOWN], *(rest if len(rest) == 1 else ())]
         for step in whole:
             yield from self._steps.told(step)
-        left = [step for step in self._behind if step not in whole] if len(rest) > 1 else []
+        left = [step for step in (*probing, *rest) if step not in whole] if len(rest) > 1 else []
         if left:
-            names = [self._steps.name(step) for step in left[:SHOWN]]
-            subject = listed(names, total=len(left))
-            yield f"{_noun(left)} {subject} {_be(left, 'waits', 'wait')} for other steps."
+            subject, wait = self._names(left), _be(left, "waits", "wait")
+            yield f"{_noun(left)} {subject} {wait} for other steps."
+
+    def _names(self, steps: Sequence[int]) -> str:
+        return listed([self._steps.name(step) for step in steps[:SHOWN]], total=len(steps))
 
     def _next(self) -> Iterator[str]:
         if jobs := self._status.next_jobs:

@@ -18,8 +18,9 @@ from jobflow.core.behind import holding
 from jobflow.core.readiness import strategy, wanted
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Scene
+from jobflow.core.step_facts import facts
 from jobflow.core.task_counts import task_progress
-from jobflow.core.wording import SHOWN, clock, elapsed, listed, span
+from jobflow.core.wording import SHOWN, clock, elapsed, listed, span, typed
 
 _REACHED: Mapping[Condition, tuple[str, str]] = {
     Condition.COMPLETED: ("has completed", "have completed"),
@@ -31,7 +32,7 @@ _REACHED: Mapping[Condition, tuple[str, str]] = {
 
 _SHORT_OUTPUTS = 120
 """Characters of outputs that are repeated."""
-_OF_ITSELF = ("waits ", "will ")
+_OF_ITSELF = ("waits ", "will ", "runs ")
 """How messages begin that say what the step itself does."""
 
 REMEDIES: Mapping[StepReason, str] = {
@@ -44,20 +45,32 @@ REMEDIES: Mapping[StepReason, str] = {
     "itself{again}.",
     StepReason.NAME_IN_USE: "It starts by itself once that job is gone.",
     StepReason.JOB_LOST: "Nothing has to be done{again}.",
+    StepReason.RETRYING: "{look}",
+    StepReason.SUSPENDED: "{resume} lets it go on.",
+    StepReason.PARALLELISM: "It starts by itself once a job of the flow has ended.",
     StepReason.TERMINATING: "",
     StepReason.BLOCKED: "Nothing will free it: cancel and delete the flow, correct it, and apply "
     "it anew.",
     StepReason.CANCELLED: "",
+    StepReason.TIMEOUT: "",
+    StepReason.FAILURE_POLICY: "",
+    StepReason.DAEMON_ENDED: "",
+    StepReason.OUTPUTS_MISSING: "Its pods were gone before they could be asked: what names its "
+    "outputs finds none.",
     StepReason.JOB_FAILED: "{look}",
     StepReason.JOB_TERMINATED: "A policy of its template, or a command, has ended it: "
     "{describe} says more.",
     StepReason.JOB_ABORTED: "A policy of its template, or a command, has ended it: "
     "{describe} says more.",
-    StepReason.REFUSED: "Correct the template or the patch.",
+    StepReason.REFUSED: "Correct the template, and {retry}; a patch is corrected in the flow, "
+    "which is then applied anew.",
     StepReason.NAME_CONFLICT: "",
     StepReason.PROBE_UNSATISFIABLE: "Correct the probe, or the job that it looks at.",
     StepReason.OUTPUTS_TOO_LARGE: "Write less as termination message: at most 4 KiB a step and "
     "64 KiB a flow.",
+    StepReason.EXPRESSION_ERROR: "Ask first whether a value is there, such as by "
+    '`has(steps["a"].outputs.x)`, and apply the flow anew.',
+    StepReason.UNTIL_NOT_REACHED: "",
     StepReason.NOT_TAKEN: "",
     StepReason.UPSTREAM_FAILED: "",
     StepReason.STOPPED: "",
@@ -77,6 +90,7 @@ class StepWords:
         memory = self.memory(step)
         tell = self._TELLERS.get(memory.phase or StepPhase.WAITING, StepWords._running)
         yield from tell(self, step, memory)
+        yield from facts(self._scene.evidence[step].step, memory, self._now)
         if remedy := self._remedy(step, memory):
             yield remedy
 
@@ -124,6 +138,8 @@ class StepWords:
         name, reason, message = self.name(step), memory.reason, memory.message
         if reason in ("", StepReason.WAITING_FOR_PROBE):
             until = self.until(step) if holding(self._scene, step) else "and starts now"
+            if step >= self._scene.last_from:
+                until = "until all other steps are over"
             yield f"Step {name} has waited{self._lasting(step)} {until}."
             if reason and message:
                 yield f"Seen last: {self._seen(step, message)}."
@@ -198,12 +214,14 @@ class StepWords:
             text = REMEDIES[StepReason(memory.reason)]
         except ValueError:  # none, or a later version's
             return ""
-        about = self._scene.evidence[step].step
+        about, meta = self._scene.evidence[step].step, self._scene.flow.metadata
         again = memory.next_attempt_time
         wait = f" in {span(again - self._now)}" if again and again > self._now else ""
         return text.format(
             template=about.template_for(about.case_of(memory.decisions)),
             again=wait,
+            resume=typed("jobflow resume", meta),
+            retry=f"{typed('jobflow retry', meta)} runs it again",
             look=self._look(memory),
             describe=self._describe(memory),
         )
