@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from jobflow.api.control import FailurePolicy
 from jobflow.core.flow_rules import Rule
 from jobflow.core.outline import Outline
-from jobflow.core.planned import MOST_ITEMS, MOST_REPEATS, MOST_RETRIES
+from jobflow.core.planned import MOST_REPEATS, MOST_RETRIES
+from jobflow.core.scope import MOST_ITEMS
 from jobflow.core.suggest import supported
 from jobflow.core.time_rules import TIME_RULES
 from jobflow.core.violations import Reason, Violation

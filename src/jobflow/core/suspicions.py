@@ -105,6 +105,7 @@ FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
     dependencies_have_targets,
     probes_leave_conditions_alone,
     references_are_written_as_such,
+    daemons_serve_somebody,
 )
 
 
