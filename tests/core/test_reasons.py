@@ -16,8 +16,10 @@ import pytest
 from containers import ended, with_containers
 from jobflow.api.control import Patch
 from jobflow.api.jobflow import DependsOn, Step
+from jobflow.core.actions import PodsRead
 from jobflow.core.reasons import FlowReason, StepReason
 from looking import SUCCEEDED, known, serving, workers
+from looped import ends, repeated, retried, stepped
 from plan_pods import pod_of
 from strangers import stranger
 from worlds import Planned, World, after, flow, world_of
@@ -41,6 +43,17 @@ def without_outputs() -> World:
     patch = Patch(job_spec={"queue": "$(steps.a.outputs.queue)"})
     steps = [Step(name="a"), Step(name="b", depends_on=DependsOn(targets=["a"]), patch=patch)]
     return world_of(steps).with_jobs(a="Running").settled()
+
+
+def without_a_pod() -> World:
+    """The vcjob has completed, and nobody has seen its pod, which b asks for."""
+    world = without_outputs().with_jobs(a="Completed")
+    return replace(world, read={"uid-f-a": PodsRead()})
+
+
+def timed_out() -> World:
+    """The vcjob runs longer than it may."""
+    return ends(stepped(timeout="1m").settled(), "Running", "f-a").later(60)
 
 
 def blocked() -> World:
@@ -77,6 +90,13 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "Stopped"): two_branches,
     ("Waiting", "Terminating"): lambda: flow("a", b="a").with_jobs(a="Completed").being_deleted(),
     ("Waiting", "Blocked"): blocked,
+    ("Waiting", "Retrying"): lambda: ends(retried().settled(), "Failed", "f-a"),
+    (RUNS, "Timeout"): lambda: timed_out(),
+    ("Completed", "OutputsMissing"): without_a_pod,
+    ("Failed", "Timeout"): lambda: ends(timed_out().settled(), "Aborted", "f-a"),
+    ("Failed", "UntilNotReached"): lambda: ends(
+        repeated("false", 1).settled(), "Completed", "f-a-0"
+    ),
     (RUNS, "Cancelled"): lambda: started().with_command(),
     ("Completed", "JobLost"): told_by_a_dependant,
     ("Failed", "JobFailed"): lambda: started().with_jobs(a="Failed"),

@@ -20,11 +20,20 @@ from jobflow.api.flow_status import (
 )
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import Event, EventType
+from jobflow.core.evidence import loops
 from jobflow.core.reasons import StepReason
+from jobflow.core.run_events import run_events
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.wording import listed
 
-TROUBLES = frozenset({StepReason.JOB_LOST, StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
+TROUBLES: frozenset[str] = frozenset(
+    {
+        StepReason.JOB_LOST,
+        StepReason.CREATE_REFUSED,
+        StepReason.NAME_IN_USE,
+        StepReason.RETRYING,
+    }
+)
 """Reasons of a waiting step that deserve a warning, once, when they set in."""
 
 
@@ -43,13 +52,16 @@ def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
         if new is old:  # which every step is that had ended before
             continue
         name = evidence.step.name
-        yield from _begun(name, old, new)
+        if loops(evidence.step):
+            yield from run_events(evidence.step, old, new, TROUBLES)
+        else:
+            yield from _begun(name, old, new)
         if new.phase in ENDED_STEP_PHASES:
             if new.phase == StepPhase.SKIPPED:
                 skipped.setdefault(new.reason, []).append(name)
             else:
                 yield _ended(name, new)
-        elif new.reason in TROUBLES and new.reason != old.reason:
+        elif new.reason in TROUBLES and new.reason != old.reason and not new.runs:
             yield Event(EventType.WARNING, new.reason, f"step {name}: {new.message}")
     for reason, names in sorted(skipped.items()):
         steps = "step" if len(names) == 1 else "steps"
@@ -82,6 +94,8 @@ def _begun(name: str, old: StepCondition, new: StepCondition) -> Iterator[Event]
 
 
 def _ended(name: str, new: StepCondition) -> Event:
+    if new.reason == StepReason.OUTPUTS_MISSING:
+        return Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
     if new.phase == StepPhase.COMPLETED:
         return Event(EventType.NORMAL, "StepCompleted", f"step {name}: completed")
     return Event(EventType.WARNING, "StepFailed", f"step {name}: {new.message or new.reason}")
