@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.cli.manifests import load
 from jobflow.cli.shape import shaped
 from jobflow.core import job_rules
-from jobflow.core.expression_rules import expressions_are_few
+from jobflow.core.expression_rules import expressions_are_few, references_are_small
 from jobflow.core.flow_rules import Rule
 from jobflow.core.job_view import job_view
 from jobflow.core.outline import Known, Outline
@@ -26,47 +27,147 @@ from jobflow.core.validate import CREATE_RULES
 EXAMPLES = Path("examples")
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
 ENDS = {
-    "diamond.yaml": 0,
-    "entries-and-exits.yaml": 0,
-    "on-failure.yaml": 1,
-    "parameter-server.yaml": 0,
-    "patch.yaml": 0,
-    "probed-service.yaml": 0,
-    "training-pipeline.yaml": 0,
+    "continue-on-failure": "Succeed",
+    "daemon": "Succeed",
+    "diamond": "Succeed",
+    "entries-and-exits": "Succeed",
+    "failure-policy": "Failed",
+    "finally": "Failed",
+    "for-each": "Succeed",
+    "hyperparameter-search": "Succeed",
+    "job-defaults": "Succeed",
+    "on-failure": "Failed",
+    "parallelism": "Succeed",
+    "parameter-server": "Succeed",
+    "params": "Succeed",
+    "patch": "Succeed",
+    "probed-service": "Succeed",
+    "repeat": "Succeed",
+    "retry": "Succeed",
+    "suspend": "Pending",
+    "switch": "Succeed",
+    "timeout": "Failed",
+    "training-pipeline": "Succeed",
+    "ttl": "Succeed",
+    "when": "Succeed",
 }
+STEPS = {
+    "continue-on-failure": {"warm-up": "Failed JobFailed", "serve": "Completed"},
+    "daemon": {
+        "database": "Completed DaemonEnded", "migrate": "Completed", "test": "Completed",
+    },
+    "failure-policy": {
+        "europe": "Failed JobFailed", "europe-report": "Skipped UpstreamFailed",
+        "asia": "Completed", "asia-report": "Completed",
+    },
+    "finally": {
+        "prepare": "Completed", "train": "Failed JobFailed",
+        "clean-up": "Completed", "alarm": "Completed", "praise": "Skipped NotTaken",
+    },
+    "hyperparameter-search": {
+        "prepare": "Completed", "board": "Completed DaemonEnded", "search": "Completed",
+        "choose": "Completed", "retrain": "Completed", "evaluate": "Completed",
+        "release": "Completed", "clean-up": "Completed", "alarm": "Skipped NotTaken",
+    },
+    "on-failure": {
+        "prepare": "Completed", "train": "Failed JobFailed",
+        "evaluate": "Skipped UpstreamFailed", "alarm": "Completed", "cleanup": "Completed",
+    },
+    "params": {"train": "Completed", "announce": "Skipped NotTaken"},
+    "suspend": {"compact": "Waiting Suspended", "vacuum": "Waiting"},
+    "timeout": {"solve": "Failed Timeout", "estimate": "Completed", "publish": "Completed"},
+    "when": {
+        "evaluate": "Completed", "publish": "Completed",
+        "improve": "Skipped NotTaken", "report": "Completed",
+    },
+}  # fmt: skip
+"""Those that have something to show by it."""
 
 
 def test_every_example_has_an_end() -> None:
-    assert sorted(path.name for path in EXAMPLES.glob("*.yaml")) == sorted(ENDS)
+    assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(ENDS)
 
 
 @pytest.mark.parametrize("name", ENDS)
 def test_an_example_has_no_faults_and_teaches(name: str) -> None:
-    answer = jobflow("lint", EXAMPLES / name)
+    answer = jobflow("lint", EXAMPLES / f"{name}.yaml")
     assert answer.code == 0
     assert "warning" not in answer.out
-    assert (EXAMPLES / name).read_text().startswith("# ")
+    assert (EXAMPLES / f"{name}.yaml").read_text().startswith("# ")
 
 
-@pytest.mark.parametrize(("name", "code"), ENDS.items())
-def test_an_example_ends_as_it_says(name: str, code: int) -> None:
-    assert jobflow("run", "--speed", "50", EXAMPLES / name).code == code
+@pytest.fixture(scope="module")
+def ended() -> dict[str, dict[str, Any]]:
+    """Status of each example's flow at its end: all in one sandbox, each in a namespace of its
+    own, for they use the same names."""
+    documents = []
+    for name in ENDS:
+        for each in load([str(EXAMPLES / f"{name}.yaml")], io.BytesIO()).objects:
+            if each.kind != "Queue":
+                each.data["metadata"]["namespace"] = name
+            documents.append(json.dumps(each.data))
+    answer = jobflow("run", "--speed", "10", "-o", "json", "-", stdin="\n---\n".join(documents))
+    assert answer.code == 1, answer.err
+    return {flow["metadata"]["namespace"]: flow["status"] for flow in answer.json["items"]}
 
 
-def test_the_on_failure_example_takes_the_branches_it_says() -> None:
-    answer = jobflow("run", "--speed", "50", "-o", "json", EXAMPLES / "on-failure.yaml")
-    (flow,) = answer.json["items"]
-    conditions = flow["status"]["conditions"]
-    assert {name: (each["phase"], each.get("reason", "")) for name, each in conditions.items()} == {
-        "training-prepare": ("Completed", ""),
-        "training-train": ("Failed", "JobFailed"),
-        "training-evaluate": ("Skipped", "UpstreamFailed"),
-        "training-alarm": ("Completed", ""),
-        "training-cleanup": ("Completed", ""),
+def stands(status: dict[str, Any]) -> dict[str, str]:
+    """Phase and reason of each step."""
+    return {
+        name: f"{each['phase']} {each.get('reason', '')}".strip()
+        for name, each in status["conditions"].items()
     }
 
 
-def test_without_the_failure_it_takes_the_others() -> None:
+@pytest.mark.parametrize(("name", "phase"), ENDS.items())
+def test_an_example_ends_as_it_says(
+    name: str, phase: str, ended: dict[str, dict[str, Any]]
+) -> None:
+    assert ended[name]["state"]["phase"] == phase, ended[name]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_steps_of_an_example_end_as_it_says(
+    name: str, ended: dict[str, dict[str, Any]]
+) -> None:
+    found = stands(ended[name])
+    flow = next(iter(found)).removesuffix(next(iter(STEPS[name])))
+    assert found == {f"{flow}{step}": how for step, how in STEPS[name].items()}
+
+
+def jobs_of(status: dict[str, Any]) -> list[str]:
+    return sorted(record["name"] for record in status["jobStatusList"])
+
+
+def test_runs_of_the_examples(ended: dict[str, dict[str, Any]]) -> None:
+    assert jobs_of(ended["for-each"]) == [
+        *(f"corpus-clean-{i}" for i in range(3)), "corpus-count-0", "corpus-count-1", "corpus-split"
+    ]  # fmt: skip
+    assert len(ended["repeat"]["conditions"]["training-train"]["runs"]) == 3
+    assert jobs_of(ended["retry"]) == ["ingest-download", "ingest-download-r1", "ingest-load"]
+    assert ended["switch"]["conditions"]["pricing-price"]["decisions"] == {"case": 1}
+    assert len(ended["hyperparameter-search"]["conditions"]["search-retrain"]["runs"]) == 5
+
+
+def test_the_examples_with_params_take_others() -> None:
+    params = ("--param", "env=prod", "--param", "workers=4")
+    answer = jobflow("run", "--speed", "50", "-o", "json", *params, EXAMPLES / "params.yaml")
+    (flow,) = answer.json["items"]
+    conditions = flow["status"]["conditions"]
+    assert conditions["model-announce"]["phase"] == "Completed"
+    assert conditions["model-train"]["taskStatusCount"]["main"]["phase"] == {"Succeeded": 4}
+
+
+def test_a_flow_that_is_created_suspended_is_not_waited_for() -> None:
+    answer = jobflow("run", EXAMPLES / "suspend.yaml")
+    assert answer.code == 2
+    assert answer.err == (
+        "jobflow run: JobFlow overnight is suspended: in `jobflow sandbox` you can resume it, by "
+        "`jobflow resume overnight`\n"
+    )
+
+
+def test_without_the_failure_the_on_failure_example_takes_the_other_branches() -> None:
     text = (EXAMPLES / "on-failure.yaml").read_text()
     kept = "".join(
         line
@@ -106,7 +207,13 @@ def _flows() -> list[Outline]:
     return outlines
 
 
-TOO_LONG_TO_READ = {status_fits, expressions_are_few, params_are_few, param_values_are_small}
+TOO_LONG_TO_READ = {
+    status_fits,
+    expressions_are_few,
+    params_are_few,
+    param_values_are_small,
+    references_are_small,
+}
 """It takes some thousand steps, or as much of something else; tests/core has such flows."""
 
 

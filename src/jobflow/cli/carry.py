@@ -167,17 +167,15 @@ class Follower:
     def over(self) -> bool:
         """Whether every flow has ended, or none that has not can ever move again."""
         return all(
-            flow is not None and (flow.final or bool(waiting_for(flow, self._templates)))
+            flow is not None and (flow.final or bool(stuck(flow, self._templates)))
             for flow in self.flows.values()
         )
 
-    def missing(self) -> dict[str, list[str]]:
-        """The templates that flows wait for and for nothing else, by flow."""
-        found = {}
-        for (_, name), flow in self.flows.items():
-            if flow is not None and (templates := waiting_for(flow, self._templates)):
-                found[name] = templates
-        return found
+    def stuck(self) -> list[str]:
+        """Of each flow that can never move again why that is, in a sentence."""
+        found = [flow for flow in self.flows.values() if flow is not None and not flow.final]
+        why = ((flow, stuck(flow, self._templates)) for flow in found)
+        return [f"JobFlow {flow.metadata.name} {said}" for flow, said in why if said]
 
     async def until_over(self) -> None:
         """Return once `over`, or `unshown`."""
@@ -198,6 +196,22 @@ async def following(
             yield follower
         finally:
             task.cancel()
+
+
+def stuck(flow: JobFlow, templates: Collection[Key]) -> str:
+    """Why a flow that has not ended never will, for nobody can send anything here that is not in
+    FILEs; empty where it may. `templates`: those that were applied."""
+    if flow.status.suspended_at is not None:
+        moves = any(
+            condition.phase not in (*ENDED_STEP_PHASES, StepPhase.WAITING)
+            for condition in (flow.status.conditions or {}).values()
+        )
+        resume = "in `jobflow sandbox` you can resume it, by `jobflow resume"
+        return "" if moves else f"is suspended: {resume} {flow.metadata.name}`"
+    missing = waiting_for(flow, templates)
+    plural = "s" if len(missing) > 1 else ""
+    what = f"waits for the JobTemplate{plural} {', '.join(missing)}, which no FILE has"
+    return what if missing else ""
 
 
 def waiting_for(flow: JobFlow, templates: Collection[Key]) -> list[str]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -19,7 +20,7 @@ from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.cli.assumptions import assumptions
-from jobflow.cli.carry import Applied, apply, following
+from jobflow.cli.carry import Follower, apply, following
 from jobflow.cli.check import Report
 from jobflow.cli.complaint import complain
 from jobflow.cli.display import ChangeLog, Display, LiveTrees, Nothing
@@ -33,7 +34,7 @@ from jobflow.cli.nodes import NoFolder, runner
 from jobflow.cli.outcome import FAULTY, FINE, INTERRUPTED, UNUSABLE
 from jobflow.cli.params import NotParamsError
 from jobflow.cli.report import print_fault, print_warnings, show
-from jobflow.kube.client import decoder
+from jobflow.kube.client import ApiError, decoder
 from jobflow.sandbox.process import FailedRun, ProcessRunner
 from jobflow.sandbox.runner import Runner
 from jobflow.serve import START_ERRORS, PartDied, Sandbox, World, sandbox_world
@@ -49,8 +50,8 @@ class End:
     raw: list[dict[str, Any]] = field(default_factory=list)
     """The same as the server has them."""
     faults: Sequence[Fault] = ()
-    missing: dict[str, list[str]] = field(default_factory=dict)
-    """The templates that a flow waits for, by flow, where it waits for nothing else."""
+    stuck: Sequence[str] = ()
+    """Of each flow that can never move again why that is."""
     interrupted: bool = False
     runs: Sequence[FailedRun] = ()
     """The containers that failed, where they were processes."""
@@ -122,16 +123,20 @@ async def _carried_through(report: Report, node: Runner, display: Display) -> En
                     done = await unless(stop, follower.until_over())
             if follower.unshown is not None:
                 return End(unshown=follower.unshown)
-            return await _end(world, applied, follower.missing(), interrupted=not done)
+            return await _end(world, follower, interrupted=not done)
 
 
-async def _end(
-    world: World, applied: Applied, missing: dict[str, list[str]], *, interrupted: bool
-) -> End:
-    """What the server has now, of flows and of nothing else."""
-    end = End(missing=missing, interrupted=interrupted)
-    for namespace, name in applied.flows:
-        body = await world.client.request("GET", JOBFLOWS.path(namespace, name))
+async def _end(world: World, follower: Follower, *, interrupted: bool) -> End:
+    """What the server has now, of flows and of nothing else; of a flow that is gone by its own
+    ttlSecondsAfterFinished what was last seen."""
+    end = End(stuck=follower.stuck(), interrupted=interrupted)
+    for (namespace, name), seen in follower.flows.items():
+        try:
+            body = await world.client.request("GET", JOBFLOWS.path(namespace, name))
+        except ApiError as error:
+            if seen is None or not error.not_found:
+                raise
+            body = msgspec.json.encode(seen)
         end.raw.append(json.loads(body))
         end.flows.append(decoder(JobFlow).decode(body))
     return end
@@ -173,10 +178,4 @@ def _print_reasons(end: End, errors: Console) -> None:
         print_fault(fault, errors)
     if end.interrupted:
         return
-    for flow, templates in end.missing.items():
-        names = ", ".join(templates)
-        plural = "s" if len(templates) > 1 else ""
-        complain(
-            "run",
-            f"JobFlow {flow} waits for the JobTemplate{plural} {names}, which no FILE has",
-        )
+    complain("run", *end.stuck)
