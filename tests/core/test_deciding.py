@@ -1,4 +1,4 @@
-"""`when` and `switch`: decided once, when the dependencies are met, and stored before the create."""
+"""`when` and `switch`: decided once, when the dependencies are met, stored before the create."""
 
 from __future__ import annotations
 

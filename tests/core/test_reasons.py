@@ -21,6 +21,7 @@ from jobflow.core.reasons import FlowReason, StepReason
 from looking import SUCCEEDED, known, serving, workers
 from looped import ends, repeated, retried, stepped
 from plan_pods import pod_of
+from steps import step
 from strangers import stranger
 from worlds import Planned, World, after, flow, world_of
 
@@ -79,6 +80,18 @@ def two_branches() -> World:
     return world.settled().with_jobs(c="Failed")
 
 
+def aborting() -> World:
+    """a has failed, and b is aborted for it."""
+    world = flow("a", "b").with_spec(failure_policy="Abort").with_jobs(a="Running", b="Running")
+    return world.settled().with_jobs(a="Failed")
+
+
+def served() -> World:
+    """b is over, and the service a is ended for it."""
+    world = flow("b", a=step(daemon=True)).with_jobs(a="Running", b="Running").settled()
+    return world.with_jobs(b="Completed")
+
+
 STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", NONE): started,
     ("Waiting", "WaitingForProbe"): lambda: workers(serving(SUCCEEDED), "Running Running Running"),
@@ -90,6 +103,13 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "Stopped"): two_branches,
     ("Waiting", "Terminating"): lambda: flow("a", b="a").with_jobs(a="Completed").being_deleted(),
     ("Waiting", "Blocked"): blocked,
+    ("Waiting", "Parallelism"): lambda: flow("a", "b").with_spec(parallelism=1),
+    ("Waiting", "Suspended"): lambda: flow("a").with_spec(suspend=True),
+    (RUNS, "Suspended"): lambda: started().with_command("AbortJob"),
+    (RUNS, "FailurePolicy"): lambda: aborting(),
+    (RUNS, "DaemonEnded"): lambda: served(),
+    ("Completed", "DaemonEnded"): lambda: ends(served().settled(), "Aborted", "f-a"),
+    ("Failed", "FailurePolicy"): lambda: ends(aborting().settled(), "Aborted", "f-b"),
     ("Waiting", "Retrying"): lambda: ends(retried().settled(), "Failed", "f-a"),
     (RUNS, "Timeout"): lambda: timed_out(),
     ("Completed", "OutputsMissing"): without_a_pod,
@@ -122,6 +142,8 @@ FLOWS: dict[str, Callable[[], World]] = {
     "StepFailed": lambda: started().with_jobs(a="Failed"),
     "NameConflict": STEPS["Failed", "NameConflict"],
     "Cancelled": lambda: started().with_command(),
+    "Timeout": lambda: started().with_spec(timeout="60s").later(60),
+    "Suspended": STEPS["Waiting", "Suspended"],
     "Invalid": lambda: flow("a", b="x"),
     "WaitingForTemplate": STEPS["Waiting", "WaitingForTemplate"],
     "CreateRefused": STEPS["Waiting", "CreateRefused"],

@@ -1,4 +1,4 @@
-"""RestartJob: a flow that has failed goes on from the steps that failed, and repeats nothing else."""
+"""RestartJob: a failed flow goes on from the steps that failed, and repeats nothing else."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from jobflow.api.control import FailurePolicy
+from jobflow.api.flow_status import StepPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.core import daemons, finally_steps
 from jobflow.core.aborting import brings_to_end, left_over, unheard_of
@@ -150,11 +151,21 @@ def _decide(scene: Scene) -> tuple[Scene, list[Decision]]:
     if steps.stopping.failed and policy_of(scene.flow) is FailurePolicy.ABORT:
         spared = steps.stopping.spared(decisions)
         scene = replace(scene, aborted_for=steps.stopping.why, spared=spared)
-        decisions = Pass(scene, begun_steps(scene)).run()
+        decisions = _once_more(scene, decisions)
     if scene.has_daemons and daemons.are_done(scene, decisions):
         scene = replace(scene, daemons_done=True)
-        decisions = Pass(scene, begun_steps(scene)).run()
+        decisions = _once_more(scene, decisions)
     return scene, timed(scene, limited(scene, decisions))
+
+
+def _once_more(scene: Scene, before: Sequence[Decision]) -> list[Decision]:
+    """The same with more of the scene known; what has failed without having begun has failed."""
+    known = begun_steps(scene)
+    for position, decision in enumerate(before):
+        if known[position] is None and decision.condition.phase == StepPhase.FAILED:
+            known[position] = decision
+            scene.standing[position] = decision.condition
+    return Pass(scene, known).run()
 
 
 def _until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:
