@@ -133,12 +133,54 @@ def _values(count: int) -> Callable[[], object]:
     return lambda: validate_flow(flow, known)
 
 
+def _expressions(*texts: str, **more: Any) -> Callable[[int], Callable[[], object]]:
+    """A chain of steps with these conditions; `{before}` is the step before, `{i}` a number."""
+
+    def of(count: int) -> Callable[[], object]:
+        steps: list[dict[str, Any]] = [{"name": "s0"}]
+        for i in range(1, count):
+            when = [{"when": text.format(before=f"s{i - 1}", i=i)} for text in texts]
+            depends_on = {"targets": [f"s{i - 1}"]}
+            steps.append({"name": f"s{i}", "dependsOn": depends_on, "switch": when, **more})
+        params = [{"name": f"p{i}", "value": [i] * 10} for i in range(50)]
+        flow = flow_of(*steps, params=params)
+        validate_flow(flow, Known())  # what is parsed is remembered
+        return lambda: validate_flow(flow, Known())
+
+    return of
+
+
+def _references(count: int) -> Callable[[], object]:
+    """Items and references to them, as many of both."""
+    items = [{f"k{i}": 1 for i in range(3)}] * (count // 10)
+    env = [f"$(item.k{i}) $(params.x) $(index) $(param.x)" for i in range(count)]
+    step = {"name": "a", "forEach": {"items": items}, "patch": {"spec": {"plugins": {"env": env}}}}
+    flow = flow_of(step)
+    return lambda: validate_flow(flow, Known())
+
+
+def _params(count: int) -> Callable[[], object]:
+    params = [{"name": f"p-{i}", "enum": [1, 2], "value": 3} for i in range(count)]
+    flow = flow_of("a", params=params)
+    return lambda: validate_flow(flow, Known())
+
+
 CASES: dict[str, Callable[[int], Callable[[], object]]] = {
     "loops and retries": _loops,
     "cases, defaults and finally": _cases,
     "a switch of too many cases": _one_switch,
     "places that only a run can tell": _unknown_places,
     "a parameter of many wrong things": _values,
+    "expressions": _expressions(
+        'steps["{before}"].phase == "Completed"', "steps.s0.outputs.x > {i}", "params.p1.size() > 1"
+    ),
+    "expressions that give no truth": _expressions("params.p1", "steps.{before}.phase"),
+    "expressions that look at a lot": _expressions("size(params) > {i}"),
+    "expressions of names that there are not": _expressions(
+        "params.q{i} > steps.t{i}.phase", "steps.{before}.ouputs{i}", "foo{i} == 1", "fun{i}(1)"
+    ),
+    "references": _references,
+    "params": _params,
     "probes": _probes(wrong=False),
     "probes of tasks that there are not": _probes(wrong=True),
     "a probe of too many entries": _entries,

@@ -388,6 +388,17 @@ def test_references_in_loops() -> None:
     ]
 
 
+def test_what_references_stand_for_is_bounded() -> None:
+    large = [{"name": "x", "value": "x" * 60_000}]
+    env = ["$(params.x)"] * 20
+    steps = [{"name": f"s{i}", "patch": {"spec": {"plugins": {"env": env}}}} for i in range(8)]
+    (found,) = faults(flow_of(*steps, params=large))
+    assert found == (
+        "spec.flows[6].patch.spec: Too long: its references, and those of the patches before it, "
+        "stand for more than 8,388,608 bytes; put what is large into a ConfigMap or a volume"
+    )
+
+
 def test_references_in_the_patches_of_cases() -> None:
     case = {"patch": {"spec": {"queue": "$(params.x)"}}}
     assert said_of(switch=[case]) == [

@@ -256,6 +256,11 @@ def test_a_reference_without_a_value(text: str, message: str) -> None:
     assert with_values({"a": text}, seen()) == Failure(message, missing=True)
 
 
+def test_references_of_one_patch_stand_for_a_bounded_size() -> None:
+    said = with_values(["$(item)"] * 12, seen(item="x" * 100_000))
+    assert said == Failure("its references stand for more than 1,048,576 bytes; say less by them")
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),

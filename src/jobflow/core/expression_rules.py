@@ -21,6 +21,7 @@ from jobflow.core.reference_values import Items, mention_of
 from jobflow.core.references import references
 from jobflow.core.samples import Samples
 from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.uses import MAX_OF_ALL
 from jobflow.core.violations import Reason, Violation
 from jobflow.core.visible import Place, Visible, Wrong
 
@@ -110,12 +111,25 @@ def references_name_what_there_is(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, f"$({reference.path})", detail)
 
 
+def references_are_small(outline: Outline) -> Iterator[Violation]:
+    """A value is written out as often as it is referred to."""
+    for change in outline.changes:
+        if change.large:
+            detail = (
+                "its references, and those of the patches before it, stand for more than "
+                f"{MAX_OF_ALL:,} bytes; put what is large into a ConfigMap or a volume"
+            )
+            yield Violation(change.path, Reason.TOO_LONG, None, detail)
+            return  # the others have no room either
+
+
 EXPRESSION_RULES: tuple[Rule, ...] = (
     expressions_are_few,
     expressions_can_be_read,
     expressions_name_what_there_is,
     expressions_give_what_is_asked,
     references_name_what_there_is,
+    references_are_small,
 )
 
 

@@ -6,18 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from jobflow.api.control import Param
 from jobflow.core.cel_words import RESERVED
 from jobflow.core.cel_work import MAX_DEPTH, weight
 from jobflow.core.flow_rules import Rule
 from jobflow.core.outline import Outline
+from jobflow.core.references import size_of
+from jobflow.core.scope import MOST_PARAMS
 from jobflow.core.suggest import did_you_mean
 from jobflow.core.violations import Reason, Violation, quoted, some
 
-MAX_PARAMS = 256
-"""Params of a flow: each is looked up by going over all."""
 MAX_SIZE = 65_536
 """Bytes that their values come to as JSON."""
 
@@ -26,8 +24,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def params_are_few(outline: Outline) -> Iterator[Violation]:
     params = outline.flow.spec.params or ()
-    if len(params) > MAX_PARAMS:
-        detail = f"at most {MAX_PARAMS} are allowed; put more into one, as a map"
+    if len(params) > MOST_PARAMS:
+        detail = f"at most {MOST_PARAMS} are allowed; put more into one, as a map"
         yield Violation("spec.params", Reason.TOO_MANY, len(params), detail)
 
 
@@ -98,7 +96,7 @@ def param_values_are_small(outline: Outline) -> Iterator[Violation]:
             detail = f"at most {MAX_DEPTH} lists and maps in each other are allowed"
             yield Violation(f"spec.params[{i}].value", Reason.TOO_LONG, None, detail)
             return
-    if (size := len(msgspec.json.encode([param.value for param in params]))) > MAX_SIZE:
+    if (size := size_of([param.value for param in params])) > MAX_SIZE:
         detail = (
             f"its values come to {size:,} bytes; at most {MAX_SIZE:,} are allowed: put what is "
             "large into a ConfigMap or a volume"

@@ -19,6 +19,8 @@ from jobflow.core.violations import below
 _FOUND = re.compile(
     r"\$\$\(|\$\((?P<path>(?:item|index)|(?:params|item|index|flow|steps)\.[^()$\s]*)\)"
 )
+MAX_SIZE = 1 << 20
+"""Bytes of JSON that the references of one patch may stand for: no vcjob can be larger."""
 _OUTPUT = re.compile(r"steps\.(?P<step>.+?)\.outputs(?:\.(?P<rest>.*))?")
 
 
@@ -53,7 +55,7 @@ def is_reference(text: str) -> bool:
 def references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
     """Every reference in the texts of a JSON value, with the JSON path of its text. Keys of maps
     hold none."""
-    pending = [(path, value)]
+    pending = [(path, value)] if _may_hold_any(value) else []
     while pending:
         place, inner = pending.pop()
         if isinstance(inner, str):
@@ -66,12 +68,39 @@ def references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
             pending += [(f"{place}[{i}]", each) for i, each in reversed(list(enumerate(inner)))]
 
 
-def replaced(value: Any, look_up: Callable[[Reference], Any]) -> Any:
-    """The same JSON with every reference replaced by what `look_up` answers, which may raise.
+class TooLargeError(Exception):
+    """What references stand for comes to more than there is room for."""
+
+
+class Room:
+    """How much references may still stand for, in bytes of JSON."""
+
+    def __init__(self, left: int = MAX_SIZE) -> None:
+        self.left = left
+
+    def take(self, value: Any) -> Any:
+        """The value, where there is room for it; else TooLargeError."""
+        self.left -= size_of(value)
+        if self.left < 0:
+            raise TooLargeError
+        return value
+
+
+def replaced(value: Any, look_up: Callable[[Reference], Any], room: Room | None = None) -> Any:
+    """The same JSON with every reference replaced by what `look_up` answers, which may raise; the
+    value itself where there is nothing to replace. TooLargeError where there is no room for all
+    the answers; by default that of one patch.
 
     A text that is nothing but one reference becomes the value itself, whatever its type; within a
     text a value is written out, as JSON where it is no text.
     """
+    if not _may_hold_any(value):
+        return value
+    taken = room or Room()
+
+    def answered(found: Reference) -> Any:
+        return taken.take(look_up(found))
+
     root = {"": value}
     result = copied(root)
     work: list[tuple[Any, Any]] = [(root, result)]  # not by recursion, which a deep patch would end
@@ -80,10 +109,28 @@ def replaced(value: Any, look_up: Callable[[Reference], Any]) -> Any:
         for key, each in source.items() if isinstance(source, dict) else enumerate(source):
             if isinstance(each, str):
                 if "$(" in each:
-                    made[key] = _text(each, look_up)
+                    made[key] = _text(each, answered)
             elif isinstance(each, dict | list):
                 work.append((each, made[key]))
     return result[""]
+
+
+def _may_hold_any(value: Any) -> bool:
+    """A quick look, which most patches do not get beyond."""
+    try:
+        return b"$(" in msgspec.json.encode(value)
+    except (UnicodeEncodeError, RecursionError):
+        return True
+
+
+def size_of(value: Any) -> int:
+    """About how many bytes a value takes as JSON; never raises."""
+    try:
+        return len(msgspec.json.encode(value))
+    except UnicodeEncodeError:  # half a character, which YAML can write
+        return len(ascii(value))
+    except RecursionError:
+        return MAX_SIZE + 1
 
 
 def _text(text: str, look_up: Callable[[Reference], Any]) -> Any:

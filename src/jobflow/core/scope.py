@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepConditi
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.cel_words import Mention
 from jobflow.core.expressions import Failure, Fault, expression
-from jobflow.core.references import Reference, replaced
+from jobflow.core.references import MAX_SIZE, Reference, TooLargeError, replaced
 
 MOST_ITEMS = 1000
 """Entries of a list that forEach goes over."""
@@ -26,6 +27,9 @@ MAX_ITEMS_SIZE = 32_768
 """Bytes that they come to as JSON, for they are remembered in the status."""
 POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 """Of a task's pods; those that no pod is in count 0."""
+MOST_PARAMS = 256
+"""Params of a flow: they are gone over for each that is mentioned."""
+TOO_LARGE = f"its references stand for more than {MAX_SIZE:,} bytes; say less by them"
 _SHOWN = 100
 """Characters of an expression in a message."""
 
@@ -109,7 +113,7 @@ def context(mentions: tuple[Mention, ...], seen: Seen) -> dict[str, Any]:
 def _put_params(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
     into = made.setdefault("params", {})
     wanted = mention.keys[:1]
-    for param in seen.flow.spec.params or ():
+    for param in islice(seen.flow.spec.params or (), MOST_PARAMS):
         if not wanted or param.name == wanted[0]:
             into.setdefault(param.name, param.value)
 
@@ -232,6 +236,8 @@ def with_values(value: Any, seen: Seen) -> Any:
         return replaced(value, lambda reference: _value(reference, seen))
     except _NoValueError as error:
         return Failure(str(error), missing=True)
+    except TooLargeError:
+        return Failure(TOO_LARGE)
 
 
 def _value(reference: Reference, seen: Seen) -> Any:

@@ -18,10 +18,13 @@ from jobflow.core.build import changes_of, with_defaults
 from jobflow.core.expressions import Failure
 from jobflow.core.merge import JOB_SPEC, Shape, merge
 from jobflow.core.pod_names import PodNames, pod_names
-from jobflow.core.references import Reference, references, replaced
+from jobflow.core.references import Reference, Room, TooLargeError, references, replaced
 from jobflow.core.scope import Seen, with_values
 from jobflow.core.violations import below
 
+MAX_OF_ALL = 8 << 20
+"""Bytes of JSON that the references of all patches of a flow may stand for: each value is copied
+into the spec that is checked."""
 _FROM_THE_START = frozenset({"params", "flow"})
 """Roots of references whose values are known before anything has run."""
 
@@ -41,6 +44,8 @@ class Change(NamedTuple):
     """With the values of its references, as far as they are known."""
     open: bool
     """Whether there are others."""
+    large: bool = False
+    """Whether its references stand for too much; then `said` is as it stands."""
 
 
 class Use(NamedTuple):
@@ -86,16 +91,19 @@ def patches_of(steps: Sequence[Step], path: Callable[[int], str]) -> Iterator[Pa
 
 def changes(flow: JobFlow, patches: Sequence[Patched]) -> Iterator[Change]:
     """Those of the patches that say something."""
-    seen = Seen(flow, lambda name: None)
+    seen, room = Seen(flow, lambda name: None), Room(MAX_OF_ALL)
     for step, case, path, patch in patches:
         if (written := changes_of(patch)) is not None:
             field = "jobSpec" if patch.job_spec else "spec"
-            said, is_open = _with_known_values(written, seen)
-            yield Change(step, case, f"{path}.{field}", written, said, is_open)
+            said, is_open, large = _with_known_values(written, seen, room)
+            yield Change(step, case, f"{path}.{field}", written, said, is_open, large)
 
 
-def _with_known_values(written: dict[str, Any], seen: Seen) -> tuple[dict[str, Any], bool]:
-    """A patch with the values that are known from the start, and whether others are left."""
+def _with_known_values(
+    written: dict[str, Any], seen: Seen, room: Room
+) -> tuple[dict[str, Any], bool, bool]:
+    """A patch with the values that are known from the start, whether others are left, and whether
+    there was no room for them."""
     left = []
 
     def value(reference: Reference) -> Any:
@@ -106,7 +114,10 @@ def _with_known_values(written: dict[str, Any], seen: Seen) -> tuple[dict[str, A
             return text
         return found
 
-    return replaced(written, value), bool(left)
+    try:
+        return replaced(written, value, room), bool(left), False
+    except TooLargeError:
+        return written, True, True
 
 
 def uses(
