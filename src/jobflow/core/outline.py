@@ -109,6 +109,7 @@ class Outline:
             or step.daemon
         ]
         """Those of which more is said than what they wait for and what they change."""
+        self.steered_at = frozenset(i for i, _ in self.steered)
         self.cases: list[tuple[int, int, Case]] = [
             (i, at, case)
             for i, step in self.steered

@@ -52,14 +52,12 @@ ONE = Planned()
 
 def planned(flow: JobFlow, steps: list[Step]) -> list[Planned]:
     """Of each of these steps of the flow. What is out of bounds counts as the bound."""
-    params: Mapping[str, Any] | None = None
+    params = params_of(flow)
     found = [ONE] * len(steps)
     shared: dict[tuple[int | None, int], Planned] = {(None, 0): ONE}
     for i, step in enumerate(steps):
         if step.retry is None and step.for_each is None and step.repeat is None:
             continue
-        if params is None:
-            params = {param.name: param.value for param in reversed(flow.spec.params or [])}
         key = _runs(step, params), _within(_limit(step), 0, MOST_RETRIES)
         if (known := shared.get(key)) is None:
             known = shared[key] = Planned(*key)
@@ -77,20 +75,25 @@ def _runs(step: Step, params: Mapping[str, Any]) -> int | None:
             return _within(len(each.items), 0, MOST_ITEMS)
         if each.count is not None:
             return _within(each.count, 0, MOST_ITEMS)
-        return _of_param(each.from_ or "", params)
+        items = items_of_param(params, each.from_ or "")
+        return MOST_ITEMS if items is None else _within(len(items), 0, MOST_ITEMS)
     if step.repeat is not None:
         most = step.repeat.max
         return MOST_REPEATS if most is None else _within(most, 1, MOST_REPEATS)
     return None
 
 
-def _of_param(expression: str, params: Mapping[str, Any]) -> int:
-    """The items that an expression may give: where it is a parameter, as many as that has."""
-    if (found := _PARAM.fullmatch(expression)) is not None:
-        value = params.get(found[1] or found[2] or found[3])
-        if isinstance(value, list):
-            return _within(len(value), 0, MOST_ITEMS)
-    return MOST_ITEMS
+def params_of(flow: JobFlow) -> Mapping[str, Any]:
+    """The values of the flow's parameters by name; of several with one name the first."""
+    return {param.name: param.value for param in reversed(flow.spec.params or [])}
+
+
+def items_of_param(params: Mapping[str, Any], expression: str) -> list[Any] | None:
+    """The list that an expression gives, where it is nothing but a parameter; None for any other,
+    which only a run can tell."""
+    found = _PARAM.fullmatch(expression)
+    value = params.get(found[1] or found[2] or found[3]) if found is not None else None
+    return value if isinstance(value, list) else None
 
 
 def _within(number: int, least: int, most: int) -> int:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobflow.api.jobflow import Condition
+import msgspec
+
+from jobflow.api.control import ForEach
+from jobflow.api.jobflow import Condition, Step
 from jobflow.core.flow_rules import Rule
 from jobflow.core.names import MAX_NAME
 from jobflow.core.next_jobs import MOST as MOST_NEXT
 from jobflow.core.outline import Outline
 from jobflow.core.outputs import MOST_OF_A_FLOW
+from jobflow.core.planned import items_of_param, params_of
+from jobflow.core.scope import MAX_ITEMS_SIZE, MOST_ITEMS
 from jobflow.core.violations import Reason, Violation
 
 MAX_STATUS = 1 << 20
@@ -32,6 +37,23 @@ STATUS_OF_A_STEP = max(
 condition and an entry in one of the …Jobs lists."""
 NAMES_OF_A_STEP = 2
 """How often its vcjob's name stands in it: as a key of conditions, and in a list."""
+_RUN = '{"index":999,"phase":"%s","reason":"%s","attempts":%d%s},'
+_RETRIED = ',"failures":100,"pastAttempts":101'
+STATUS_OF_A_RUN = max(
+    len(_RUN % ("Terminating", "FailurePolicy", 999, f',"abortTime":"{_TIME}"{_RETRIED}')),
+    len(_RUN % ("Waiting", "CreateRefused", 999, f',"nextAttemptTime":"{_TIME}"{_RETRIED}')),
+    len(_RUN % ("Failed", "OutputsTooLarge", 999, _RETRIED)),
+) + len('"",')
+"""The same of an item or a repeat that is under way, with its vcjob in a list."""
+STATUS_OF_AN_ENDED_RUN = len(_RUN % ("Completed", "OutputsMissing", 999, _RETRIED)) + len('"",')
+"""The same of one that has completed: one that fails for good is followed by no others."""
+STATUS_OF_LOOPS = len(',"runs":[]')
+STATUS_OF_RETRIES = len(',"job":"","failures":100')
+"""What a step or run has besides, once it was tried again: the name is another than the first."""
+STATUS_OF_TIME = len(f',"deadline":"{_TIME}"')
+STATUS_OF_DECISIONS = len(',"decisions":{"when":false,"case":99}')
+STATUS_OF_ITEMS = len(',"items":[]') + MAX_ITEMS_SIZE
+"""What forEach.from may have given."""
 STATUS_OF_A_PROBER = len(
     f'"":{{"phase":"Waiting","reason":"CreateRefused","nextAttemptTime":"{_TIME}","passedTargets":[]}},'
 )
@@ -41,15 +63,25 @@ name stands there once."""
 
 def status_fits(outline: Outline) -> Iterator[Violation]:
     """What the status comes to when all that may be left out of it is left out."""
-    steps = len(outline.names)
     size = least_status(outline)
-    if size > MAX_STATUS:
+    if size <= MAX_STATUS:
+        return
+    steps = len(outline.names)
+    runs = sum(each.runs or 0 for each in outline.planned)
+    if not runs:
         room = (MAX_STATUS - FIXED_STATUS) * steps // (size - FIXED_STATUS)
         detail = (
             f"{steps} steps, but the status of a flow has room for about {room} with names of "
             "this length (1 MiB); split the flow or shorten the names of the flow and its steps"
         )
-        yield Violation("spec.flows", Reason.TOO_MANY, steps, detail)
+    else:
+        detail = (
+            f"{steps} steps with up to {runs:,} runs, and their status may come to "
+            f"{size / MAX_STATUS:.1f} MiB, where there is room for 1; split the flow, or say less "
+            "in forEach.parallelism, forEach.count and repeat.max (forEach.from counts as "
+            f"{MOST_ITEMS:,} items where it is no parameter)"
+        )
+    yield Violation("spec.flows", Reason.TOO_MANY, max(steps, runs), detail)
 
 
 def least_status(outline: Outline) -> int:
@@ -65,7 +97,61 @@ def least_status(outline: Outline) -> int:
             for step, depends_on in outline.dependencies
             if depends_on.probe is not None or depends_on.condition == Condition.RUNNING
         )
+        + _More(outline).all()
     )
+
+
+class _More:
+    """What steps may take by what was decided about them, their runs, retries and timeouts."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._params = params_of(outline.flow)
+        self._sizes: dict[str, int] = {}
+
+    def all(self) -> int:
+        """Of all steps together."""
+        steered = self._outline.steered_at
+        return sum(
+            self._of(i, step)
+            for i, step in enumerate(self._outline.steps)
+            if step.when is not None or i in steered
+        )
+
+    def _of(self, position: int, step: Step) -> int:
+        planned = self._outline.planned[position]
+        step_name = len(self._outline.flow_name) + 1 + len(self._outline.names[position])
+        name = step_name + len(planned.longest)
+        each = STATUS_OF_TIME if step.timeout is not None else 0
+        each += STATUS_OF_RETRIES + name if planned.retries else 0
+        more = STATUS_OF_DECISIONS if step.when is not None or step.switch else 0
+        if planned.runs is None:
+            return more + each
+        at_once = 1
+        if step.for_each is not None:
+            more += self._items(step.for_each)
+            at_once = min(max(step.for_each.parallelism or planned.runs, 1), planned.runs)
+        ended = max(planned.runs - at_once, 0)
+        more += STATUS_OF_LOOPS + planned.runs * (name + each)
+        return more + at_once * STATUS_OF_A_RUN + ended * STATUS_OF_AN_ENDED_RUN
+
+    def _items(self, each: ForEach) -> int:
+        """What `from` gives, which is remembered."""
+        if each.from_ is None or each.items is not None:
+            return 0
+        if each.from_ not in self._sizes:
+            self._sizes[each.from_] = self._size(each.from_)
+        return self._sizes[each.from_]
+
+    def _size(self, expression: str) -> int:
+        value = items_of_param(self._params, expression)
+        if value is None:
+            return STATUS_OF_ITEMS
+        try:
+            size = len(msgspec.json.encode(value))
+        except RecursionError:
+            return STATUS_OF_ITEMS
+        return STATUS_OF_ITEMS - MAX_ITEMS_SIZE + min(size, MAX_ITEMS_SIZE)
 
 
 def _passed_targets(outline: Outline, step: int) -> int:

@@ -1,16 +1,24 @@
 """Keeps a status small enough to store: what may be dropped, and in which order (DESIGN §3).
 
-Never dropped: phase, reason, attempts, passedTargets and outputs of a step, and the lists of
-vcjobs. What was dropped of an ended vcjob is gone for good, since it is only remembered here.
+Never dropped: phase, reason, attempts, passedTargets, decisions and outputs of a step and of its
+runs, and the lists of vcjobs. What was dropped of an ended vcjob is gone for good, since it is only
+remembered here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, JobFlowStatus, JobRecord, StepCondition
+from jobflow.api.flow_status import (
+    ENDED_STEP_PHASES,
+    JobFlowStatus,
+    JobRecord,
+    RunCondition,
+    StepCondition,
+)
 from jobflow.core.records import ended
 
 LIMIT = 256 * 1024
@@ -20,6 +28,9 @@ MOST = 1024 * 1024
 """Bytes that a status must not pass: admission (`core.status_rules`) counts on it."""
 
 _replace = msgspec.structs.replace
+
+C = TypeVar("C", bound=RunCondition)
+"""The condition of a step, or of one of its runs."""
 
 
 def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
@@ -72,42 +83,27 @@ def _last_history(record: JobRecord) -> JobRecord:
 
 def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
     """`lastTransitionTime` of steps whose vcjob's last history tells it."""
-    return _conditions(
-        status,
-        lambda condition: (
-            _replace(condition, last_transition_time=None) if condition.job else condition
-        ),
-    )
+    return _conditions(status, lambda _, each: _without_transition(each) if each.job else each)
 
 
 def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
     """And what is counted from them."""
     status = _replace(status, pod_failure_ratio="")
-    return _conditions(
-        status,
-        lambda condition: (
-            _replace(condition, task_status_count=None)
-            if condition.task_status_count is not None
-            else condition
-        ),
-    )
+    return _conditions(status, lambda _, each: _replace(each, task_status_count=None))
 
 
 def _messages(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(
-        status,
-        lambda condition: _replace(condition, message="") if condition.message else condition,
-    )
+    return _conditions(status, lambda _, each: _replace(each, message=""))
 
 
 def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(status, _without_times)
+    return _conditions(
+        status, lambda _, each: _without_times(each) if each.phase in ENDED_STEP_PHASES else each
+    )
 
 
-def _without_times(condition: StepCondition) -> StepCondition:
+def _without_times(condition: C) -> C:
     """And without what else is only told of an end."""
-    if condition.phase not in ENDED_STEP_PHASES:
-        return condition
     return _replace(
         condition,
         create_time=None,
@@ -123,24 +119,24 @@ def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _transitions(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(status, lambda condition: _replace(condition, last_transition_time=None))
+    return _conditions(status, lambda _, each: _without_transition(each))
+
+
+def _without_transition(condition: C) -> C:
+    return _replace(condition, last_transition_time=None)
 
 
 def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
     """The last resort, for thousands of jobs at once: all that a job which is there says itself,
-    and the name of every step's first job, for that is the step's key (`evidence` knows it)."""
-    conditions = {
-        key: _replace(
-            condition,
-            create_time=None,
-            running_duration="",
-            requested_hours=None,
-            failure=None,
-            job="" if condition.job == key else condition.job,
-        )
-        for key, condition in (status.conditions or {}).items()
-    }
-    return _replace(status, conditions=conditions, job_status_list=None)
+    the name of every run's first job, for that is its key (`evidence` knows it), and the nodes
+    that a next attempt would do well to avoid."""
+    status = _conditions(status, _least)
+    return _replace(status, job_status_list=None)
+
+
+def _least(key: str, condition: C) -> C:
+    job = "" if condition.job == key else condition.job
+    return _replace(_without_times(condition), job=job, avoid_nodes=None)
 
 
 DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
@@ -160,8 +156,24 @@ def _records(status: JobFlowStatus, change: Callable[[JobRecord], JobRecord]) ->
     return _replace(status, job_status_list=[change(r) for r in records] if records else records)
 
 
-def _conditions(
-    status: JobFlowStatus, change: Callable[[StepCondition], StepCondition]
-) -> JobFlowStatus:
-    conditions = status.conditions or {}
-    return _replace(status, conditions={key: change(c) for key, c in conditions.items()})
+class _Change(Protocol):
+    """What becomes of one condition; the key is the name that its first vcjob has."""
+
+    def __call__(self, key: str, condition: C, /) -> C: ...
+
+
+def _conditions(status: JobFlowStatus, change: _Change) -> JobFlowStatus:
+    """With this change of each condition, and of those of its runs."""
+    conditions = {
+        key: _with_runs(key, condition, change)
+        for key, condition in (status.conditions or {}).items()
+    }
+    return _replace(status, conditions=conditions)
+
+
+def _with_runs(key: str, condition: StepCondition, change: _Change) -> StepCondition:
+    changed = change(key, condition)
+    if not condition.runs:
+        return changed
+    runs = [change(f"{key}-{run.index}", run) for run in condition.runs]
+    return _replace(changed, runs=runs)
