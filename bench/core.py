@@ -22,7 +22,8 @@ from jobflow.controller.events import Recorder
 from jobflow.controller.prober import Prober
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import Reconciler
-from jobflow.core.actions import CreateJob, View
+from jobflow.core.actions import CreateJob, PodsRead, ReadPods, View
+from jobflow.core.expressions import expression
 from jobflow.core.plan import plan
 from jobflow.core.validate import Known, validate_flow
 from jobflow.kube.cache import Key, key_of
@@ -37,6 +38,7 @@ VALIDATED = {
     "10,000 edges": samples.dense(5000, 10_000),
 }
 
+UID_OF_JOBS = samples.UID[:-4]
 
 CALLS = 5
 
@@ -55,6 +57,21 @@ def validations(runs: int) -> dict[str, list[float]]:
     return {shape: timed(flow) for shape, flow in flows.items()}
 
 
+def new_validations(runs: int) -> dict[str, list[float]]:
+    """The same of flows with expressions and references that nobody has read before."""
+    known = Known(templates={samples.TEMPLATE: samples.template()}, queues={"default": "Open"})
+
+    def validated(flow: JobFlow) -> float:
+        expression.cache_clear()
+        begin = time.process_time()
+        verdict = validate_flow(flow, known)
+        took = time.process_time() - begin
+        assert not verdict.violations, verdict.violations[0]
+        return took * 1000
+
+    return {state: [validated(flow) for _ in range(runs)] for state, flow in _controlled().items()}
+
+
 def plans(runs: int) -> dict[str, list[float]]:
     """Milliseconds to plan a flow of 1,000 steps, a figure a run: before its first step, and when
     half of them have completed, ten of these just now."""
@@ -62,7 +79,8 @@ def plans(runs: int) -> dict[str, list[float]]:
     def timed(flow: JobFlow, view: View) -> list[float]:
         return [_milliseconds(lambda: plan(flow, view, now=NOW)) for _ in range(runs)]
 
-    return {state: timed(*given) for state, given in _states().items()}
+    halves = {f"{what}, half done": advanced(flow) for what, flow in _controlled().items()}
+    return {state: timed(*given) for state, given in (_states() | halves).items()}
 
 
 def reconciles(runs: int) -> dict[str, list[float]]:
@@ -133,6 +151,36 @@ def _states() -> dict[str, tuple[JobFlow, View]]:
         "before its first step": (flow, samples.view()),
         "half done": carried(flow, 50, "Completed"),
     }
+
+
+def _controlled() -> dict[str, JobFlow]:
+    """Flows whose course hangs on expressions."""
+    return {
+        "conditions everywhere": samples.conditional(samples.layered(1000)),
+        "forEach of 1,000": samples.searching(1000),
+    }
+
+
+def advanced(flow: JobFlow, done: int = 500) -> tuple[JobFlow, View]:
+    """The flow when so many of its vcjobs have ended well, by plans that were carried out; their
+    pods have been asked for outputs, and have none."""
+    templates = samples.view().templates
+    jobs: dict[str, Job] = {}
+    read: dict[str, PodsRead] = {}
+    while True:
+        now = NOW - timedelta(minutes=1000 - len(jobs))
+        view = View(templates=templates, jobs=jobs, read=read)
+        if len(jobs) >= done:
+            return flow, view
+        planned = plan(flow, view, now=now)
+        for action in planned.actions:
+            if isinstance(action, CreateJob):
+                metadata = action.manifest["metadata"] | {"uid": f"{UID_OF_JOBS}{len(jobs):04}"}
+                made = _job(msgspec.convert(metadata, ObjectMeta), "Completed", now)
+                jobs = {**jobs, action.name: made}
+            elif isinstance(action, ReadPods):
+                read = {**read, action.uid: PodsRead()}
+        flow = msgspec.structs.replace(flow, status=planned.status)
 
 
 def carried(flow: JobFlow, rounds: int, phase: str) -> tuple[JobFlow, View]:

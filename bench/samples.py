@@ -121,6 +121,33 @@ def probing(targets: list[list[int]]) -> JobFlow:
     return msgspec.convert(made, JobFlow)
 
 
+def conditional(targets: list[list[int]]) -> JobFlow:
+    """The same; every step has a patch with references and is retried on a condition, and every
+    step that depends on others runs on a condition about them."""
+    made = manifest(targets)
+    made["spec"]["params"] = [{"name": "rounds", "value": 5}, {"name": "image", "value": "x:1"}]
+    for i, step in enumerate(made["spec"]["flows"]):
+        step["retry"] = {"limit": 2, "when": f'reason != "Timeout" && params.rounds > {i % 5}'}
+        words = ["--image=$(params.image)", f"--name=$(flow.name)-{i}"]
+        step["patch"] = {"jobSpec": {"plugins": {"env": words}}}
+        if targets[i]:
+            before = f'steps["step-{targets[i][0]}"]'
+            goes_on = f"(params.rounds > {i % 5} || has({before}.outputs.more))"
+            step["when"] = f'{before}.phase == "Completed" && {goes_on}'
+    return msgspec.convert(made, JobFlow)
+
+
+def searching(items: int) -> JobFlow:
+    """One step that is run for each of so many items, and one behind it that chooses."""
+    made = manifest([[], [0]])
+    search, choose = made["spec"]["flows"]
+    search["forEach"] = {"items": [{"rate": i / items} for i in range(items)], "parallelism": 50}
+    search["patch"] = {"jobSpec": {"plugins": {"env": ["--rate=$(item.rate)", "--n=$(index)"]}}}
+    found = 'steps["step-0"].items.filter(i, has(i.outputs.acc))'
+    choose["when"] = f"size({found}) == 0 || {found}.map(i, i.outputs.acc).max() > 0.5"
+    return msgspec.convert(made, JobFlow)
+
+
 def sent(targets: list[list[int]], name: str) -> bytes:
     """A JobFlow as a user sends it."""
     made = manifest(targets, name)
