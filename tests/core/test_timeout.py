@@ -11,7 +11,7 @@ import pytest
 
 from jobflow.api.control import Retry
 from jobflow.api.job import JobCondition, JobState, JobStatus
-from looped import each, ends, runs, stepped, there, waited, with_step
+from looped import each, ends, leaves, runs, stepped, there, waited, with_step
 from worlds import NOW, World
 
 
@@ -122,6 +122,14 @@ def test_a_job_that_is_gone_while_it_is_aborted_counts_as_an_attempt() -> None:
     condition = world.plan().conditions["a"]
     assert (condition.reason, condition.failures) == ("Retrying", 1)
     assert list(there(waited(world))) == ["f-a-r1"]
+
+
+def test_nodes_are_avoided_also_after_an_attempt_that_was_deleted() -> None:
+    world = running(retry=Retry(limit=2, avoid_nodes=True))
+    world = waited(leaves(world, "f-a", "", phase="Failed").settled())
+    world = ends(world, "Running", "f-a-r1").later(60).settled().later(60).settled()
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.avoid_nodes) == ("Retrying", ["n-f-a"])
 
 
 def test_every_item_has_its_own_time() -> None:

@@ -57,7 +57,7 @@ def again(run: Run, scene: Scene) -> RunDecision:
     """Between two attempts, or retried with its flow: the next one, once it may be made."""
     memory = run.memory
     if (why := intent(run, scene)) and why != StepReason.SUSPENDED:
-        return _not_again(run, memory, why, scene, sure=True)
+        return settled(run, _not_again(run, memory, why, scene, sure=True), scene)
     if scene.terminating or scene.suspended:
         return RunDecision(memory)
     if _too_early(memory, scene.now):
@@ -107,12 +107,13 @@ def _not_again(run: Run, shown: RunCondition, why: str, scene: Scene, *, sure: b
     name = run.job_name
     if not sure and name not in scene.view.absent:
         return RunDecision(shown, Confirm(name))
+    phase = ends_as(why)
     there = run.job is not None and not run.gone
     gone = f"the job {name} is {'over' if there else 'gone'}"
     return RunDecision(
         msgspec.structs.replace(
             shown,
-            phase=ends_as(why),
+            phase=phase,
             reason=why,
             message=aborted(why, gone, run, scene),
             job=name,
@@ -120,7 +121,7 @@ def _not_again(run: Run, shown: RunCondition, why: str, scene: Scene, *, sure: b
             next_attempt_time=None,
             deadline=None,
             abort_time=None,
-            avoid_nodes=None,
+            avoid_nodes=shown.avoid_nodes if phase == StepPhase.FAILED else None,
             requested_hours=held(run, scene),
         )
     )
