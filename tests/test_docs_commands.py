@@ -26,7 +26,13 @@ from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COOKBOOK = sorted((ROOT / "docs" / "cookbook").glob("*.md"))
+"""Those that start a sandbox are carried out here, the others by tests/cli/test_cookbook.py."""
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(page for page in COOKBOOK if "jobflow sandbox" in page.read_text(encoding="utf-8")),
+]
 FENCE = re.compile(
     r"(?P<before>[^\n]*)\n```sh(?: exit=(?P<code>\d+))?\n(?P<script>.*?)^```\n"
     r"(?:\n```text output\n(?P<output>.*?)^```\n)?",
@@ -219,7 +225,7 @@ def _fields(path: str, schema: dict[str, object]) -> Iterator[str]:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
+    for page in {*PAGES, *COOKBOOK}:
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

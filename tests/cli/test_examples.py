@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from jobflow.core.outline import Known, Outline
 from jobflow.core.param_rules import param_values_are_small, params_are_few
 from jobflow.core.status_rules import status_fits
 from jobflow.core.validate import CREATE_RULES
+from together import carried_through
 
 EXAMPLES = Path("examples")
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
@@ -98,17 +98,9 @@ def test_an_example_has_no_faults_and_teaches(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def ended() -> dict[str, dict[str, Any]]:
-    """Status of each example's flow at its end: all in one sandbox, each in a namespace of its
-    own, for they use the same names."""
-    documents = []
-    for name in ENDS:
-        for each in load([str(EXAMPLES / f"{name}.yaml")], io.BytesIO()).objects:
-            if each.kind != "Queue":
-                each.data["metadata"]["namespace"] = name
-            documents.append(json.dumps(each.data))
-    answer = jobflow("run", "--speed", "10", "-o", "json", "-", stdin="\n---\n".join(documents))
-    assert answer.code == 1, answer.err
-    return {flow["metadata"]["namespace"]: flow["status"] for flow in answer.json["items"]}
+    """Status of each example's flow at its end."""
+    flows = carried_through({name: EXAMPLES / f"{name}.yaml" for name in ENDS})
+    return {name: flow["status"] for name, flow in flows.items()}
 
 
 def stands(status: dict[str, Any]) -> dict[str, str]:
@@ -162,8 +154,8 @@ def test_a_flow_that_is_created_suspended_is_not_waited_for() -> None:
     answer = jobflow("run", EXAMPLES / "suspend.yaml")
     assert answer.code == 2
     assert answer.err == (
-        "jobflow run: JobFlow overnight is suspended: in `jobflow sandbox` you can resume it, by "
-        "`jobflow resume overnight`\n"
+        "jobflow run: JobFlow overnight is suspended (spec.suspend): resume it on a cluster with "
+        "`jobflow resume overnight`, or take suspend out to run it here\n"
     )
 
 

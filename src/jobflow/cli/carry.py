@@ -19,6 +19,7 @@ from jobflow.cli.faults import Fault
 from jobflow.cli.manifests import Manifest
 from jobflow.core.names import job_name
 from jobflow.core.reasons import StepReason
+from jobflow.core.wording import typed
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.kube.reflector import Reflector
@@ -206,8 +207,9 @@ def stuck(flow: JobFlow, templates: Collection[Key]) -> str:
             condition.phase not in (*ENDED_STEP_PHASES, StepPhase.WAITING)
             for condition in (flow.status.conditions or {}).values()
         )
-        resume = "in `jobflow sandbox` you can resume it, by `jobflow resume"
-        return "" if moves else f"is suspended: {resume} {flow.metadata.name}`"
+        resume = typed("jobflow resume", flow.metadata)
+        way = f"resume it on a cluster with {resume}, or take suspend out to run it here"
+        return "" if moves else f"is suspended (spec.suspend): {way}"
     missing = waiting_for(flow, templates)
     plural = "s" if len(missing) > 1 else ""
     what = f"waits for the JobTemplate{plural} {', '.join(missing)}, which no FILE has"

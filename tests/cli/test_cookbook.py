@@ -1,0 +1,86 @@
+"""The cookbook: what a page shows of a flow is in the example, and its command does what it says.
+
+Pages that need a sandbox for kubectl are carried out by tests/test_docs_commands.py.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from command_line import jobflow
+from jobflow.api.jobflow import JobFlow
+from jobflow.cli.drawing import table
+from together import carried_through
+
+FOLDER = Path("docs/cookbook")
+PAGES = [
+    page
+    for page in sorted(FOLDER.glob("*.md"))
+    if page.stem != "README" and "jobflow sandbox" not in page.read_text(encoding="utf-8")
+]
+FENCE = re.compile(
+    r"^```yaml\n(?P<excerpt>.*?)^```\n.*?\]\(\.\./\.\./(?P<file>examples/[\w-]+\.yaml)\).*?"
+    r"^```sh(?: exit=(?P<code>\d))?\njobflow (?P<command>[^\n]*)\n```\n\n"
+    r"```text table\n(?P<table>.*?)^```\n",
+    re.MULTILINE | re.DOTALL,
+)
+TIMES = re.compile(r"\d\d:\d\d:\d\d   (\d\S*)( *)")
+
+
+def recipe(page: Path) -> re.Match[str]:
+    found = FENCE.search(page.read_text(encoding="utf-8"))
+    assert found is not None
+    return found
+
+
+def test_the_first_page_names_every_other() -> None:
+    named = re.findall(r"\]\(([\w-]+)\.md\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(
+        page.stem for page in FOLDER.glob("*.md") if page.stem != "README"
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows_is_in_its_example(page: Path) -> None:
+    found = recipe(page)
+    lines = [line.strip() for line in Path(found["file"]).read_text(encoding="utf-8").splitlines()]
+    excerpt = [line.strip() for line in found["excerpt"].splitlines()]
+    starts = range(len(lines) - len(excerpt) + 1)
+    assert any(lines[i : i + len(excerpt)] == excerpt for i in starts)
+
+
+@pytest.fixture(scope="module")
+def ended() -> dict[str, JobFlow]:
+    """The flow of each page as its command leaves it."""
+    commands = {page.stem: recipe(page)["command"] for page in PAGES}
+    plain = {
+        name: Path(found[1])
+        for name, command in commands.items()
+        if (found := re.fullmatch(r"run --speed 10 (\S+)", command))
+    }
+    flows = carried_through(plain)
+    for name in commands.keys() - plain.keys():
+        answer = jobflow(*shlex.split(commands[name]), "-o", "json")
+        (flows[name],) = answer.json["items"]
+    return {name: msgspec.convert(flow, JobFlow) for name, flow in flows.items()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_command_of_a_page_ends_in_the_table_it_shows(
+    page: Path, ended: dict[str, JobFlow]
+) -> None:
+    flow, found = ended[page.stem], recipe(page)
+    shown = "".join(f"{line.plain}\n" for line in table(flow, datetime.now(UTC)))
+    assert TIMES.sub(_always_alike, shown) == found["table"]
+    assert found["code"] == ("1" if flow.status.state.phase == "Failed" else None)
+
+
+def _always_alike(found: re.Match[str]) -> str:
+    """Another time of the day, and a second whatever it took."""
+    return "12:00:00   " + ("1s".ljust(len(found[1] + found[2])) if found[2] else "1s")
