@@ -90,6 +90,16 @@ async def test_a_flow_made_anew_under_the_same_name_uses_what_it_says(world: Wor
     assert (world.users("t"), world.users("u")) == ([], ["f"])
 
 
+async def test_the_templates_of_cases_and_of_finally_are_used(world: World) -> None:
+    steps = [
+        {"name": "a", "switch": [{"when": "true", "template": "t"}, {"template": "u"}]},
+        {"name": "b", "switch": [{}, {"template": ""}]},
+    ]
+    spec = {"flows": steps, "finally": [{"name": "c"}, {"name": "d", "template": "v"}]}
+    world.store.flows.changed(msgspec.convert({"metadata": world.meta("f"), "spec": spec}, JobFlow))
+    assert {name for name in "abcdtuv" if world.users(name)} == {"b", "c", "t", "u", "v"}
+
+
 async def test_jobs_are_found_by_their_flow(world: World) -> None:
     world.flow("f")
     world.job("j", "f")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus, StepCondition
+from jobflow.api.flow_status import Decisions, FlowState, JobFlowStatus, StepCondition
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.core.change_rules import differences, is_same
@@ -252,6 +252,44 @@ def test_a_template_that_a_step_is_still_to_start_from(flow, step):
 def test_a_template_that_no_step_will_start_from(flow):
     verdict = validate_template_delete(TRAIN, [flow], namespace_terminating=False)
     assert verdict == Verdict()
+
+
+LOOP = {"name": "a", "template": "train", "forEach": {"count": 3}, "retry": {"limit": 2}}
+SWITCH = {"name": "a", "switch": [{"when": "true", "template": "train"}, {"template": "other"}]}
+LAST = {"finally": [{"name": "train"}]}
+
+
+def decided(case: int, phase: str = "Waiting") -> JobFlow:
+    """The switch has been decided."""
+    condition = StepCondition(phase=phase, decisions=Decisions(case=case))
+    status = JobFlowStatus(state=FlowState(phase="Running"), conditions={"f-a": condition})
+    return msgspec.structs.replace(flow_of(SWITCH), status=status)
+
+
+@pytest.mark.parametrize(
+    ("flow", "step"),
+    [
+        (flow_of(SWITCH), "a"),
+        (in_phase(flow_of(SWITCH), "Running", a="Waiting"), "a"),
+        (decided(0), "a"),
+        (decided(0, "Running"), "a"),
+        (decided(1), None),
+        (decided(0, "Completed"), None),
+        (decided(7), "a"),
+        (in_phase(flow_of(LOOP), "Running", a="Running"), "a"),
+        (in_phase(flow_of(LOOP), "Running", a="Waiting"), "a"),
+        (in_phase(flow_of(LOOP), "Running", a="Failed"), None),
+        (in_phase(flow_of("b", **LAST), "Running", b="Running"), "train"),
+        (in_phase(flow_of("b", **LAST), "Running", b="Completed", train="Running"), "train"),
+        (in_phase(flow_of("b", **LAST), "Running", b="Failed", train="Completed"), None),
+        (in_phase(flow_of("b", **LAST), "Failed"), None),
+    ],
+)
+def test_a_template_that_a_case_an_item_a_retry_or_finally_may_start_from(flow, step):
+    found = said(validate_template_delete(TRAIN, [flow], namespace_terminating=False))
+    assert [text.partition(" (")[2].partition(")")[0] for text in found] == (
+        [] if step is None else [f"step {step}"]
+    )
 
 
 def test_of_many_flows_that_need_a_template_three_are_named():
