@@ -20,7 +20,7 @@ from jobflow.api.job import Job, JobPhase
 from jobflow.core.actions import AbortJob, Action, DeleteJob
 from jobflow.core.course import HALTS
 from jobflow.core.evidence import Run, attempt_of
-from jobflow.core.failure_policy import policy_of
+from jobflow.core.failure_policy import policy_of, stored_failures
 from jobflow.core.readiness import breaks
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import RunDecision, Scene, not_before
@@ -34,7 +34,6 @@ PATIENCE = timedelta(seconds=60)
 _WHY = {
     StepReason.CANCELLED: "the flow was cancelled",
     StepReason.SUSPENDED: "the flow was suspended",
-    StepReason.FAILURE_POLICY: "another step has failed",
     StepReason.DAEMON_ENDED: "all other steps are over",
 }
 
@@ -70,8 +69,8 @@ def halted(run: Run, scene: Scene) -> str:
 
 def why_in_words(why: str, run: Run, scene: Scene) -> str:
     """The intent in words."""
-    if why == StepReason.FAILURE_POLICY and scene.aborted_for:
-        return scene.aborted_for
+    if why == StepReason.FAILURE_POLICY:
+        return scene.aborted_for or stored_failures(scene)
     if why != TIMEOUT:
         return _WHY.get(StepReason(why), why)
     if scene.course.halted_for == TIMEOUT and run.step.name not in scene.finally_names:

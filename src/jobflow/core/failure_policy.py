@@ -8,11 +8,12 @@ forgives is none, and what becomes of `finally` changes nothing for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition, JobFlow, Step
+from jobflow.core.evidence import FAILURES, Run
 from jobflow.core.readiness import breaks, probe_of, wanted
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
@@ -41,6 +42,31 @@ def broken(scene: Scene, decisions: Sequence[Decision | None]) -> list[str]:
     ]
 
 
+def stored_failures(scene: Scene) -> str:
+    """What has failed by the stored status, in words."""
+    known = [Decision(evidence.memory) for evidence in scene.evidence]
+    return f"{listed(broken(scene, known)) or 'another step'} failed"
+
+
+def _failing(scene: Scene, known: Sequence[Decision | None]) -> Iterator[str]:
+    """Where the failed vcjob of a run is still asked for its reason, and nothing else of the step
+    goes on."""
+    for evidence, decision in zip(scene.evidence[: scene.last_from], known, strict=False):
+        if decision is None or not decision.reads or evidence.step.continue_on_failure:
+            continue
+        jobs = [(run, run.job) for run in evidence.each if run.job is not None]
+        if all(job.ended for _, job in jobs) and any(
+            job.phase in FAILURES and not _is_retried(run) for run, job in jobs
+        ):
+            yield evidence.step.name
+
+
+def _is_retried(run: Run) -> bool:
+    """Whether it certainly gets another attempt."""
+    retry = run.step.retry
+    return retry is not None and retry.when is None and run.memory.failures < (retry.limit or 0)
+
+
 def is_handler(step: Step) -> bool:
     """Whether the step itself waits for failures, or for an end of either kind."""
     return bool(step.targets) and wanted(step) in HANDLES and probe_of(step) is None
@@ -54,11 +80,18 @@ class Stopping:
         goes_on = policy_of(scene.flow) is FailurePolicy.CONTINUE
         self.failed = [] if goes_on else broken(scene, known)
         """For which the flow has stopped; nothing: it has not."""
+        self.failing = [] if goes_on else list(_failing(scene, known))
+        """Steps that have failed but for what is still to be read of them: no others start."""
         self._goes_on = goes_on
         self._steps = scene.steps
         self._last_from = scene.last_from
         self._targets = scene.graph.targets
         self._handling = bytearray(len(scene.steps))
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether there are steps that may not start, or may not start yet."""
+        return bool(self.failed or self.failing)
 
     @property
     def why(self) -> str:
@@ -73,7 +106,7 @@ class Stopping:
     def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
         """Where the step now stands. `met`: the targets by which it has started; None: it has not,
         and may by any of its targets."""
-        if self.failed and phase != StepPhase.SKIPPED:
+        if self.holds_up and phase != StepPhase.SKIPPED:
             by = self._targets[position] if met is None else met
             self._handling[position] = self.admits(position, by)
 

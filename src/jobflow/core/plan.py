@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from jobflow.api.control import FailurePolicy
-from jobflow.api.flow_status import StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.core import daemons, finally_steps
 from jobflow.core.aborting import brings_to_end, left_over, unheard_of
@@ -151,18 +151,23 @@ def _decide(scene: Scene) -> tuple[Scene, list[Decision]]:
     if steps.stopping.failed and policy_of(scene.flow) is FailurePolicy.ABORT:
         spared = steps.stopping.spared(decisions)
         scene = replace(scene, aborted_for=steps.stopping.why, spared=spared)
-        decisions = _once_more(scene, decisions)
+        decisions = _once_more(scene, steps.known, decisions)
     if scene.has_daemons and daemons.are_done(scene, decisions):
         scene = replace(scene, daemons_done=True)
-        decisions = _once_more(scene, decisions)
+        decisions = _once_more(scene, steps.known, decisions)
     return scene, timed(scene, limited(scene, decisions))
 
 
-def _once_more(scene: Scene, before: Sequence[Decision]) -> list[Decision]:
-    """The same with more of the scene known; what has failed without having begun has failed."""
+def _once_more(
+    scene: Scene, begun: Sequence[Decision | None], before: Sequence[Decision]
+) -> list[Decision]:
+    """The same with more of the scene known. What has ended after it had begun, and what has failed
+    without, is why more is known, and has ended so."""
     known = begun_steps(scene)
     for position, decision in enumerate(before):
-        if known[position] is None and decision.condition.phase == StepPhase.FAILED:
+        phase = decision.condition.phase
+        ended = phase in ENDED_STEP_PHASES and begun[position] is not None
+        if ended or phase == StepPhase.FAILED:
             known[position] = decision
             scene.standing[position] = decision.condition
     return Pass(scene, known).run()

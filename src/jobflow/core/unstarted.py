@@ -40,7 +40,7 @@ from jobflow.core.runs import begin
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.starting import waiting
 from jobflow.core.waits import NOBODY, Waits, blocked_by, skipped_for, unsatisfiable, waits_for
-from jobflow.core.wording import short
+from jobflow.core.wording import listed, short
 
 
 class Pass:
@@ -70,7 +70,7 @@ class Pass:
             if decision is None:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self._take(position, decision)
-            if self.stopping.failed:
+            if self.stopping.holds_up:
                 self._note(position, decision, began=began)
         if self.failing:
             return self._once_more()
@@ -146,11 +146,8 @@ class Pass:
             return Decision(_ended(evidence, StepReason.EXPRESSION_ERROR, decided.message))
         if isinstance(decided, NotTaken):
             return self._skipped(evidence, End.NOT_TAKEN, decided.why, decided.decisions)
-        stopped = self.stopping.failed if position < scene.last_from else ()
-        if stopped and not self.stopping.admits(position, waits.met()):
-            return self._skipped(
-                evidence, End.STOPPED, skipped_for(End.STOPPED, scene, waits, stopped)
-            )
+        if (held := self._held_up(position, evidence, waits)) is not None:
+            return held
         if decided is not evidence.memory.decisions:
             condition = waiting(evidence, StepReason.STARTING, "what it decided is being written")
             return Decision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
@@ -158,6 +155,19 @@ class Pass:
             message = f"waits until the old job {old}, which was resumed, has ended"
             return Decision(waiting(evidence, StepReason.NAME_IN_USE, message))
         return begin(evidence, scene)
+
+    def _held_up(self, position: int, evidence: Evidence, waits: Waits) -> Decision | None:
+        """What a failure makes of a step that is ready; None: it may start."""
+        stopping = self.stopping
+        if not stopping.holds_up or position >= self.scene.last_from:
+            return None
+        if stopping.admits(position, waits.met()):
+            return None
+        if stopping.failed:
+            said = skipped_for(End.STOPPED, self.scene, waits, stopping.failed)
+            return self._skipped(evidence, End.STOPPED, said)
+        because = f"waits until it is known how {listed(stopping.failing)} ended"
+        return Decision(waiting(evidence, "", because))
 
     def _decided(self, evidence: Evidence) -> Decisions | NotTaken | Failure | None:
         """What holds of the step for good; None: there is nothing to decide about it."""
