@@ -83,6 +83,43 @@ async def test_null_is_pruned_but_from_what_is_not_typed(api: Server) -> None:
     assert answer.json["status"] == {"jobStatusList": [{"name": "a"}]}
 
 
+ANYTHING: list[Any] = [
+    None, 0, 1, -2.5, 1e300, True, "", "text", "$(item)", [], {}, [None, [None]],
+    {"a": None, "b": {"c": [None, {"d": None}]}, "x.io/y": 1, "": 2},
+]  # fmt: skip
+
+
+async def test_values_of_any_type_are_kept_as_they_are(api: Server) -> None:
+    """Nulls too, in lists and in maps, however deep; only a value that is null itself may go: it
+    is the same as none."""
+    params = [{"name": f"p{i}", "value": value} for i, value in enumerate(ANYTHING)]
+    given = {
+        "flows": [{"name": "a", "forEach": {"items": ANYTHING}, "switch": [{"patch": PATCH}]}],
+        "params": [*params, {"name": "e", "value": [ANYTHING], "enum": [*ANYTHING, ANYTHING]}],
+        "finally": [{"name": "b", "patch": PATCH, "forEach": {"items": [ANYTHING]}}],
+        "jobDefaults": {"labels": {"x.io/y": "z"}, "plugins": {"svc": []}},
+    }
+    await api.made(api.flows, spec(**given))
+    kept = (await api.get(f"{api.flows}/f")).json["spec"]
+    first = kept["params"][0]
+    assert first in ({"name": "p0"}, {"name": "p0", "value": None})
+    first["value"] = None
+    assert kept == given
+
+
+async def test_items_that_were_decided_are_kept_but_for_nulls_in_maps(api: Server) -> None:
+    """These a real API server drops of a merge patch, where they stand in a list."""
+    items = [None, 0, 1.5, "x", [], {}, [None, [None]], {"a": {"b": [None, 1]}}]
+    await api.made(api.flows, flow("f"))
+    run = {"index": 0, "phase": "Running", "attempts": 1}
+    conditions = {"f-a": {"decisions": {"when": True, "case": 0, "items": items}, "runs": [run]}}
+    answer = await api.patch(f"{api.flows}/f/status", {"status": {"conditions": conditions}})
+    assert answer.json["status"]["conditions"] == conditions
+
+
+PATCH = {"jobSpec": {"queue": None, "tasks": [{"name": "x", "replicas": "$(item)", "y": None}]}}
+
+
 async def test_a_null_spec_is_none(api: Server) -> None:
     made = await api.made(api.flows, {**flow("f"), "spec": None})
     assert "spec" not in made
