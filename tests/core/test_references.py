@@ -112,6 +112,60 @@ def test_references_are_found_with_their_places() -> None:
     ]
 
 
+def test_where_kubernetes_knows_only_texts_a_value_is_written_out() -> None:
+    pod = {
+        "metadata": {"labels": {"n": "$(index)"}, "annotations": {"i": "$(item)"}},
+        "spec": {
+            "nodeSelector": {"rack": "$(index)"},
+            "priority": "$(index)",
+            "containers": [
+                {
+                    "name": "$(index)",
+                    "args": ["$(params.lr)", "--on", "$(params.on)"],
+                    "env": [{"name": "N", "value": "$(params.workers)"}],
+                    "ports": [{"containerPort": "$(params.workers)"}],
+                    "resources": {"requests": {"cpu": "$(params.workers)"}},
+                }
+            ],
+        },
+    }
+    patch = {
+        "queue": "$(index)",
+        "minAvailable": "$(index)",
+        "plugins": {"env": ["$(index)"], "svc": "$(params.list)"},
+        "tasks": [{"name": "w", "replicas": "$(params.workers)", "template": pod}],
+    }
+    container = {
+        "name": "2",
+        "args": ["0.1", "--on", "true"],
+        "env": [{"name": "N", "value": "4"}],
+        "ports": [{"containerPort": 4}],
+        "resources": {"requests": {"cpu": 4}},
+    }
+    assert put(patch) == {
+        "queue": "2",
+        "minAvailable": 2,
+        "plugins": {"env": ["2"], "svc": [1, "a"]},
+        "tasks": [
+            {
+                "name": "w",
+                "replicas": 4,
+                "template": {
+                    "metadata": {"labels": {"n": "2"}, "annotations": {"i": '{"lr":0.1}'}},
+                    "spec": {
+                        "nodeSelector": {"rack": "2"},
+                        "priority": 2,
+                        "containers": [container],
+                    },
+                },
+            }
+        ],
+    }
+    assert put({"env": [{"name": "N", "value": "$(params.none)"}]}) == {
+        "env": [{"name": "N", "value": None}]
+    }
+
+
 def test_what_has_no_value_is_raised() -> None:
     with pytest.raises(KeyError):
         put({"a": ["$(params.unknown)"]})

@@ -213,7 +213,7 @@ def test_items() -> None:
 
 def test_references_see_the_same() -> None:
     patch = {
-        "queue": "$(params.n)",
+        "priority": "$(params.n)",
         "tasks": [{"name": "$(flow.name)-$(index)", "replicas": "$(item.n)"}],
         "plugins": {"env": ["$(steps.train.outputs.acc)", "$(steps.a.b-c.outputs.x.y)"]},
         "deep": "$(params.map.a.b.0)",
@@ -222,9 +222,9 @@ def test_references_see_the_same() -> None:
         "shell": "$(hostname) $$(index)",
     }
     assert with_values(patch, seen(index=3, item={"n": 2})) == {
-        "queue": 4,
+        "priority": 4,
         "tasks": [{"name": "f-3", "replicas": 2}],
-        "plugins": {"env": [0.9, 1]},
+        "plugins": {"env": ["0.9", "1"]},
         "deep": 7,
         "all": {"acc": 0.9, "files": ["a", "b"]},
         "again": 0.7,

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from jobflow.core.merge import copied
+from jobflow.core.text_places import holds_text
 from jobflow.core.violations import below
 
 _FOUND = re.compile(
@@ -92,7 +93,8 @@ def replaced(value: Any, look_up: Callable[[Reference], Any], room: Room | None 
     the answers; by default that of one patch.
 
     A text that is nothing but one reference becomes the value itself, whatever its type; within a
-    text a value is written out, as JSON where it is no text.
+    text a value is written out, as JSON where it is no text, and so it is where Kubernetes knows
+    only texts (`text_places`): `args: ["$(params.workers)"]` is `["4"]`.
     """
     if not _may_hold_any(value):
         return value
@@ -103,16 +105,26 @@ def replaced(value: Any, look_up: Callable[[Reference], Any], room: Room | None 
 
     root = {"": value}
     result = copied(root)
-    work: list[tuple[Any, Any]] = [(root, result)]  # not by recursion, which a deep patch would end
+    # Not by recursion, which a deep patch would end. Last the keys of a container and around it.
+    work: list[tuple[Any, Any, str, str]] = [(root, result, "", "")]
     while work:
-        source, made = work.pop()
+        source, made, own, around = work.pop()
         for key, each in source.items() if isinstance(source, dict) else enumerate(source):
             if isinstance(each, str):
                 if "$(" in each:
-                    made[key] = _text(each, answered)
+                    answer = _text(each, answered)
+                    made[key] = _written(answer) if holds_text(key, own, around) else answer
             elif isinstance(each, dict | list):
-                work.append((each, made[key]))
+                names = (key, own) if isinstance(key, str) else (own, around)
+                work.append((each, made[key], *names))
     return result[""]
+
+
+def _written(answer: Any) -> Any:
+    """A value as text; null stays, for it says that there is none."""
+    if answer is None or isinstance(answer, str):
+        return answer
+    return msgspec.json.encode(answer).decode()
 
 
 def _may_hold_any(value: Any) -> bool:
@@ -142,6 +154,6 @@ def _text(text: str, look_up: Callable[[Reference], Any]) -> Any:
         if found["path"] is None:
             return "$("
         answer = look_up(reference(found["path"]))
-        return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+        return "null" if answer is None else str(_written(answer))
 
     return _FOUND.sub(written, text)
