@@ -26,6 +26,9 @@ FACTOR = 2.0
 LONGEST = timedelta(minutes=5)
 """The backoff, where nothing else is said."""
 
+_FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
+"""Recorded intents after which there is no other attempt."""
+
 
 def settled(run: Run, end: RunDecision, scene: Scene) -> RunDecision:
     """What follows the end of an attempt, as it would be recorded: that very end, or another
@@ -39,7 +42,7 @@ def settled(run: Run, end: RunDecision, scene: Scene) -> RunDecision:
         return _for_nothing(run, condition)
     if suspended:
         return RunDecision(_final(condition, reason=why))
-    if why and why != StepReason.SUSPENDED:
+    if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
         return RunDecision(_final(condition))
     retry = run.step.retry
     return (
