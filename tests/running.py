@@ -229,12 +229,13 @@ class Cluster:
 class Product:
     """Store, reflectors and controller over one client, as tasks that can be killed."""
 
-    def __init__(self, client: Client, **options: Any) -> None:
+    def __init__(self, client: Client, *, namespace: str = "", **options: Any) -> None:
         self.store = Store()
         self.controller = Controller(
             client, self.store, dice=lambda: 1.0, events_per_second=10_000, **options
         )
-        self.tasks = [asyncio.create_task(follow.run()) for follow in feeds(self.store, client)]
+        follow = feeds(self.store, client, namespace=namespace)
+        self.tasks = [asyncio.create_task(feed.run()) for feed in follow]
         self.running = asyncio.create_task(self.controller.run())
         self.tasks.append(self.running)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -72,18 +72,18 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
-    async def from_kubeconfig(cls, path: str | None, *, namespace: str | None = None) -> Client:
+    async def from_kubeconfig(cls, path: str | None, *, namespace: str | None = None) -> Self:
         """As the kubeconfig says; None: KUBECONFIG, the user's own file or, in a pod, the service
         account. Raises ConfigError."""
         auth = await credentials.find(path)
         return cls(auth, namespace=namespace or (await auth.login()).namespace)
 
     @classmethod
-    def at(cls, server: str, *, namespace: str = "default") -> Client:
+    def at(cls, server: str, *, namespace: str = "default") -> Self:
         """Of a server that asks for no credentials: the sandbox, a test."""
         return cls(Credentials(Login(server.rstrip("/"))), namespace=namespace)
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:

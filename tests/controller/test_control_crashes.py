@@ -1,0 +1,188 @@
+"""Flows with every primitive of control, given every Command: whichever write the controller dies
+before or after, a fresh one brings them to the same end, and no job is made twice.
+
+Time leaps (`leaping`), vcjobs go at once (`playing`). `make test` tries some of the points, of each
+tale; `make test-long` every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crashing import Point
+from leaping import in_leaps
+from running import NAMESPACE, cluster, template
+from surviving import Dying, Lives, Tale, Watched, lives
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+SANDBOX = "sandbox.jobflow.volcano.sh/"
+SOME = 9
+"""Of so many points one is tried where not all are."""
+
+
+def annotated(name: str, *, ttl: int | None = None, **said: str) -> dict[str, Any]:
+    """A JobTemplate whose vcjobs go as its annotations say."""
+    spec = {} if ttl is None else {"ttlSecondsAfterFinished": ttl}
+    made = template(name, **spec)
+    words = {SANDBOX + key.replace("_", "-"): value for key, value in said.items()}
+    made["metadata"]["annotations"] = words
+    return made
+
+
+TEMPLATES = (
+    annotated("ok"),
+    annotated("long", duration="24h"),
+    annotated("bad", exit_code="3"),
+    annotated(
+        "flaky", fail_attempts="1", output='["{\\"n\\": 0}", "{\\"n\\": 1}", "{\\"n\\": 2}"]'
+    ),
+    annotated("brief", ttl=0, output='["{\\"n\\": 0}", "{\\"n\\": 1}", "{\\"n\\": 2}"]'),
+)
+
+
+def tale(*steps: Mapping[str, Any], **more: Any) -> Tale:
+    """A flow `f` of these steps, and what they need."""
+    orders, stays = more.pop("orders", None), more.pop("stays", True)
+    spec = {"flows": [*steps], **more}
+    flow = {
+        "apiVersion": "flow.volcano.sh/v1alpha1",
+        "kind": "JobFlow",
+        "metadata": {"name": "f", "namespace": NAMESPACE},
+        "spec": spec,
+    }
+    return Tale([*TEMPLATES, flow], orders, stays)
+
+
+def step(name: str, run: str, after: str = "", **more: Any) -> dict[str, Any]:
+    """One that runs a template, after others."""
+    depends_on = {"dependsOn": {"targets": after.split()}} if after else {}
+    return {"name": name, "template": run, **depends_on, **more}
+
+
+async def commands(watched: Watched) -> None:
+    """Every Command, one after the other, each once the one before it has been carried out."""
+
+    async def runs(job: str) -> None:
+        await watched.until(lambda: watched.phase(job) == "Running")
+        key = "f-a"
+        await watched.until(
+            lambda: (
+                watched.flow is not None
+                and (watched.flow.status.conditions or {})[key].phase == "Running"
+            )
+        )
+
+    await runs("f-a")
+    await watched.order("AbortJob", "one")
+    await watched.until(lambda: watched.phase("f-a") == "Aborted")
+    await watched.order("ResumeJob", "two")
+    await runs("f-a-r1")
+    await watched.order("SuspendFlow", "three")
+    await watched.order("ResumeJob", "four")
+    await watched.order("TerminateJob", "five")
+    await watched.ended()
+    await watched.order("RestartJob", "six")
+    await runs("f-a-r2")
+    await watched.order("TerminateJob", "seven")
+
+
+def big_example() -> Tale:
+    objects = list(yaml.safe_load_all((EXAMPLES / "hyperparameter-search.yaml").read_text()))
+    for each in objects:
+        each["metadata"]["namespace"] = NAMESPACE
+    return Tale(objects)
+
+
+TALES = {
+    "the big example": big_example(),
+    "loops": tale(
+        step("a", "flaky", forEach={"count": 3, "parallelism": 2}, retry={"limit": 1}),
+        step("b", "brief", "a", repeat={"until": "outputs.n == 2", "max": 5}),
+        step(
+            "c",
+            "ok",
+            "b",
+            when='steps["b"].outputs.n == 2',
+            forEach={"from": 'steps["a"].items.map(i, i.outputs.n)'},
+        ),
+        parallelism=2,
+    ),
+    "failures": tale(
+        step("a", "long"),
+        step("b", "bad", retry={"limit": 2, "backoff": {"duration": "1s"}}),
+        step("c", "ok", "b"),
+        {**step("d", "ok"), "dependsOn": {"targets": ["b"], "condition": "Failed"}},
+        step("e", "long", timeout="3s", continueOnFailure=True),
+        {"name": "g", "switch": [{"when": "params.big", "template": "long"}, {"template": "ok"}]},
+        failurePolicy="Abort",
+        params=[{"name": "big", "value": False}],
+        **{"finally": [step("y", "bad"), step("z", "ok", when='flow.phase == "Failed"')]},
+    ),
+    "commands": tale(
+        step("a", "long"), step("b", "ok", "a"), orders=commands, **{"finally": [step("z", "ok")]}
+    ),
+    "time": tale(
+        step("s", "long", daemon=True),
+        step("a", "brief", "s"),
+        step("b", "long", "a"),
+        timeout="30s",
+        ttlSecondsAfterFinished=60,
+        stays=False,
+        **{"finally": [step("z", "brief")]},
+    ),
+}
+
+
+async def carried(told: Tale, point: Point) -> Lives:
+    async with cluster() as world:
+        await world.apply(*(dict(each) for each in told.objects))
+
+        async def connect() -> Dying:
+            return Dying.at(world.server.url)
+
+        return await lives(connect, NAMESPACE, told, point)
+
+
+@cache
+def undisturbed(name: str) -> Lives:
+    """How the tale goes where nobody dies."""
+    return in_leaps(carried(TALES[name], Point(-1, after=False)))
+
+
+def survives(name: str, numbers: Sequence[int], *, after: bool) -> None:
+    wanted = undisturbed(name).end
+    assert set(wanted.jobs.values()) == {1}
+    for number in numbers:
+        found = in_leaps(carried(TALES[name], Point(number, after)))
+        assert found.end == wanted, f"dead {Point(number, after)}: {found.written[number:]}"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", TALES, ids=lambda name: name.replace(" ", "-"))
+def test_a_flow_ends_the_same_where_its_controller_died(name: str, after: bool) -> None:
+    survives(
+        name, range(SOME // 2 if after else 0, len(undisturbed(name).written), SOME), after=after
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", TALES, ids=lambda name: name.replace(" ", "-"))
+def test_wherever_it_died(name: str, after: bool) -> None:
+    survives(name, range(len(undisturbed(name).written) + 2), after=after)
+
+
+def test_the_tales_end_as_they_should() -> None:
+    assert {name: undisturbed(name).end.state["phase"] for name in TALES} == {
+        "the big example": "Succeed",
+        "loops": "Succeed",
+        "failures": "Failed",
+        "commands": "Failed",
+        "time": "Failed",
+    }

@@ -1,0 +1,70 @@
+"""An event loop for a whole little world in this process, sockets included: where nothing happens
+for a moment, time leaps to what is due next. Days take milliseconds.
+
+What is sent from here to here is there at once, so a moment without anything to read means that
+everybody waits. If it does not (a busy machine), a request looks slower than it was, no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+MOMENT = 0.003
+"""Real seconds in which something would have come, if anything was on its way."""
+
+
+class _Leaping(selectors.DefaultSelector):
+    """Sleeps a moment, then moves the clock instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leapt = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout <= MOMENT:
+            return super().select(timeout)
+        ready = super().select(MOMENT)
+        if not ready:
+            self.leapt += timeout - MOMENT
+        return ready
+
+
+class LeapingLoop(asyncio.SelectorEventLoop):
+    """Its `time` is that of time.monotonic, and what it has leapt over."""
+
+    def __init__(self) -> None:
+        self._leaping = _Leaping()
+        super().__init__(self._leaping)
+
+    def time(self) -> float:
+        return time.monotonic() + self._leaping.leapt
+
+    @property
+    def leapt(self) -> float:
+        """Seconds."""
+        return self._leaping.leapt
+
+
+def in_leaps(main: Coroutine[Any, Any, T]) -> T:
+    """Run it."""
+    with asyncio.Runner(loop_factory=LeapingLoop) as runner:
+        return runner.run(main)
+
+
+def now() -> datetime:
+    """The time of day of the running loop; that of the machine where it does not leap."""
+    loop = asyncio.get_running_loop()
+    leapt = loop.leapt if isinstance(loop, LeapingLoop) else 0.0
+    return datetime.fromtimestamp(time.time() + leapt, UTC)
+
+
+def clock() -> float:
+    """Seconds by the running loop."""
+    return asyncio.get_running_loop().time()
