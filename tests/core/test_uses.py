@@ -244,3 +244,18 @@ def test_unknown_places_of_a_spec() -> None:
         "tasks[1]",
         "tasks[2]",
     ]
+
+
+def test_patches_of_far_too_much_are_looked_at_without_their_templates() -> None:
+    """Those that are within bounds are not."""
+    big = template_of("big", "main", annotation="x" * (5 << 20))
+    case = {"when": "true", "template": "big", "patch": {"jobSpec": {"minAvailable": 9}}}
+    worse = {**case, "patch": {"jobSpec": {"minAvailable": -1}}}
+    flow = flow_of({"name": "a", "switch": [case, case, case, case, worse]})
+    assert [line.split(": ")[:3] for line in faults(flow, knowing(big))] == [
+        *(
+            [f"spec.flows[0].switch[{at}].patch.jobSpec.minAvailable", "Invalid value", "9"]
+            for at in range(3)
+        ),
+        ["spec.flows[0].switch[4].patch.jobSpec.minAvailable", "Invalid value", "-1"],
+    ]

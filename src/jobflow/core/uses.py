@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from jobflow.api.control import Case, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
@@ -25,6 +27,9 @@ from jobflow.core.violations import below
 MAX_OF_ALL = 8 << 20
 """Bytes of JSON that the references of all patches of a flow may stand for: each value is copied
 into the spec that is checked."""
+MOST_MERGED = 16 << 20
+"""Bytes of JSON of the specs that patches are merged onto: 5,000 steps of 3 KiB, about two seconds.
+What is beyond is looked at without its template."""
 _FROM_THE_START = frozenset({"params", "flow"})
 """Roots of references whose values are known before anything has run."""
 
@@ -127,8 +132,9 @@ def uses(
     templates: Mapping[str, JobTemplate],
 ) -> Iterator[Use]:
     """The uses of each step in order; none of a step whose template is not known. Linear: those
-    of one template that change nothing share one spec."""
-    plain = _Plain(flow, templates)
+    of one template that change nothing share one spec, and of the others only MOST_MERGED are
+    merged; those beyond stand as if they changed nothing."""
+    plain, left = _Plain(flow, templates), MOST_MERGED
     by_place = {(change.step, change.case): change for change in made}
     for i, step in enumerate(steps):
         cases: Sequence[Case | None] = step.switch or (None,)
@@ -138,10 +144,10 @@ def uses(
             if use is None:
                 continue
             case_s = by_place.get((i, at)) if case is not None else None
-            if own is None and case_s is None:
-                yield use
-            else:
-                yield _changed(use, tuple(each for each in (own, case_s) if each is not None))
+            both = tuple(each for each in (own, case_s) if each is not None)
+            if both:
+                left -= plain.size(use) + sum(plain.size(each) for each in both)
+            yield _changed(use, both) if both and left >= 0 else use
 
 
 class _Plain:
@@ -151,6 +157,8 @@ class _Plain:
         self._defaults = flow.spec.job_defaults
         self._templates = templates
         self._made: dict[str, Use | None] = {}
+        self._sizes: dict[int, int] = {}
+        """By ids of specs and patches, which live as long as this does."""
 
     def of(self, step: int, name: str) -> Use | None:
         """The use of a template by a step; None where the template is not known."""
@@ -158,6 +166,13 @@ class _Plain:
             self._made[name] = self._make(name)
         use = self._made[name]
         return None if use is None else Use(step, *use[1:])
+
+    def size(self, thing: Use | Change) -> int:
+        """Bytes of a template's spec, or of a patch, as JSON."""
+        spec = thing.base if isinstance(thing, Use) else thing.said
+        if id(spec) not in self._sizes:
+            self._sizes[id(spec)] = _size(spec)
+        return self._sizes[id(spec)]
 
     def _make(self, name: str) -> Use | None:
         template = self._templates.get(name)
@@ -167,6 +182,13 @@ class _Plain:
         if self._defaults is not None:
             spec = with_defaults(spec, self._defaults)
         return Use(0, template, spec, spec, pod_names(spec), ())
+
+
+def _size(spec: Mapping[str, Any]) -> int:
+    try:
+        return len(msgspec.json.encode(spec))
+    except RecursionError:
+        return MOST_MERGED
 
 
 def _changed(use: Use, made: tuple[Change, ...]) -> Use:
