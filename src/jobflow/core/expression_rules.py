@@ -173,6 +173,11 @@ class _Columns:
 _by_outline: WeakKeyDictionary[Outline, _Columns] = WeakKeyDictionary()
 
 
+def written(outline: Outline) -> Sequence[Written]:
+    """Every expression of a flow; none where they are too many to be read."""
+    return _columns(outline).written
+
+
 def _columns(outline: Outline) -> _Columns:
     if (found := _by_outline.get(outline)) is None:
         found = _by_outline[outline] = _Columns(outline)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from jobflow.core.expression_rules import written
 from jobflow.core.lookalikes import MOST as MOST_LOOKALIKES
 from jobflow.core.lookalikes import lookalikes
 from jobflow.core.outline import Outline
+from jobflow.core.phase_words import strange_phases
 from jobflow.core.uses import is_open
 from jobflow.core.violations import quoted, some
 
@@ -99,12 +101,27 @@ def daemons_serve_somebody(outline: Outline) -> Iterator[str]:
         )
 
 
+def phases_are_there(outline: Outline) -> Iterator[str]:
+    """A comparison with a word that no phase is never holds."""
+    found: dict[str, str] = {}
+    for each in written(outline):
+        found.update(strange_phases(each.text) if "phase" in each.text else ())
+    shown = [
+        f"{quoted(word)} (write {quoted(meant)})" if meant else quoted(word)
+        for word, meant in found.items()
+    ]
+    if shown:
+        are = "are no phases" if len(shown) > 1 else "is no phase"
+        yield f"{some(shown)} {are}: no phase that an expression compares with it is ever the same"
+
+
 FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
     templates_exist,
     queues_take_jobs,
     dependencies_have_targets,
     probes_leave_conditions_alone,
     references_are_written_as_such,
+    phases_are_there,
     daemons_serve_somebody,
 )
 
