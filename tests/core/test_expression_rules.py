@@ -12,7 +12,7 @@ from jobflow.api.jobflow import DependsOn, Step
 from jobflow.core.expression_rules import MAX_CHARACTERS
 from jobflow.core.graph import Graph
 from jobflow.core.upstream import Upstream
-from reviewed import faults, flow_of
+from reviewed import faults, flow_of, knowing, template_of
 
 PARAMS: list[dict[str, Any]] = [
     {"name": "workers", "value": 4},
@@ -272,6 +272,22 @@ def test_the_items_of_a_step_before() -> None:
         'character 1: "a" has forEach: each of its items has outputs, as in '
         'steps["a"].items[0].outputs'
     ]
+
+
+def test_tasks_of_a_known_template() -> None:
+    def said(task: str, **patch: Any) -> list[str]:
+        behind = AFTER_A | {"when": f'steps.a.tasks["{task}"].Failed == 0'}
+        known = knowing(template_of("a", "ps", "worker"))
+        found = faults(flow_of({"name": "a", "patch": {"spec": patch}}, behind), known)
+        return [each.partition('0": ')[2] for each in found]
+
+    assert said("worker") == []
+    assert said("wroker") == [
+        'character 1: the job of "a" has no task "wroker"; did you mean "worker"?'
+    ]
+    assert said("x") == ['character 1: the job of "a" has no task "x"; it has ps, worker']
+    pod = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
+    assert said("x", tasks=[{"name": "x", "template": pod}]) == []
 
 
 def test_steps_of_finally_see_every_step_and_the_phase_of_the_flow() -> None:

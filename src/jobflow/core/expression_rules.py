@@ -138,7 +138,9 @@ class _Columns:
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
-        self.visible = Visible(outline.flow, outline.graph, outline.steps)
+        self.visible = Visible(
+            outline.flow, outline.graph, outline.steps, lambda step: outline.tasks.get(step)
+        )
         written = [*_written(outline)]
         self.characters = sum(len(each.text) for each in written)
         self.written = written if self.characters <= MAX_CHARACTERS else []

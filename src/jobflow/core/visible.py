@@ -6,7 +6,7 @@ It is the other side of `scope`, which has the values: what is refused here has 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from jobflow.core.graph import Graph
 from jobflow.core.scope import FACTS, POD_PHASES, RUN_FACTS
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.upstream import Upstream
+from jobflow.core.violations import some
 
 ITEM_FACTS = ("phase", "outputs")
 """What may be taken of an entry of a step's items."""
@@ -48,8 +49,16 @@ class Place:
 class Visible:
     """The names of one flow."""
 
-    def __init__(self, flow: JobFlow, graph: Graph, steps: Sequence[Step]) -> None:
-        """`graph`: of spec.flows; `steps`: these and those of finally."""
+    def __init__(
+        self,
+        flow: JobFlow,
+        graph: Graph,
+        steps: Sequence[Step],
+        tasks: Callable[[int], Collection[str] | None] = lambda position: None,
+    ) -> None:
+        """`graph`: of spec.flows; `steps`: these and those of finally; `tasks`: those of the step
+        at a position, None where its template is not known."""
+        self._tasks = tasks
         self._steps = steps
         self._graph = graph
         self._last = {step.name for step in steps[len(graph) :]}
@@ -187,8 +196,17 @@ class Visible:
             )
         if keys[0] == "items" and len(keys) > 2 and keys[2] not in ITEM_FACTS:
             return _unknown("an item", keys[2:], ITEM_FACTS)
-        if keys[0] == "tasks" and len(keys) > 2 and keys[2] not in POD_PHASES:
-            return _unknown("a task", keys[2:], POD_PHASES)
+        return self._task(name, keys[1:]) if keys[0] == "tasks" and keys[1:] else None
+
+    def _task(self, name: str, keys: Sequence[str]) -> str | None:
+        known = self._tasks(self._graph.index[name])
+        if known is not None and keys[0] not in known and not any("$(" in each for each in known):
+            guess = did_you_mean(Suggester([*known]).nearest(keys[0]))
+            return f'the job of "{name}" has no task "{keys[0]}"' + (
+                guess or f"; it has {some(known)}"
+            )
+        if len(keys) > 1 and keys[1] not in POD_PHASES:
+            return _unknown("a task", keys[1:], POD_PHASES)
         return None
 
     def _written_with_dashes(self, mention: Mention, text: str) -> str | None:
