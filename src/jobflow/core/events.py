@@ -20,7 +20,6 @@ from jobflow.api.flow_status import (
 )
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import Event, EventType
-from jobflow.core.evidence import loops
 from jobflow.core.reasons import StepReason
 from jobflow.core.run_events import run_events
 from jobflow.core.scene import Decision, Scene
@@ -52,7 +51,7 @@ def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
         if new is old:  # which every step is that had ended before
             continue
         name = evidence.step.name
-        if loops(evidence.step):
+        if evidence.loops:
             yield from run_events(evidence.step, old, new, TROUBLES)
         else:
             yield from _begun(name, old, new)

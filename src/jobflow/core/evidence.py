@@ -121,7 +121,9 @@ class Evidence(Run):
     """What is known of one step: of its only run, or of all of them together."""
 
     memory: StepCondition
-    runs: list[Run] = field(default_factory=list)
+    loops: bool = False
+    """Whether it has runs of its own, by forEach or repeat."""
+    runs: Sequence[Run] = ()
     """With forEach and repeat: the runs of which anything is known, by index. Then `jobs` are the
     vcjobs of all of them, and `job` is none of them."""
     ran: bool | None = None
@@ -130,7 +132,7 @@ class Evidence(Run):
     @property
     def each(self) -> Sequence[Run]:
         """Its runs that have begun; itself where it is its only run."""
-        return self.runs if loops(self.step) else (self,)
+        return self.runs if self.loops else (self,)
 
     @property
     def attempts(self) -> int:
@@ -164,14 +166,15 @@ def gather(
     for step in steps:
         key = job_name(name, step.name)
         memory = conditions.get(key, NOTHING)
-        runs: list[Run] = []
-        if loops(step):
+        runs: Sequence[Run] = ()
+        if again := loops(step):
             runs = _remembered(step, name, memory, now)
         elif not _ours(memory):
             memory = _volcanos(memory, records.get(key), key)
         elif memory.attempts and not memory.job:  # dropped for the status's size
             memory = msgspec.structs.replace(memory, job=key)
-        found.append(Evidence(step, key, memory, now, decided=memory.decisions, runs=runs))
+        decided = memory.decisions
+        found.append(Evidence(step, key, memory, now, None, decided, loops=again, runs=runs))
     _assign(found, view, name)
     return found
 
@@ -201,7 +204,7 @@ def index_of(job: Job) -> int | None:
 def has_run(evidence: Evidence, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
     """Whether a vcjob of the step has ever been Running; remembered by the histories. `now`: its
     condition."""
-    if not loops(evidence.step):
+    if not evidence.loops:
         return _has_run(evidence, now, records)
     if evidence.ran is None:
         known = {run.index: run for run in now.runs or ()}
@@ -285,14 +288,16 @@ def _assign(found: Sequence[Evidence], view: View, flow: str) -> None:
         if evidence is not None:
             evidence.jobs.append(job)
     for evidence in found:
-        if evidence.jobs:
-            if loops(evidence.step):
-                _share_out(evidence, flow)
-            for run in evidence.each:
-                if run.jobs:
-                    _choose(run, view)
-            if evidence.runs:
-                evidence.jobs = [job for run in evidence.runs for job in run.jobs]
+        if not evidence.jobs:
+            continue
+        if not evidence.loops:
+            _choose(evidence, view)
+            continue
+        _share_out(evidence, flow)
+        for run in evidence.runs:
+            if run.jobs:
+                _choose(run, view)
+        evidence.jobs = [job for run in evidence.runs for job in run.jobs]
 
 
 def _step_of(found: Sequence[Evidence]) -> Callable[[Job], Evidence | None]:

@@ -21,7 +21,7 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
-from jobflow.core.evidence import FAILURES, Evidence, Run, attempt_of, loops
+from jobflow.core.evidence import FAILURES, Evidence, Run, attempt_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene, whole
 
@@ -43,8 +43,9 @@ _LISTS: Mapping[str, str] = {
 UNKNOWN_LIST = "un_know_jobs"
 """The list of those in another phase, and of those that are gone with no end seen."""
 
-Rank = tuple[int, int]
-"""Where a record stands: its step's position and its run's index."""
+_ROOM = 32
+"""Bits of a record's rank that a run's index takes; the step's position is above them."""
+_NOBODY: frozenset[str] = frozenset()
 
 _CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
 _PHASE_OF: Mapping[str, str] = {
@@ -68,12 +69,12 @@ def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
     """
     old = scene.records
     new: dict[str, JobRecord] = {}
-    ranks: dict[str, Rank] = {}
+    ranks: dict[str, int] = {}
     for position, evidence in enumerate(scene.evidence):
-        decision = decisions[position]
-        unread = {read.uid for read in decision.reads}
+        condition, reads = decisions[position].condition, decisions[position].reads
+        unread = {read.uid for read in reads} if reads else _NOBODY
         for run in evidence.each:
-            rank = position, run.index or 0
+            rank = (position << _ROOM) + (run.index or 0)
             ranks[run.key] = rank
             if run.memory.job:
                 ranks[run.memory.job] = rank
@@ -87,17 +88,16 @@ def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
                     new[name] = known or job_record(before_its_end(job), None, scene)
                 else:
                     new[name] = job_record(job, known, scene)
-        for condition in _without_jobs(evidence, decision.condition):
+        if evidence.runs:
+            for each in _without_jobs(evidence, condition):
+                _close(new, old, each, scene)
+        elif condition.job and (evidence.job is None or evidence.gone):
             _close(new, old, condition, scene)
     return _ordered({**old, **new}, ranks)
 
 
 def _without_jobs(evidence: Evidence, now: StepCondition) -> Iterator[RunCondition]:
     """The conditions of the runs whose latest vcjob is not there."""
-    if not loops(evidence.step):
-        if evidence.job is None or evidence.gone:
-            yield now
-        return
     missing = {run.index for run in evidence.runs if run.job is None or run.gone}
     if missing:
         yield from (run for run in now.runs or () if run.index in missing)
@@ -256,10 +256,10 @@ def _phase_of(run: RunCondition) -> str:
     return _PHASE_OF.get(run.reason, run.phase)
 
 
-def _ordered(records: dict[str, JobRecord], ranks: Mapping[str, Rank]) -> list[JobRecord]:
+def _ordered(records: dict[str, JobRecord], ranks: Mapping[str, int]) -> list[JobRecord]:
     """By run; a vcjob that is gone and that no run names stays behind the one before it."""
-    ranked: list[tuple[Rank, JobRecord]] = []
-    last = -1, 0
+    ranked: list[tuple[int, JobRecord]] = []
+    last = -1
     for name, record in records.items():
         last = ranks.get(name, last)
         ranked.append((last, record))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.core import looping
 from jobflow.core.begun import again, begun, inferred
-from jobflow.core.evidence import Evidence, loops
+from jobflow.core.evidence import Evidence
 from jobflow.core.folding import folded
 from jobflow.core.scene import Decision, RunDecision, Scene
 from jobflow.core.starting import first_attempt, refused_for_good
@@ -26,7 +26,7 @@ def begun_steps(scene: Scene) -> list[Decision | None]:
 
 def begin(evidence: Evidence, scene: Scene) -> Decision:
     """The first vcjobs of a step that may start; after a retry of the flow, of what is left."""
-    if loops(evidence.step):
+    if evidence.loops:
         return folded(looping.begin(evidence, scene))
     return _of_step(again(evidence, scene) if evidence.attempts else first_attempt(evidence, scene))
 
@@ -35,7 +35,7 @@ def _carried_on(position: int, scene: Scene) -> Decision | None:
     evidence = scene.evidence[position]
     if evidence.memory.phase in ENDED_STEP_PHASES:
         return Decision(evidence.memory)
-    if loops(evidence.step):
+    if evidence.loops:
         loop = looping.carried_on(evidence, scene, lambda: inferred(position, scene))
         return None if loop is None else folded(loop)
     decision = begun(evidence, scene, lambda: inferred(position, scene))

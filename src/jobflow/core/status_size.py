@@ -89,11 +89,16 @@ def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
 def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
     """And what is counted from them."""
     status = _replace(status, pod_failure_ratio="")
-    return _conditions(status, lambda _, each: _replace(each, task_status_count=None))
+    return _conditions(
+        status,
+        lambda _, each: (
+            each if each.task_status_count is None else _replace(each, task_status_count=None)
+        ),
+    )
 
 
 def _messages(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(status, lambda _, each: _replace(each, message=""))
+    return _conditions(status, lambda _, each: _replace(each, message="") if each.message else each)
 
 
 def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
@@ -165,15 +170,12 @@ class _Change(Protocol):
 def _conditions(status: JobFlowStatus, change: _Change) -> JobFlowStatus:
     """With this change of each condition, and of those of its runs."""
     conditions = {
-        key: _with_runs(key, condition, change)
-        for key, condition in (status.conditions or {}).items()
+        key: _with_runs(key, each, change) if each.runs else change(key, each)
+        for key, each in (status.conditions or {}).items()
     }
     return _replace(status, conditions=conditions)
 
 
 def _with_runs(key: str, condition: StepCondition, change: _Change) -> StepCondition:
-    changed = change(key, condition)
-    if not condition.runs:
-        return changed
-    runs = [change(f"{key}-{run.index}", run) for run in condition.runs]
-    return _replace(changed, runs=runs)
+    runs = [change(f"{key}-{run.index}", run) for run in condition.runs or ()]
+    return _replace(change(key, condition), runs=runs)
