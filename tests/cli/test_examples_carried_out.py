@@ -65,3 +65,20 @@ def test_the_pipeline_trains_and_publishes_what_it_trained(folder: Path) -> None
     slope, offset = outputs["training-train"]["slope"], outputs["training-train"]["offset"]
     assert (round(slope), round(offset)) == (3, 2)
     assert (folder / "training" / "model.json").exists()
+
+
+def test_the_search_tries_chooses_retrains_and_publishes_only_what_is_better(folder: Path) -> None:
+    status = carried_out("hyperparameter-search.yaml")
+    conditions = status["conditions"]
+    trials = conditions["search-search"]["runs"]
+    accuracies = [trial["outputs"]["accuracy"] for trial in trials]
+    assert [trial["outputs"]["rate"] for trial in trials] == [0.001, 0.003, 0.01, 0.03]
+    assert accuracies[-1] == max(accuracies) < 0.95
+    assert conditions["search-prepare"]["job"] == "search-prepare-r1"
+    rounds = [run["outputs"]["accuracy"] for run in conditions["search-retrain"]["runs"]]
+    assert len(rounds) > 1 and rounds[-1] >= 0.95 > max(rounds[:-1])
+    assert conditions["search-board"]["reason"] == "DaemonEnded"
+    assert conditions["search-release"]["decisions"] == {"case": 0}
+    heard = logs(folder)["search-board-main-0"].splitlines()
+    assert len(heard) == len(trials) + len(rounds)
+    assert [path.name for path in (folder / "search").iterdir()] == ["published.json"]
