@@ -24,6 +24,12 @@ async def waited(verb: Verb, kubeconfig: Path) -> int:
     return await ask(verb, Order("f", None, str(kubeconfig), wait=True, as_json=False))
 
 
+def last_said(capsys: pytest.CaptureFixture[str]) -> str:
+    """The last that the command said; the controller logs to the same place."""
+    lines = capsys.readouterr().out.splitlines()
+    return [line for line in lines if line.startswith("JobFlow f: ")][-1]
+
+
 async def test_what_was_aborted_by_a_suspension_starts_anew_on_resume(
     world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -31,8 +37,7 @@ async def test_what_was_aborted_by_a_suspension_starts_anew_on_resume(
         await long_flow(world)
         await world.until_jobs(f_a="Running")
         assert await waited(SUSPEND_AND_ABORT, kubeconfig) == 0
-        said = capsys.readouterr().out.splitlines()[-1]
-        assert said.startswith("JobFlow f: Running, 0/2 steps over (Suspended)")
+        assert last_said(capsys).startswith("JobFlow f: Running, 0/2 steps over (Suspended)")
         assert await world.jobs() == {"f-a": "Aborted"}
         again = await asked(kubeconfig, "suspend", "f")
         assert (again.code, again.err) == (
@@ -54,8 +59,7 @@ async def test_what_runs_runs_to_its_end_and_nothing_starts(
         await world.until("f", lambda flow: flow.status.suspended_at is not None)
         await set_phase(world.client, "f-a", "Completed")
         assert await waiting == 0
-        said = capsys.readouterr().out.splitlines()[-1]
-        assert said.startswith("JobFlow f: Running, 1/2 steps over (Suspended)")
+        assert last_said(capsys).startswith("JobFlow f: Running, 1/2 steps over (Suspended)")
         assert await world.jobs() == {"f-a": "Completed"}
         assert (await asked(kubeconfig, "resume", "f")).code == 0
         await world.until_jobs(f_b="")
@@ -70,10 +74,9 @@ async def test_a_flow_that_failed_is_carried_on_with_the_template_as_it_now_is(
         await world.apply(template("a"), broken, flow("f", {"a": "", "b": "a"}))
         assert (await world.ended("f")).status.state.phase == "Failed"
         assert await waited(RETRY, kubeconfig) == 1
-        said = capsys.readouterr().out.splitlines()[-1]
-        assert said.startswith("JobFlow f: Failed, 2/2 steps over")
+        assert last_said(capsys).startswith("JobFlow f: Failed, 2/2 steps over")
         mended = json.dumps({"metadata": {"annotations": {EXIT_CODE: None}}}).encode()
         await world.client.patch(JOBTEMPLATES, NAMESPACE, "b", mended)
         assert await waited(RETRY, kubeconfig) == 0
-        assert capsys.readouterr().out.splitlines()[-1] == "JobFlow f: Succeed, 2/2 steps over"
+        assert last_said(capsys) == "JobFlow f: Succeed, 2/2 steps over"
         assert sorted(await world.jobs()) == ["f-a", "f-b", "f-b-r1", "f-b-r2"]
