@@ -62,6 +62,10 @@ async def test_it_makes_the_command(failed: Cluster, kubeconfig: Path) -> None:
             "retried; `jobflow why f` says what it waits for, and `jobflow cancel f` ends it",
         ),
         (
+            {"state": {"phase": "Failed", "reason": "Invalid"}},
+            "was refused as invalid, and would be again: delete it, correct it and apply it anew",
+        ),
+        (
             {**RUNNING, "suspendedAt": "2026-01-01T12:00:00Z"},
             "is not over but suspended: `jobflow resume f` lets it go on",
         ),

@@ -8,11 +8,14 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.cli.asking import Verb
 from jobflow.cli.following import Until, state_of
 from jobflow.cli.outcome import FAULTY, FINE
+from jobflow.core.reasons import FlowReason
 from jobflow.core.wording import typed
 
 
 def _not_to_retry(flow: JobFlow) -> str:
     phase = flow.status.state.phase
+    if flow.status.state.reason == FlowReason.INVALID:
+        return "was refused as invalid, and would be again: delete it, correct it and apply it anew"
     if phase == FlowPhase.FAILED:
         return ""
     if phase == FlowPhase.SUCCEED:
