@@ -208,6 +208,22 @@ def test_only_the_items_that_failed_run_again() -> None:
     assert world.flow.status.state.phase == "Succeed"
 
 
+def test_what_is_decided_anew_forgets_no_item() -> None:
+    """The step waits, is decided, and waits for room, all with what is known of its items."""
+    each = step("x", for_each=ForEach(from_='["x", "y"]'))
+    world = flow("x", a=each).with_spec(parallelism=1).run(lambda name: "Failed")
+    world = retried(world).ended("f-x-r1", "Completed").settled()
+    assert world.plan().conditions["a"].phase == "Running"
+    world = flow(a=step(for_each=ForEach(from_='["x", "y"]'))).settled()
+    world = world.ended("f-a-0", "Completed").ended("f-a-1", "Failed").settled()
+    world = world.with_command("RestartJob").stored()
+    for _ in range(3):
+        runs = world.plan().conditions["a"].runs or []
+        assert [run.phase for run in runs] == ["Completed", "Waiting"]
+        world = world.carried_out()
+    assert sorted(world.settled().jobs) == ["f-a-0", "f-a-1", "f-a-1-r1"]
+
+
 # -------------------------------------------------------------------------- times and policies
 
 

@@ -29,6 +29,8 @@ from jobflow.core.flow_phase import progress_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Scene, whole
 
+_AGAIN = "is to run again, for the flow was retried"
+
 
 def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlowStatus:
     """The status of a Failed flow from which it goes on. `handled`: Commands."""
@@ -110,7 +112,7 @@ def _waiting(scene: Scene, position: int, *, anew: bool) -> StepCondition:
     runs = [run if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
     return StepCondition(
         phase=StepPhase.WAITING,
-        message="is to run again, for the flow was retried",
+        message=_AGAIN,
         job=memory.job,
         attempts=memory.attempts,
         past_attempts=memory.attempts,
@@ -128,6 +130,7 @@ def _run_waiting(run: RunCondition) -> RunCondition:
     return RunCondition(
         index=run.index,
         phase=StepPhase.WAITING,
+        message=_AGAIN,
         job=run.job,
         attempts=run.attempts,
         past_attempts=run.attempts,

@@ -79,8 +79,10 @@ def waiting(run: Run, reason: str, message: str, until: datetime | None = None) 
         last_transition_time=memory.last_transition_time if still else run.now,
         requested_hours=memory.requested_hours,
     )
-    if isinstance(memory, StepCondition) and memory.passed_targets is not None:
-        condition = msgspec.structs.replace(condition, passed_targets=memory.passed_targets)
+    if isinstance(memory, StepCondition) and (memory.passed_targets or memory.runs):
+        condition = msgspec.structs.replace(
+            condition, passed_targets=memory.passed_targets, runs=memory.runs
+        )
     return memory if memory == condition else condition
 
 
