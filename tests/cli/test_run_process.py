@@ -53,6 +53,16 @@ def run(text: str, *options: str) -> Said:
     return jobflow("run", "--runner", "process", *options, "-", stdin=text)
 
 
+def test_of_a_failed_item_the_end_of_its_log_is_shown(home: Path) -> None:
+    answer = run(
+        flow({"name": "a", "forEach": {"count": 1}}, a=pod_task(sh("echo no disk; exit 3")))
+    )
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert "a: pod f-a-0-t-0 (c), exit code 3, it wrote:" in lines
+    assert "  │ no disk" in lines
+
+
 def test_a_failed_step_shows_the_end_of_its_log(home: Path) -> None:
     script = "seq 30; printf '\\033[31mred\\033[0m\\a\\n10%%\\r20%%\\n' >&2; exit 3"
     answer = run(flow({"name": "a"}, a=pod_task(sh(script))))

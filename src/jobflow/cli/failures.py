@@ -44,7 +44,7 @@ def failures(
 
 def _failed_steps(flow: JobFlow, runs: Sequence[FailedRun]) -> Iterator[tuple[str, FailedRun]]:
     for row in rows(flow):
-        job = (flow.metadata.namespace, row.job)
+        job = (flow.metadata.namespace, row.last_job)
         of_job = [run for run in runs if (run.namespace, run.job) == job]
         if row.phase == StepPhase.FAILED and of_job:
             yield row.step, _culprit(flow, row.step, of_job)

@@ -34,6 +34,8 @@ class StepRow:
     step: str
     job: str
     """Its current or last vcjob, of a forEach all of them; empty where none was made."""
+    last_job: str
+    """The vcjob by which it stands as it does, of a forEach that failed the item's."""
     phase: str
     reason: str
     message: str
@@ -82,7 +84,7 @@ class StepRow:
             return self._failed_by or self.message.partition(": ")[2] or self.message
         if self.phase != StepPhase.FAILED:
             return self.told
-        ended = self.message.partition(f"the job {self.job} ended ")[2]
+        ended = self.message.partition(f"the job {self.last_job} ended ")[2]
         return self._failed_by or ended or self.told
 
     @property
@@ -159,6 +161,7 @@ def _row(step: Step, condition: StepCondition, job: str, times: Times) -> StepRo
     return StepRow(
         step=step.name,
         job=job,
+        last_job=condition.job,
         phase=condition.phase or StepPhase.WAITING,
         reason=condition.reason,
         message=visible(_message(step, condition)),
