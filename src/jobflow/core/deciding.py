@@ -14,6 +14,7 @@ from jobflow.api.control import Case
 from jobflow.api.flow_status import Decisions
 from jobflow.api.jobflow import Step
 from jobflow.core.expressions import Failure
+from jobflow.core.items import storable
 from jobflow.core.scope import Seen, holds, items_of
 
 
@@ -56,7 +57,7 @@ def decide(step: Step, seen: Seen) -> Decisions | NotTaken | Failure:
         items = items_of("forEach.from", step.for_each.from_, seen)
         if isinstance(items, Failure):
             return items
-        made = msgspec.structs.replace(made, items=items)
+        made = msgspec.structs.replace(made, items=storable(items))
     return made
 
 

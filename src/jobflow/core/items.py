@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from jobflow.api.flow_status import Decisions
 from jobflow.api.jobflow import Step
+from jobflow.core.merge import copied
 
 MOST_RUNS = 1000
 """Items of a forEach, and repeats. Admission refuses more; past it the others do not count."""
@@ -26,6 +27,22 @@ def items_of(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
         items = decided.items if decided is not None else None
         return items if items is None else items[:MOST_RUNS]
     return range(min(max(each.count or 0, 0), MOST_RUNS))
+
+
+def storable(items: Sequence[Any]) -> list[Any]:
+    """Items as they come back from a status: an API server drops the null-valued keys of maps that
+    stand in a list from a merge patch. Nulls that are entries themselves stay."""
+    root = copied({"": list(items)})
+    work: list[Any] = [root]
+    while work:
+        node = work.pop()
+        if isinstance(node, dict):
+            for key in [key for key, value in node.items() if value is None]:
+                del node[key]
+        inner = node.values() if isinstance(node, dict) else node
+        work += [value for value in inner if isinstance(value, dict | list)]
+    made: list[Any] = root[""]
+    return made
 
 
 def item_of(step: Step, decided: Decisions | None, index: int | None) -> Any:
