@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.api.control import Patch
+from jobflow.api.control import Patch, Repeat
+from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from looped import ends, leaves, repeated, run, runs, there
-from worlds import World
+from worlds import World, world_of
 
 NOT_YET = '{"done": false, "acc": 0.1}'
 DONE = '{"done": true, "acc": 0.9}'
@@ -138,3 +139,15 @@ def test_a_lost_run_is_made_again_before_the_next() -> None:
     assert world.plan().held_up == {"a": "JobLost"}
     world = world.later(2).settled()
     assert list(there(world)) == ["f-a-0", "f-a-1-r1"]
+
+
+def test_a_probe_looks_at_the_run_that_it_is_at() -> None:
+    probe = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Running")])
+    steps = [
+        Step(name="a", repeat=Repeat(until="index == 1", max=2)),
+        Step(name="b", depends_on=DependsOn(targets=["a"], probe=probe)),
+    ]
+    world = ends(world_of(steps).settled(), "Completed", "f-a-0")
+    assert "f-b" not in there(world)
+    world = world.ended("f-a-1", "Running").settled()
+    assert "f-b" in there(world)

@@ -125,7 +125,7 @@ class Evidence(Run):
     """Whether it has runs of its own, by forEach or repeat."""
     runs: Sequence[Run] = ()
     """With forEach and repeat: the runs of which anything is known, by index. Then `jobs` are the
-    vcjobs of all of them, and `job` is none of them."""
+    vcjobs of all of them, and `job` is that of the last repeat, and none of an item."""
     ran: bool | None = None
     """The answer of `has_run` for one with runs, once it was asked."""
 
@@ -298,6 +298,8 @@ def _assign(found: Sequence[Evidence], view: View, flow: str) -> None:
             if run.jobs:
                 _choose(run, view)
         evidence.jobs = [job for run in evidence.runs for job in run.jobs]
+        if evidence.step.repeat is not None and evidence.runs:
+            evidence.job, evidence.gone = evidence.runs[-1].job, evidence.runs[-1].gone
 
 
 def _step_of(found: Sequence[Evidence]) -> Callable[[Job], Evidence | None]:
