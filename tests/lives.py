@@ -111,8 +111,13 @@ class Life:
         if write:
             before = self.world.flow.status.handled_commands or []
             self.taken.update(set(planned.status.handled_commands or []) - set(before))
+            stored = self.world.flow.status.conditions or {}
             self.world = self.world.with_status(planned.status)
             for step, condition in planned.conditions.items():
+                old = stored.get(self.world.name_of(step))
+                suspended = condition.reason == "Suspended" and condition.phase == "Waiting"
+                if suspended and old is not None and old.abort_time is not None:
+                    self.lost[step] += 1  # it was aborted, and may run again
                 if condition.phase in ENDED_STEP_PHASES:
                     self.ends.setdefault(step, (condition.phase, condition.reason))
 
@@ -183,8 +188,10 @@ class Life:
         return replace(self.world, templates=templates)
 
     def command(self) -> None:
-        """Mostly something that is refused, so that most lives go on."""
-        action = self.random.choice(("TerminateJob", "SuspendFlow", "AbortJob"))
+        """Mostly something that ends nothing, so that most lives go on."""
+        action = self.random.choice(
+            ("TerminateJob", "SuspendFlow", "AbortJob", "ResumeJob", "ResumeJob", "CloseQueue")
+        )
         uid = self.random.choice((FLOW_UID, FLOW_UID, "uid-old"))
         self.ordered += 1
         self.world = self.world.with_command(action, name=f"c{self.ordered}", uid=uid)
@@ -204,9 +211,11 @@ class Life:
         for step in self.world.flow.steps:
             self.world = self.with_template(step.name)
         outcomes = {step.name: self.random.choice(OUTCOMES) for step in self.world.flow.steps}
-        for _ in range(200):
+        for turn in range(200):
             if self.world.flow.final:
                 return self.world
+            if self.world.flow.status.suspended_at is not None:
+                self.world = self.world.with_command("ResumeJob", name=f"on{turn}")
             before = self.world
             self.reconcile()
             self.answer()
@@ -247,6 +256,7 @@ class Life:
         assert step not in {self.step_of(name) for name in self.live()}, "two at once"
         assert not self.world.flow.final
         assert self.world.flow.status.state.reason != "Cancelled"
+        assert planned.status.suspended_at is None
         assert self.may_start(step, planned), "before its time"
 
     def check_abort(self, action: AbortJob) -> None:
@@ -256,8 +266,8 @@ class Life:
 
     def check_delete(self, action: DeleteJob) -> None:
         """A vcjob that has not ended: after a minute, or where no step has any use for it."""
-        assert self.world.flow.status.state.reason == "Cancelled"
         since = self.since(action.name)
+        assert since is not None or self.world.flow.status.state.reason == "Cancelled"
         if since is not None and self.step_of(action.name) not in self.ends:
             assert (self.world.now - since).total_seconds() >= 60
 
