@@ -1,0 +1,72 @@
+"""Pods are kept off nodes by node affinity, whatever affinity they have already."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from jobflow.core.affinity import keep_off
+
+AVOID = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1", "n2"]}
+GPU = {"key": "gpu", "operator": "In", "values": ["a100"]}
+ZONE = {"key": "zone", "operator": "In", "values": ["z"]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def kept_off(pod: dict[str, Any]) -> dict[str, Any]:
+    spec = {"tasks": [{"template": {"spec": copy.deepcopy(pod)}}]}
+    keep_off(spec, ["n1", "n2"])
+    made: dict[str, Any] = spec["tasks"][0]["template"]["spec"]
+    return made
+
+
+def required(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "terms"),
+    [
+        ({}, [{"matchExpressions": [AVOID]}]),
+        ({"affinity": None}, [{"matchExpressions": [AVOID]}]),
+        (required(), [{"matchExpressions": [AVOID]}]),
+        (required({"matchExpressions": [GPU]}), [{"matchExpressions": [GPU, AVOID]}]),
+        (
+            required({"matchExpressions": [GPU]}, {"matchExpressions": [ZONE]}),
+            [{"matchExpressions": [GPU, AVOID]}, {"matchExpressions": [ZONE, AVOID]}],
+        ),
+        (
+            required({"matchFields": [GPU]}),
+            [{"matchFields": [GPU], "matchExpressions": [AVOID]}],
+        ),
+        (required({}), [{}]),
+    ],
+    ids=["none", "null", "no terms", "one", "each of several", "fields", "that matches nothing"],
+)
+def test_every_term_keeps_off(pod: dict[str, Any], terms: list[dict[str, Any]]) -> None:
+    assert kept_off(pod) == required(*terms)
+
+
+def test_other_affinity_stays() -> None:
+    pods = {"podAffinity": {"x": 1}, "nodeAffinity": {"preferred": [1]}}
+    made = kept_off({"affinity": pods})["affinity"]
+    assert (made["podAffinity"], made["nodeAffinity"]["preferred"]) == ({"x": 1}, [1])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"tasks": None},
+        {"tasks": "x"},
+        {"tasks": [3, {}, {"template": 1}, {"template": {"spec": []}}]},
+        {"tasks": [{"template": {"spec": {"affinity": 3}}}]},
+        {"tasks": [{"template": {"spec": required() | {"affinity": {"nodeAffinity": []}}}}]},
+    ],
+)
+def test_what_has_another_shape_is_left_to_the_api_server(spec: dict[str, Any]) -> None:
+    before = copy.deepcopy(spec)
+    keep_off(spec, ["n1"])
+    assert spec == before
