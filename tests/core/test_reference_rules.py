@@ -96,6 +96,15 @@ def test_what_references_stand_for_is_bounded() -> None:
     )
 
 
+def test_steps_of_finally_may_refer_to_every_step_and_to_the_phase_of_the_flow() -> None:
+    def said(text: str) -> list[str]:
+        last = [{"name": "y"}, {"name": "z", "patch": {"spec": {"plugins": {"env": [text]}}}}]
+        return faults(flow_of("a", "b: a", **{"finally": last}))
+
+    assert said("$(flow.phase) $(steps.a.outputs.x) $(steps.b.outputs.x)") == []
+    assert len(said("$(steps.y.outputs.x)")) == 1
+
+
 def test_references_in_the_patches_of_cases() -> None:
     case = {"patch": {"spec": {"queue": "$(params.x)"}}}
     assert said_of(switch=[case]) == [

@@ -1,6 +1,6 @@
 """Which references have a value before anything has run. It looks at no steps.
 
-Params, the flow's name and the items of forEach are known then; outputs are not.
+Params and the items of forEach are known then; outputs are not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def mention_of(reference: Reference) -> Mention:
 
 
 class Items:
-    """Tries references to params, to the flow and to items."""
+    """Tries references to params and to items."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -34,7 +34,7 @@ class Items:
 
     def fault(self, position: int, reference: Reference) -> str | None:
         """What is wrong with a reference in a patch of the step at `position`, in a clause."""
-        if reference.root in ("params", "flow"):
+        if reference.root == "params":
             return self._missing(reference, Seen(self._outline.flow, lambda name: None))
         if reference.root != "item" or not reference.keys:
             return None
