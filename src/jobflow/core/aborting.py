@@ -124,6 +124,8 @@ def left_over(scene: Scene) -> Iterator[DeleteJob]:
 def unheard_of(scene: Scene) -> Iterator[DeleteJob]:
     """Vcjobs of a flow that was brought to its end which its status has never known: a create that
     was under way just then. One that it knows may have been resumed by somebody."""
+    if not brings_to_end(scene):
+        return
     for evidence in scene.evidence:
         for run in evidence.each:
             for job in run.jobs:

@@ -70,8 +70,8 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     if given.retry:
         return _retried(flow, given, now)
     kept = retention(flow, view, now)
-    scene = Scene(flow, view, now)
-    strays = unheard_of(scene) if brings_to_end(scene) else ()
+    lives = any(not job.ended for job in view.jobs.values())
+    strays = unheard_of(Scene(flow, view, now)) if lives else ()
     status = flow.status
     if given.handled != status.handled_commands:
         status = msgspec.structs.replace(status, handled_commands=given.handled)
