@@ -33,11 +33,14 @@ def policy_of(flow: JobFlow) -> FailurePolicy:
 def broken(scene: Scene, decisions: Sequence[Decision | None]) -> list[str]:
     """The steps that have failed the flow by themselves, in order; those of `finally` are not
     looked at."""
+    steps, failed = scene.steps, StepPhase.FAILED.value
     return [
-        step.name
-        for step, decision in zip(scene.steps[: scene.last_from], decisions, strict=False)
+        steps[position].name
+        for position, decision in enumerate(decisions)
         if decision is not None
-        and breaks(step, decision.condition)
+        and decision.condition.phase == failed
+        and position < scene.last_from
+        and breaks(steps[position], decision.condition)
         and decision.condition.reason != StepReason.FAILURE_POLICY
     ]
 
@@ -51,8 +54,11 @@ def stored_failures(scene: Scene) -> str:
 def _failing(scene: Scene, known: Sequence[Decision | None]) -> Iterator[str]:
     """Where the failed vcjob of a run is still asked for its reason, and nothing else of the step
     goes on."""
-    for evidence, decision in zip(scene.evidence[: scene.last_from], known, strict=False):
-        if decision is None or not decision.reads or evidence.step.continue_on_failure:
+    for position, decision in enumerate(known):
+        if decision is None or not decision.reads or position >= scene.last_from:
+            continue
+        evidence = scene.evidence[position]
+        if evidence.step.continue_on_failure:
             continue
         jobs = [(run, run.job) for run in evidence.each if run.job is not None]
         if all(job.ended for _, job in jobs) and any(

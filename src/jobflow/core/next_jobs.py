@@ -42,6 +42,13 @@ def next_jobs(scene: Scene, decisions: Sequence[Decision]) -> list[str]:
     return Forecast(scene, decisions).next()[: MOST if most is None or most < 1 else most][:MOST]
 
 
+_WAITING = StepPhase.WAITING.value
+
+
+def _makes(decision: Decision) -> bool:
+    return bool(decision.actions) and any(isinstance(a, CreateJob) for a in decision.actions)
+
+
 class Forecast:
     """The flow as it will be when its vcjobs have completed."""
 
@@ -67,41 +74,59 @@ class Forecast:
 
     def _let_complete(self) -> None:
         """The steps that have a vcjob which has not ended, or are about to get one."""
-        waiting = StepPhase.WAITING
+        steps = self._scene.steps
         for position, decision in enumerate(self._decisions):
             phase = decision.condition.phase
-            if phase == waiting:
-                if not any(isinstance(action, CreateJob) for action in decision.actions):
-                    continue
-            elif phase in ENDED_STEP_PHASES:
+            if phase in ENDED_STEP_PHASES:
                 continue
-            if next(self._more(position), None) is not None:
+            if phase == _WAITING and not _makes(decision):
+                continue
+            if (
+                steps[position].for_each is not None
+                and next(self._more(position), None) is not None
+            ):
                 self._goes_on.append(position)
             else:
                 self._ends[position] = End.COMPLETED
 
     def _starting(self) -> Iterator[int]:
-        graph, ends, stopping = self._scene.graph, self._ends, self._stopping
-        for position in graph.order:
-            condition = self._conditions[position]
-            began = position in ends or not self._new(position)
-            targets = graph.targets[position]
-            reaches = [self._stands(position, target) for target in targets]
-            met = [t for t, reach in zip(targets, reaches, strict=True) if reach is Reach.MET]
-            if not began and position < self._scene.last_from:
-                if condition.reason == StepReason.PARALLELISM:
-                    yield position
-                elif not ends.keys().isdisjoint(targets):
-                    reach = combined(strategy(self._scene.steps[position]), reaches)
-                    if reach in SKIPS:
-                        ends[position] = SKIPS[reach]
-                    elif reach is Reach.MET and (
-                        not stopping.failed or stopping.admits(position, met)
-                    ):
-                        yield position
-            stopping.note(position, condition.phase, met if began else None)
+        stopping, steps = self._stopping, range(self._scene.last_from)
+        for position in self._scene.graph.order:
+            if position not in steps:
+                continue
+            if stopping.holds_up:
+                began = position in self._ends or not self._new(position)
+                met = self._met(position) if began else None
+                stopping.note(position, self._conditions[position].phase, met)
+            if self._starts(position):
+                yield position
+
+    def _starts(self, position: int) -> bool:
+        """Whether a step begins then; one that is skipped is noted."""
+        condition, ends = self._conditions[position], self._ends
+        if condition.phase != _WAITING or position in ends or not self._new(position):
+            return False
+        if condition.reason == StepReason.PARALLELISM:
+            return True
+        targets = self._scene.graph.targets[position]
+        if ends.keys().isdisjoint(targets):
+            return False
+        reaches = [self._stands(position, target) for target in targets]
+        reach = combined(strategy(self._scene.steps[position]), reaches)
+        if reach in SKIPS:
+            ends[position] = SKIPS[reach]
+        if reach is not Reach.MET:
+            return False
+        stopping = self._stopping
+        return not stopping.failed or stopping.admits(position, self._met(position))
+
+    def _met(self, position: int) -> list[int]:
+        targets = self._scene.graph.targets[position]
+        return [target for target in targets if self._stands(position, target) is Reach.MET]
 
     def _held_back(self) -> bool:
+        if self._scene.flow.spec.parallelism is None:
+            return False
         parallelism = StepReason.PARALLELISM
         return any(condition.reason == parallelism for condition in self._conditions)
 
@@ -111,6 +136,8 @@ class Forecast:
         return condition.phase == StepPhase.WAITING and condition.reason != StepReason.BLOCKED
 
     def _rest_is_over(self) -> bool:
+        if self._scene.last_from == len(self._conditions):
+            return False
         return all(
             position in self._ends or condition.phase in ENDED_STEP_PHASES
             for position, condition in enumerate(self._conditions[: self._scene.last_from])
