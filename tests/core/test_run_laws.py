@@ -146,7 +146,9 @@ def key_of(job: Job) -> Key:
     return said[labels.STEP], said.get(labels.INDEX, "")
 
 
-def lived(loop: dict[str, Any], retry: Retry | None, timeout: str | None, random: Random, n: int):
+def lived(
+    loop: dict[str, Any], retry: Retry | None, timeout: str | None, random: Random, n: int
+) -> Life:
     life = Life(stepped(retry=retry, timeout=timeout, **loop), random)
     for _ in range(n):
         life.happen()
