@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ import msgspec
 from crashing import Point
 from jobflow.api.command import Command
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, JOBFLOWS
+from jobflow.api.resources import COMMANDS, EVENTS, JOBFLOWS
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
@@ -22,19 +23,18 @@ from playing import Plays, plays
 from running import Product
 
 WITHIN_SECONDS = 7200.0
-"""Of the loop's time, which may leap."""
+"""Of the loop's time, which mostly leaps."""
 
 
 class Dying(Client):
     """A client whose process dies at one of its writes: nothing is sent from there on."""
 
-    point = Point(-1, after=False)
-
-    def arm(self, point: Point) -> asyncio.Event:
-        """Die there; the event says when."""
-        self.point, self.dead = point, asyncio.Event()
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.point = Point(-1, after=False)
+        """Nowhere."""
+        self.dead = asyncio.Event()
         self.written: list[str] = []
-        return self.dead
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
         here = False
@@ -59,10 +59,11 @@ class Watched:
     """The one flow of a namespace, its vcjobs and Commands, as somebody sees them who gives it
     Commands."""
 
-    def __init__(self, client: Client, namespace: str, player: Plays) -> None:
+    def __init__(self, client: Client, namespace: str, player: Plays, within: float) -> None:
         self.client = client
         self.namespace = namespace
         self.player = player
+        self.within = within
         self.flows = Cache[JobFlow](self._news)
         self.commands = Cache[Command](self._news)
         self._changed = asyncio.Event()
@@ -92,7 +93,7 @@ class Watched:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Return as soon as it holds."""
         try:
-            async with asyncio.timeout(WITHIN_SECONDS):
+            async with asyncio.timeout(self.within):
                 while not holds():
                     self._changed.clear()
                     await self._changed.wait()
@@ -166,6 +167,8 @@ class End:
     steps: Mapping[str, Any]
     jobs: Mapping[str, int]
     """By name: how many vcjobs were ever there under it."""
+    refused: Sequence[str]
+    """What Events say of Commands that were refused: one that is read twice is one of them."""
 
 
 @dataclass
@@ -180,12 +183,18 @@ class Lives:
 
 
 async def lives(
-    connect: Callable[[], Awaitable[Dying]], namespace: str, tale: Tale, point: Point
+    connect: Callable[[], Awaitable[Dying]],
+    namespace: str,
+    tale: Tale,
+    point: Point,
+    *,
+    others: Callable[[], Awaitable[Client]] | None = None,
+    within: float = WITHIN_SECONDS,
 ) -> Lives:
-    """Carry the tale through, with a death at this point. Its objects are there."""
-    async with await connect() as mine, plays(mine, namespace) as player:
-        mine.arm(Point(-1, after=False))
-        watched = Watched(mine, namespace, player)
+    """Carry the tale through, with a death at this point. Its objects are there. `others`: how
+    those reach the server who are not the product."""
+    async with await (others or connect)() as mine, plays(mine, namespace) as player:
+        watched = Watched(mine, namespace, player, within)
         following = asyncio.create_task(watched.run())
         telling = asyncio.create_task(_told(watched, tale))
         try:
@@ -196,7 +205,13 @@ async def lives(
                 task.cancel()
             await asyncio.gather(telling, following, return_exceptions=True)
         made = {name: len(uids) for name, uids in sorted(player.uids.items())}
-    return Lives(End(*_said(done), made), reached, written)
+        end = End(*_said(done), made, await _refused(mine, namespace))
+    return Lives(end, reached, written)
+
+
+async def _refused(client: Client, namespace: str) -> list[str]:
+    events = json.loads(await client.request("GET", EVENTS.path(namespace)))["items"]
+    return sorted(each["message"] for each in events if each["reason"] == "CommandRefused")
 
 
 async def _told(watched: Watched, tale: Tale) -> JobFlow:
@@ -211,7 +226,7 @@ async def _first_life(
 ) -> tuple[bool, list[str]]:
     """Until it dies, or until all is told and nothing more is to be written."""
     async with client:
-        dead = client.arm(point)
+        client.point, dead = point, client.dead
         product = Product(client, namespace=namespace, now=now, clock=clock)
         crashed = asyncio.create_task(dead.wait())
         await asyncio.wait({telling, crashed}, return_when="FIRST_COMPLETED")
@@ -227,7 +242,6 @@ async def _first_life(
 
 async def _second_life(client: Dying, namespace: str, telling: asyncio.Task[JobFlow]) -> JobFlow:
     async with client:
-        client.arm(Point(-1, after=False))
         product = Product(client, namespace=namespace, now=now, clock=clock)
         await asyncio.wait({telling, product.running}, return_when="FIRST_COMPLETED")
         product.check()

@@ -158,6 +158,7 @@ def undisturbed(name: str) -> Lives:
 def survives(name: str, numbers: Sequence[int], *, after: bool) -> None:
     wanted = undisturbed(name).end
     assert set(wanted.jobs.values()) == {1}
+    assert not wanted.refused
     for number in numbers:
         found = in_leaps(carried(TALES[name], Point(number, after)))
         assert found.end == wanted, f"dead {Point(number, after)}: {found.written[number:]}"

@@ -1,0 +1,83 @@
+"""The big example on a real API server: the controller dies before and after every single write and
+is started afresh; each time the flow ends the same, and no job is made twice.
+
+Each flow has a namespace and a controller of its own, and its own point to die at; many of them are
+under way at once. Their vcjobs end as soon as they are seen (`playing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+
+from crashing import Point
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.kube.client import Client
+from real_cluster import RealCluster
+from surviving import Dying, Lives, Tale, lives
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "hyperparameter-search.yaml"
+AT_ONCE = 12
+WITHIN_SECONDS = 120.0
+C = TypeVar("C", bound=Client)
+KINDS = {"JobFlow": JOBFLOWS, "JobTemplate": JOBTEMPLATES}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_wherever_the_controller_dies_the_big_example_ends_the_same(
+    real: RealCluster, after: bool
+) -> None:
+    undisturbed = await carried(real, Point(-1, after))
+    wanted = undisturbed.end
+    assert wanted.state["phase"] == "Succeed"
+    assert set(wanted.jobs.values()) == {1}
+    points = [Point(number, after) for number in range(len(undisturbed.written))]
+    slots = asyncio.Semaphore(AT_ONCE)
+    found = await asyncio.gather(*(_within(slots, carried(real, point)) for point in points))
+    for point, each in zip(points, found, strict=True):
+        assert each.end == wanted, f"dead {point}: {each.written[point.number :]}"
+    reached = sum(each.reached for each in found)
+    assert reached > 0.9 * len(points) > 30, "the points ran out early"
+
+
+async def _within(slots: asyncio.Semaphore, work: Awaitable[Lives]) -> Lives:
+    async with slots:
+        return await work
+
+
+async def carried(real: RealCluster, point: Point) -> Lives:
+    """The example in a namespace of its own, with a death at this point."""
+    namespace = await asyncio.to_thread(real.new_namespace, "control")
+    tale = Tale(list(yaml.safe_load_all(EXAMPLE.read_text())))
+    async with await as_user(real, Client, "admin")() as admin:
+        for each in tale.objects:
+            await create(admin, namespace, each)
+    return await lives(
+        as_user(real, Dying, "jobflow"),
+        namespace,
+        tale,
+        point,
+        others=as_user(real, Client, "admin"),
+        within=WITHIN_SECONDS,
+    )
+
+
+async def create(client: Client, namespace: str, manifest: Mapping[str, Any]) -> None:
+    await client.create(KINDS[manifest["kind"]], namespace, json.dumps(manifest).encode())
+
+
+def as_user(real: RealCluster, kind: type[C], user: str) -> Callable[[], Awaitable[C]]:
+    kubeconfig = str(real.plane.kubeconfig(user))
+
+    async def connect() -> C:
+        return await kind.from_kubeconfig(kubeconfig)
+
+    return connect
