@@ -69,10 +69,13 @@ def waiting(run: Run, reason: str, message: str, until: datetime | None = None) 
     """The run waits, between two attempts or before the first; what it remembers is kept."""
     memory, attempts, waits = run.memory, run.attempts, StepPhase.WAITING
     still = memory.phase == waits and memory.reason == reason
+    message = short(message)
+    if still and not attempts and memory.message == message and memory.next_attempt_time == until:
+        return memory
     condition = run.anew(
         phase=waits,
         reason=reason,
-        message=short(message),
+        message=message,
         job=run.job_name if attempts else "",
         attempts=attempts,
         next_attempt_time=until,
