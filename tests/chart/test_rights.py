@@ -65,7 +65,7 @@ async def test_no_request_is_denied_and_no_right_unused(
 ) -> None:
     async with volcano(bare):
         await a_flow_of_which_an_event_is_there(bare, bare.new_namespace("told"))
-        await a_flow_that_leaves_no_jobs(bare, bare.new_namespace("tidy"))
+        await a_flow_that_leaves_no_jobs_and_then_goes(bare, bare.new_namespace("tidy"))
         await a_flow_that_may_not_be_deleted_loses_a_job_and_is_cancelled(
             bare, bare.new_namespace("lost")
         )
@@ -107,9 +107,12 @@ async def a_flow_of_which_an_event_is_there(bare: RealCluster, namespace: str) -
     await until(bare, EVENTS.path(namespace, name), lambda event: event["count"] == 2)
 
 
-async def a_flow_that_leaves_no_jobs(bare: RealCluster, namespace: str) -> None:
-    await succeeds(bare, await apply_diamond(bare, namespace, "tidy", jobRetainPolicy="delete"))
+async def a_flow_that_leaves_no_jobs_and_then_goes(bare: RealCluster, namespace: str) -> None:
+    said = {"jobRetainPolicy": "delete", "ttlSecondsAfterFinished": 5}
+    path = await apply_diamond(bare, namespace, "tidy", **said)
+    await succeeds(bare, path)
     await until(bare, JOBS.path(namespace, "tidy-e"), lambda job: job is None)
+    await until(bare, path, lambda flow: flow is None)
 
 
 async def a_flow_that_may_not_be_deleted_loses_a_job_and_is_cancelled(
