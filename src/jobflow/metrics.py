@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobflow.api.command import Command
-from jobflow.api.flow_status import JobFlowStatus, RequestedHours, StepCondition
+from jobflow.api.flow_status import JobFlowStatus, RequestedHours, RunCondition, StepCondition
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
@@ -133,6 +133,11 @@ class Metrics:
 
         self._scraped(kind, f"{kind.capitalize()} by phase.", ["phase"], counted)
 
+    def watch_suspended(self, suspended: Callable[[], int]) -> None:
+        """How many flows are suspended."""
+        text = "Flows that are suspended."
+        self._scraped("flows_suspended", text, [], lambda: {(): suspended()})
+
     def watch_ages(self, heard: Callable[[], Mapping[str, float | None]]) -> None:
         """How old the process' knowledge of each kind is, from time.monotonic() of the API
         server's last word; a kind it has not spoken of yet is left out."""
@@ -217,6 +222,10 @@ class ControllerMetrics(Hooks):
             "What jobs held of the cluster: requests times running time; cores, GiB, GPUs.",
             ["resource"],
         )
+        self._retried = metrics.counter("jobs_retried", "Attempts that a retry followed.", [])
+        self._aborted = metrics.counter(
+            "jobs_aborted", "Jobs that were to be aborted, by the reason.", ["reason"]
+        )
 
     def depth(self, keys: int) -> None:
         self._depth.set(keys)
@@ -240,16 +249,40 @@ class ControllerMetrics(Hooks):
         self._attempts.labels(PASSED if passed else FAILED).inc()
 
     def recorded(self, before: JobFlowStatus, after: JobFlowStatus) -> None:
-        """What steps have held since: each hour is counted by whoever records it, when it is."""
+        """What steps have held and what has become of their runs since: each hour, retry and abort
+        is counted by whoever records it, when it is."""
         known = before.conditions or {}
         for key, condition in (after.conditions or {}).items():
             old = known.get(key)
-            if condition.requested_hours is None or condition is old:
+            if condition is old:
+                continue
+            self._count_runs(old, condition)
+            if condition.requested_hours is None:
                 continue
             for resource, hours in _hours(condition).items():
                 more = hours - (_hours(old)[resource] if old is not None else 0.0)
                 if more > 0:
                     self._hours.labels(resource).inc(more)
+
+    def _count_runs(self, before: StepCondition | None, after: StepCondition) -> None:
+        for old, run in _runs(before, after):
+            if (more := run.failures - (old.failures if old is not None else 0)) > 0:
+                self._retried.inc(more)
+            if run.abort_time is not None and (old is None or old.abort_time is None):
+                self._aborted.labels(run.reason).inc()
+
+
+def _runs(
+    before: StepCondition | None, after: StepCondition
+) -> Iterator[tuple[RunCondition | None, RunCondition]]:
+    """The runs of a step, as they were and as they are; of one without any, itself."""
+    if after.runs is None:
+        yield before, after
+        return
+    known = {run.index: run for run in (before.runs if before is not None else None) or ()}
+    for run in after.runs:
+        if (old := known.get(run.index)) is not run:
+            yield old, run
 
 
 class StepTimes:

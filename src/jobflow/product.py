@@ -258,6 +258,9 @@ class Product:
             "flows", lambda: [flow.status.state.phase or FlowPhase.PENDING for flow in flows]
         )
         self.metrics.watch_phases("jobs", lambda: [job.phase for job in jobs])
+        self.metrics.watch_suspended(
+            lambda: sum(flow.status.suspended_at is not None for flow in flows)
+        )
         self.metrics.watch_ages(
             lambda: {feed.resource.plural: feed.heard_at for feed in self._feeds}
         )

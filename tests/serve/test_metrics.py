@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-from jobflow.api.flow_status import JobFlowStatus, RequestedHours, StepCondition
+from jobflow.api.flow_status import JobFlowStatus, RequestedHours, RunCondition, StepCondition
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.controller.hooks import Result
@@ -115,6 +115,42 @@ def test_what_steps_held_is_counted_once_when_it_is_recorded() -> None:
     assert value(metrics, "requested_hours_total", resource="cpu") == 2.75
     assert value(metrics, "requested_hours_total", resource="memory") == 1.375
     assert value(metrics, "requested_hours_total", resource="gpu") is None
+
+
+def test_retries_and_aborts_are_counted_of_each_run_once() -> None:
+    metrics = Metrics()
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    runs = [
+        RunCondition(index=0, failures=1),
+        RunCondition(index=1, failures=1, abort_time=since, reason="Timeout"),
+    ]
+    first = JobFlowStatus(
+        conditions={
+            "f-a": StepCondition(runs=runs[:1], failures=0),
+            "f-b": StepCondition(failures=2),
+            "f-c": StepCondition(abort_time=since, reason="Cancelled"),
+        }
+    )
+    second = JobFlowStatus(
+        conditions={
+            "f-a": StepCondition(runs=runs),
+            "f-b": StepCondition(failures=2),
+            "f-c": StepCondition(phase="Failed", reason="Cancelled"),
+        }
+    )
+    metrics.controller.recorded(JobFlowStatus(), first)
+    metrics.controller.recorded(first, second)
+    metrics.controller.recorded(second, second)
+    assert value(metrics, "jobs_retried_total") == 4
+    assert value(metrics, "jobs_aborted_total", reason="Timeout") == 1
+    assert value(metrics, "jobs_aborted_total", reason="Cancelled") == 1
+
+
+def test_how_many_flows_are_suspended_is_asked_when_scraped() -> None:
+    metrics, suspended = Metrics(), [0]
+    metrics.watch_suspended(lambda: suspended[0])
+    suspended[0] = 3
+    assert value(metrics, "flows_suspended") == 3
 
 
 def test_hours_that_somebody_else_wrote_into_a_status_break_nothing() -> None:
