@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.flow_status import RunCondition
 from jobflow.api.job import Job
-from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.controller.term import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client
@@ -221,3 +223,85 @@ async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -
         async with replica.leading():
             done = await world.ended("f")
     assert (done.status.conditions or {})["f-a"].outputs == {"text": "by the way"}
+
+
+async def taken_over(world: Cluster, replica: Replica) -> None:
+    """For what a new leader must not do."""
+    await replica.client.until_listed(JOBS.path())
+    await asyncio.sleep(0.2)
+
+
+async def test_it_goes_on_in_the_middle_of_a_repeat(world: Cluster) -> None:
+    steps = [{"name": "a", "repeat": {"until": "index == 1", "max": 5}}]
+    await world.apply(template("a"), flow("f", {}, flows=steps))
+    async with follower(world) as replica:
+        async with world.controller():
+            await world.until_jobs(f_a_0="")
+            await set_phase(world.client, "f-a-0", "Completed")
+            await world.until_jobs(f_a_1="")
+            await world.until("f", lambda flow: len(runs_of(flow)) == 2)
+        replica.client.answered.clear()
+        async with replica.leading():
+            await taken_over(world, replica)
+            await set_phase(world.client, "f-a-1", "Completed")
+            replica.client.hear_again()
+            done = await world.ended("f")
+    assert done.status.state.phase == "Succeed"
+    assert [run.phase for run in runs_of(done)] == ["Completed", "Completed"]
+    assert world.count("POST", JOBS) == 2
+
+
+async def test_it_waits_as_long_as_was_to_be_waited_between_two_attempts(world: Cluster) -> None:
+    steps = [{"name": "a", "retry": {"limit": 1, "backoff": {"duration": "1h", "max": "1h"}}}]
+    await world.apply(template("a"), flow("f", {}, flows=steps))
+    async with follower(world) as replica:
+        async with world.controller():
+            await world.until_jobs(f_a="")
+            await set_phase(world.client, "f-a", "Failed")
+            before = await world.until("f", lambda flow: reason_of(flow, "f-a") == "Retrying")
+        replica.client.answered.clear()
+        async with replica.leading():
+            await taken_over(world, replica)
+            replica.client.hear_again()
+            await asyncio.sleep(0.1)
+    after = await world.flow("f")
+    assert after.status.conditions == before.status.conditions
+    assert world.count("POST", JOBS) == 1
+
+
+async def test_a_suspended_flow_stays_so(world: Cluster) -> None:
+    steps = {"a": "", "b": "a"}
+    await world.apply(template("a"), template("b"), flow("f", steps))
+    async with follower(world) as replica:
+        async with world.controller():
+            await world.until_jobs(f_a="")
+            await suspend(world)
+            await world.until("f", lambda flow: flow.status.suspended_at is not None)
+        await set_phase(world.client, "f-a", "Completed")
+        async with replica.leading():
+            done = await world.until("f", lambda flow: reason_of(flow, "f-b") == "Suspended")
+    assert (done.status.conditions or {})["f-a"].phase == "Completed"
+    assert world.count("POST", JOBS) == 1
+
+
+async def suspend(world: Cluster) -> None:
+    meta = (await world.flow("f")).metadata
+    target = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": "f", "uid": meta.uid}
+    command = {
+        "apiVersion": COMMANDS.api_version,
+        "kind": COMMANDS.kind,
+        "metadata": {"name": "stop", "namespace": NAMESPACE},
+        "action": "SuspendFlow",
+        "target": target,
+    }
+    await world.client.create(COMMANDS, NAMESPACE, json.dumps(command).encode())
+
+
+def runs_of(flow: JobFlow) -> list[RunCondition]:
+    condition = (flow.status.conditions or {}).get("f-a")
+    return (condition.runs if condition is not None else None) or []
+
+
+def reason_of(flow: JobFlow, key: str) -> str:
+    condition = (flow.status.conditions or {}).get(key)
+    return condition.reason if condition is not None else ""
