@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from jobflow.api.control import Backoff, Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry
-from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
+from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 from model import carrying
 from model.acting import Script
-from worlds import FLOW_UID, NOW, TEMPLATE_SPEC
+from steps import TEMPLATE_SPEC, after
+from worlds import FLOW_UID, NOW
 
 TEMPLATES: dict[str, dict[str, Any]] = {
     name: dict(TEMPLATE_SPEC) for name in ("prepare", "serve", "train", "large", "small", "tell")
 }
-
-
-def after(targets: str, condition: str | None = None, strategy: str | None = None) -> DependsOn:
-    return DependsOn(targets=targets.split(), condition=condition, strategy=strategy)
 
 
 STEPS = [
@@ -53,14 +50,14 @@ STEPS = [
         timeout="4s",
         retry=Retry(limit=1, when='reason == "Timeout"'),
     ),
-    Step(name="alarm", template="tell", depends_on=after("again", "Failed")),
+    Step(name="alarm", template="tell", depends_on=after("again", condition="Failed")),
     Step(
         name="publish",
         template="tell",
         depends_on=after("again"),
         when='steps["again"].outputs.n > 1',
     ),
-    Step(name="beside", template="prepare", depends_on=after("store", "Running")),
+    Step(name="beside", template="prepare", depends_on=after("store", condition="Running")),
 ]
 FINALLY = [
     Step(name="clean", template="tell"),

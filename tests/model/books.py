@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ class Attempt:
     vcjob: Vcjob
     intent: str = ""
     since: float = 0.0
+    for_good: bool = False
+    """Whether it was not its own timeout."""
 
 
 @dataclass
@@ -31,6 +34,8 @@ class Run:
     phase: str = ""
     """Completed or Failed, once it is over."""
     reason: str = ""
+    kept: bool = False
+    """Whether it is from before the flow was retried."""
     again_at: float | None = None
     """When it may have another attempt; None: it has one, or is over."""
     late_at: float = 0.0
@@ -66,6 +71,8 @@ class State:
     case: int | None = None
     items: list[Any] | None = None
     runs: list[Run] = field(default_factory=list)
+    past: Counter[int | None] = field(default_factory=Counter)
+    """Attempts from before the flow was retried, by index, where the run begins anew."""
     failed_at: float | None = None
 
     @property
@@ -92,7 +99,18 @@ class State:
 
     @property
     def ran(self) -> bool:
-        return any(attempt.vcjob.ran is not None for attempt in self.attempts)
+        """Whether one of its vcjobs was ever Running, since the flow was last retried."""
+        new = (attempt for run in self.runs if not run.kept for attempt in run.attempts)
+        return any(attempt.vcjob.ran is not None for attempt in new)
+
+    @property
+    def ever_made(self) -> int:
+        return self.past.total() + sum(len(run.attempts) for run in self.runs)
+
+    def forget(self, run: Run) -> None:
+        """It begins anew; its vcjobs' names are taken for good."""
+        self.past[run.index] += len(run.attempts)
+        self.runs.remove(run)
 
     def run(self, index: int | None) -> Run | None:
         return next((run for run in self.runs if run.index == index), None)
@@ -129,12 +147,19 @@ class Shown:
     """Why a vcjob is to be aborted, by its name."""
 
 
+@dataclass
+class Batch:
+    """What came of the creates of one plan: none of them knew of the others."""
+
+    made: list[Made] = field(default_factory=list)
+    refused: list[tuple[str, int | None]] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class Seen:
     """What has happened at one moment, when nothing more is to be done."""
 
-    made: list[Made]
-    refused: list[tuple[str, int | None]]
+    batches: list[Batch]
     aborted: set[str]
     deleted: set[str]
     """vcjobs that were deleted although they had not ended."""
@@ -146,6 +171,11 @@ class Seen:
     command: str = ""
     blurred: bool = False
     """Whether something was known later than it came about: pods had to be read."""
-    before: list[Made] | None = None
+    before: list[Batch] | None = None
     """What was made before the Command; None: nothing was under way when it came."""
     before_at: float = 0.0
+
+    @property
+    def made(self) -> set[tuple[str, int | None]]:
+        """Steps and indexes of what was made now."""
+        return {(each.step, each.index) for batch in self.batches for each in batch.made}

@@ -19,9 +19,10 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import AbortJob, Action, CreateJob, DeleteJob, ReadPods, Refusal
 from jobflow.core.validate import Known, validate_flow
 from model.acting import Script, Vcjob, pods, shown
-from model.books import Made, Seen, Shown
+from model.books import Batch, Made, Seen, Shown
 from model.reference import Reference
-from worlds import NOW, World, template
+from steps import template
+from worlds import NOW, World
 
 INDEX = "flow.volcano.sh/index"
 PLANS, MOMENTS = 60, 400
@@ -60,13 +61,12 @@ class Case:
 class Moment:
     """What has been done at one moment."""
 
-    made: list[Made] = field(default_factory=list)
-    refused: list[tuple[str, int | None]] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
     aborted: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     command: str = ""
     blurred: bool = False
-    before: list[Made] | None = None
+    before: list[Batch] | None = None
     before_at: float = 0.0
 
 
@@ -155,7 +155,7 @@ class Carried:
         """A Command comes while something is under way."""
         assert self.interrupted is not None
         moment = self.moment
-        moment.before, moment.made, moment.before_at = moment.made, [], self.now
+        moment.before, moment.batches, moment.before_at = moment.batches, [], self.now
         moment.blurred = True
         self.world = self.world.later(0.25)
         self.order(self.interrupted[1])
@@ -167,6 +167,7 @@ class Carried:
             planned = self.world.plan()
             if planned.nothing:
                 return True
+            self.moment.batches.append(Batch())
             for action in planned.plan.actions:
                 self.act(action)
             self.world = self.world.with_status(planned.status)
@@ -195,8 +196,7 @@ class Carried:
         attempt = int(metadata["labels"][labels.ATTEMPT])
         script = self.case.script(action.step, index, attempt)
         if script.refused:
-            self.moment.refused.append((action.step, index))
-            self.moment.blurred = True
+            self.moment.batches[-1].refused.append((action.step, index))
             refused = {**self.world.refusals, action.name: Refusal(422, "no", None)}
             self.world = replace(self.world, refusals=refused)
             return
@@ -204,7 +204,7 @@ class Carried:
         self.world = self.world.acted(action)
         uid = self.world.jobs[action.name].metadata.uid
         vcjob = self.vcjobs[action.name] = Vcjob(action.name, uid, script, self.now)
-        self.moment.made.append(
+        self.moment.batches[-1].made.append(
             Made(
                 name=action.name,
                 step=action.step,
@@ -229,8 +229,7 @@ class Carried:
         status = self.world.flow.status
         prefix = f"{self.case.flow.metadata.name}-"
         return Seen(
-            made=self.moment.made,
-            refused=self.moment.refused,
+            batches=self.moment.batches,
             aborted=self.moment.aborted,
             deleted=self.moment.deleted,
             steps={

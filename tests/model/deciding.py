@@ -76,10 +76,12 @@ class Deciding:
         made: dict[str, Any] = {
             "phase": state.phase,
             "reason": state.reason or shown.reason,
-            "attempts": len(list(state.attempts)),
+            "attempts": state.ever_made,
         }
         if state.step.for_each:
-            runs = [state.run(index) for index in range(len(state.items or ()))]
+            listed = state.step.for_each.items or range(state.step.for_each.count or 0)
+            count = len(listed if state.items is None else state.items)
+            runs = [state.run(index) for index in range(count)]
             made["items"] = [self.of_run(run) if run else {"phase": "Skipped"} for run in runs]
         elif state.runs:
             made["outputs"] = state.runs[-1].outputs

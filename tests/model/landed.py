@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-LANDED = frozenset({"params", "references", "jobDefaults", "refused"})
+from model.random_flows import EVERY
+
+LANDED = EVERY

@@ -13,7 +13,8 @@ from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 from model import carrying
 from model.acting import DEAF, Script
-from worlds import FLOW_UID, NOW, TEMPLATE_SPEC
+from steps import TEMPLATE_SPEC
+from worlds import FLOW_UID, NOW
 
 EVERY = frozenset(
     {
@@ -176,7 +177,7 @@ class Drawing:
 
     def condition(self, name: str) -> str:
         texts = ["true", "false"]
-        texts += ["params.n == 1", 'params.w == "y"', "params.n / 0 == 1"] if self.params else []
+        texts += ["params.n == 1", 'params.w == "y"'] if self.params else []
         for other in sorted(self.over_before[name]):
             step = f'steps["{other}"]'
             texts += [f'{step}.phase == "{p}"' for p in ("Completed", "Failed", "Skipped")]

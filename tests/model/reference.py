@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.jobflow import JobFlow
-from model.books import Attempt, Made, Run, Seen, State
+from model.books import Attempt, Batch, Made, Run, Seen, State
 from model.deciding import Deciding
 from model.names import expected_name, expected_spec
 from model.readiness import MET, STOPPED, handles, verdict
@@ -39,6 +39,7 @@ class Reference:
         """What could not be made for want of room, a moment ago."""
         self.now = 0.0
         self.seen: Seen
+        self.batch = Batch()
         self.deciding = Deciding(self)
         self.running = Running(self)
 
@@ -52,28 +53,33 @@ class Reference:
             self.now = now
         self.obey(seen.command)
         self.go_over()
-        for made in seen.made:
-            self.take(made)
-            self.go_over()
-        self.check_nothing_is_left()
-        self.check_aborts()
+        self.take_all(seen.batches)
         self.check_steps()
+        self.check_aborts()
+        self.check_nothing_is_left()
         self.check_flow()
 
-    def before(self, made: list[Made]) -> None:
+    def take_all(self, batches: list[Batch]) -> None:
+        for self.batch in batches:
+            for made in self.batch.made:
+                self.take(made)
+                self.go_over()
+            for name, index in self.batch.refused:
+                self.running.no_vcjob(self.states[name], index, "Refused")
+            self.go_over()
+
+    def before(self, batches: list[Batch]) -> None:
         """A Command came while something was under way: only a part of it had been done."""
         self.now = self.seen.before_at
         waiting = [state for state in self.states.values() if state.phase == "Waiting"]
         self.go_over()
-        for each in made:
-            self.take(each)
-            self.go_over()
+        self.take_all(batches)
         for state in waiting:
             if state.ended and state.phase != self.seen.steps[state.name].phase:
                 state.phase, state.decided = "Waiting", False
         for state in self.states.values():
             for attempt in state.attempts:
-                shown = self.seen.steps[state.name].intents.get(attempt.vcjob.name)
+                shown = self.shown_intent(attempt)
                 if attempt.since == self.now and attempt.intent != shown:
                     attempt.intent = ""
 
@@ -138,17 +144,26 @@ class Reference:
                 for state in self.states.values()
                 if state.phase == "Skipped" and back & set(state.step.targets)
             }
+        for state in self.states.values():  # what goes back needs its service again
+            needed = any(state.name in self.states[name].step.targets for name in back)
+            if state.step.daemon and state.reason == "DaemonEnded" and needed:
+                back.add(state.name)
         for name in back:
-            self.go_back(self.states[name])
+            self.go_back(self.states[name], back)
         self.over = self.ending = ""
         self.suspended, self.not_counted, self.started = False, 0.0, self.now
 
-    def go_back(self, state: State) -> None:
+    def go_back(self, state: State, back: set[str]) -> None:
+        """Completed items stay, and the repeats before the one that failed; all else is anew."""
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
-        for run in state.runs:
-            if run.phase == "Failed" or state.finally_:
-                run.phase, run.reason, run.failures, run.again_at = "", "", 0, self.now
+        for_each, repeat = state.step.for_each, state.step.repeat
+        other_items = for_each and any(f'"{name}"' in (for_each.from_ or "") for name in back)
+        none_failed = repeat and all(run.phase != "Failed" for run in state.runs)
+        for run in list(state.runs):
+            run.kept = run.phase == "Completed" and bool(for_each or repeat)
+            if not run.kept or state.finally_ or other_items or none_failed:
+                state.forget(run)
 
     # ------------------------------------------------------------------- being ended
 
@@ -181,23 +196,20 @@ class Reference:
     def abort_what_has_to_be(self) -> None:
         for state in self.states.values():
             for attempt in state.attempts:
-                if self.ending and (not state.finally_ or self.told(attempt, self.ending)):
-                    self.intend(attempt, self.ending)
-                elif self.aborts(state) or self.told(attempt, "FailurePolicy"):
-                    self.intend(attempt, "FailurePolicy")
+                if self.ending and not state.finally_:
+                    self.intend(attempt, self.ending, for_good=True)
+                elif self.aborts(state):
+                    self.intend(attempt, "FailurePolicy", for_good=True)
 
-    def told(self, attempt: Attempt, intent: str) -> bool:
-        """Whether the status says that it is to be aborted for this, where it may be or not."""
-        for state in self.states.values():
-            if attempt in state.attempts:
-                may = state.finally_ or (self.stopped() and intent == "FailurePolicy")
-                shown = self.seen.steps[state.name].intents.get(attempt.vcjob.name)
-                return may and shown == intent
-        return False
+    def intend(self, attempt: Attempt, intent: str, *, for_good: bool = False) -> None:
+        """Of several reasons that come at once the one that is told."""
+        told = self.shown_intent(attempt) == intent and attempt.since == self.now
+        if attempt.vcjob.alive and (told or not attempt.intent):
+            attempt.intent, attempt.since, attempt.for_good = intent, self.now, for_good
 
-    def intend(self, attempt: Attempt, intent: str) -> None:
-        if attempt.vcjob.alive and not attempt.intent:
-            attempt.intent, attempt.since = intent, self.now
+    def shown_intent(self, attempt: Attempt) -> str:
+        name = attempt.vcjob.name
+        return next((s.intents[name] for s in self.seen.steps.values() if name in s.intents), "")
 
     def others_are_over(self) -> bool:
         return all(s.ended for s in self.states.values() if not s.step.daemon and not s.finally_)
@@ -210,8 +222,7 @@ class Reference:
             if not state.step.daemon or state.finally_ or state.ended:
                 continue
             for attempt in state.attempts:
-                shown = self.seen.steps[state.name].intents.get(attempt.vcjob.name)
-                if not self.suspended or shown == "DaemonEnded":
+                if not self.suspended or self.shown_intent(attempt) == "DaemonEnded":
                     self.intend(attempt, "DaemonEnded")
             if not state.alive:
                 self.adopt(state)
@@ -233,9 +244,12 @@ class Reference:
             known = {so_far} & {"NotTaken", "UpstreamFailed"}
             if so_far == MET and state.decided and self.deciding.not_taken(state):
                 known = {"NotTaken"}
-            seen = self.seen.steps[state.name].reason
+            ends = [self.seen.steps[target.name] for target in targets]
+            if any(end.phase == "Failed" or end.reason == "UpstreamFailed" for end in ends):
+                known |= {"NotTaken", "UpstreamFailed"}  # by what ends with the flow
+            reason = self.seen.steps[state.name].reason
             state.end("Skipped", STOPPED, *known, now=self.now)
-            state.reason = seen if seen in (STOPPED, "NotTaken", "UpstreamFailed") else STOPPED
+            state.reason = reason if reason in known else STOPPED
             return
         if state.finally_ and not self.finally_begins():
             return
@@ -248,7 +262,7 @@ class Reference:
         self.deciding.decide(state)
         if state.ended:
             return
-        made_now = any(made.step == state.name for made in self.seen.made)
+        made_now = any(name == state.name for name, _ in self.seen.made)
         if self.gate_closed(state) and not made_now:
             self.skip(state, STOPPED)
         elif state.items == [] and not self.suspended:
@@ -293,11 +307,11 @@ class Reference:
         """Somebody made a vcjob: that has to be right."""
         state = self.states[made.step]
         where = f"{made.name} was made at {self.now}"
-        ready = dict(self.running.ready(state, strict=False))
+        ready = list(self.running.ready(state, strict=False))
         assert made.index in ready, f"{where}, which may not be: {state.phase}"
         assert self.room(), f"{where}, though there is no room"
         run = state.run(made.index)
-        number = len(run.attempts) + 1 if run else 1
+        number = state.past[made.index] + (len(run.attempts) if run else 0) + 1
         name = expected_name(self.flow, state.step, made.index, number)
         assert (made.name, made.attempt) == (name, number), f"{made.name} is not {name}"
         self.check_order(state, made)
@@ -310,7 +324,7 @@ class Reference:
                 assert node in made.manifest, f"{name} does not keep off {node}"
         if run is None:
             run = Run(made.index)
-            state.runs.append(run)
+            state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
         run.attempts.append(Attempt(made.vcjob))
         run.again_at = None
         state.phase = "Running"
@@ -319,11 +333,10 @@ class Reference:
         """Taken in the order of `spec.flows`: who waited for room already goes first."""
         if self.flow.spec.parallelism is None:
             return
-        now = {(each.step, each.index) for each in self.seen.made}
-        for name, index in self.waiting - now:
+        for name, index in self.waiting - self.seen.made:
             other = self.states[name]
             first = (other.place, index or 0) < (state.place, made.index or 0)
-            still = index in dict(self.running.ready(other, strict=True))
+            still = index in list(self.running.ready(other, strict=True))
             assert not (first and still), f"{made.name} was made before {name} {index}"
 
     # ---------------------------------------------------------------------- checking
@@ -332,7 +345,7 @@ class Reference:
         left = {
             (state.name, index)
             for state in self.states.values()
-            for index, _ in self.running.ready(state, strict=True)
+            for index in self.running.ready(state, strict=True)
         }
         assert not (left and self.room()), f"at {self.now} these ought to have been made: {left}"
         self.waiting = left
@@ -343,8 +356,7 @@ class Reference:
                 name = attempt.vcjob.name
                 if not attempt.vcjob.alive:
                     continue
-                shown = self.seen.steps[state.name].intents.get(name, "")
-                wanted = attempt.intent
+                shown, wanted = self.shown_intent(attempt), attempt.intent
                 assert shown == wanted, (
                     f"at {self.now} {name} is to abort for {shown!r}: {wanted!r}"
                 )

@@ -31,8 +31,6 @@ class Running:
         return self.reference.now
 
     def go_over(self) -> None:
-        for name, index in self.reference.seen.refused:
-            self.no_vcjob(self.reference.states[name], index, "Refused")
         for state in self.reference.states.values():
             if state.phase != "Running":
                 continue
@@ -54,7 +52,7 @@ class Running:
     def look_into_references(self, state: State) -> None:
         """One that has no value when a vcjob is to be made."""
         told = self.reference.seen.steps[state.name].phase == "Failed"
-        for index, _ in list(self.ready(state, strict=True)):
+        for index in list(self.ready(state, strict=True)):
             try:
                 expected_spec(self.reference, state, index)
             except Trouble:
@@ -72,8 +70,12 @@ class Running:
             self.time_out(state, attempt)
         elif run.again_at is None:
             self.attempt_ended(state, run, attempt)
-        elif self.begins_no_more(state):
+        elif self.begins_no_more(state) and not self.made_before_that_was_known(state, run):
             run.phase, run.reason = "Failed", ""
+
+    def made_before_that_was_known(self, state: State, run: Run) -> bool:
+        seen = self.reference.seen
+        return seen.blurred and (state.name, run.index) in seen.made
 
     def time_out(self, state: State, attempt: Attempt) -> None:
         """From its vcjob's first Running."""
@@ -92,14 +94,13 @@ class Running:
     def attempt_ended(self, state: State, run: Run, attempt: Attempt) -> None:
         phase = attempt.vcjob.phase
         if phase == "Completed":
-            run.phase = "Completed"
+            run.phase, run.reason = "Completed", ""
         elif attempt.intent == "DaemonEnded":
             run.phase, run.reason = "Completed", "DaemonEnded"
         elif attempt.intent == "Suspended":
             self.again(run, 0)
         elif attempt.intent:
-            timed_out = attempt.intent == "Timeout" and not self.reference.ending
-            self.failed(state, run, attempt.intent, for_good=not timed_out)
+            self.failed(state, run, attempt.intent, for_good=attempt.for_good)
         else:
             self.failed(state, run, ENDED_SO[phase], for_good=False)
 
@@ -183,8 +184,9 @@ class Running:
 
     # ------------------------------------------------------------------- what is next
 
-    def ready(self, state: State, *, strict: bool) -> Iterator[tuple[int | None, int]]:
-        """(index, attempt) of what may be made, or, strictly, has to be if there is room."""
+    def ready(self, state: State, *, strict: bool) -> Iterator[int | None]:
+        """Indexes of the runs of which a vcjob may be made, or, strictly, has to be if there is
+        room."""
         reference = self.reference
         if state.ended or reference.suspended or reference.over:
             return
@@ -197,11 +199,11 @@ class Running:
             return
         last = state.runs[-1] if state.runs else None
         if last is None:
-            yield (0 if state.step.repeat else None), 1
+            yield 0 if state.step.repeat else None
         elif self.is_due(last, strict=strict):
-            yield last.index, len(last.attempts) + 1
+            yield last.index
         elif state.step.repeat and last.phase == "Completed" and last.index is not None:
-            yield last.index + 1, 1
+            yield last.index + 1
 
     def is_due(self, run: Run, *, strict: bool) -> bool:
         """Whether another attempt may, or has to be made."""
@@ -209,22 +211,21 @@ class Running:
             return False
         return (run.late_at if strict else run.again_at) <= self.now
 
-    def ready_items(self, state: State, *, strict: bool) -> Iterator[tuple[int | None, int]]:
+    def ready_items(self, state: State, *, strict: bool) -> Iterator[int | None]:
         for_each = state.step.for_each
         assert for_each is not None
-        most = for_each.parallelism or 10**6
-        if state.alive >= most:
-            return
         for run in state.runs:
             if self.is_due(run, strict=strict):
-                yield run.index, len(run.attempts) + 1
+                yield run.index
         under_way = sum(not run.phase for run in state.runs)
-        if strict and under_way >= most:
+        no_place = for_each.parallelism is not None and under_way >= for_each.parallelism
+        if no_place or any(run.phase == "Failed" for run in state.runs):
             return
-        if any(run.phase == "Failed" for run in state.runs):
-            return
-        if len(state.runs) < len(state.items or ()):
-            yield len(state.runs), 1
+        for index in range(len(state.items or ())):
+            tried = not strict and (state.name, index) in self.reference.batch.refused
+            if state.run(index) is None and not tried:
+                yield index
+                return  # one after another, in their order
 
     def nodes_to_avoid(self, run: Run) -> set[str]:
         return {
