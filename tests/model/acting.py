@@ -17,7 +17,6 @@ from plan_pods import pod_of
 
 ENDED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 SOON, DEAF = 1, 10**6
-TELLS_THOUGH_ABORTED = True  # F2
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,8 +71,7 @@ class Vcjob:
 
     @property
     def output(self) -> Mapping[str, object] | None:
-        tells = self.phase == self.script.end and (TELLS_THOUGH_ABORTED or self.to_abort is None)
-        return self.script.output if tells else None
+        return self.script.output if self.phase == self.script.end else None
 
     def next_move(self) -> tuple[float, str] | None:
         """When it goes into another phase by itself, and into which."""

@@ -174,6 +174,8 @@ class Seen:
     before: list[Batch] | None = None
     """What was made before the Command; None: nothing was under way when it came."""
     before_at: float = 0.0
+    over_before: str = ""
+    """The phase in which the flow was over when the Command came."""
 
     @property
     def made(self) -> set[tuple[str, int | None]]:

@@ -68,6 +68,7 @@ class Moment:
     blurred: bool = False
     before: list[Batch] | None = None
     before_at: float = 0.0
+    over_before: str = ""
 
 
 class Carried:
@@ -157,6 +158,7 @@ class Carried:
         moment = self.moment
         moment.before, moment.batches, moment.before_at = moment.batches, [], self.now
         moment.blurred = True
+        moment.over_before = self.world.flow.status.state.phase if self.world.flow.final else ""
         self.world = self.world.later(0.25)
         self.order(self.interrupted[1])
         assert self.settle()
@@ -244,6 +246,7 @@ class Carried:
             blurred=self.moment.blurred,
             before=self.moment.before,
             before_at=self.moment.before_at,
+            over_before=self.moment.over_before,
         )
 
 

@@ -66,7 +66,8 @@ class Deciding:
         params = {param.name: param.value for param in flow.spec.params or ()}
         seen: dict[str, Any] = {"name": flow.metadata.name, "namespace": flow.metadata.namespace}
         if state.finally_:
-            broken = reference.ending or any(s.broken for s in reference.states.values())
+            others = (s for s in reference.states.values() if not s.finally_)
+            broken = reference.ending or any(other.broken for other in others)
             seen["phase"] = "Failed" if broken else "Succeed"
         steps = {other.name: self.of_step(other) for other in reference.states.values()}
         return {"params": params, "flow": seen, "steps": steps}

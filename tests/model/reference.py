@@ -9,6 +9,7 @@ from __future__ import annotations
 from jobflow.api.duration import parse_duration
 from jobflow.api.jobflow import JobFlow
 from model.books import Attempt, Batch, Made, Run, Seen, State
+from model.commands import Commands
 from model.deciding import Deciding
 from model.names import expected_name, expected_spec
 from model.readiness import MET, STOPPED, handles, verdict
@@ -42,6 +43,7 @@ class Reference:
         self.batch = Batch()
         self.deciding = Deciding(self)
         self.running = Running(self)
+        self.commands = Commands(self)
 
     # --------------------------------------------------------------------- a moment
 
@@ -51,7 +53,7 @@ class Reference:
         if seen.before is not None:
             self.before(seen.before)
             self.now = now
-        self.obey(seen.command)
+        self.commands.obey(seen.command)
         self.go_over()
         self.take_all(seen.batches)
         self.check_steps()
@@ -74,8 +76,13 @@ class Reference:
         waiting = [state for state in self.states.values() if state.phase == "Waiting"]
         self.go_over()
         self.take_all(batches)
-        for state in waiting:
-            if state.ended and state.phase != self.seen.steps[state.name].phase:
+        if self.seen.over_before:
+            assert not self.open_steps(), f"the flow was over, but {self.open_steps()}"
+            self.over = self.seen.over_before
+            assert self.over == self.end(), f"the flow was {self.over}, not {self.end()}"
+        for state in waiting:  # what was not written yet is decided anew
+            shown = self.seen.steps[state.name].phase
+            if state.phase != shown and (state.ended or shown == "Skipped"):
                 state.phase, state.decided = "Waiting", False
         for state in self.states.values():
             for attempt in state.attempts:
@@ -102,68 +109,6 @@ class Reference:
             (s.phase, s.decided, [(r.phase, r.again_at) for r in s.runs], len(list(s.attempts)))
             for s in self.states.values()
         ] + [(self.ending,), [a.intent for s in self.states.values() for a in s.attempts]]
-
-    # --------------------------------------------------------------------- commands
-
-    def obey(self, command: str) -> None:
-        if command == "RestartJob":
-            self.restart()
-        elif self.over:
-            return
-        elif command == "TerminateJob" and not self.ending:
-            self.ending, self.suspended = "Cancelled", False
-        elif command in ("SuspendFlow", "AbortJob") and not self.ending:
-            self.suspend(abort=command == "AbortJob")
-        elif command == "ResumeJob" and self.suspended:
-            self.suspended = False
-            self.not_counted += self.now - self.suspended_since
-
-    def suspend(self, *, abort: bool) -> None:
-        before = self.suspended
-        if not before:
-            self.suspended, self.suspended_since = True, self.now
-        for state in self.states.values():
-            for attempt in state.attempts if abort else ():
-                if not before or attempt.vcjob.name in self.seen.aborted:
-                    self.intend(attempt, "Suspended")
-
-    def restart(self) -> None:
-        """Failed is left only by this; Succeed never."""
-        if self.over != "Failed":
-            return
-        back = {
-            state.name
-            for state in self.states.values()
-            if state.finally_
-            or state.phase == "Failed"
-            or (state.phase == "Skipped" and state.reason != "NotTaken")
-        }
-        for _ in self.states:  # targets may stand behind their dependants
-            back |= {
-                state.name
-                for state in self.states.values()
-                if state.phase == "Skipped" and back & set(state.step.targets)
-            }
-        for state in self.states.values():  # what goes back needs its service again
-            needed = any(state.name in self.states[name].step.targets for name in back)
-            if state.step.daemon and state.reason == "DaemonEnded" and needed:
-                back.add(state.name)
-        for name in back:
-            self.go_back(self.states[name], back)
-        self.over = self.ending = ""
-        self.suspended, self.not_counted, self.started = False, 0.0, self.now
-
-    def go_back(self, state: State, back: set[str]) -> None:
-        """Completed items stay, and the repeats before the one that failed; all else is anew."""
-        state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
-        state.decided, state.case, state.items, state.failed_at = False, None, None, None
-        for_each, repeat = state.step.for_each, state.step.repeat
-        other_items = for_each and any(f'"{name}"' in (for_each.from_ or "") for name in back)
-        none_failed = repeat and all(run.phase != "Failed" for run in state.runs)
-        for run in list(state.runs):
-            run.kept = run.phase == "Completed" and bool(for_each or repeat)
-            if not run.kept or state.finally_ or other_items or none_failed:
-                state.forget(run)
 
     # ------------------------------------------------------------------- being ended
 
@@ -388,12 +333,16 @@ class Reference:
             return
         if self.suspended and not final:
             return
-        broken = any(state.broken for state in self.states.values())
-        self.over = "Failed" if self.ending or broken else "Succeed"
+        self.over = self.end()
         assert shown == self.over, f"{there}, not {self.over}"
-        reason = self.ending or ("StepFailed" if broken else "")
+        reason = self.ending or ("StepFailed" if self.over == "Failed" else "")
         assert self.seen.reason == reason, f"{there}, not for {reason!r}"
         assert self.seen.progress == f"{len(self.states)}/{len(self.states)}"
+
+    def end(self) -> str:
+        """How it ends by its steps."""
+        broken = any(state.broken for state in self.states.values())
+        return "Failed" if self.ending or broken else "Succeed"
 
     def open_steps(self) -> list[str]:
         return [state.name for state in self.states.values() if not state.ended or state.alive]

@@ -11,6 +11,6 @@ from model.random_flows import cases
 
 
 @given(cases(LANDED))
-@tries(300)
+@tries(334)
 def test_a_flow_goes_and_ends_as_the_reference_says(case: Case) -> None:
     Carried(case).to_the_end()

@@ -101,7 +101,7 @@ def _insight(run: Run, job: Job, scene: Scene) -> Insight:
     if read is not None:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
-    if run.memory.abort_time is not None:
+    if run.memory.abort_time is not None and job.phase in FAILURES:
         return Insight(pods)
     blamed = blame(pods) if job.phase in FAILURES else None
     said = _said(job, pods)

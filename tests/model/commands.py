@@ -1,0 +1,93 @@
+"""What Commands do to a flow (DESIGN §1 Commands, §2): suspend, resume, cancel, retry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from model.books import State
+
+if TYPE_CHECKING:
+    from model.reference import Reference
+
+
+class Commands:
+    """Those on one flow."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+
+    def obey(self, command: str) -> None:
+        reference = self.reference
+        if command == "RestartJob":
+            self.restart()
+        elif reference.over:
+            return
+        elif command == "TerminateJob" and not reference.ending and not self.too_late():
+            reference.ending, reference.suspended = "Cancelled", False
+        elif command in ("SuspendFlow", "AbortJob") and not reference.ending:
+            self.suspend(abort=command == "AbortJob")
+        elif command == "ResumeJob" and reference.suspended:
+            reference.suspended = False
+            reference.not_counted += reference.now - reference.suspended_since
+
+    def too_late(self) -> bool:
+        """All that is left is to write how it ended."""
+        return not self.reference.open_steps() and self.reference.seen.reason != "Cancelled"
+
+    def suspend(self, *, abort: bool) -> None:
+        reference = self.reference
+        before = reference.suspended
+        if not before:
+            reference.suspended, reference.suspended_since = True, reference.now
+        for state in reference.states.values():
+            for attempt in state.attempts if abort else ():
+                if not before or attempt.vcjob.name in reference.seen.aborted:
+                    reference.intend(attempt, "Suspended")
+
+    def restart(self) -> None:
+        """Failed is left only by this; Succeed never."""
+        reference = self.reference
+        if reference.over != "Failed":
+            return
+        back = self.going_back()
+        for name in back:
+            self.go_back(reference.states[name], back)
+        reference.over = reference.ending = ""
+        reference.suspended, reference.not_counted = False, 0.0
+        reference.started = reference.now
+
+    def going_back(self) -> set[str]:
+        states = self.reference.states.values()
+        back = {
+            state.name
+            for state in states
+            if state.finally_
+            or state.phase == "Failed"
+            or (state.phase == "Skipped" and state.reason != "NotTaken")
+        }
+        for _ in states:  # targets may stand behind their dependants
+            skipped = (state for state in states if state.phase == "Skipped")
+            back |= {state.name for state in skipped if back & set(state.step.targets)}
+        services = {s.name for s in states if s.step.daemon and s.reason == "DaemonEnded"}
+        return back | {name for name in services if self.behind(name) & back}
+
+    def behind(self, name: str) -> set[str]:
+        """All that depend on a step, directly or not."""
+        found: set[str] = set()
+        for _ in self.reference.states:
+            for state in self.reference.states.values():
+                if ({name} | found) & set(state.step.targets):
+                    found.add(state.name)
+        return found
+
+    def go_back(self, state: State, back: set[str]) -> None:
+        """Completed items stay, and the repeats before the one that failed; all else is anew."""
+        state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
+        state.decided, state.case, state.items, state.failed_at = False, None, None, None
+        for_each, repeat = state.step.for_each, state.step.repeat
+        other_items = for_each and any(f'"{name}"' in (for_each.from_ or "") for name in back)
+        none_failed = repeat and all(run.phase != "Failed" for run in state.runs)
+        for run in list(state.runs):
+            run.kept = run.phase == "Completed" and bool(for_each or repeat)
+            if not run.kept or state.finally_ or other_items or none_failed:
+                state.forget(run)
