@@ -7,32 +7,45 @@ and no action. `acting` has vcjobs that live as a script says, `random_flows` dr
 scripts, `carrying` lets `plan` carry a flow through in simulated time and asks the reference, at
 every moment at which nothing more is to be done: were the right vcjobs made, in an order that may
 be, with the right names, templates, items and nodes; has every step ended that had to, as it had
-to; and in the end, has the flow.
+to; and in the end, has the flow. `landed` is the one switch: which primitives random flows have.
 
 Where DESIGN leaves something open, the reference takes a reading, or takes either answer and goes
-on from the one that it sees. The readings:
+on from the one that it sees. The readings, many of them those of docs/decisions (runs,
+policies-of-a-flow, skips-and-stop, commands-and-cancel):
 
 - A step is begun once it has had a vcjob. Its failure is known when the step has ended, so a
   forEach of which an item has failed has not failed before the items that have begun are over.
-- An item that has begun goes on with its attempts although another has failed for good.
+- An item that has begun goes on with its attempts although another has failed for good, and keeps
+  its place of `forEach.parallelism` between two of them.
 - A run of a repeat that failed for good fails the step; `until` is not asked.
 - retry counts for each run (item, repeat) by itself. A timeout of the step is a failure like
-  others. A create that is refused is none: there was no vcjob. A retry command gives a new
-  `limit`.
+  others. A create that is refused, or a reference without a value, is not tried again: there was
+  no vcjob. A retry command gives a new `limit`.
 - An error in `until` or `retry.when`: the step is Failed, reason ExpressionError.
-- A forEach or repeat has been Running once one of its vcjobs has.
-- A vcjob that was to be aborted and completes all the same has completed.
+- A forEach or repeat has been Running once one of its vcjobs has. After a retry command only what
+  has been made since counts.
+- A vcjob that was to be aborted and completes all the same has completed, with its outputs.
+- What sets off an abort by the failure policy is not aborted by it.
 - Decisions are made once the dependencies are met, in a stopped flow too: where `when` does not
-  hold, the step is NotTaken and not Stopped, whatever came first.
+  hold, the step is NotTaken and not Stopped, whatever came first. forEach over nothing is Stopped
+  in a stopped flow.
 - A failure with continueOnFailure satisfies Running too.
 - Of a daemon its dependants want Running, where they do not say anything else.
-- Under Abort a step that a stopped flow may start is not aborted for a failure before its start.
-- `flow.phase` in `finally` is what the flow would be, Succeed or Failed.
+- Under Abort a step that a stopped flow may start (its own condition is Failed or Finished, or it
+  is behind such a step) is never aborted. Steps of `finally` are aborted by AbortJob alone.
+- `flow.phase` in `finally` is what the flow would be by its other steps, Succeed or Failed.
 - What is not begun when a flow is cancelled or out of time is Stopped, or what it is known to be.
+- A retry command leaves Completed items, and the repeats before the one that failed; a repeat of
+  which none failed begins again, and so do all items if `from` looks at a step that runs again. A
+  daemon that was ended with its flow runs again if a step behind it, near or far, does.
+- Any other Command on a flow for which it makes no sense does nothing.
 
 Either answer is taken: whether steps are decided while the flow is suspended; whether a suspended
-flow with nothing left to start ends; what becomes of finally steps that run when the flow is
-cancelled or out of time; what becomes of a daemon when everything is aborted, and of one that
-could start only when all others are over; what reason has a step that was between two attempts
-when it was ended; what kind of Skipped is a step for which more than one is true.
+flow with nothing left to start ends; what becomes of a daemon when everything is aborted, of one
+between two attempts when all others are over, and of one that could start only then; what reason
+has a step that was between two attempts when it was ended; what kind of Skipped is a step for which
+more than one is true; which of two reasons to abort that come in the same second is told.
+
+What a plan knows late is allowed for: where pods had to be read, a Command came between two plans
+or a plan was carried out in part, what fails at that moment may not have held up what was made.
 """

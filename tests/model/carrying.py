@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 import msgspec
@@ -25,7 +26,8 @@ from steps import template
 from worlds import NOW, World
 
 INDEX = "flow.volcano.sh/index"
-PLANS, MOMENTS = 60, 400
+CRASH = 0.3
+PLANS, MOMENTS = 120, 400
 """The most plans at one moment, and the most moments of a flow."""
 
 
@@ -39,6 +41,8 @@ class Case:
     """What the vcjobs of a step do, one after another, then from the first again."""
     commands: tuple[tuple[int, str], ...] = ()
     """(second, action); they come half a second later, when nothing else happens."""
+    crashes: int | None = None
+    """Plans are carried out in part only, and processes begin anew, by these dice; None: never."""
 
     def __repr__(self) -> str:
         """What is not as usual."""
@@ -46,7 +50,8 @@ class Case:
         steps = [*spec.pop("flows"), *({"finally": s} for s in spec.pop("finally", ()))]
         lines = [f"spec: {spec}", *map(str, steps)]
         lines += [f"{step}: {' | '.join(map(repr, made))}" for step, made in self.scripts.items()]
-        return "\n" + "\n".join([*lines, f"commands: {list(self.commands)}"])
+        last = f"commands: {list(self.commands)}, crashes: {self.crashes}"
+        return "\n" + "\n".join([*lines, last])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """As hypothesis shows an example."""
@@ -81,6 +86,7 @@ class Carried:
         self.case = case
         self.interrupted = interrupted
         self.plans = 0
+        self.dice = None if case.crashes is None else Random(case.crashes)
         templates = {name: template(name, spec) for name, spec in case.templates.items()}
         self.world = World(case.flow, templates)
         self.reference = Reference(case.flow, dict(case.templates))
@@ -104,7 +110,7 @@ class Carried:
 
     def live(self) -> None:
         """One moment."""
-        self.moment = Moment()
+        self.moment = Moment(blurred=self.dice is not None)
         self.move()
         self.command()
         if not self.settle():
@@ -171,12 +177,19 @@ class Carried:
                 return True
             self.moment.batches.append(Batch())
             for action in planned.plan.actions:
-                self.act(action)
-            self.world = self.world.with_status(planned.status)
+                if not self.crashed():
+                    self.act(action)
+            if not self.crashed():
+                self.world = self.world.with_status(planned.status)
+            if self.crashed():
+                self.world = replace(self.world, aborts={}, absent=frozenset(), read={})
             self.plans += 1
             if self.interrupted is not None and self.plans == self.interrupted[0]:
                 return False
         raise AssertionError(f"plans without end at {self.now}")
+
+    def crashed(self) -> bool:
+        return self.dice is not None and self.dice.random() < CRASH
 
     def act(self, action: Action) -> None:
         match action:

@@ -20,7 +20,7 @@ EVERY = frozenset(
     {
         "when", "switch", "forEach", "repeat", "retry", "timeout", "daemon", "continueOnFailure",
         "failurePolicy", "finally", "parallelism", "flowTimeout", "params", "references",
-        "jobDefaults", "suspend", "commands", "refused",
+        "jobDefaults", "suspend", "commands", "refused", "crashes", "retain",
     }
 )  # fmt: skip
 
@@ -243,6 +243,7 @@ class Drawing:
             if self.has("jobDefaults")
             else None,
             suspend=True if self.has("suspend", 8) else None,
+            job_retain_policy="delete" if self.has("retain") else None,
         )
 
     def commands(self) -> tuple[tuple[int, str], ...]:
@@ -271,4 +272,5 @@ def cases(draw: st.DrawFn, features: frozenset[str] = EVERY) -> carrying.Case:
     scripts = {
         step.name: drawing.scripts(step) for step in (*(spec.flows or ()), *(spec.finally_ or ()))
     }
-    return carrying.Case(flow, TEMPLATES, scripts, drawing.commands())
+    dice = draw(st.integers(0, 99)) if drawing.has("crashes", 4) else None
+    return carrying.Case(flow, TEMPLATES, scripts, drawing.commands(), dice)
