@@ -17,7 +17,10 @@ from jobflow.settings import Settings, entries
 
 FULL = Path("/dev/full")
 DIAMOND = str(Path(__file__).parents[2] / "examples" / "diamond.yaml")
-COMMANDS = ("run", "lint", "sandbox", "serve", "why", "cancel", "crds", "certs")
+COMMANDS = (
+    *("run", "lint", "sandbox", "why", "cancel", "suspend", "resume", "retry"),
+    *("serve", "crds", "certs"),
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

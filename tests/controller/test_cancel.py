@@ -120,19 +120,19 @@ async def test_wherever_the_controller_dies_a_cancel_acts_once(after: bool) -> N
     assert point.number >= 18, "the crash points ran out early"
 
 
-async def test_a_second_cancel_and_what_this_version_does_not_have(world: Cluster) -> None:
+async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) -> None:
     await apply_diamond(world)
     async with volcano(world), world.controller():
         await order_at_the_right_time(world)
         await all_settled(world)
         await order(world, name="again")
-        await order(world, "RestartJob", name="retry")
+        await order(world, "CompleteJob", name="complete")
         refused = await refusals(world, 2)
         await all_settled(world)
     assert refused == {
         "Command again (TerminateJob) was refused: the flow is over (Failed)",
-        "Command retry (RestartJob) was refused: this version carries out TerminateJob (cancel) "
-        "and no other action",
+        "Command complete (CompleteJob) was refused: JobFlow carries out AbortJob, RestartJob, "
+        "ResumeJob, SuspendFlow and TerminateJob on flows and no other action",
     }
 
 
