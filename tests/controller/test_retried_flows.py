@@ -1,0 +1,111 @@
+"""A flow is retried: what its creates were answered before is no longer held against them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from jobflow.api.command import Command, encoded
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
+from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.server import Fault
+from running import NAMESPACE, Cluster, Product, cluster, flow, template
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Cluster]:
+    async with cluster() as world:
+        yield world
+
+
+async def order(world: Cluster, action: str) -> None:
+    uid = (await world.flow("f")).metadata.uid
+    target = OwnerReference(api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name="f", uid=uid)
+    command = Command(metadata=ObjectMeta(name=action.lower()), action=action, target=target)
+    await world.client.create(COMMANDS, NAMESPACE, encoded(command))
+
+
+def refuse(world: Cluster, code: int, times: int | None = 1) -> Fault:
+    """Creates of vcjobs are refused, this often."""
+
+    def strikes(request: Request) -> bool:
+        return request.method == "POST" and request.path.endswith("/jobs")
+
+    fault = Fault(strikes, failure(code, "Refused", "not today"), times=times)
+    world.server.faults.append(fault)
+    return fault
+
+
+def asked(world: Cluster) -> int:
+    """How often somebody tried to make a vcjob."""
+    path = JOBS.path(NAMESPACE)
+    return sum(r.method == "POST" and r.path == path for r in world.server.requests)
+
+
+async def failed(world: Cluster, reason: str) -> None:
+    done = await world.ended("f")
+    conditions = done.status.conditions or {}
+    assert (conditions["f-a"].phase, conditions["f-a"].reason) == ("Failed", reason)
+
+
+def succeeded(flow: JobFlow) -> bool:
+    return flow.status.state.phase == "Succeed"
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"forEach": {"count": 2}}, {"repeat": {"until": "true", "max": 2}}]
+)
+async def test_a_create_that_was_refused_is_sent_again(
+    world: Cluster, spec: dict[str, object]
+) -> None:
+    refuse(world, 422, times=2)
+    made = flow("f", {"a": ""})
+    made["spec"]["flows"][0] |= spec
+    await world.apply(template("a"), made)
+    async with world.ends(), world.controller():
+        await failed(world, "Refused")
+        before = asked(world)
+        world.server.faults.clear()
+        await order(world, "RestartJob")
+        await world.until("f", succeeded)
+    assert asked(world) > before
+
+
+async def test_a_name_that_was_taken_is_asked_for_again(world: Cluster) -> None:
+    stranger = {**template("f-a"), "kind": "Job", "apiVersion": JOBS.api_version}
+    await world.apply(template("a"), stranger, flow("f", {"a": ""}))
+    async with world.ends({"f-a": ""}), world.controller():
+        await failed(world, "NameConflict")
+        before = asked(world)
+        await order(world, "RestartJob")
+        await world.until("f", lambda flow: not flow.status.handled_commands and flow.final)
+        await failed(world, "NameConflict")
+        assert asked(world) == before + 1
+        await world.client.delete(JOBS, NAMESPACE, "f-a")
+    async with world.ends(), world.controller():
+        await order(world, "RestartJob")
+        await world.until("f", succeeded)
+
+
+async def test_a_backoff_from_before_is_not_waited_for(world: Cluster) -> None:
+    """The quota was exceeded, somebody gave up, and then made room; all in the same moment."""
+    fault, moment = refuse(world, 403, times=None), datetime.now(UTC)
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with world.ends(), Client.at(world.server.url) as client:
+        product = Product(client, now=lambda: moment)
+        try:
+            await world.until("f", lambda f: f.status.state.reason == "CreateRefused")
+            await order(world, "TerminateJob")
+            await world.ended("f")
+            fault.times = 0
+            await order(world, "RestartJob")
+            await world.until("f", succeeded)
+            product.check()
+        finally:
+            await product.kill()
