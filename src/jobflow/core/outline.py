@@ -6,10 +6,10 @@ only where the column says that something is wrong: so rules stay small and a va
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from jobflow.api.control import Case
 from jobflow.api.jobflow import (
@@ -23,12 +23,12 @@ from jobflow.api.jobflow import (
 )
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.graph import Graph
-from jobflow.core.job_view import job_view
+from jobflow.core.known_tasks import KnownTasks
+from jobflow.core.mentions import expressions_of
 from jobflow.core.planned import ONE, Planned, planned
+from jobflow.core.readings import Readings, Written
 from jobflow.core.uses import Change, Patched, Use, changes, patches_of, uses
-
-Tasks = Mapping[str, int | None]
-"""The tasks of a vcjob spec and how many pods each has; None where that is no number of pods."""
+from jobflow.core.visible import Place, Visible
 
 A = TypeVar("A", HTTPGetProbe, TCPSocketProbe, TaskStatusProbe, covariant=True)
 
@@ -159,22 +159,31 @@ class Outline:
         return [*self.requests, *self.connections, *self.task_statuses]
 
     @cached_property
-    def tasks(self) -> Mapping[int, Tasks]:
-        """The tasks of each step whose templates are known; of one template always the same map.
-        With `switch`, what any of its cases has."""
-        made: dict[int, Tasks] = {}
-        found: dict[int, Tasks] = {}
-        for use in self.uses:
-            if (tasks := made.get(id(use.spec))) is None:
-                tasks = made[id(use.spec)] = _tasks(use.spec)
-            before = found.get(use.step)
-            found[use.step] = tasks if before is None else _either(before, tasks)
-        return {step: tasks for step, tasks in found.items() if self._all_known(step)}
-
-    def _all_known(self, step: int) -> bool:
-        """Whether every template that a step may run is known."""
+    def tasks(self) -> KnownTasks:
+        """The tasks of each step whose templates are known."""
         templates = self.known.templates or {}
-        return not self.steps[step].switch or templates.keys() >= set(self.steps[step].templates)
+        half_known = frozenset(
+            i
+            for i, step in self.steered
+            if step.switch and not templates.keys() >= set(step.templates)
+        )
+        return KnownTasks(self.uses, half_known)
+
+    @cached_property
+    def readings(self) -> Readings:
+        """What its expressions say."""
+        visible = Visible(self.flow, self.graph, self.steps, self.tasks.get)
+        return Readings(list(self._written()), visible, self.graph)
+
+    def _written(self) -> Iterator[Written]:
+        for i, step in enumerate(self.steps):
+            if step.when is None and not (
+                step.switch or step.for_each or step.repeat or step.retry
+            ):
+                continue
+            for field, text in expressions_of(step):
+                kind = "switch" if field.startswith("switch") else field
+                yield Written(Place(i, kind), f"{self.path(i)}.{field}", text)
 
     @cached_property
     def flow_name(self) -> str:
@@ -211,21 +220,3 @@ class Outline:
         """What the steps may run, in order, as far as templates are known."""
         templates = self.known.templates
         return list(uses(self.flow, self.steps, self.changes, templates)) if templates else []
-
-
-def _either(one: Tasks, other: Tasks) -> Tasks:
-    """The tasks of two specs, with the more pods where both have one."""
-    tasks = dict(one)
-    for name, pods in other.items():
-        before = tasks.get(name, 0)
-        tasks[name] = None if pods is None or before is None else max(before, pods)
-    return tasks
-
-
-def _tasks(spec: Mapping[str, Any]) -> Tasks:
-    tasks: dict[str, int | None] = {}
-    for task in job_view(spec, "", None).tasks:
-        if task.name is not None:
-            pods = task.replicas
-            tasks.setdefault(task.name, pods if pods is not None and pods >= 0 else None)
-    return tasks

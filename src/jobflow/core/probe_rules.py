@@ -21,7 +21,8 @@ from jobflow.api.jobflow import (
 )
 from jobflow.api.pod import PodPhase
 from jobflow.core.flow_rules import Rule
-from jobflow.core.outline import AnyEntry, Entry, Outline, Tasks
+from jobflow.core.known_tasks import Tasks
+from jobflow.core.outline import AnyEntry, Entry, Outline
 from jobflow.core.suggest import Suggester, did_you_mean, supported
 from jobflow.core.violations import Reason, Violation, some
 

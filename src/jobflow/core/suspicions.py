@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from jobflow.core.expression_rules import written
 from jobflow.core.lookalikes import MOST as MOST_LOOKALIKES
 from jobflow.core.lookalikes import lookalikes
 from jobflow.core.outline import Outline
@@ -104,7 +103,7 @@ def daemons_serve_somebody(outline: Outline) -> Iterator[str]:
 def phases_are_there(outline: Outline) -> Iterator[str]:
     """A comparison with a word that no phase is never holds."""
     found: dict[str, str] = {}
-    for each in written(outline):
+    for each in outline.readings.written:
         found.update(strange_phases(each.text) if "phase" in each.text else ())
     shown = [
         f"{quoted(word)} (write {quoted(meant)})" if meant else quoted(word)
