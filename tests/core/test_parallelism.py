@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from jobflow.api.control import Backoff, ForEach, Retry
+from looped import each, ends, run
 from steps import step
 from worlds import World, flow
 
@@ -101,3 +105,30 @@ def test_no_limit_is_none() -> None:
 def test_what_comes_next_is_as_many_as_there_is_room_for() -> None:
     world = of(2, "a", "b", "c", "d", "e").settled()
     assert world.flow.status.next_jobs == ["f-c", "f-d"]
+
+
+def test_an_item_that_runs_is_timed_out_though_the_next_one_waits_for_room() -> None:
+    world = each(2, timeout="60s").with_spec(parallelism=1).settled()
+    world = ends(world, "Running", "f-a-0")
+    assert world.plan().creates == []
+    assert world.plan().plan.requeue_after == timedelta(seconds=60)
+    assert run(world.later(60).plan(), 0).reason == "Timeout"
+
+
+def test_a_retry_that_waits_for_room_still_says_what_failed() -> None:
+    retry = Retry(limit=3, backoff=Backoff(duration="5s", factor=1))
+    world = flow(a=step(retry=retry), z=step()).with_spec(parallelism=1).settled()
+    world = ends(world, "Failed", "f-a")
+    before = world.plan().conditions["a"]
+    after = world.later(20).settled().plan().conditions["a"]
+    assert (after.reason, after.job, after.attempts) == ("Parallelism", "f-a", 1)
+    assert (after.failures, after.failure) == (before.failures, before.failure)
+
+
+def test_a_step_with_items_that_waits_for_room_names_no_job_of_its_own() -> None:
+    retry = Retry(limit=3, backoff=Backoff(duration="5s", factor=1))
+    world = flow(a=step(for_each=ForEach(count=1), retry=retry), z=step()).with_spec(parallelism=1)
+    world = ends(world.settled(), "Failed", "f-a-0").later(20).settled()
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.job) == ("Parallelism", "")
+    assert run(world.plan(), 0).job == "f-a-0"

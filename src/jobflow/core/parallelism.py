@@ -10,10 +10,8 @@ import msgspec
 
 from jobflow.api.flow_status import StepPhase
 from jobflow.core.actions import Action, CreateJob, View
-from jobflow.core.evidence import Evidence
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
-from jobflow.core.starting import waiting
 from jobflow.core.wording import counted
 
 
@@ -29,7 +27,7 @@ def limited(scene: Scene, decisions: list[Decision]) -> list[Decision]:
         wanted = sum(isinstance(action, CreateJob) for action in decision.actions)
         if wanted > max(room, 0):
             found = found if found is not decisions else list(decisions)
-            found[position] = _withheld(decision, max(room, 0), scene.evidence[position], most)
+            found[position] = _withheld(decision, max(room, 0), most)
         room -= wanted
     return found
 
@@ -38,7 +36,9 @@ def _alive(view: View) -> int:
     return sum(not job.ended and name not in view.deleted for name, job in view.jobs.items())
 
 
-def _withheld(decision: Decision, room: int, evidence: Evidence, most: int) -> Decision:
+def _withheld(decision: Decision, room: int, most: int) -> Decision:
+    """With no more creates than that. What else it does, and when it wakes, stays: other runs of
+    the step are under way."""
     actions: list[Action] = []
     for action in decision.actions:
         if isinstance(action, CreateJob):
@@ -50,14 +50,10 @@ def _withheld(decision: Decision, room: int, evidence: Evidence, most: int) -> D
         return decision._replace(actions=tuple(actions))
     condition = decision.condition
     if condition.phase == StepPhase.WAITING:
-        message = f"waits for room: the flow has at most {counted(most, 'job')} at once"
-        shown = waiting(evidence, StepReason.PARALLELISM, message)
         condition = msgspec.structs.replace(
-            shown,
-            runs=condition.runs,
-            passed_targets=condition.passed_targets,
-            failures=condition.failures,
+            condition,
+            reason=StepReason.PARALLELISM,
+            message=f"waits for room: the flow has at most {counted(most, 'job')} at once",
+            next_attempt_time=None,
         )
-        memory = evidence.memory
-        condition = memory if condition == memory else condition
-    return decision._replace(condition=condition, actions=tuple(actions), wake_at=None)
+    return decision._replace(condition=condition, actions=tuple(actions))
