@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -15,6 +16,13 @@ from hypothesis import is_hypothesis_test
 import laws  # noqa: F401  # the profile of all laws, before any is made
 
 pytest_plugins = ["real_cluster"]
+
+
+def pytest_configure() -> None:
+    """Ctrl-C reaches the programs that tests start, also where the shell that started the tests in
+    the background has it ignored, which children would inherit."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest_asyncio.fixture

@@ -64,10 +64,12 @@ class Watched:
         self.namespace = namespace
         self.player = player
         self.within = within
-        self.flows = Cache[JobFlow](self._news)
+        self.changes = 0
+        """How many have been seen of the flow and of its vcjobs."""
+        self.flows = Cache[JobFlow](self._changes)
         self.commands = Cache[Command](self._news)
         self._changed = asyncio.Event()
-        player.changed = self._changed.set
+        player.changed = self._changes
 
     async def run(self) -> None:
         quick = Backoff(first=0.001, most=0.1)
@@ -141,6 +143,10 @@ class Watched:
         await self.client.create(COMMANDS, self.namespace, msgspec.json.encode(body))
         await self.until(lambda: self.commands.get(self.namespace, name) is not None)
         await self.until(lambda: self.commands.get(self.namespace, name) is None)
+
+    def _changes(self, *_: object) -> None:
+        self.changes += 1
+        self._changed.set()
 
     def _news(self, *_: object) -> None:
         self._changed.set()

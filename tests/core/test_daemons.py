@@ -85,6 +85,19 @@ def test_however_its_job_ends_then_it_has_completed(end: str) -> None:
     assert world.plan().phase == "Succeed"
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_one_that_a_suspension_has_aborted_by_then_has_completed_too(resumed: bool) -> None:
+    world = running().ended("f-b", "Completed").settled().with_command("AbortJob").settled()
+    assert world.plan().conditions["a"].reason == "Suspended"
+    world = world.ended("f-c", "Completed")
+    world = (world.settled().with_command("ResumeJob") if resumed else world).settled()
+    world = world.ended("f-a", "Aborted")
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
+    assert condition.message == "all other steps are over; the job f-a is over"
+    assert world.plan().phase == "Succeed"
+
+
 def test_one_whose_job_is_gone_then_has_completed() -> None:
     world = all_else_is_over().settled().without_jobs("a").with_absent("f-a")
     assert (world.plan().phases["a"], world.plan().phase) == ("Completed", "Succeed")

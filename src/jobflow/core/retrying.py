@@ -12,7 +12,8 @@ import msgspec
 
 from jobflow.api.control import Backoff, Retry
 from jobflow.api.flow_status import RunCondition, StepPhase
-from jobflow.core.aborting import halted
+from jobflow.core.aborting import aborted, halted
+from jobflow.core.ending import ends_as
 from jobflow.core.evidence import Run
 from jobflow.core.expressions import Failure
 from jobflow.core.reasons import StepReason
@@ -41,7 +42,8 @@ def settled(run: Run, end: RunDecision, scene: Scene) -> RunDecision:
     if suspended and why in ("", StepReason.SUSPENDED):
         return _for_nothing(run, condition)
     if suspended:
-        return RunDecision(_final(condition, reason=why))
+        message = aborted(why, f"the job {condition.job} is over", run, scene)
+        return RunDecision(_final(condition, phase=ends_as(why), reason=why, message=message))
     if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
         return RunDecision(_final(condition))
     retry = run.step.retry
