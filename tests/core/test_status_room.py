@@ -10,6 +10,7 @@ import pytest
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus, StepCondition, StepFailure
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
+from jobflow.core.names import latest_name
 from jobflow.core.outline import Outline
 from jobflow.core.outputs import FIELD, MOST_OF_A_FLOW, MOST_OF_A_STEP
 from jobflow.core.outputs import size as size_of_outputs
@@ -55,7 +56,8 @@ def smallest(
         next_jobs=["x" * 63] * 100,
         pod_failure_ratio="0.25",
     )
-    status = msgspec.structs.replace(status, **{jobs: keys}) if jobs else status
+    made = [each.job for each in (status.conditions or {}).values()]
+    status = msgspec.structs.replace(status, **{jobs: made}) if jobs else status
     found = fitted(status, JobFlowStatus())
     return found, len(msgspec.json.encode(found))
 
@@ -88,6 +90,48 @@ def test_the_room_of_a_step_is_the_same_with_any_number_of_steps() -> None:
             "un_know_jobs",
         ),
         (StepCondition(phase="Waiting", reason="WaitingForTemplate", **DEAR), ""),
+        *(
+            (StepCondition(phase=phase, attempts=99, past_attempts=99, **DEAR), "un_know_jobs")
+            for phase in ("Waiting", "Failed", "Skipped")
+        ),
+        *(
+            (
+                StepCondition(
+                    phase="Waiting",
+                    reason=reason,
+                    attempts=99,
+                    past_attempts=past,
+                    next_attempt_time=NOW,
+                    **DEAR,
+                ),
+                "un_know_jobs",
+            )
+            for reason in ("CreateRefused", "NameInUse", "JobLost", "Retrying")
+            for past in (0, 98)
+        ),
+        (StepCondition(phase="Restarting", attempts=99, past_attempts=98, **DEAR), "running_jobs"),
+        (
+            StepCondition(
+                phase="Terminating",
+                reason="FailurePolicy",
+                attempts=99,
+                past_attempts=98,
+                abort_time=NOW,
+                **DEAR,
+            ),
+            "terminated_jobs",
+        ),
+        *(
+            (
+                StepCondition(phase=phase, reason=reason, attempts=99, past_attempts=99, **DEAR),
+                "un_know_jobs",
+            )
+            for phase, reason in (
+                ("Waiting", "WaitingForTemplate"),
+                ("Failed", "ProbeUnsatisfiable"),
+                ("Skipped", "UpstreamFailed"),
+            )
+        ),
     ],
 )
 def test_there_is_room_for_steps_that_stand_so(
@@ -96,7 +140,7 @@ def test_there_is_room_for_steps_that_stand_so(
     failure = StepFailure(task="t" * 63, pod="p" * 63, container="c" * 63, exit_code=1, node="n")
 
     def full(key: str) -> StepCondition:
-        named = key if condition.attempts else ""
+        named = latest_name(key, condition.attempts) if condition.attempts else ""
         return msgspec.structs.replace(condition, job=named, failure=failure)
 
     _, size = smallest(monkeypatch, full, jobs)

@@ -13,7 +13,10 @@ from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job, TaskState
 from jobflow.api.jobflow import Step
 from jobflow.api.pod import Pod
+from jobflow.core.outline import Outline
+from jobflow.core.status_rules import least_status
 from jobflow.core.status_size import DROPS, LIMIT, fitted
+from jobflow.core.validate import Known
 from plan_pods import pod_of
 from worlds import NOW, World, after, job_status, world_of
 
@@ -191,3 +194,27 @@ def test_five_thousand_jobs_at_once_fit_and_stand_still() -> None:
     lost = sorted(world.jobs)[0]
     left = {name: job for name, job in world.jobs.items() if name != lost}
     assert replace(world, jobs=left).plan().confirms == [lost]
+
+
+def test_steps_that_all_run_again_fit_and_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flow was retried: each has a job from before and one that runs."""
+    monkeypatch.setattr("jobflow.core.status_size.LIMIT", 0)
+    monkeypatch.setattr("jobflow.core.status_size.MOST", 0)
+    world = large(100, "Failed").stored()
+    room = least_status(Outline(world.flow, Known()))
+    assert world.flow.final
+    world = world.with_command("RestartJob").stored()
+    assert size(world.plan().status) < room
+    first = list(world.jobs)
+    again = [f"{name}-r1" for name in first]
+    world = world.with_absent(*again).carried_out()
+    assert sorted(world.jobs) == sorted([*first, *again])
+    for name in again:
+        world = world.ended(name, "Running")
+    world = world.carried_out()
+    planned = world.plan()
+    assert size(planned.status) < room
+    assert planned.nothing
+    assert (planned.status.running_jobs, planned.status.failed_jobs) == (again, None)
+    left = {name: world.jobs[name] for name in world.jobs if name != again[0]}
+    assert replace(world, jobs=left, absent=frozenset()).plan().confirms == [again[0]]

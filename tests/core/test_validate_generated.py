@@ -146,7 +146,7 @@ NAME = "n" * 15
 def test_5000_steps_with_names_of_20_characters_fit_and_with_longer_ones_need_not():
     assert faults(flow_of(*(f"{NAME}{i:05}" for i in range(5_000)), name="f" * 20)) == []
     assert faults(flow_of(*(f"{NAME}{i:05}" for i in range(6_000)), name="f" * 20)) == [
-        "spec.flows: Too many: 6000 steps, but the status of a flow has room for about 5205 with "
+        "spec.flows: Too many: 6000 steps, but the status of a flow has room for about 5122 with "
         "names of this length (1 MiB); split the flow or shorten the names of the flow and its "
         "steps"
     ]

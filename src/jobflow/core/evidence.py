@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from jobflow.api.job import ENDED_PHASES, Job, JobPhase
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import View
 from jobflow.core.items import item_of
-from jobflow.core.names import attempt_name, job_name, label_value
+from jobflow.core.names import attempt_name, job_name, label_value, latest_name
 from jobflow.core.reasons import StepReason
 
 NOTHING = StepCondition()
@@ -34,6 +34,8 @@ FAILURES: Mapping[str, str] = {
     JobPhase.ABORTED: StepReason.JOB_ABORTED,
 }
 """Reason of a Failed step by the phase in which its vcjob ended."""
+
+C = TypeVar("C", bound=RunCondition)
 
 _OWN_PHASES = frozenset({StepPhase.WAITING, StepPhase.SKIPPED})
 _EMPTY: Mapping[str, str] = {}
@@ -172,7 +174,7 @@ def gather(
         elif not _ours(memory):
             memory = _volcanos(memory, records.get(key), key)
         elif memory.attempts and not memory.job:  # dropped for the status's size
-            memory = msgspec.structs.replace(memory, job=key)
+            memory = _named(memory, key)
         decided = memory.decisions
         found.append(Evidence(step, key, memory, now, None, decided, loops=again, runs=runs))
     _assign(found, view, name)
@@ -273,9 +275,13 @@ def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> 
             continue
         key = job_name(flow, step.name, index=index)
         if known.attempts and not known.job:  # dropped for the status's size
-            known = msgspec.structs.replace(known, job=key)
+            known = _named(known, key)
         found[index] = Run(step, key, known, now, index, memory.decisions)
     return [found[index] for index in sorted(found)]
+
+
+def _named(memory: C, key: str) -> C:
+    return msgspec.structs.replace(memory, job=latest_name(key, memory.attempts))
 
 
 def _assign(found: Sequence[Evidence], view: View, flow: str) -> None:

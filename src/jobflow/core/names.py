@@ -41,6 +41,11 @@ def attempt_name(first: str, again: int, *, room: int = 0) -> str:
     return _shortened(first, max(MAX_NAME - room - len(tail), _HASH + 2)) + tail
 
 
+def latest_name(first: str, attempts: int) -> str:
+    """The vcjob of the latest of so many attempts, where no name was taken and none too long."""
+    return attempt_name(first, max(attempts - 1, 0))
+
+
 def label_value(text: str) -> str:
     """`text` where it is a label value, else a value made of its start and a hash of the whole.
 

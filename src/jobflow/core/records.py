@@ -42,6 +42,7 @@ _LISTS: Mapping[str, str] = {
 """Which list a vcjob is in, by its phase (DESIGN §3)."""
 UNKNOWN_LIST = "un_know_jobs"
 """The list of those in another phase, and of those that are gone with no end seen."""
+JOB_LISTS = frozenset({*_LISTS.values(), UNKNOWN_LIST})
 
 _ROOM = 32
 """Bits of a record's rank that a run's index takes; the step's position is above them."""

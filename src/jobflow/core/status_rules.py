@@ -27,14 +27,16 @@ FIXED_STATUS = 3072 + MOST_OF_A_FLOW + MOST_NEXT * (MAX_NAME + 3)
 all outputs; nextJobs."""
 _TIME = "2026-01-01T12:00:00Z"
 STATUS_OF_A_STEP = max(
+    len(f'"":{{"phase":"Waiting","reason":"Retrying","attempts":99,"nextAttemptTime":"{_TIME}"}},'),
     len(
-        f'"":{{"phase":"Waiting","reason":"CreateRefused","attempts":1,"nextAttemptTime":"{_TIME}"}},'
+        f'"":{{"phase":"Terminating","reason":"FailurePolicy","attempts":99,"abortTime":"{_TIME}"}},'
     ),
-    len(f'"":{{"phase":"Terminating","reason":"Cancelled","attempts":1,"abortTime":"{_TIME}"}},'),
-    len('"":{"phase":"Failed","reason":"OutputsTooLarge","attempts":1},'),
-) + len('"",')
-"""What a step takes at least of it (`core.status_size`), in JSON, besides its vcjob's name: its
-condition and an entry in one of the …Jobs lists."""
+    len('"":{"phase":"Waiting","reason":"WaitingForTemplate","attempts":99,"pastAttempts":99},'),
+    len('"":{"phase":"Failed","reason":"OutputsTooLarge","attempts":99,"pastAttempts":98},'),
+) + len('"-r98",')
+"""What a step takes at least of it (`core.status_size`), in JSON, besides its first vcjob's name:
+its condition and an entry in one of the …Jobs lists. Any step may run again: its vcjob is lost, or
+its flow retried."""
 NAMES_OF_A_STEP = 2
 """How often its vcjob's name stands in it: as a key of conditions, and in a list."""
 _RUN = '{"index":999,"phase":"%s","reason":"%s","attempts":%d%s},'
@@ -54,11 +56,8 @@ STATUS_OF_TIME = len(f',"deadline":"{_TIME}"')
 STATUS_OF_DECISIONS = len(',"decisions":{"when":false,"case":99}')
 STATUS_OF_ITEMS = len(',"items":[]') + MAX_ITEMS_SIZE
 """What forEach.from may have given."""
-STATUS_OF_A_PROBER = len(
-    f'"":{{"phase":"Waiting","reason":"CreateRefused","nextAttemptTime":"{_TIME}","passedTargets":[]}},'
-)
-"""The same of a step that waits with targets whose probe has passed, besides their names; its own
-name stands there once."""
+STATUS_OF_A_PROBER = len(',"passedTargets":[]')
+"""What a step has besides that waits with targets whose probe has passed, and their names."""
 
 
 def status_fits(outline: Outline) -> Iterator[Violation]:
@@ -156,10 +155,9 @@ class _More:
 
 def _passed_targets(outline: Outline, step: int) -> int:
     """What a step may take more than others as long as it has not begun."""
-    name = len(outline.flow_name) + 1 + len(outline.names[step])
-    targets = sum(len(outline.names[target]) + len('"",') for target in outline.graph.targets[step])
-    begun = STATUS_OF_A_STEP + NAMES_OF_A_STEP * name
-    return max(STATUS_OF_A_PROBER + name + targets - begun, 0)
+    targets = outline.graph.targets[step]
+    names = sum(len(outline.names[target]) + len('"",') for target in targets)
+    return STATUS_OF_A_PROBER + names if names else 0
 
 
 STATUS_RULES: tuple[Rule, ...] = (status_fits,)

@@ -7,7 +7,7 @@ remembered here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -19,7 +19,9 @@ from jobflow.api.flow_status import (
     RunCondition,
     StepCondition,
 )
-from jobflow.core.records import ended
+from jobflow.core.names import latest_name
+from jobflow.core.reasons import StepReason
+from jobflow.core.records import JOB_LISTS, ended
 
 LIMIT = 256 * 1024
 """Bytes of a status as JSON, above which something is dropped."""
@@ -28,6 +30,8 @@ MOST = 1024 * 1024
 """Bytes that a status must not pass: admission (`core.status_rules`) counts on it."""
 
 _replace = msgspec.structs.replace
+
+_ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 
 C = TypeVar("C", bound=RunCondition)
 """The condition of a step, or of one of its runs."""
@@ -133,15 +137,35 @@ def _without_transition(condition: C) -> C:
 
 def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
     """The last resort, for thousands of jobs at once: all that a job which is there says itself,
-    the name of every run's first job, for that is its key (`evidence` knows it), and the nodes
-    that a next attempt would do well to avoid."""
-    status = _conditions(status, _least)
-    return _replace(status, job_status_list=None)
+    the name of every job that is called as its attempt is (`evidence` knows it), the jobs of
+    attempts that others have followed, when the server is asked again what it refused, and the
+    nodes that a next attempt would do well to avoid."""
+    latest = {run.job for each in _each(status) for run in each.runs or (each,)}
+    lists: dict[str, list[str] | None] = {}
+    for field in JOB_LISTS:
+        names = [name for name in getattr(status, field) or () if name in latest]
+        lists[field] = names or None
+    return _replace(_conditions(status, _least), job_status_list=None, **lists)
+
+
+def _each(status: JobFlowStatus) -> Iterable[StepCondition]:
+    return (status.conditions or {}).values()
 
 
 def _least(key: str, condition: C) -> C:
-    job = "" if condition.job == key else condition.job
-    return _replace(_without_times(condition), job=job, avoid_nodes=None)
+    """Which attempts were made before a retry of the flow is needed until there is another; then
+    it says no more than that the jobs from before did not run, and is dropped beside a time."""
+    attempts, past = condition.attempts, condition.past_attempts
+    told_again = condition.reason in _ASKED_AGAIN
+    until = None if told_again else condition.next_attempt_time
+    timed = until is not None or condition.abort_time is not None
+    return _replace(
+        _without_times(condition),
+        job="" if condition.job == latest_name(key, attempts) else condition.job,
+        past_attempts=0 if timed and attempts > past else past,
+        next_attempt_time=until,
+        avoid_nodes=None,
+    )
 
 
 DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
