@@ -1,4 +1,4 @@
-"""What every test gets: no task may outlive it; a missing tool fails where CI requires it."""
+"""What every test gets: signals that arrive, no task that outlives it. In CI no tool is missing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ from hypothesis import is_hypothesis_test
 import laws  # noqa: F401  # the profile of all laws, before any is made
 
 pytest_plugins = ["real_cluster"]
+
+for _signal, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
+    # a script's `make test &` has both ignored, here and in every process that a test interrupts
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, _handler)
 
 
 def pytest_configure() -> None:
