@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from jobflow.api.control import Backoff, ForEach, Retry
+from jobflow.api.control import Backoff, ForEach, Repeat, Retry
+from jobflow.api.jobflow import Step
 from looped import each, ends, run
 from steps import step
 from worlds import World, flow
@@ -132,3 +133,53 @@ def test_a_step_with_items_that_waits_for_room_names_no_job_of_its_own() -> None
     condition = world.plan().conditions["a"]
     assert (condition.reason, condition.job) == ("Parallelism", "")
     assert run(world.plan(), 0).job == "f-a-0"
+
+
+# ------------------------------------------------------------------------------------ loops
+
+
+LOOPS = [step(for_each=ForEach(count=3)), step(repeat=Repeat(until="false", max=3))]
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=["forEach", "repeat"])
+def test_a_loop_of_which_nothing_runs_waits_for_room(loop: Step) -> None:
+    world = flow(a=loop).with_spec(parallelism=1).settled()
+    assert list(world.jobs) == ["f-a-0"]
+    world = world.with_spec(flows=[Step(name="x"), *(world.flow.spec.flows or ())])
+    world = world.ended("f-a-0", "Completed").settled()
+    assert sorted(world.jobs) == ["f-a-0", "f-x"]
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Waiting", "Parallelism")
+    assert condition.message == "waits for room: the flow has at most 1 job at once"
+    assert [run.phase for run in condition.runs or ()] == ["Completed"]
+    assert (condition.attempts, condition.job) == (1, "")
+    assert world.plan().nothing
+    since = condition.last_transition_time
+    assert world.later(5).plan().conditions["a"].last_transition_time == since
+    world = world.later(5).ended("f-x", "Completed").settled()
+    assert sorted(world.jobs) == ["f-a-0", "f-a-1", "f-x"]
+
+
+def test_one_of_which_something_runs_is_running() -> None:
+    world = flow(a=LOOPS[0]).with_spec(parallelism=2).settled()
+    assert list(world.jobs) == ["f-a-0", "f-a-1"]
+    assert (world.plan().phases["a"], world.plan().conditions["a"].reason) == ("Running", "")
+    world = world.with_spec(flows=[Step(name="x"), *(world.flow.spec.flows or ())])
+    world = world.ended("f-a-0", "Completed").settled()
+    assert (world.plan().phases["a"], world.plan().conditions["a"].reason) == ("Running", "")
+
+
+def test_an_item_between_two_attempts_waits_for_room_too() -> None:
+    retry = Retry(limit=1, backoff=Backoff(duration="1s"))
+    world = flow("x", a=step(for_each=ForEach(count=1), retry=retry)).with_spec(parallelism=1)
+    world = world.with_spec(flows=[*(world.flow.spec.flows or ())][::-1]).settled()
+    world = world.ended("f-a-0", "Failed").settled()
+    assert sorted(world.jobs) == ["f-a-0", "f-x"]
+    assert world.plan().held_up == {"a": "Retrying"}
+    world = world.later(2).settled()
+    assert world.plan().held_up == {"a": "Parallelism"}
+    assert world.plan().nothing
+    assert world.ended("f-x", "Completed").settled().plan().phases == {
+        "a": "Running",
+        "x": "Completed",
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jobflow.api.flow_status import StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.actions import Action, CreateJob, View
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
@@ -49,11 +49,18 @@ def _withheld(decision: Decision, room: int, most: int) -> Decision:
     if any(isinstance(action, CreateJob) for action in actions):
         return decision._replace(actions=tuple(actions))
     condition = decision.condition
-    if condition.phase == StepPhase.WAITING:
+    if not _under_way(condition):
         condition = msgspec.structs.replace(
             condition,
+            phase=StepPhase.WAITING,
             reason=StepReason.PARALLELISM,
             message=f"waits for room: the flow has at most {counted(most, 'job')} at once",
             next_attempt_time=None,
         )
     return decision._replace(condition=condition, actions=tuple(actions))
+
+
+def _under_way(condition: StepCondition) -> bool:
+    """Whether the step, or with forEach and repeat any of its runs, has a vcjob that goes on."""
+    runs = condition.runs or (condition,)
+    return any(run.phase not in (StepPhase.WAITING, *ENDED_STEP_PHASES) for run in runs)
