@@ -40,7 +40,9 @@ C = TypeVar("C", bound=RunCondition)
 _OWN_PHASES = frozenset({StepPhase.WAITING, StepPhase.SKIPPED})
 _EMPTY: Mapping[str, str] = {}
 _DIGITS = 10
-"""More than an index ever has."""
+"""More than the number of a run or an attempt ever has."""
+_LOOKED_BACK = 1000
+"""Attempts whose records are looked for: a label can say any number."""
 
 
 @dataclass(slots=True)
@@ -191,7 +193,7 @@ def fresh(evidence: Evidence, flow: str, index: int) -> Run:
 def attempt_of(job: Job) -> int:
     """Which run of its step a vcjob is, from 1; 1 where no label says so."""
     text = (job.metadata.labels or _EMPTY).get(labels.ATTEMPT, "1")
-    return int(text) if text.isascii() and text.isdigit() else 1
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 1
 
 
 def index_of(job: Job) -> int | None:
@@ -225,7 +227,8 @@ def _has_run(run: Run, now: RunCondition, records: Mapping[str, JobRecord]) -> b
             entry.status == JobPhase.RUNNING for entry in job.status.conditions or ()
         ):
             return True
-    names = {attempt_name(run.key, again) for again in range(past, run.attempts)}
+    since = max(past, run.attempts - _LOOKED_BACK)
+    names = {attempt_name(run.key, again) for again in range(since, run.attempts)}
     if run.known:
         names.add(run.memory.job)
     return any(_ran(records[name]) for name in names if name in records)

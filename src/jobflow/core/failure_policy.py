@@ -46,9 +46,11 @@ def broken(scene: Scene, decisions: Sequence[Decision | None]) -> list[str]:
 
 
 def stored_failures(scene: Scene) -> str:
-    """What has failed by the stored status, in words."""
-    known = [Decision(evidence.memory) for evidence in scene.evidence]
-    return f"{listed(broken(scene, known)) or 'another step'} failed"
+    """What has failed by the stored status, in words: asked for each run that is aborted."""
+    if scene.stored_failures is None:
+        known = [Decision(evidence.memory) for evidence in scene.evidence]
+        scene.stored_failures = f"{listed(broken(scene, known)) or 'another step'} failed"
+    return scene.stored_failures
 
 
 def _failing(scene: Scene, known: Sequence[Decision | None]) -> Iterator[str]:

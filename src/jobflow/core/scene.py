@@ -81,6 +81,8 @@ class Scene:
         """Where each step stands, as far as this plan has decided; else by the status."""
         self.course: Course = self.going or stored_course(self.flow, self.second)
         """What holds for the flow as a whole."""
+        self.stored_failures: str | None = None
+        """The answer of `failure_policy.stored_failures`, once it was asked."""
         self.suspended: str = self.course.suspended
         """Why nothing starts for now; empty: the flow is not suspended."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None

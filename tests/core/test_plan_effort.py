@@ -1,0 +1,129 @@
+"""A plan takes time in proportion to steps, targets, runs and vcjobs, wherever the flow stands.
+Counted in lines of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from effort import lines_run
+from jobflow.api import labels
+from jobflow.api.control import Backoff, ForEach, Retry
+from jobflow.api.jobflow import Step
+from looped import each, ends, repeated, with_step
+from steps import after, step
+from worlds import World, flow, world_of
+
+
+def _wide(count: int, **spec: object) -> World:
+    """`x`, and as many steps beside it; all of them run."""
+    names = [f"s{i}" for i in range(count)]
+    world = flow("x", *names).with_spec(**spec).settled()
+    jobs = {name: world.ended(name, "Running").jobs[name] for name in world.jobs}
+    return replace(world, jobs=jobs).settled()
+
+
+def _aborting(count: int) -> World:
+    """All that run are to be aborted for one that has failed, and that is stored."""
+    world = ends(_wide(count, failure_policy="Abort"), "Failed", "f-x")
+    assert world.plan().conditions["s1"].abort_time is not None
+    return world
+
+
+def _cancelled(count: int) -> World:
+    world = _wide(count).cancelled().settled()
+    assert world.plan().conditions["s1"].reason == "Cancelled"
+    return world
+
+
+def _stopped(count: int) -> World:
+    """A chain, and as many that handle failures, behind a step that has just failed."""
+    chain = [Step(name=f"c{i}", depends_on=after(f"c{i - 1}" if i else "x")) for i in range(count)]
+    names = [f"h{i}" for i in range(count)]
+    handlers = [Step(name=h, depends_on=after("x", condition="Failed")) for h in names]
+    last = [Step(name="z", depends_on=after(" ".join(names)))]
+    world = world_of([Step(name="x"), *chain, *handlers, *last]).settled()
+    return world.ended("f-x", "Failed")
+
+
+def _waiting_for_one_that_runs(count: int) -> World:
+    wants = after("x", condition="Running")
+    others = [Step(name=f"s{i}", depends_on=wants) for i in range(count)]
+    return world_of([Step(name="x"), *others]).settled()
+
+
+def _conditions(count: int) -> World:
+    """A chain of which each looks at the one before it."""
+    steps = {
+        f"s{i}": step(f"s{i - 1}", when=f'steps["s{i - 1}"].attempts >= 0') for i in range(1, count)
+    }
+    return ends(flow("x", s0=step("x"), **steps).settled(), "Completed", "f-x")
+
+
+def _items(count: int) -> World:
+    """So many items that run, with a timeout."""
+    world = with_step(each(count), "a", timeout="1h").settled()
+    return ends(world, "Running", *world.jobs)
+
+
+def _items_one_by_one(count: int) -> World:
+    return each(count, parallelism=1).settled()
+
+
+def _items_that_fail(count: int) -> World:
+    """All at once, and all of them are retried."""
+    retry = Retry(limit=3, backoff=Backoff(duration="1m"))
+    world = each(count, retry=retry).settled()
+    return ends(world, "Failed", *world.jobs)
+
+
+def _items_that_begin(count: int) -> World:
+    return world_of([Step(name="a", for_each=ForEach(count=count))])
+
+
+def _room_for_few(count: int) -> World:
+    return flow(*(f"s{i}" for i in range(count))).with_spec(parallelism=2).settled()
+
+
+def _repeats(count: int) -> World:
+    world = repeated("false", count).settled()
+    for index in range(count - 1):
+        world = ends(world, "Completed", f"f-a-{index}")
+    return world
+
+
+def _attempts(count: int) -> World:
+    """One step that was tried as often as that."""
+    world = flow("a", b=after("a", condition="Running")).settled()
+    job = world.jobs["f-a"]
+    tried = {**(job.metadata.labels or {}), labels.ATTEMPT: "9" * (count // 20)}
+    metadata = msgspec.structs.replace(job.metadata, labels=tried)
+    return world.with_job(msgspec.structs.replace(job, metadata=metadata))
+
+
+CASES: dict[str, Callable[[int], World]] = {
+    "steps that run": _wide,
+    "steps that are aborted for a failure": _aborting,
+    "steps that are cancelled": _cancelled,
+    "steps that are stopped, and that handle a failure": _stopped,
+    "steps that wait for one to run": _waiting_for_one_that_runs,
+    "conditions": _conditions,
+    "items that begin": _items_that_begin,
+    "items that run": _items,
+    "items one by one": _items_one_by_one,
+    "items that fail": _items_that_fail,
+    "room for few": _room_for_few,
+    "repeats": _repeats,
+    "an attempt of any number": _attempts,
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_four_times_as_much_takes_at_most_six_times_the_work(
+    case: Callable[[int], World],
+) -> None:
+    few, many = case(40), case(160)
+    assert lines_run(many.plan) < 6 * lines_run(few.plan)
