@@ -23,7 +23,7 @@ from jobflow.controller.prober import Prober
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import Reconciler
 from jobflow.core.actions import CreateJob, PodsRead, ReadPods, View
-from jobflow.core.expressions import expression
+from jobflow.core.expressions import parsed
 from jobflow.core.plan import plan
 from jobflow.core.validate import Known, validate_flow
 from jobflow.kube.cache import Key, key_of
@@ -62,7 +62,7 @@ def new_validations(runs: int) -> dict[str, list[float]]:
     known = Known(templates={samples.TEMPLATE: samples.template()}, queues={"default": "Open"})
 
     def validated(flow: JobFlow) -> float:
-        expression.cache_clear()
+        parsed.cache_clear()
         begin = time.process_time()
         verdict = validate_flow(flow, known)
         took = time.process_time() - begin

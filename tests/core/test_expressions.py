@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobflow.core import expressions
 from jobflow.core.cel_words import FUNCTIONS, Words
 from jobflow.core.expressions import Expression, Failure, Fault, expression
 
@@ -251,6 +252,12 @@ def test_what_is_no_json_is_a_failure(value: object) -> None:
 
 def test_parsing_is_remembered() -> None:
     assert expression("params.remembered") is expression("params.remembered")
+
+
+def test_what_is_too_long_is_not_kept() -> None:
+    before = expressions.parsed.cache_info().currsize
+    assert isinstance(expression("1" * (expressions.MAX_LENGTH + 1)), Fault)
+    assert expressions.parsed.cache_info().currsize == before
 
 
 def test_a_panic_of_the_library_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

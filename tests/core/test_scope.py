@@ -232,6 +232,10 @@ def test_references_see_the_same() -> None:
     }
 
 
+NINES = "9" * 5000
+"""A number of more digits than Python reads."""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -239,6 +243,10 @@ def test_references_see_the_same() -> None:
         ("$(params.map.a.z)", "$(params.map.a.z) has no value: there is no 'z' in params.map.a"),
         ("$(params.list.9)", "$(params.list.9) has no value: there is no '9' in params.list"),
         ("$(params.n.x)", "$(params.n.x) has no value: there is no 'x' in params.n"),
+        (
+            f"$(params.list.{NINES})",
+            f"$(params.list.{NINES}) has no value: there is no '{NINES}' in params.list",
+        ),
         ("$(item)", "$(item) has no value: there is no 'item'"),
         ("$(index)", "$(index) has no value: there is no 'index'"),
         (

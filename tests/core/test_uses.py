@@ -259,3 +259,13 @@ def test_patches_of_far_too_much_are_looked_at_without_their_templates() -> None
         ),
         ["spec.flows[0].switch[4].patch.jobSpec.minAvailable", "Invalid value", "-1"],
     ]
+
+
+def test_half_characters_which_no_server_sends_are_no_trouble() -> None:
+    half = "\ud800"
+    flow = flow_of(
+        {"name": "a", "forEach": {"from": "params.x"}, "patch": {"jobSpec": {"queue": half}}},
+        params=[{"name": "x", "value": [half]}],
+    )
+    said = faults(flow, knowing(template_of("a")))
+    assert any("spec.flows[0].patch.jobSpec.queue" in each for each in said)

@@ -80,13 +80,18 @@ class Expression:
             return Failure("the CEL library cannot evaluate it; write it in another way")
 
 
-@lru_cache(maxsize=KEPT)
 def expression(text: str) -> Expression | Fault:
     """Parse an expression; bounded before it is looked at, and read once for all flows."""
+    if len(text) > MAX_LENGTH:  # nor is it kept
+        return Fault(f"has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")
+    return parsed(text)
+
+
+@lru_cache(maxsize=KEPT)
+def parsed(text: str) -> Expression | Fault:
+    """The same of one that is not too long."""
     if not text.strip():
         return Fault("is empty")
-    if len(text) > MAX_LENGTH:
-        return Fault(f"has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")
     if (deep := _brackets(text)) is not None:
         return Fault(f"nests brackets deeper than {MAX_NESTING}", deep)
     if not text.isprintable() and (odd := _unprintable(text)) is not None:

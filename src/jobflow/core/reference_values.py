@@ -17,6 +17,8 @@ from jobflow.core.scope import Seen, with_values
 
 BUDGET = 100_000
 """Items that are looked at, for all references of a flow."""
+_ANYWHERE = -1
+"""Of a param, which is the same in every step."""
 
 
 def mention_of(reference: Reference) -> Mention:
@@ -35,13 +37,18 @@ class Items:
     def fault(self, position: int, reference: Reference) -> str | None:
         """What is wrong with a reference in a patch of the step at `position`, in a clause."""
         if reference.root == "params":
-            return self._missing(reference, Seen(self._outline.flow, lambda name: None))
-        if reference.root != "item" or not reference.keys:
+            position = _ANYWHERE
+        elif reference.root != "item" or not reference.keys:
             return None
         key = (position, reference.path)
         if key not in self._told:
-            self._told[key] = self._of_items(position, reference)
+            self._told[key] = self._untold(position, reference)
         return self._told[key]
+
+    def _untold(self, position: int, reference: Reference) -> str | None:
+        if position == _ANYWHERE:
+            return self._missing(reference, Seen(self._outline.flow, lambda name: None))
+        return self._of_items(position, reference)
 
     def _of_items(self, position: int, reference: Reference) -> str | None:
         step = self._outline.steps[position]

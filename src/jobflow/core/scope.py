@@ -30,6 +30,8 @@ POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 MOST_PARAMS = 256
 """Params of a flow: they are gone over for each that is mentioned."""
 TOO_LARGE = f"its references stand for more than {MAX_SIZE:,} bytes; say less by them"
+_DIGITS = 10
+"""More than a place in a list ever has; Python reads no number of thousands of them."""
 _SHOWN = 100
 """Characters of an expression in a message."""
 
@@ -256,8 +258,8 @@ def _value(reference: Reference, seen: Seen) -> Any:
 def _taken(value: Any, key: str) -> Any:
     if isinstance(value, dict):
         return value.get(key, UNSET)
-    if isinstance(value, list) and key.isascii() and key.isdigit() and int(key) < len(value):
-        return value[int(key)]
+    if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < _DIGITS:
+        return value[int(key)] if int(key) < len(value) else UNSET
     return UNSET
 
 

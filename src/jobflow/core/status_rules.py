@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from jobflow.api.control import ForEach
 from jobflow.api.jobflow import Condition, Step
 from jobflow.core.flow_rules import Rule
@@ -17,6 +15,7 @@ from jobflow.core.next_jobs import MOST as MOST_NEXT
 from jobflow.core.outline import Outline
 from jobflow.core.outputs import MOST_OF_A_FLOW
 from jobflow.core.planned import items_of_param, params_of
+from jobflow.core.references import size_of
 from jobflow.core.scope import MAX_ITEMS_SIZE, MOST_ITEMS
 from jobflow.core.violations import Reason, Violation
 
@@ -146,11 +145,7 @@ class _More:
         value = items_of_param(self._params, expression)
         if value is None:
             return STATUS_OF_ITEMS
-        try:
-            size = len(msgspec.json.encode(value))
-        except RecursionError:
-            return STATUS_OF_ITEMS
-        return STATUS_OF_ITEMS - MAX_ITEMS_SIZE + min(size, MAX_ITEMS_SIZE)
+        return STATUS_OF_ITEMS - MAX_ITEMS_SIZE + min(size_of(value), MAX_ITEMS_SIZE)
 
 
 def _passed_targets(outline: Outline, step: int) -> int:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from jobflow.api.control import Case, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
@@ -20,7 +18,14 @@ from jobflow.core.build import changes_of, with_defaults
 from jobflow.core.expressions import Failure
 from jobflow.core.merge import JOB_SPEC, Shape, merge
 from jobflow.core.pod_names import PodNames, pod_names
-from jobflow.core.references import Reference, Room, TooLargeError, references, replaced
+from jobflow.core.references import (
+    Reference,
+    Room,
+    TooLargeError,
+    references,
+    replaced,
+    size_of,
+)
 from jobflow.core.scope import Seen, with_values
 from jobflow.core.violations import below
 
@@ -96,31 +101,51 @@ def patches_of(steps: Sequence[Step], path: Callable[[int], str]) -> Iterator[Pa
 
 def changes(flow: JobFlow, patches: Sequence[Patched]) -> Iterator[Change]:
     """Those of the patches that say something."""
-    seen, room = Seen(flow, lambda name: None), Room(MAX_OF_ALL)
+    known, room = _Values(flow), Room(MAX_OF_ALL)
     for step, case, path, patch in patches:
         if (written := changes_of(patch)) is not None:
             field = "jobSpec" if patch.job_spec else "spec"
-            said, is_open, large = _with_known_values(written, seen, room)
+            said, is_open, large = _with_known_values(written, known, room)
             yield Change(step, case, f"{path}.{field}", written, said, is_open, large)
 
 
+class _Values:
+    """What references stand for before anything has run, each looked up once for a flow."""
+
+    def __init__(self, flow: JobFlow) -> None:
+        self._seen = Seen(flow, lambda name: None)
+        self._found: dict[str, Any] = {}
+
+    def of(self, reference: Reference) -> Any:
+        """The value; a Failure where only a run can tell it."""
+        if reference.root not in _FROM_THE_START:
+            return _LATER
+        path = reference.path
+        if path not in self._found:
+            self._found[path] = with_values(f"$({path})", self._seen)
+        return self._found[path]
+
+
+_LATER = Failure("only a run can tell")
+
+
 def _with_known_values(
-    written: dict[str, Any], seen: Seen, room: Room
+    written: dict[str, Any], known: _Values, room: Room
 ) -> tuple[dict[str, Any], bool, bool]:
     """A patch with the values that are known from the start, whether others are left, and whether
     there was no room for them."""
-    left = []
+    left = False
 
     def value(reference: Reference) -> Any:
-        text = f"$({reference.path})"
-        found = with_values(text, seen) if reference.root in _FROM_THE_START else None
-        if found is None or isinstance(found, Failure):
-            left.append(text)
-            return text
+        nonlocal left
+        found = known.of(reference)
+        if isinstance(found, Failure):
+            left = True
+            return f"$({reference.path})"
         return found
 
     try:
-        return replaced(written, value, room), bool(left), False
+        return replaced(written, value, room), left, False
     except TooLargeError:
         return written, True, True
 
@@ -171,7 +196,7 @@ class _Plain:
         """Bytes of a template's spec, or of a patch, as JSON."""
         spec = thing.base if isinstance(thing, Use) else thing.said
         if id(spec) not in self._sizes:
-            self._sizes[id(spec)] = _size(spec)
+            self._sizes[id(spec)] = size_of(spec)
         return self._sizes[id(spec)]
 
     def _make(self, name: str) -> Use | None:
@@ -182,13 +207,6 @@ class _Plain:
         if self._defaults is not None:
             spec = with_defaults(spec, self._defaults)
         return Use(0, template, spec, spec, pod_names(spec), ())
-
-
-def _size(spec: Mapping[str, Any]) -> int:
-    try:
-        return len(msgspec.json.encode(spec))
-    except RecursionError:
-        return MOST_MERGED
 
 
 def _changed(use: Use, made: tuple[Change, ...]) -> Use:
