@@ -17,7 +17,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobflow.api.command import Command
-from jobflow.api.flow_status import JobFlowStatus, RequestedHours, RunCondition, StepCondition
+from jobflow.api.flow_status import (
+    ENDED_STEP_PHASES,
+    JobFlowStatus,
+    RequestedHours,
+    RunCondition,
+    StepCondition,
+)
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
@@ -266,8 +272,9 @@ class ControllerMetrics(Hooks):
 
     def _count_runs(self, before: StepCondition | None, after: StepCondition) -> None:
         for old, run in _runs(before, after):
-            if (more := run.failures - (old.failures if old is not None else 0)) > 0:
-                self._retried.inc(more)
+            failed = run.failures - (old.failures if old is not None else 0)
+            if (retried := failed - (run.phase in ENDED_STEP_PHASES)) > 0:
+                self._retried.inc(retried)
             if run.abort_time is not None and (old is None or old.abort_time is None):
                 self._aborted.labels(run.reason).inc()
 

@@ -11,7 +11,7 @@ from jobflow.api.control import Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.build import Attempt, build_job, patch_of
+from jobflow.core.build import Attempt, build_job, changes_of
 from jobflow.core.expressions import Failure
 
 SPEC: dict[str, Any] = {
@@ -122,7 +122,7 @@ def test_the_patch_is_merged_in():
     ],
 )
 def test_a_patch_goes_by_two_names(patch: Patch | None, found: dict[str, Any] | None):
-    assert patch_of(Step(name="a", patch=patch)) == found
+    assert changes_of(patch) == found
 
 
 TTL = "flow.volcano.sh/ttl-seconds-after-finished"

@@ -23,7 +23,7 @@ from jobflow.core.scope import (
     context,
     evaluated,
     holds,
-    items_of,
+    items_given,
     with_values,
 )
 
@@ -193,17 +193,17 @@ def test_a_long_expression_is_cut_in_the_message() -> None:
 
 
 def test_items() -> None:
-    assert items_of("forEach.from", "steps.train.outputs.files", seen()) == ["a", "b"]
-    assert items_of("forEach.from", "[]", seen()) == []
+    assert items_given("forEach.from", "steps.train.outputs.files", seen()) == ["a", "b"]
+    assert items_given("forEach.from", "[]", seen()) == []
     many = seen(item=[0] * 1001, index=0)
     large = seen(item=["x" * 1000] * 40, index=0)
-    assert items_of("forEach.from", "item", many) == Failure(
+    assert items_given("forEach.from", "item", many) == Failure(
         "forEach.from `item`: gives 1,001 items; at most 1,000 are allowed"
     )
-    assert items_of("forEach.from", "item", large) == Failure(
+    assert items_given("forEach.from", "item", large) == Failure(
         f"forEach.from `item`: gives items of 40,121 bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
     )
-    assert items_of("forEach.from", "params.n", seen()) == Failure(
+    assert items_given("forEach.from", "params.n", seen()) == Failure(
         "forEach.from `params.n`: gives a number, not a list"
     )
 

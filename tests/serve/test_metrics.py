@@ -146,6 +146,15 @@ def test_retries_and_aborts_are_counted_of_each_run_once() -> None:
     assert value(metrics, "jobs_aborted_total", reason="Cancelled") == 1
 
 
+def test_a_failure_that_no_retry_follows_is_none() -> None:
+    metrics = Metrics()
+    waits = JobFlowStatus(conditions={"f-a": StepCondition(phase="Waiting", failures=1)})
+    failed = JobFlowStatus(conditions={"f-a": StepCondition(phase="Failed", failures=2)})
+    metrics.controller.recorded(JobFlowStatus(), waits)
+    metrics.controller.recorded(waits, failed)
+    assert value(metrics, "jobs_retried_total") == 1
+
+
 def test_how_many_flows_are_suspended_is_asked_when_scraped() -> None:
     metrics, suspended = Metrics(), [0]
     metrics.watch_suspended(lambda: suspended[0])

@@ -97,11 +97,6 @@ def build_job(
     }
 
 
-def patch_of(step: Step) -> dict[str, Any] | None:
-    """A step's patch by either of its names; None where it has none, or an empty one."""
-    return changes_of(step.patch)
-
-
 def changes_of(patch: Patch | None) -> dict[str, Any] | None:
     """What a patch says by either of its names; None where it says nothing."""
     return None if patch is None else patch.job_spec or patch.spec or None

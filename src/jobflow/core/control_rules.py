@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from jobflow.api.control import FailurePolicy
 from jobflow.core.flow_rules import Rule
+from jobflow.core.items import MOST_RUNS
 from jobflow.core.outline import Outline
-from jobflow.core.planned import MOST_REPEATS, MOST_RETRIES
-from jobflow.core.scope import MOST_ITEMS
+from jobflow.core.planned import MOST_RETRIES
 from jobflow.core.suggest import supported
 from jobflow.core.time_rules import TIME_RULES
 from jobflow.core.violations import Reason, Violation
@@ -79,12 +79,12 @@ def items_are_not_too_many(outline: Outline) -> Iterator[Violation]:
         if (each := step.for_each) is None:
             continue
         path = f"{outline.path(i)}.forEach"
-        if (items := len(each.items or ())) > MOST_ITEMS:
-            detail = f"{items:,} items, but forEach goes over at most {MOST_ITEMS:,}; {_SPLIT}"
+        if (items := len(each.items or ())) > MOST_RUNS:
+            detail = f"{items:,} items, but forEach goes over at most {MOST_RUNS:,}; {_SPLIT}"
             yield Violation(f"{path}.items", Reason.TOO_MANY, items, detail)
-        if each.count is not None and not 0 <= each.count <= MOST_ITEMS:
-            detail = f"a number of items from 0 to {MOST_ITEMS:,}"
-            detail += f"; {_SPLIT}" if each.count > MOST_ITEMS else ""
+        if each.count is not None and not 0 <= each.count <= MOST_RUNS:
+            detail = f"a number of items from 0 to {MOST_RUNS:,}"
+            detail += f"; {_SPLIT}" if each.count > MOST_RUNS else ""
             yield Violation(f"{path}.count", Reason.INVALID, each.count, detail)
 
 
@@ -110,10 +110,10 @@ def repeats_come_to_an_end(outline: Outline) -> Iterator[Violation]:
             detail = "say in CEL when it has been repeated enough"
             yield Violation(f"{path}.until", Reason.REQUIRED, None, detail)
         if repeat.max is None:
-            detail = f"say how often it is run at most, up to {MOST_REPEATS:,}; then it has failed"
+            detail = f"say how often it is run at most, up to {MOST_RUNS:,}; then it has failed"
             yield Violation(f"{path}.max", Reason.REQUIRED, None, detail)
-        elif not 1 <= repeat.max <= MOST_REPEATS:
-            detail = f"a number of runs from 1 to {MOST_REPEATS:,}"
+        elif not 1 <= repeat.max <= MOST_RUNS:
+            detail = f"a number of runs from 1 to {MOST_RUNS:,}"
             yield Violation(f"{path}.max", Reason.INVALID, repeat.max, detail)
 
 

@@ -15,7 +15,7 @@ from jobflow.api.flow_status import Decisions
 from jobflow.api.jobflow import Step
 from jobflow.core.expressions import Failure
 from jobflow.core.items import storable
-from jobflow.core.scope import Seen, holds, items_of
+from jobflow.core.scope import Seen, holds, items_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def decide(step: Step, seen: Seen) -> Decisions | NotTaken | Failure:
             return NotTaken(made, "no case of its switch holds")
         made = msgspec.structs.replace(made, case=case)
     if step.for_each is not None and step.for_each.from_ is not None:
-        items = items_of("forEach.from", step.for_each.from_, seen)
+        items = items_given("forEach.from", step.for_each.from_, seen)
         if isinstance(items, Failure):
             return items
         made = msgspec.structs.replace(made, items=storable(items))

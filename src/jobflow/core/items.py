@@ -12,7 +12,8 @@ from jobflow.api.jobflow import Step
 from jobflow.core.merge import copied
 
 MOST_RUNS = 1000
-"""Items of a forEach, and repeats. Admission refuses more; past it the others do not count."""
+"""Items of a forEach, and repeats: each stands in the status. Admission refuses more; past it the
+others do not count."""
 
 
 def items_of(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
@@ -22,11 +23,16 @@ def items_of(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
     if each is None:
         return None
     if each.items is not None:
-        return each.items[:MOST_RUNS]
+        return _few(each.items)
     if each.from_ is not None:
         items = decided.items if decided is not None else None
-        return items if items is None else items[:MOST_RUNS]
+        return items if items is None else _few(items)
     return range(min(max(each.count or 0, 0), MOST_RUNS))
+
+
+def _few(items: list[Any]) -> list[Any]:
+    """Asked for by every run, so not copied for nothing."""
+    return items if len(items) <= MOST_RUNS else items[:MOST_RUNS]
 
 
 def storable(items: Sequence[Any]) -> list[Any]:

@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.scope import MOST_ITEMS
+from jobflow.core.items import MOST_RUNS
 
 MOST_RETRIES = 100
 """Of `retry.limit`: with the longest pause, 5 minutes, they take eight hours. What fails a hundred
 times in a row is not worth the next attempt, and each leaves a vcjob behind."""
-MOST_REPEATS = MOST_ITEMS
-"""Of `repeat.max`: its runs stand in the status as the items of forEach do."""
 
 _PARAM = re.compile(r"\s*params(?:\.(\w+)|\[(?:'([^'\\]+)'|\"([^\"\\]+)\")\])\s*")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,2}")
@@ -72,14 +70,14 @@ def _limit(step: Step) -> int:
 def _runs(step: Step, params: Mapping[str, Any]) -> int | None:
     if (each := step.for_each) is not None:
         if each.items is not None:
-            return _within(len(each.items), 0, MOST_ITEMS)
+            return _within(len(each.items), 0, MOST_RUNS)
         if each.count is not None:
-            return _within(each.count, 0, MOST_ITEMS)
+            return _within(each.count, 0, MOST_RUNS)
         items = items_of_param(params, each.from_ or "")
-        return MOST_ITEMS if items is None else _within(len(items), 0, MOST_ITEMS)
+        return MOST_RUNS if items is None else _within(len(items), 0, MOST_RUNS)
     if step.repeat is not None:
         most = step.repeat.max
-        return MOST_REPEATS if most is None else _within(most, 1, MOST_REPEATS)
+        return MOST_RUNS if most is None else _within(most, 1, MOST_RUNS)
     return None
 
 

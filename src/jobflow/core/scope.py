@@ -19,10 +19,9 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepConditi
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.cel_words import Mention
 from jobflow.core.expressions import Failure, Fault, expression
+from jobflow.core.items import MOST_RUNS
 from jobflow.core.references import MAX_SIZE, Reference, TooLargeError, replaced
 
-MOST_ITEMS = 1000
-"""Entries of a list that forEach goes over."""
 MAX_ITEMS_SIZE = 32_768
 """Bytes that they come to as JSON, for they are remembered in the status."""
 POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
@@ -73,8 +72,8 @@ def truth_fault(value: Any) -> str | None:
     return None if isinstance(value, bool) else f"gives {kind_of(value)}, not true or false"
 
 
-def items_of(field: str, text: str, seen: Seen) -> list[Any] | Failure:
-    """The list that an expression gives, of MOST_ITEMS and MAX_ITEMS_SIZE at most, or a Failure as
+def items_given(field: str, text: str, seen: Seen) -> list[Any] | Failure:
+    """The list that forEach.from gives, of MOST_RUNS and MAX_ITEMS_SIZE at most, or a Failure as
     above."""
     value = evaluated(field, text, seen)
     if isinstance(value, Failure):
@@ -88,8 +87,8 @@ def items_fault(value: Any) -> str | None:
     """Why a value is no list that forEach goes over, in a clause."""
     if not isinstance(value, list):
         return f"gives {kind_of(value)}, not a list"
-    if len(value) > MOST_ITEMS:
-        return f"gives {len(value):,} items; at most {MOST_ITEMS:,} are allowed"
+    if len(value) > MOST_RUNS:
+        return f"gives {len(value):,} items; at most {MOST_RUNS:,} are allowed"
     if (size := len(msgspec.json.encode(value))) > MAX_ITEMS_SIZE:
         return f"gives items of {size:,} bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
     return None
@@ -204,7 +203,7 @@ def _count(each: ForEach, condition: StepCondition) -> int:
     if each.items is not None:
         decided = each.items
     count = len(decided) if decided is not None else each.count or 0
-    return max(0, min(count, MOST_ITEMS))
+    return max(0, min(count, MOST_RUNS))
 
 
 FACTS: Mapping[str, Callable[[Step, StepCondition], Any]] = {

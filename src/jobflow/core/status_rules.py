@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from jobflow.api.control import ForEach
 from jobflow.api.jobflow import Condition, Step
 from jobflow.core.flow_rules import Rule
+from jobflow.core.items import MOST_RUNS
 from jobflow.core.names import MAX_NAME
 from jobflow.core.next_jobs import MOST as MOST_NEXT
 from jobflow.core.outline import Outline
 from jobflow.core.outputs import MOST_OF_A_FLOW
 from jobflow.core.planned import items_of_param, params_of
 from jobflow.core.references import size_of
-from jobflow.core.scope import MAX_ITEMS_SIZE, MOST_ITEMS
+from jobflow.core.scope import MAX_ITEMS_SIZE
 from jobflow.core.violations import Reason, Violation
 
 MAX_STATUS = 1 << 20
@@ -77,7 +78,7 @@ def status_fits(outline: Outline) -> Iterator[Violation]:
             f"{steps} steps with up to {runs:,} runs, and their status may come to "
             f"{size / MAX_STATUS:.1f} MiB, where there is room for 1; split the flow, or say less "
             "in forEach.parallelism, forEach.count and repeat.max (forEach.from counts as "
-            f"{MOST_ITEMS:,} items where it is no parameter)"
+            f"{MOST_RUNS:,} items where it is no parameter)"
         )
     yield Violation("spec.flows", Reason.TOO_MANY, max(steps, runs), detail)
 
