@@ -43,7 +43,7 @@ def test_the_next_run_begins_only_once_the_end_of_the_last_is_stored() -> None:
     assert planned.plan.urgent
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "Starting")
-    assert condition.message == "run 0 is over, and the next one follows"
+    assert condition.message == "the job f-a-0 is over, and the next one follows"
     assert world.plan().creates == []
     assert world.stored().plan().creates == ["f-a-1"]
 
@@ -80,7 +80,7 @@ def test_a_run_that_failed_ends_it() -> None:
     world = ends(after_runs(NOT_YET), "Failed", "f-a-1")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
-    assert condition.message.startswith("run 1: the job f-a-1 ended Failed")
+    assert condition.message.startswith("the job f-a-1 ended Failed")
     assert list(there(world)) == ["f-a-0", "f-a-1"]
 
 

@@ -18,6 +18,7 @@ from jobflow.core.affinity import keep_off
 from jobflow.core.expressions import Failure
 from jobflow.core.merge import copied, merge
 from jobflow.core.names import label_value, qualified
+from jobflow.core.schema import job_spec_violations
 from jobflow.core.scope import Seen, with_values
 
 _BOOKKEEPING = (
@@ -125,16 +126,19 @@ def _spec(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
 ) -> dict[str, Any] | Failure:
     spec = with_defaults(template.spec, flow.spec.job_defaults)
-    merged = False
+    merged = valued = False
     for patch in (step.patch, attempt.case.patch if attempt.case is not None else None):
         changes = changes_of(patch)
         if changes and attempt.seen is not None:
             replaced = with_values(changes, attempt.seen)
             if isinstance(replaced, Failure):
                 return replaced
+            valued = valued or replaced is not changes
             changes = replaced
         if changes:
             spec, merged = merge(spec, changes), True
+    if valued and (wrong := next(job_spec_violations(spec, "spec"), None)) is not None:
+        return Failure(f"the values in its patch make no job: {wrong.path} {wrong.detail}")
     return spec if merged else copied(spec)
 
 

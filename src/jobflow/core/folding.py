@@ -122,7 +122,7 @@ def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
     """Of a repeat: what the run shows that it has come to; between two it is about to go on."""
     last = conditions[-1]
     if last.phase in ENDED_STEP_PHASES:
-        message = f"run {last.index} is over, and the next one follows"
+        message = f"the job {last.job} is over, and the next one follows"
         return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
     return {
         "phase": last.phase,
@@ -137,11 +137,11 @@ def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
 
 
 def _waits(evidence: Evidence, condition: RunCondition) -> dict[str, Any]:
-    which = "item" if evidence.step.for_each is not None else "run"
+    item = f"item {condition.index}: " if evidence.step.for_each is not None else ""
     return {
         "phase": StepPhase.WAITING,
         "reason": condition.reason,
-        "message": short(f"{which} {condition.index}: {condition.message}"),
+        "message": short(f"{item}{condition.message}"),
         "next_attempt_time": condition.next_attempt_time,
     }
 
@@ -185,7 +185,7 @@ def _over(loop: Loop, verdict: Verdict, runs: Sequence[RunCondition]) -> dict[st
 def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
     """By the first run that failed by itself."""
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
-    message = f"run {by.index}: {by.message}"
+    message = by.message  # of a repeat, which names the job
     if loop.evidence.step.for_each is not None:
         message = f"item {by.index}: {by.message}"
         if len(failed) > 1:
