@@ -1,0 +1,42 @@
+"""docs/architecture.md says where every module of the core is, and each of them once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "jobflow"
+PAGE = ROOT / "docs" / "architecture.md"
+
+
+def _section(head: str) -> str:
+    text = PAGE.read_text(encoding="utf-8")
+    return text.split(f"\n## {head}\n")[1].split("\n## ")[0]
+
+
+def _rows(head: str) -> list[str]:
+    """What the rows of a section's tables begin with."""
+    return re.findall(r"^\| `(\w+)` \| \S", _section(head), re.MULTILINE)
+
+
+def test_every_module_of_the_core_is_there_once() -> None:
+    there = {path.stem for path in (SOURCE / "core").glob("*.py")} - {"__init__"}
+    assert Counter(_rows("The core")) == Counter(there)
+
+
+def test_every_package_is_there_once() -> None:
+    there = [path.parent.name for path in SOURCE.glob("*/__init__.py")]
+    assert Counter(_rows("Packages")) == Counter(there)
+
+
+def test_every_module_beside_the_packages_is_named() -> None:
+    named = set(re.findall(r"`(\w+)`", _section("Packages")))
+    assert {path.stem for path in SOURCE.glob("*.py")} - {"__init__"} <= named
+
+
+def test_files_it_names_are_there() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:[\w-]+/)+[\w.-]+)`", text):
+        assert (SOURCE / path).exists() or (ROOT / path).exists(), path
