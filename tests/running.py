@@ -20,6 +20,7 @@ from jobflow.sandbox.server import ApiServer
 from jobflow.store import Store, feeds
 
 NAMESPACE = "default"
+WITHIN_SECONDS = 20.0
 ENDED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 
 DIAMOND = {"a": "", "b": "a", "c": "a", "d": "b c", "e": "d"}
@@ -126,16 +127,23 @@ class Cluster:
     async def events(self) -> list[dict[str, Any]]:
         return await self.raw(EVENTS)
 
-    async def until(self, name: str, holds: Callable[[JobFlow], bool]) -> JobFlow:
+    async def until(
+        self, name: str, holds: Callable[[JobFlow], bool], *, within: float = WITHIN_SECONDS
+    ) -> JobFlow:
         """The flow, as soon as this holds of it."""
 
         def look(flows: Mapping[str, JobFlow]) -> bool:
             return name in flows and holds(flows[name])
 
-        return (await self.seen(JOBFLOWS, JobFlow, look))[name]
+        return (await self.seen(JOBFLOWS, JobFlow, look, within=within))[name]
 
     async def seen(
-        self, resource: Resource, kind: type[Any], holds: Callable[[Mapping[str, Any]], bool]
+        self,
+        resource: Resource,
+        kind: type[Any],
+        holds: Callable[[Mapping[str, Any]], bool],
+        *,
+        within: float = WITHIN_SECONDS,
     ) -> Mapping[str, Any]:
         """The objects of a kind by name, as soon as this holds of them."""
         found: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
@@ -152,7 +160,7 @@ class Cluster:
         )
         task = asyncio.create_task(follow.run())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(within):
                 await asyncio.wait({found, task}, return_when="FIRST_COMPLETED")
             return found.result() if found.done() else task.result()
         except TimeoutError:
@@ -165,9 +173,9 @@ class Cluster:
     async def flow_names(self) -> list[str]:
         return [item["metadata"]["name"] for item in await self.raw(JOBFLOWS)]
 
-    async def ended(self, name: str) -> JobFlow:
+    async def ended(self, name: str, *, within: float = WITHIN_SECONDS) -> JobFlow:
         """The flow, when it is final."""
-        return await self.until(name, lambda flow: flow.final)
+        return await self.until(name, lambda flow: flow.final, within=within)
 
     async def until_jobs(self, **phases: str | None) -> None:
         """Return when each named vcjob (`_` for `-`) has this phase; None: when it is gone."""

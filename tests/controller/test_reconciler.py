@@ -144,6 +144,38 @@ async def test_a_flow_that_spins_has_to_wait(world: World, monkeypatch: pytest.M
     assert "without getting on" in outcomes[-1].error
 
 
+async def test_one_that_gets_on_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs end one after the other, and each time something is to be read live."""
+    for number in range(5 * AGAIN_AT_ONCE):
+        planning(monkeypatch, actions=(Confirm(f"f-a-{number}"),))
+        outcome = await world.reconciler.reconcile(KEY)
+        assert (outcome.again, outcome.error) == (True, "")
+
+
+async def test_nor_one_that_asks_for_the_same_from_time_to_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2 * AGAIN_AT_ONCE):
+        planning(monkeypatch, actions=(Confirm("f-a"),))
+        assert (await world.reconciler.reconcile(KEY)).error == ""
+        planning(monkeypatch)
+        assert not (await world.reconciler.reconcile(KEY)).again
+
+
+async def test_one_whose_status_always_comes_too_late_has_to_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = []
+    for number in range(AGAIN_AT_ONCE + 1):
+        note = {"metadata": {"labels": {"note": str(number)}}}
+        await world.servers.client.patch(JOBFLOWS, *KEY, msgspec.json.encode(note))
+        planning(monkeypatch, says=str(number), urgent=True)
+        outcomes.append(await world.reconciler.reconcile(KEY))
+    assert all(outcome.again and not outcome.error for outcome in outcomes[:-1])
+    assert "without getting on" in outcomes[-1].error
+    assert world.writes == 0
+
+
 async def test_a_flow_that_is_gone_needs_nothing(world: World) -> None:
     outcome = await world.reconciler.reconcile((NAMESPACE, "none"))
     assert outcome == module.Outcome()

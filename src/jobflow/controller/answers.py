@@ -6,7 +6,8 @@ Losing it (a restart) costs a request, never a second job: the next plan asks ag
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -47,8 +48,8 @@ class Answers:
     sent: tuple[JobFlowStatus, str] | None = None
     """The status last written and the flow's resource version after it."""
 
-    streak: int = 0
-    """How often in a row the flow was planned again at once."""
+    asked: Counter[str] = field(default_factory=Counter)
+    """How often each question was asked, since a plan asked for nothing."""
 
     def settle(self, name: str) -> None:
         """The vcjob is there and ours: nothing that was said about its name holds any more."""
@@ -56,6 +57,14 @@ class Answers:
         self.holders.pop(name, None)
         self.refusals.pop(name, None)
         self.refused.pop(name, None)
+
+    def asks(self, questions: Collection[str]) -> int:
+        """Count what a plan asked for whose answers another plan has to follow at once; how often
+        the same was asked since a plan asked for nothing (`[]`)."""
+        if not questions:
+            self.asked.clear()
+        self.asked.update(questions)
+        return max((self.asked[each] for each in questions), default=0)
 
     def outdate(self, jobs: Mapping[str, Job]) -> None:
         """What was read of pods holds as long as their vcjob has ended: of one that is gone, or

@@ -56,6 +56,8 @@ class Applied:
     retry_after: float = 0.0
     """Seconds the server asked to wait; the longest."""
     status_written: bool = False
+    stale: bool = False
+    """The flow is not what the plan was made for; it was read anew."""
 
 
 class Applier:
@@ -329,7 +331,7 @@ class Applier:
         if live.metadata.resource_version == flow.metadata.resource_version:
             raise conflict
         self._store.learn_flow(live)
-        applied.again = True
+        applied.again = applied.stale = True
 
 
 def is_refusal(error: ApiError) -> bool:

@@ -25,7 +25,7 @@ from jobflow.controller.hooks import Hooks, Result
 from jobflow.controller.interest import Interest
 from jobflow.controller.probing import Probing
 from jobflow.controller.queue import Queue
-from jobflow.core.actions import Plan, View
+from jobflow.core.actions import Confirm, CreateJob, Plan, ReadPods, View
 from jobflow.core.plan import plan as plan_flow
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store, flow_of, owner_uid
@@ -38,7 +38,8 @@ SETTLE_SECONDS = 0.1
 """How long such a write is held back, so that what follows at once (a vcjob made, then Pending,
 then Running) is in it and not a second behind."""
 AGAIN_AT_ONCE = 8
-"""How often in a row a flow is planned again at once, before it has to wait its backoff."""
+"""How often in a row a flow is planned again at once for the same answer, before it has to wait its
+backoff. One that asks for other things gets on: its jobs end one after the other."""
 
 
 @dataclass(slots=True)
@@ -232,9 +233,9 @@ class Reconciler:
         waits = [status_wait] if status_wait is not None else []
         if plan.requeue_after is not None:
             waits.append(plan.requeue_after.total_seconds())
-        answers.streak = answers.streak + 1 if applied.again else 0
+        times = answers.asks(_questions(plan, applied) if applied.again else ())
         error = "; ".join(dict.fromkeys(applied.errors))
-        if answers.streak > AGAIN_AT_ONCE and not error:
+        if times > AGAIN_AT_ONCE and not error:
             error = "planned again and again without getting on"
         return Outcome(
             again=applied.again,
@@ -242,3 +243,13 @@ class Reconciler:
             error=error,
             retry_after=applied.retry_after,
         )
+
+
+def _questions(plan: Plan, applied: Applied) -> list[str]:
+    """What the plan asked the server that it had to be planned again for."""
+    questions = ["the flow"] if applied.stale else []
+    for action in plan.actions:
+        match action:
+            case Confirm(name) | CreateJob(name=name) | ReadPods(uid=name):
+                questions.append(f"{type(action).__name__} {name}")
+    return questions

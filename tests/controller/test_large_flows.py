@@ -1,0 +1,149 @@
+"""Large flows go on at once: nothing in them waits for a resync, or a second each time.
+
+So many such waits in a row take longer than a flow here may take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from jobflow.api.flow_status import JobFlowStatus
+from jobflow.controller.hooks import Hooks
+from jobflow.kube.client import Client
+from laws import THOROUGH
+from playing import plays
+from running import NAMESPACE, Cluster, Product, cluster, template
+
+pytestmark = pytest.mark.law
+
+SANDBOX = "sandbox.jobflow.volcano.sh/"
+IN_A_ROW = 200 if THOROUGH else 50
+ITEMS = 1000 if THOROUGH else IN_A_ROW
+AT_ONCE = ITEMS // IN_A_ROW
+CHAIN = 50
+WITHIN_SECONDS = 0.9 * IN_A_ROW
+
+
+class Retries(Hooks):
+    """Counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def retried(self) -> None:
+        self.count += 1
+
+
+@dataclass
+class Told:
+    """How a flow went."""
+
+    status: JobFlowStatus
+    retries: int
+    requests: Counter[tuple[str, str]]
+    """Of everybody, by method and the kind, with `/status`."""
+
+
+def annotated(name: str, **said: str) -> dict[str, Any]:
+    made = template(name)
+    words = {SANDBOX + key.replace("_", "-"): value for key, value in said.items()}
+    made["metadata"]["annotations"] = words
+    return made
+
+
+TEMPLATES = (
+    annotated("ok"),
+    annotated("flaky", fail_attempts="1"),
+    annotated("out", output='{"n": 1}'),
+)
+
+
+async def carried(*steps: dict[str, Any], **spec: Any) -> Told:
+    """A flow f of these steps, carried through."""
+    flow = {
+        "apiVersion": "flow.volcano.sh/v1alpha1",
+        "kind": "JobFlow",
+        "metadata": {"name": "f", "namespace": NAMESPACE},
+        "spec": {"flows": list(steps), **spec},
+    }
+    retries = Retries()
+    async with cluster() as world, Client.at(world.server.url) as ours, plays(world.client):
+        await world.apply(*TEMPLATES)
+        product = Product(ours, hooks=retries)
+        try:
+            await world.apply(flow)
+            done = await world.ended("f", within=WITHIN_SECONDS)
+            product.check()
+        finally:
+            await product.kill()
+        return Told(done.status, retries.count, counted(world))
+
+
+def counted(world: Cluster) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for seen in world.server.requests:
+        parts = seen.path.strip("/").split("/")
+        kind = next((p for p in parts if p in ("jobflows", "jobs", "pods", "events")), "")
+        found[seen.method, f"{kind}/status" if parts[-1] == "status" else kind] += 1
+    return found
+
+
+def step(name: str, after: str = "", **more: Any) -> dict[str, Any]:
+    depends_on = {"dependsOn": {"targets": after.split()}} if after else {}
+    return {"name": name, "template": "ok", **depends_on, **more}
+
+
+async def test_what_is_not_taken_is_found_in_one_plan() -> None:
+    """The first of a chain is not taken, and so are all behind it."""
+    chain = [
+        step("s0", when="false"),
+        *(step(f"s{n}", f"s{n - 1}", when="true") for n in range(1, CHAIN)),
+    ]
+    told = await carried(*chain)
+    assert (told.status.state.phase, told.status.progress) == ("Succeed", "50/50")
+    assert told.requests["PATCH", "jobflows/status"] == 1
+    assert told.retries == 0
+
+
+async def test_a_chain_of_decisions_waits_for_nothing_but_their_writes() -> None:
+    """Each step decides to have no items, which is stored before the next one decides."""
+    nothing = {"from": "params.none"}
+    chain = [
+        step(f"s{n}", f"s{n - 1}" if n else "", when="true", forEach=nothing) for n in range(CHAIN)
+    ]
+    told = await carried(*chain, params=[{"name": "none", "value": []}])
+    assert (told.status.state.phase, told.status.progress) == ("Succeed", "50/50")
+    assert told.requests["PATCH", "jobflows/status"] == 51
+    assert told.retries == 0
+
+
+async def test_many_items_follow_each_other_at_once() -> None:
+    told = await carried(step("a", forEach={"count": ITEMS, "parallelism": AT_ONCE}))
+    assert told.status.state.phase == "Succeed"
+    assert told.requests["POST", "jobs"] == ITEMS
+    assert told.requests["PATCH", "jobflows/status"] <= 4 + WITHIN_SECONDS
+    assert told.retries == 0
+
+
+async def test_many_items_that_are_tried_again_wait_for_their_pause_alone() -> None:
+    retry = {"limit": 1, "backoff": {"duration": "0s"}}
+    told = await carried(step("a", forEach={"count": ITEMS}, retry=retry) | {"template": "flaky"})
+    assert told.status.state.phase == "Succeed"
+    assert told.requests["POST", "jobs"] == 2 * ITEMS
+    assert told.requests["GET", "jobs"] <= ITEMS + 10, "each is read live once before it"
+    assert told.retries == 0
+
+
+async def test_outputs_of_many_items_are_there_when_the_next_step_decides() -> None:
+    told = await carried(
+        step("a", forEach={"count": ITEMS, "parallelism": AT_ONCE}) | {"template": "out"},
+        step("b", "a", when='steps["a"].items.all(i, i.outputs.n == 1)'),
+    )
+    conditions = told.status.conditions or {}
+    assert conditions["f-b"].phase == "Completed"
+    assert told.requests["POST", "jobs"] == ITEMS + 1
+    assert told.retries == 0
