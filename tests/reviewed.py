@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.outline import Outline
+from jobflow.core.rules import Group
 from jobflow.core.validate import Known, validate_flow
 from jobflow.core.violations import Verdict
 
@@ -51,6 +53,17 @@ def template_of(name: str, *tasks: str, replicas: int = 1, **spec: Any) -> JobTe
 def knowing(*templates: JobTemplate, queues: Mapping[str, str] | None = None) -> Known:
     """Exactly these templates are there, and these queues, if any are named."""
     return Known(templates={t.metadata.name: t for t in templates}, queues=queues)
+
+
+def passed_by(groups: Iterable[Group[Any]], outline: Outline) -> list[Any]:
+    """What the rules find that a flow is not held against; it should be nothing."""
+    return [
+        found
+        for about, rules in groups
+        if not about(outline)
+        for rule in rules
+        for found in rule(outline)
+    ]
 
 
 def said(verdict: Verdict) -> list[str]:

@@ -16,12 +16,14 @@ from jobflow.cli.manifests import load
 from jobflow.cli.shape import shaped
 from jobflow.core import job_rules
 from jobflow.core.expression_rules import expressions_are_few, references_are_small
-from jobflow.core.flow_rules import Rule
 from jobflow.core.job_view import job_view
 from jobflow.core.outline import Known, Outline
 from jobflow.core.param_rules import param_values_are_small, params_are_few
+from jobflow.core.rules import Rule
 from jobflow.core.status_rules import status_fits
+from jobflow.core.suspicions import FLOW_SUSPICIONS
 from jobflow.core.validate import CREATE_RULES
+from reviewed import passed_by
 from together import carried_through
 
 EXAMPLES = Path("examples")
@@ -211,11 +213,16 @@ TOO_LONG_TO_READ = {
 
 @pytest.mark.parametrize(
     "rule",
-    [rule for rule in CREATE_RULES if rule not in TOO_LONG_TO_READ],
+    [rule for group in CREATE_RULES for rule in group.rules if rule not in TOO_LONG_TO_READ],
     ids=lambda rule: rule.__name__,
 )
 def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
     assert any(list(rule(outline)) for outline in _flows())
+
+
+def test_rules_that_are_passed_by_would_find_nothing_in_the_refused_examples() -> None:
+    groups = (*CREATE_RULES, *FLOW_SUSPICIONS)
+    assert [each for outline in _flows() for each in passed_by(groups, outline)] == []
 
 
 @pytest.mark.parametrize("rule", job_rules._RULES, ids=lambda rule: rule.__name__)

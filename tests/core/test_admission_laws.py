@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from jobflow.api.jobflow import DependsOn, JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.outline import Outline
+from jobflow.core.suspicions import FLOW_SUSPICIONS
 from jobflow.core.validate import (
+    CREATE_RULES,
     Known,
     validate_flow,
     validate_flow_delete,
@@ -22,7 +25,7 @@ from jobflow.core.validate import (
 )
 from jobflow.core.violations import Verdict, Violation
 from laws import tries
-from reviewed import flow_of, template_of
+from reviewed import flow_of, passed_by, template_of
 
 WORDS = st.sampled_from(
     ["a", "b", "a-b", "A", "", "“a”", "a.b", "x" * 70, "all", "any", "Completed", "failed",
@@ -202,6 +205,40 @@ def test_the_same_flow_gets_the_same_answer(obj: Any, known: Known):
     assert validate_flow(decoded(obj, JobFlow), known) == validate_flow(
         decoded(obj, JobFlow), known
     )
+
+
+FEW_WORDS = st.fixed_dictionaries(
+    {
+        "metadata": st.just({"name": "f"}),
+        "spec": st.fixed_dictionaries(
+            {"flows": st.lists(st.fixed_dictionaries({"name": WORDS}), max_size=3)}
+        ),
+    }
+)
+"""Flows that use none of the primitives."""
+
+
+@st.composite
+def flows_of_one_primitive(draw: st.DrawFn) -> Any:
+    """The same, but for one field of a step and one of the flow."""
+    plain, rich = draw(FEW_WORDS), draw(FLOWS)
+    steps = [step for step in rich["spec"].get("flows") or () if len(step) > 1]
+    if steps and plain["spec"]["flows"]:
+        step = draw(st.sampled_from(steps))
+        field = draw(st.sampled_from(sorted(step)))
+        plain["spec"]["flows"][-1][field] = step[field]
+    if rich["spec"]:
+        field = draw(st.sampled_from(sorted(rich["spec"])))
+        plain["spec"].setdefault(field, rich["spec"][field])
+    return plain
+
+
+@tries(100)
+@given(FLOWS | flows_of_one_primitive(), CLUSTERS)
+def test_rules_that_are_passed_by_would_find_nothing(obj: Any, known: Known):
+    flow = decoded(obj, JobFlow)
+    assert passed_by(CREATE_RULES, Outline(flow, known)) == []
+    assert passed_by(FLOW_SUSPICIONS, Outline(flow, known)) == []
 
 
 @tries(100)

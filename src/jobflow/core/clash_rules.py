@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from jobflow.core.flow_rules import Rule
 from jobflow.core.names import MAX_NAME, job_name
 from jobflow.core.outline import Outline
 from jobflow.core.planned import Planned, heads, origins
 from jobflow.core.pod_names import PodNames
+from jobflow.core.rules import Group, Rule
 from jobflow.core.uses import Use
 from jobflow.core.violations import Reason, Violation
 
@@ -65,7 +65,7 @@ def pods_are_unique(outline: Outline) -> Iterator[Violation]:
     So one vcjob's name begins with the other's and a dash, and what is left of it begins a task of
     the other.
     """
-    pods = {id(use.pods): use.pods for use in outline.uses}
+    pods = {id(kind.pods): kind.pods for kind in outline.kinds}
     if not any("-" in task for each in pods.values() for task in each.tasks):
         return
     search = _Search(outline, pods)
@@ -206,4 +206,7 @@ def _dashes(name: str) -> list[int]:
     return [i for i, c in enumerate(name) if c == "-"] if len(name) <= MAX_NAME else []
 
 
-CLASH_RULES: tuple[Rule, ...] = (jobs_are_unique, pods_are_unique)
+CLASH_RULES = (
+    Group[Rule](lambda outline: outline.repeats_names, (jobs_are_unique,)),
+    Group[Rule](lambda outline: outline.kinds, (pods_are_unique,)),
+)

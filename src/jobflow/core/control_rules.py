@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobflow.api.control import FailurePolicy
-from jobflow.core.flow_rules import Rule
 from jobflow.core.items import MOST_RUNS
 from jobflow.core.outline import Outline
 from jobflow.core.planned import MOST_RETRIES
+from jobflow.core.rules import Group, Rule
 from jobflow.core.suggest import supported
 from jobflow.core.time_rules import TIME_RULES
 from jobflow.core.violations import Reason, Violation
@@ -191,20 +191,25 @@ def nobody_waits_for_finally(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, target, detail)
 
 
-CONTROL_RULES: tuple[Rule, ...] = (
-    switches_have_cases,
-    switches_choose_the_template,
-    default_cases_come_last,
-    items_are_given_once,
-    items_are_not_too_many,
-    loops_are_of_one_kind,
-    repeats_come_to_an_end,
-    retries_are_limited,
-    parallelism_leaves_room,
-    daemons_leave_room,
-    daemons_are_services,
-    failure_policy_is_known,
-    finally_waits_for_all,
-    nobody_waits_for_finally,
-    *TIME_RULES,
+CONTROL_RULES = (
+    Group[Rule](
+        lambda outline: outline.controlled,
+        (
+            switches_have_cases,
+            switches_choose_the_template,
+            default_cases_come_last,
+            items_are_given_once,
+            items_are_not_too_many,
+            loops_are_of_one_kind,
+            repeats_come_to_an_end,
+            retries_are_limited,
+            parallelism_leaves_room,
+            daemons_leave_room,
+            daemons_are_services,
+            failure_policy_is_known,
+            finally_waits_for_all,
+            nobody_waits_for_finally,
+            *TIME_RULES,
+        ),
+    ),
 )

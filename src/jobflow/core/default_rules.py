@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from jobflow.core.build import comes_along
-from jobflow.core.flow_rules import Rule
 from jobflow.core.name_rules import MAX_OBJECT_NAME, all_names
 from jobflow.core.names import MAX_NAME
 from jobflow.core.outline import Outline
+from jobflow.core.rules import Group, Rule
 from jobflow.core.violations import Reason, Violation, below
 
 MAX_ANNOTATIONS = 256 * 1024
@@ -84,8 +84,13 @@ def _key(path: str, key: str) -> Iterator[Violation]:
         yield Violation(path, Reason.INVALID, key, detail)
 
 
-DEFAULT_RULES: tuple[Rule, ...] = (
-    default_labels_are_labels,
-    default_annotations_are_annotations,
-    defaults_are_not_bookkeeping,
+DEFAULT_RULES = (
+    Group[Rule](
+        lambda outline: outline.flow.spec.job_defaults,
+        (
+            default_labels_are_labels,
+            default_annotations_are_annotations,
+            defaults_are_not_bookkeeping,
+        ),
+    ),
 )

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from jobflow.core.expressions import Fault, expression
-from jobflow.core.flow_rules import Rule
 from jobflow.core.outline import Outline
 from jobflow.core.readings import MAX_CHARACTERS
 from jobflow.core.reference_values import Items, mention_of
 from jobflow.core.references import references
+from jobflow.core.rules import Group, Rule
 from jobflow.core.samples import Samples
 from jobflow.core.uses import MAX_OF_ALL
 from jobflow.core.violations import Reason, Violation
@@ -109,11 +109,21 @@ def _hint(text: str, at: int | None) -> str:
     return f"; write {_SIGNS[found[1]]} for {found[1]}" if found is not None else ""
 
 
-EXPRESSION_RULES: tuple[Rule, ...] = (
-    expressions_are_few,
-    expressions_can_be_read,
-    expressions_name_what_there_is,
-    expressions_give_what_is_asked,
-    references_name_what_there_is,
-    references_are_small,
+EXPRESSION_RULES = (
+    Group[Rule](
+        lambda outline: outline.expressive,
+        (
+            expressions_are_few,
+            expressions_can_be_read,
+            expressions_name_what_there_is,
+            expressions_give_what_is_asked,
+        ),
+    ),
+    Group[Rule](
+        lambda outline: outline.changes,
+        (
+            references_name_what_there_is,
+            references_are_small,
+        ),
+    ),
 )

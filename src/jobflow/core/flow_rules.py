@@ -6,11 +6,12 @@ What Volcano could carry to Succeed is admitted: a target given twice, for one, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from jobflow.api.jobflow import Condition, RetainPolicy, Strategy
 from jobflow.core.name_rules import all_names, name_violations, object_name_violations
 from jobflow.core.outline import Outline
+from jobflow.core.rules import Group, Rule, anything
 from jobflow.core.suggest import (
     CURLY_QUOTES,
     CURLY_QUOTES_ARE_PART,
@@ -19,8 +20,6 @@ from jobflow.core.suggest import (
     supported,
 )
 from jobflow.core.violations import Reason, Violation
-
-Rule = Callable[[Outline], Iterator[Violation]]
 
 _STRATEGIES = frozenset({None, *Strategy})
 _CONDITIONS = frozenset({None, *Condition})
@@ -68,10 +67,11 @@ def step_names_are_unique(outline: Outline) -> Iterator[Violation]:
 
 
 def templates_have_names(outline: Outline) -> Iterator[Violation]:
-    named = [(i, step.template) for i, step in enumerate(outline.steps) if step.template]
-    if named and not all_names([template for _, template in named]):
-        for i, template in named:
-            yield from name_violations(f"{outline.path(i)}.template", template)
+    if not outline.cases and all_names(outline.templates):
+        return
+    for i, step in enumerate(outline.steps):
+        if step.template and not all_names([step.template]):
+            yield from name_violations(f"{outline.path(i)}.template", step.template)
     for i, at, case in outline.cases:
         if case.template:
             yield from name_violations(f"{outline.path(i)}.switch[{at}].template", case.template)
@@ -154,17 +154,27 @@ def patches_have_one_name(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"{path}.spec", Reason.FORBIDDEN, None, detail)
 
 
-FLOW_RULES: tuple[Rule, ...] = (
-    flow_has_a_name,
-    flow_has_steps,
-    steps_have_names,
-    step_names_are_unique,
-    templates_have_names,
-    targets_are_steps,
-    targets_are_other_steps,
-    dependencies_have_an_order,
-    strategies_are_known,
-    conditions_are_known,
-    retain_policy_is_known,
-    patches_have_one_name,
+FLOW_RULES = (
+    Group[Rule](
+        anything,
+        (
+            flow_has_a_name,
+            flow_has_steps,
+            steps_have_names,
+            step_names_are_unique,
+            templates_have_names,
+            retain_policy_is_known,
+        ),
+    ),
+    Group[Rule](
+        lambda outline: outline.dependencies,
+        (
+            targets_are_steps,
+            targets_are_other_steps,
+            dependencies_have_an_order,
+            strategies_are_known,
+            conditions_are_known,
+        ),
+    ),
+    Group[Rule](lambda outline: outline.patches, (patches_have_one_name,)),
 )

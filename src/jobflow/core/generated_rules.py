@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobflow.core.flow_rules import Rule
 from jobflow.core.name_rules import MAX_OBJECT_NAME
 from jobflow.core.names import MAX_NAME, job_name
 from jobflow.core.outline import Outline
+from jobflow.core.rules import Group, Rule, anything
 from jobflow.core.violations import Reason, Violation
 
 
@@ -18,7 +18,7 @@ def jobs_fit(outline: Outline) -> Iterator[Violation]:
     """A vcjob's name is a label of its pods, and Volcano's admission takes no longer one."""
     prefix = len(outline.flow_name) + 1
     room = MAX_NAME - prefix - outline.longest_tail
-    if not outline.names or max(map(len, outline.names)) <= room:
+    if outline.longest_name <= room:
         return
     for i, name in enumerate(outline.names):
         tail = outline.planned[i].longest
@@ -33,6 +33,9 @@ def pods_fit(outline: Outline) -> Iterator[Violation]:
     (validateK8sPodNameLength); with a plugin that makes it a hostname every pod's name has to fit.
     """
     prefix = len(outline.flow_name) + 1
+    longest = max((len(kind.pods.longest) for kind in outline.kinds), default=0)
+    if prefix + outline.longest_name + outline.longest_tail + longest <= MAX_NAME:
+        return
     said = -1
     for use in outline.uses:
         step, names = use.step, outline.names
@@ -76,8 +79,13 @@ def hostnames_are_labels(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, outline.names[use.step], detail)
 
 
-GENERATED_RULES: tuple[Rule, ...] = (
-    jobs_fit,
-    pods_fit,
-    hostnames_are_labels,
+GENERATED_RULES = (
+    Group[Rule](
+        anything,
+        (
+            jobs_fit,
+            pods_fit,
+            hostnames_are_labels,
+        ),
+    ),
 )

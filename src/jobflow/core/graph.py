@@ -53,6 +53,11 @@ class Graph:
                 if target < i:
                     rows[i] = (target,)
                     continue
+            elif len(names) == 2:
+                target, other = position(names[0], i), position(names[1], i)
+                if target < i and other < i and target != other:
+                    rows[i] = (target, other)
+                    continue
             rows[i] = row = self._row(i, names)
             if self.in_order and row and max(row) > i:
                 self.in_order = False

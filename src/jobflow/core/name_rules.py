@@ -21,6 +21,8 @@ _TO_DASHES = re.compile(r"[^a-z0-9.]+")
 
 def all_names(texts: Collection[str]) -> bool:
     """Whether each of the texts may be the name of an object."""
+    if not texts:
+        return True
     lines = "\n".join(texts) + "\n"
     return (
         lines.count("\n") == len(texts)

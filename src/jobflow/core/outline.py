@@ -2,11 +2,12 @@
 
 A rule looks at a column first, which takes well under a microsecond a step, and walks the steps
 only where the column says that something is wrong: so rules stay small and a valid flow is cheap.
+Rules of what a flow does not use are not asked at all (`rules`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
@@ -27,7 +28,7 @@ from jobflow.core.known_tasks import KnownTasks
 from jobflow.core.mentions import expressions_of
 from jobflow.core.planned import ONE, Planned, planned
 from jobflow.core.readings import Readings, Written
-from jobflow.core.uses import Change, Patched, Use, changes, patches_of, uses
+from jobflow.core.uses import Change, Kind, Kinds, Patched, Use, changes, patches_of
 from jobflow.core.visible import Place, Visible
 
 A = TypeVar("A", HTTPGetProbe, TCPSocketProbe, TaskStatusProbe, covariant=True)
@@ -84,32 +85,24 @@ class Outline:
         self.steps: list[Step] = [*self.flows, *self.last] if self.last else self.flows
         """All of them; a position is one in this list. The graph holds those of `flows` alone."""
         self.graph = Graph(self.flows)
-        self.names: list[str] = [*self.graph.names, *(step.name for step in self.last)]
+        self.names: list[str] = self.graph.names + [step.name for step in self.last]
         """Of all steps, by position."""
         self.dependencies: list[tuple[int, DependsOn]] = [
             (i, step.depends_on) for i, step in enumerate(self.flows) if step.depends_on is not None
         ]
-        self.patches: list[Patched] = list(patches_of(self.steps, self.path))
-        """Those of the steps and of their cases."""
-
         self.probes: list[tuple[int, Probe]] = [
             (i, depends_on.probe)
             for i, depends_on in self.dependencies
             if depends_on.probe is not None and not depends_on.probe.empty
         ]
         """Those that ask something, by their step."""
-        self.steered: list[tuple[int, Step]] = [
-            (i, step)
-            for i, step in enumerate(self.steps)
-            if step.switch is not None
-            or step.for_each is not None
-            or step.repeat is not None
-            or step.retry is not None
-            or step.timeout is not None
-            or step.daemon
-        ]
-        """Those of which more is said than what they wait for and what they change."""
-        self.steered_at = frozenset(i for i, _ in self.steered)
+        self.special: list[tuple[int, Step]] = _special(self.steps)
+        """Those of which more is said than which template they run and what they wait for. No rule
+        of anything else walks the others."""
+        self.patches: list[Patched] = list(patches_of(self.special, self.path))
+        """Those of the steps and of their cases."""
+        self.steered: list[tuple[int, Step]] = _steered(self.special)
+        """Those of which more is said than that, what they change and when they run."""
         self.cases: list[tuple[int, int, Case]] = [
             (i, at, case)
             for i, step in self.steered
@@ -117,6 +110,21 @@ class Outline:
             for at, case in enumerate(step.switch)
         ]
         """Every case of a switch, by its step and its place there."""
+        self.expressive: list[tuple[int, Step]] = _expressive(self.special)
+        """Those that may have expressions."""
+
+    @property
+    def controlled(self) -> bool:
+        """Whether anything steers the flow as a whole or any of its steps."""
+        spec = self.flow.spec
+        return bool(
+            self.steered
+            or self.last
+            or spec.parallelism is not None
+            or spec.timeout is not None
+            or spec.failure_policy is not None
+            or spec.ttl_seconds_after_finished is not None
+        )
 
     def path(self, step: int) -> str:
         """The JSON path of a step: `spec.flows[3]`, `spec.finally[0]`."""
@@ -176,11 +184,7 @@ class Outline:
         return Readings(list(self._written()), visible, self.graph)
 
     def _written(self) -> Iterator[Written]:
-        for i, step in enumerate(self.steps):
-            if step.when is None and not (
-                step.switch or step.for_each or step.repeat or step.retry
-            ):
-                continue
+        for i, step in self.expressive:
             for field, text in expressions_of(step):
                 kind = "switch" if field.startswith("switch") else field
                 yield Written(Place(i, kind), f"{self.path(i)}.{field}", text)
@@ -194,6 +198,11 @@ class Outline:
         return metadata.generate_name[:_MAX_GENERATE_NAME] + RANDOM_SUFFIX
 
     @cached_property
+    def longest_name(self) -> int:
+        """Characters of the longest name of a step."""
+        return max(map(len, self.names), default=0)
+
+    @cached_property
     def planned(self) -> list[Planned]:
         """How many vcjobs each step may come to, by position."""
         return planned(self.flow, self.steps)
@@ -201,7 +210,7 @@ class Outline:
     @cached_property
     def repeats_names(self) -> bool:
         """Whether a step may come to more than one vcjob."""
-        return any(each is not ONE for each in self.planned)
+        return bool(self.steered) and any(each is not ONE for each in self.planned)
 
     @cached_property
     def longest_tail(self) -> int:
@@ -216,7 +225,62 @@ class Outline:
         return list(changes(self.flow, self.patches)) if self.patches else []
 
     @cached_property
+    def templates(self) -> list[str]:
+        """Every JobTemplate that a step may run, by name, in the order of the flow."""
+        if self.cases:
+            return self.flow.templates
+        return list(dict.fromkeys([step.template or step.name for step in self.steps]))
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """What the steps may come to as far as templates are known, each once, in order: where
+        nothing is changed, one kind a template."""
+        if self.changes:
+            return list({id(use.kind): use.kind for use in self.uses}.values())
+        found = map(self._kinds.plain, self.templates) if self.known.templates else ()
+        return [kind for kind in found if kind is not None]
+
+    @cached_property
     def uses(self) -> list[Use]:
-        """What the steps may run, in order, as far as templates are known."""
-        templates = self.known.templates
-        return list(uses(self.flow, self.steps, self.changes, templates)) if templates else []
+        """The same by step, for rules that have found something in `kinds`."""
+        return list(self._kinds.uses(self.steps)) if self.known.templates else []
+
+    @cached_property
+    def _kinds(self) -> Kinds:
+        return Kinds(self.flow, self.changes, self.known.templates or {})
+
+
+def _special(steps: Sequence[Step]) -> list[tuple[int, Step]]:
+    return [
+        (i, step)
+        for i, step in enumerate(steps)
+        if step.patch is not None
+        or step.when is not None
+        or step.switch is not None
+        or step.for_each is not None
+        or step.repeat is not None
+        or step.retry is not None
+        or step.timeout is not None
+        or step.daemon
+    ]
+
+
+def _steered(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
+    return [
+        (i, step)
+        for i, step in special
+        if step.switch is not None
+        or step.for_each is not None
+        or step.repeat is not None
+        or step.retry is not None
+        or step.timeout is not None
+        or step.daemon
+    ]
+
+
+def _expressive(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
+    return [
+        (i, step)
+        for i, step in special
+        if step.when is not None or step.switch or step.for_each or step.repeat or step.retry
+    ]

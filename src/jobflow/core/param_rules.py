@@ -9,9 +9,9 @@ from typing import Any
 from jobflow.api.control import Param
 from jobflow.core.cel_words import RESERVED
 from jobflow.core.cel_work import MAX_DEPTH, weight
-from jobflow.core.flow_rules import Rule
 from jobflow.core.outline import Outline
 from jobflow.core.references import size_of
+from jobflow.core.rules import Group, Rule
 from jobflow.core.scope import MOST_PARAMS
 from jobflow.core.suggest import did_you_mean
 from jobflow.core.violations import Reason, Violation, quoted, some
@@ -104,10 +104,15 @@ def param_values_are_small(outline: Outline) -> Iterator[Violation]:
         yield Violation("spec.params", Reason.TOO_LONG, None, detail)
 
 
-PARAM_RULES: tuple[Rule, ...] = (
-    params_are_few,
-    params_have_names,
-    params_have_values,
-    param_values_are_allowed,
-    param_values_are_small,
+PARAM_RULES = (
+    Group[Rule](
+        lambda outline: outline.flow.spec.params,
+        (
+            params_are_few,
+            params_have_names,
+            params_have_values,
+            param_values_are_allowed,
+            param_values_are_small,
+        ),
+    ),
 )

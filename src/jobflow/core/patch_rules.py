@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from jobflow.api.control import JobDefaults
-from jobflow.core.flow_rules import Rule
 from jobflow.core.job_rules import job_violations
 from jobflow.core.merge import merge, patch_violations
 from jobflow.core.outline import Outline
 from jobflow.core.patch_places import Places, as_written, innermost
-from jobflow.core.uses import Change, Use, unknown
+from jobflow.core.rules import Group, Rule
+from jobflow.core.uses import Change, Kind, unknown
 from jobflow.core.violations import Reason, Violation
 
 _OF_THE_VALUE_ALONE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
@@ -54,15 +54,20 @@ def patches_make_jobs(outline: Outline) -> Faults:
     found = _Found(defaults)
     said: set[tuple[str, str]] = set()
     yield from _new(found.alone, said)
-    for use in {id(use.spec): use for use in outline.uses}.values():
-        yield from _new(found.of(use), said)
-    used = {id(change) for use in outline.uses for change in use.changes}
+    for kind in outline.kinds:
+        yield from _new(found.of(kind), said)
+    used = {id(change) for kind in outline.kinds for change in kind.changes}
     for change in outline.changes:
         if id(change) not in used:
             yield from _faults_by_themselves(change)
 
 
-PATCH_RULES: tuple[Rule, ...] = (patches_can_be_merged, patches_make_jobs)
+PATCH_RULES = (
+    Group[Rule](lambda outline: outline.changes, (patches_can_be_merged,)),
+    Group[Rule](
+        lambda outline: outline.changes or outline.flow.spec.job_defaults, (patches_make_jobs,)
+    ),
+)
 
 
 def _new(faults: Iterable[Violation], said: set[tuple[str, str]]) -> Faults:
@@ -84,38 +89,38 @@ class _Found:
         """What is wrong with jobDefaults whatever the templates hold."""
         self._before: dict[int, frozenset[tuple[str, str]]] = {}
 
-    def of(self, use: Use) -> Faults:
+    def of(self, kind: Kind) -> Faults:
         """The faults of one merged spec, at their places in the flow."""
-        if not use.changes and not self._defaults:
+        if not kind.changes and not self._defaults:
             return
-        faults = list(job_violations(use.spec, "", None))
-        if use.changes and any(change.open for change in use.changes):
-            faults = [*filter(_beside(use.spec), faults)]
+        faults = list(job_violations(kind.spec, "", None))
+        if kind.open:
+            faults = [*filter(_beside(kind.spec), faults)]
         if faults:
-            before = self._of_template(use)
-            layers = self._layers(use)
+            before = self._of_template(kind)
+            layers = self._layers(kind)
             for fault in faults:
                 if (fault.path, fault.message) not in before:
-                    yield self._of_whom(innermost(layers, fault), use)
+                    yield self._of_whom(innermost(layers, fault), kind)
 
-    def _of_whom(self, fault: Violation, use: Use) -> Violation:
+    def _of_whom(self, fault: Violation, kind: Kind) -> Violation:
         """With the template, where jobDefaults do not suit it: they do not say whose job it is."""
         if not fault.path.startswith(_DEFAULTS) or fault in self.alone:
             return fault
-        detail = f'{fault.detail} (with template "{use.template.metadata.name}")'
+        detail = f'{fault.detail} (with template "{kind.template.metadata.name}")'
         return replace(fault, detail=detail)
 
-    def _of_template(self, use: Use) -> frozenset[tuple[str, str]]:
-        spec = use.template.spec
+    def _of_template(self, kind: Kind) -> frozenset[tuple[str, str]]:
+        spec = kind.template.spec
         if id(spec) not in self._before:
             faults = job_violations(spec, "", None)
             self._before[id(spec)] = frozenset((fault.path, fault.message) for fault in faults)
         return self._before[id(spec)]
 
-    def _layers(self, use: Use) -> list[Places]:
+    def _layers(self, kind: Kind) -> list[Places]:
         """What was merged onto the template, the last first."""
-        changes = [Places(c.said, use.spec, c.path, c.written) for c in reversed(use.changes)]
-        defaults = Places(self._defaults, use.spec, _DEFAULTS, self._defaults)
+        changes = [Places(c.said, kind.spec, c.path, c.written) for c in reversed(kind.changes)]
+        defaults = Places(self._defaults, kind.spec, _DEFAULTS, self._defaults)
         return [*changes, defaults] if self._defaults else changes
 
 

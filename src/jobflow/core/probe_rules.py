@@ -20,9 +20,9 @@ from jobflow.api.jobflow import (
     TCPSocketProbe,
 )
 from jobflow.api.pod import PodPhase
-from jobflow.core.flow_rules import Rule
 from jobflow.core.known_tasks import Tasks
 from jobflow.core.outline import AnyEntry, Entry, Outline
+from jobflow.core.rules import Group, Rule
 from jobflow.core.suggest import Suggester, did_you_mean, supported
 from jobflow.core.violations import Reason, Violation, some
 
@@ -354,17 +354,22 @@ def counts_are_of_pods(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"{entry.path}.count", Reason.INVALID, count, detail)
 
 
-PROBE_RULES: tuple[Rule, ...] = (
-    probes_have_targets,
-    probes_look_into_one_job,
-    probes_are_short,
-    entries_are_said_once,
-    entries_name_tasks,
-    targets_have_what_is_asked,
-    ports_are_ports,
-    paths_are_paths,
-    headers_can_be_sent,
-    phases_are_those_of_pods,
-    phases_go_together,
-    counts_are_of_pods,
+PROBE_RULES = (
+    Group[Rule](
+        lambda outline: outline.probes,
+        (
+            probes_have_targets,
+            probes_look_into_one_job,
+            probes_are_short,
+            entries_are_said_once,
+            entries_name_tasks,
+            targets_have_what_is_asked,
+            ports_are_ports,
+            paths_are_paths,
+            headers_can_be_sent,
+            phases_are_those_of_pods,
+            phases_go_together,
+            counts_are_of_pods,
+        ),
+    ),
 )

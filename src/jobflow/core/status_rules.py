@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from jobflow.api.control import ForEach
 from jobflow.api.jobflow import Condition, Step
-from jobflow.core.flow_rules import Rule
 from jobflow.core.items import MOST_RUNS
 from jobflow.core.names import MAX_NAME
 from jobflow.core.next_jobs import MOST as MOST_NEXT
@@ -17,6 +16,7 @@ from jobflow.core.outline import Outline
 from jobflow.core.outputs import MOST_OF_A_FLOW
 from jobflow.core.planned import items_of_param, params_of
 from jobflow.core.references import size_of
+from jobflow.core.rules import Group, Rule, anything
 from jobflow.core.scope import MAX_ITEMS_SIZE
 from jobflow.core.violations import Reason, Violation
 
@@ -110,12 +110,7 @@ class _More:
 
     def all(self) -> int:
         """Of all steps together."""
-        steered = self._outline.steered_at
-        return sum(
-            self._of(i, step)
-            for i, step in enumerate(self._outline.steps)
-            if step.when is not None or i in steered
-        )
+        return sum(self._of(i, step) for i, step in self._outline.special)
 
     def _of(self, position: int, step: Step) -> int:
         planned = self._outline.planned[position]
@@ -156,4 +151,4 @@ def _passed_targets(outline: Outline, step: int) -> int:
     return STATUS_OF_A_PROBER + names if names else 0
 
 
-STATUS_RULES: tuple[Rule, ...] = (status_fits,)
+STATUS_RULES = (Group[Rule](anything, (status_fits,)),)

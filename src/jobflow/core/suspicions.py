@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jobflow.core.lookalikes import MOST as MOST_LOOKALIKES
 from jobflow.core.lookalikes import lookalikes
 from jobflow.core.outline import Outline
 from jobflow.core.phase_words import strange_phases
+from jobflow.core.rules import Group, Suspicion, anything
 from jobflow.core.uses import is_open
 from jobflow.core.violations import quoted, some
-
-Suspicion = Callable[[Outline], Iterator[str]]
 
 _TAKES_JOBS = frozenset({"", "Open"})
 """States of a queue; a fresh one has none until Volcano opens it."""
@@ -21,10 +20,9 @@ _TAKES_JOBS = frozenset({"", "Open"})
 def templates_exist(outline: Outline) -> Iterator[str]:
     """A template may come later: the step waits for it."""
     templates = outline.known.templates
-    if templates is None or len(outline.uses) == len(outline.steps) and not outline.cases:
+    if templates is None:
         return
-    needed = dict.fromkeys(name for step in outline.steps for name in step.templates)
-    missing = [f'"{name}"' for name in needed if name and name not in templates]
+    missing = [f'"{name}"' for name in outline.templates if name and name not in templates]
     if len(missing) == 1:
         yield f"JobTemplate {missing[0]} does not exist yet: its steps wait until it does"
     elif missing:
@@ -34,9 +32,9 @@ def templates_exist(outline: Outline) -> Iterator[str]:
 def queues_take_jobs(outline: Outline) -> Iterator[str]:
     """The queues that the flow's vcjobs name, by their templates or, as far as known, patches."""
     if (queues := outline.known.queues) is not None:
-        specs: list[Mapping[str, Any]] = [use.spec for use in outline.uses]
+        specs: list[Mapping[str, Any]] = [kind.spec for kind in outline.kinds]
         specs += [change.said for change in outline.changes]
-        if (defaults := outline.flow.spec.job_defaults) is not None and not outline.uses:
+        if (defaults := outline.flow.spec.job_defaults) is not None and not outline.kinds:
             specs.append({"queue": defaults.queue})
         yield from queue_warnings(specs, queues)
 
@@ -114,14 +112,13 @@ def phases_are_there(outline: Outline) -> Iterator[str]:
         yield f"{some(shown)} {are}: no phase that an expression compares with it is ever the same"
 
 
-FLOW_SUSPICIONS: tuple[Suspicion, ...] = (
-    templates_exist,
-    queues_take_jobs,
-    dependencies_have_targets,
-    probes_leave_conditions_alone,
-    references_are_written_as_such,
-    phases_are_there,
-    daemons_serve_somebody,
+FLOW_SUSPICIONS = (
+    Group[Suspicion](anything, (templates_exist, queues_take_jobs)),
+    Group[Suspicion](lambda outline: outline.dependencies, (dependencies_have_targets,)),
+    Group[Suspicion](lambda outline: outline.probes, (probes_leave_conditions_alone,)),
+    Group[Suspicion](lambda outline: outline.changes, (references_are_written_as_such,)),
+    Group[Suspicion](lambda outline: outline.expressive, (phases_are_there,)),
+    Group[Suspicion](lambda outline: outline.steered, (daemons_serve_somebody,)),
 )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from jobflow.api.control import Backoff
 from jobflow.api.duration import parse_duration
-from jobflow.core.flow_rules import Rule
 from jobflow.core.outline import Outline
+from jobflow.core.rules import Rule
 from jobflow.core.violations import Reason, Violation
 
 MOST_FACTOR = 100

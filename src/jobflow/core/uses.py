@@ -8,7 +8,7 @@ have their values here; what only a run can tell (`$(item)`, outputs) stays as i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jobflow.api.control import Case, Patch
@@ -58,11 +58,9 @@ class Change(NamedTuple):
     """Whether its references stand for too much; then `said` is as it stands."""
 
 
-class Use(NamedTuple):
-    """A step whose template is known; with `switch` one of its cases."""
+class Kind(NamedTuple):
+    """A vcjob that steps come to, whose template is known."""
 
-    step: int
-    """Its position among all steps of the flow."""
     template: JobTemplate
     base: Mapping[str, Any]
     """The template's spec with the flow's jobDefaults."""
@@ -78,6 +76,29 @@ class Use(NamedTuple):
         return any(change.open for change in self.changes)
 
 
+class Use(NamedTuple):
+    """A step whose template is known; with `switch` one of its cases."""
+
+    step: int
+    """Its position among all steps of the flow."""
+    kind: Kind
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The vcjob spec that it has now."""
+        return self.kind.spec
+
+    @property
+    def pods(self) -> PodNames:
+        """The names of its pods."""
+        return self.kind.pods
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The patches, in the order in which they are merged."""
+        return self.kind.changes
+
+
 class Patched(NamedTuple):
     """A patch, whatever it says."""
 
@@ -88,10 +109,10 @@ class Patched(NamedTuple):
     patch: Patch
 
 
-def patches_of(steps: Sequence[Step], path: Callable[[int], str]) -> Iterator[Patched]:
-    """Each patch of these steps and of their cases, in the order of the flow. `path`: the JSON
-    path of a step by its position."""
-    for i, step in enumerate(steps):
+def patches_of(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> Iterator[Patched]:
+    """Each patch of these steps, given by position, and of their cases, in the order of the flow.
+    `path`: the JSON path of a step by its position."""
+    for i, step in steps:
         if step.patch is not None:
             yield Patched(i, None, f"{path(i)}.patch", step.patch)
         for at, case in enumerate(step.switch or ()):
@@ -150,72 +171,66 @@ def _with_known_values(
         return written, True, True
 
 
-def uses(
-    flow: JobFlow,
-    steps: Sequence[Step],
-    made: Sequence[Change],
-    templates: Mapping[str, JobTemplate],
-) -> Iterator[Use]:
-    """The uses of each step in order; none of a step whose template is not known. Linear: those
-    of one template that change nothing share one spec, and of the others only MOST_MERGED are
-    merged; those beyond stand as if they changed nothing."""
-    plain, left = _Plain(flow, templates), MOST_MERGED
-    by_place = {(change.step, change.case): change for change in made}
-    for i, step in enumerate(steps):
-        cases: Sequence[Case | None] = step.switch or (None,)
-        own = by_place.get((i, None)) if by_place else None
-        for at, case in enumerate(cases):
-            use = plain.of(i, step.template_for(case))
-            if use is None:
-                continue
-            case_s = by_place.get((i, at)) if case is not None else None
-            both = tuple(each for each in (own, case_s) if each is not None)
-            if both:
-                left -= plain.size(use) + sum(plain.size(each) for each in both)
-            yield _changed(use, both) if both and left >= 0 else use
+class Kinds:
+    """The vcjobs that steps of a flow may come to, by the templates that are known."""
 
-
-class _Plain:
-    """Uses of templates without a patch."""
-
-    def __init__(self, flow: JobFlow, templates: Mapping[str, JobTemplate]) -> None:
+    def __init__(
+        self, flow: JobFlow, changes: Sequence[Change], templates: Mapping[str, JobTemplate]
+    ) -> None:
         self._defaults = flow.spec.job_defaults
+        self._changes = {(change.step, change.case): change for change in changes}
         self._templates = templates
-        self._made: dict[str, Use | None] = {}
+        self._plain: dict[str, Kind | None] = {}
         self._sizes: dict[int, int] = {}
         """By ids of specs and patches, which live as long as this does."""
 
-    def of(self, step: int, name: str) -> Use | None:
-        """The use of a template by a step; None where the template is not known."""
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        use = self._made[name]
-        return None if use is None else Use(step, *use[1:])
+    def plain(self, name: str) -> Kind | None:
+        """That of a template without a patch; None where the template is not known."""
+        if name not in self._plain:
+            self._plain[name] = self._made(name)
+        return self._plain[name]
 
-    def size(self, thing: Use | Change) -> int:
+    def uses(self, steps: Sequence[Step]) -> Iterator[Use]:
+        """The uses of each step in order; none of a step whose template is not known. Linear: of
+        those that change something only MOST_MERGED are merged; those beyond stand as if they
+        changed nothing."""
+        left = MOST_MERGED
+        for i, step in enumerate(steps):
+            cases: Sequence[Case | None] = step.switch or (None,)
+            own = self._changes.get((i, None)) if self._changes else None
+            for at, case in enumerate(cases):
+                kind = self.plain(step.template_for(case))
+                if kind is None:
+                    continue
+                case_s = self._changes.get((i, at)) if case is not None else None
+                both = tuple(each for each in (own, case_s) if each is not None)
+                if both:
+                    left -= self._size(kind.base) + sum(self._size(each.said) for each in both)
+                yield Use(i, _changed(kind, both) if both and left >= 0 else kind)
+
+    def _size(self, spec: Mapping[str, Any]) -> int:
         """Bytes of a template's spec, or of a patch, as JSON."""
-        spec = thing.base if isinstance(thing, Use) else thing.said
         if id(spec) not in self._sizes:
             self._sizes[id(spec)] = size_of(spec)
         return self._sizes[id(spec)]
 
-    def _make(self, name: str) -> Use | None:
+    def _made(self, name: str) -> Kind | None:
         template = self._templates.get(name)
         if template is None:
             return None
         spec = template.spec
         if self._defaults is not None:
             spec = with_defaults(spec, self._defaults)
-        return Use(0, template, spec, spec, pod_names(spec), ())
+        return Kind(template, spec, spec, pod_names(spec), ())
 
 
-def _changed(use: Use, made: tuple[Change, ...]) -> Use:
-    spec: Mapping[str, Any] = use.base
+def _changed(kind: Kind, made: tuple[Change, ...]) -> Kind:
+    spec: Mapping[str, Any] = kind.base
     for change in made:
         spec = merge(spec, change.said)
     is_open = any(change.open for change in made)
     pods = pod_names(_of_known_tasks(spec) if is_open else spec)
-    return Use(use.step, use.template, use.base, spec, pods, made)
+    return Kind(kind.template, kind.base, spec, pods, made)
 
 
 def _of_known_tasks(spec: Mapping[str, Any]) -> Mapping[str, Any]:

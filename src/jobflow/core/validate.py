@@ -26,6 +26,7 @@ from jobflow.core.outline import Known, Outline
 from jobflow.core.param_rules import PARAM_RULES
 from jobflow.core.patch_rules import PATCH_RULES
 from jobflow.core.probe_rules import PROBE_RULES
+from jobflow.core.rules import findings
 from jobflow.core.status_rules import STATUS_RULES
 from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings
 from jobflow.core.violations import Verdict, Violation
@@ -62,8 +63,8 @@ def validate_flow(flow: JobFlow, known: Known) -> Verdict:
     Linear in steps and targets. Violations are in the order of the object.
     """
     outline = Outline(flow, known)
-    violations = [violation for rule in CREATE_RULES for violation in rule(outline)]
-    warnings = [warning for suspicion in FLOW_SUSPICIONS for warning in suspicion(outline)]
+    violations = findings(CREATE_RULES, outline)
+    warnings = findings(FLOW_SUSPICIONS, outline)
     if len(violations) > 1:
         violations.sort(key=_position)
     return Verdict(tuple(violations), tuple(warnings)) if violations or warnings else PASS
