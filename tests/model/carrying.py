@@ -22,6 +22,7 @@ from jobflow.core.validate import Known, validate_flow
 from model.acting import Script, Vcjob, pods, shown
 from model.books import Batch, Made, Seen, Shown
 from model.reference import Reference
+from model.running import SLACK
 from steps import template
 from worlds import NOW, World
 
@@ -122,8 +123,12 @@ class Carried:
         times = [at for at, _ in moves]
         times += [second + 0.5 for second, _ in self.commands[:1]]
         wake = self.world.plan().plan.requeue_after
-        if wake is not None:
-            times.append(self.now + wake.total_seconds())
+        woken = None if wake is None else self.now + wake.total_seconds()
+        if woken is not None:
+            times.append(woken)
+        for due in self.reference.due():
+            in_time = woken is not None and woken <= max(due, self.now) + SLACK
+            assert in_time, f"at {due} something has to happen, and the flow is woken at {woken}"
         if not times and self.reference.suspended:
             self.commands.append((int(self.now), "ResumeJob"))
             times.append(self.now + 0.5)

@@ -226,6 +226,21 @@ class Reference:
         over = all(state.ended and not state.alive for state in rest)
         return over and not self.suspended
 
+    # ------------------------------------------------------------------ what is to come
+
+    def due(self) -> list[float]:
+        """When something has to happen although nothing else does."""
+        if self.over:
+            return []
+        found = list(self.running.due())
+        if self.flow.spec.timeout is not None and not (self.ending or self.suspended):
+            allowed = parse_duration(self.flow.spec.timeout)
+            found.append(self.started + self.not_counted + allowed)
+        return found
+
+    def has_room_for_more(self) -> bool:
+        return self.room() and not self.suspended
+
     # ------------------------------------------------------------------------ making
 
     def may_start(self, state: State) -> bool:

@@ -131,6 +131,19 @@ class Running:
         item = deciding.of_item(state, run.index)
         return truth(text, deciding.context(state) | item | outcome)
 
+    def due(self) -> Iterator[float]:
+        """When a vcjob has to be aborted for its step's timeout, or another attempt to be made."""
+        for state in self.reference.states.values():
+            for run in state.runs if state.phase == "Running" else ():
+                attempt = run.last
+                if run.phase or attempt is None:
+                    continue
+                ran, alive = attempt.vcjob.ran, attempt.vcjob.alive
+                if alive and state.step.timeout and ran is not None and not attempt.intent:
+                    yield ran + parse_duration(state.step.timeout)
+                if run.again_at is not None and self.reference.has_room_for_more():
+                    yield run.again_at
+
     # ------------------------------------------------------------------------- runs
 
     def come_together(self, state: State) -> None:
