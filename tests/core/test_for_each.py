@@ -7,9 +7,10 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.control import ForEach, Patch
 from jobflow.api.flow_status import Decisions, JobFlowStatus, StepCondition
+from jobflow.api.jobflow import Step
 from looped import each, ends, leaves, run, runs, stepped, there, waited
 from strangers import stranger
-from worlds import World
+from worlds import World, world_of
 
 
 def begun(count: int = 3, **fields: object) -> World:
@@ -149,6 +150,19 @@ def test_an_item_that_failed_starts_no_further_ones_and_lets_others_end() -> Non
     assert condition.message.startswith("item 0: the job f-a-0 ended Failed")
     assert runs(world.plan()) == {0: "Failed JobFailed", 1: "Completed"}
     assert world.flow.status.state.reason == "StepFailed"
+
+
+def test_the_failure_is_told_of_the_first_item_that_failed_by_itself() -> None:
+    """Item 0 is only aborted when another step has failed too."""
+    steps = [Step(name="a", for_each=ForEach(count=2)), Step(name="x")]
+    world = world_of(steps).with_spec(failure_policy="Abort").settled()
+    world = ends(world, "Failed", "f-a-1")
+    world = ends(world, "Failed", "f-x").settled()
+    assert runs(world.plan())[0] == "Pending FailurePolicy"
+    world = ends(world, "Aborted", "f-a-0")
+    condition = world.plan().conditions["a"]
+    assert condition.reason == "JobFailed"
+    assert condition.message.startswith("2 of 2 items failed; item 1: the job f-a-1 ended Failed")
 
 
 def test_several_failures_are_counted_and_the_first_is_told() -> None:

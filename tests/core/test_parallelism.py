@@ -50,6 +50,12 @@ def test_a_job_that_is_gone_makes_room_and_one_that_is_being_deleted_does_not() 
     assert world.last_seen("a").plan().creates == ["f-b"]
 
 
+@pytest.mark.parametrize("room", [1, 2, 3, 4])
+def test_a_loop_begins_as_many_items_as_there_is_room_for(room: int) -> None:
+    world = flow("x", a=step(for_each=ForEach(count=4))).with_spec(parallelism=1 + room)
+    assert world.plan().creates == ["f-x", *(f"f-a-{index}" for index in range(room))]
+
+
 def test_the_order_is_that_of_the_flow() -> None:
     world = flow("z", "b", a="z", y="b").with_spec(parallelism=1)
     made = []

@@ -170,6 +170,14 @@ def test_finally_runs_again_even_if_it_completed() -> None:
     assert world.run().flow.status.state.phase == "Succeed"
 
 
+def test_all_items_of_finally_run_again() -> None:
+    last = step(for_each=ForEach(items=["x", "y"]))
+    world = retried(flow("a").with_last(z=last).run(fails("a")))
+    end = world.run()
+    assert {"f-z-0-r1", "f-z-1-r1"} <= set(end.jobs)
+    assert end.flow.status.state.phase == "Succeed"
+
+
 def test_only_finally_has_failed() -> None:
     world = flow("a").with_last("z").run(fails("z"))
     assert retried(world).plan().phases == {"a": "Completed", "z": "Pending"}

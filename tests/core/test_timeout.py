@@ -80,6 +80,47 @@ def test_the_time_counts_from_when_it_ran_not_from_when_that_was_seen() -> None:
     assert (condition.reason, condition.deadline) == ("Timeout", at(61))
 
 
+RAN = JobCondition(status="Running", last_transition_time=at(5))
+PENDED = JobCondition(status="Pending", last_transition_time=at(2))
+
+
+@pytest.mark.parametrize(
+    ("status", "until"),
+    [
+        (JobStatus(state=JobState(phase="Running", last_transition_time=at(5))), 65),
+        (JobStatus(state=JobState(phase="Restarting"), conditions=[PENDED, RAN]), 65),
+        (JobStatus(state=JobState(phase="Running"), conditions=[PENDED, RAN]), 65),
+        (
+            JobStatus(
+                state=JobState(phase="Running", last_transition_time=at(30)),
+                conditions=[RAN, JobCondition(status="Running", last_transition_time=at(30))],
+            ),
+            65,
+        ),
+        (JobStatus(state=JobState(phase="Running"), conditions=[PENDED]), None),
+        (JobStatus(state=JobState(phase="Pending", last_transition_time=at(2))), None),
+    ],
+)
+def test_it_began_when_the_job_first_ran_by_whatever_says_so(
+    status: JobStatus, until: int | None
+) -> None:
+    world = stepped(timeout="1m").settled()
+    world = world.later(40).with_job(msgspec.structs.replace(world.jobs["f-a"], status=status))
+    assert world.plan().conditions["a"].deadline == (None if until is None else at(until))
+
+
+def test_where_the_job_does_not_say_it_any_more_what_was_recorded_counts() -> None:
+    """As where Volcano's controller began the flow: the status has no deadline."""
+    world = running()
+    kept = world.flow.status.conditions or {}
+    condition = msgspec.structs.replace(kept["f-a"], deadline=None)
+    stored = msgspec.structs.replace(world.flow.status, conditions={**kept, "f-a": condition})
+    status = JobStatus(state=JobState(phase="Restarting", last_transition_time=at(20)))
+    job = msgspec.structs.replace(world.jobs["f-a"], status=status)
+    world = world.with_status(stored).later(20).with_job(job)
+    assert world.plan().conditions["a"].deadline == at(61)
+
+
 def test_a_restart_by_volcano_does_not_begin_the_time_anew() -> None:
     world = running()
     assert world.flow.status.conditions is not None
