@@ -152,6 +152,8 @@ def test_a_flow_may_say(spec: dict[str, Any]) -> None:
         ({"failurePolicy": ""}, ["spec.failurePolicy NotSupported"]),
         ({"failurePolicy": "continue"}, ["spec.failurePolicy NotSupported"]),
         ({"ttlSecondsAfterFinished": -1}, ["spec.ttlSecondsAfterFinished Invalid"]),
+        ({"ttlSecondsAfterFinished": 2**31 - 1}, []),
+        ({"ttlSecondsAfterFinished": 2**31}, ["spec.ttlSecondsAfterFinished Invalid"]),
         (
             {"timeout": "x", "parallelism": -1, "failurePolicy": "x", "jobRetainPolicy": "x",
              "ttlSecondsAfterFinished": -1, "finally": [{"name": "A"}]},

@@ -21,6 +21,7 @@ from jobflow.core.actions import AbortJob, Action, DeleteJob
 from jobflow.core.course import HALTS
 from jobflow.core.evidence import Run, attempt_of
 from jobflow.core.failure_policy import policy_of, stored_failures
+from jobflow.core.moments import later
 from jobflow.core.readiness import breaks
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import RunDecision, Scene, not_before
@@ -98,16 +99,16 @@ def abort(run: Run, job: Job, running: RunCondition, why: str, scene: Scene) -> 
         return RunDecision(condition, urgent=True)
     if job.metadata.deletion_timestamp is not None:
         return RunDecision(condition)
-    deadline = since + PATIENCE
+    deadline = later(since, PATIENCE)
     if scene.now >= deadline:
         return RunDecision(condition, _delete(job))
     if job.phase == JobPhase.ABORTING:
         return RunDecision(condition, wake_at=deadline)
     asked = scene.view.aborts.get(job.metadata.uid)
-    if asked is not None and scene.now < asked + AGAIN:
-        return RunDecision(condition, wake_at=min(asked + AGAIN, deadline))
+    if asked is not None and scene.now < later(asked, AGAIN):
+        return RunDecision(condition, wake_at=min(later(asked, AGAIN), deadline))
     action: Action = AbortJob(job.metadata.name, job.metadata.uid)
-    return RunDecision(condition, action, wake_at=min(scene.now + AGAIN, deadline))
+    return RunDecision(condition, action, wake_at=min(later(scene.now, AGAIN), deadline))
 
 
 def left_over(scene: Scene) -> Iterator[DeleteJob]:

@@ -18,6 +18,7 @@ from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
 from jobflow.core.ending import ending, ends_as, held, running_as
 from jobflow.core.evidence import FAILURES, Evidence, Run
+from jobflow.core.moments import later
 from jobflow.core.readiness import probe_of, strategy, wanted_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.retrying import settled
@@ -132,7 +133,7 @@ def _too_early(memory: RunCondition, now: datetime) -> bool:
 
 
 def _lost(run: Run, scene: Scene) -> RunDecision:
-    until = not_before(scene.now + backoff(run.attempts - run.memory.past_attempts))
+    until = not_before(later(scene.now, backoff(run.attempts - run.memory.past_attempts)))
     message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
         waiting(run, StepReason.JOB_LOST, message, until),

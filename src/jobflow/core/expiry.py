@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from jobflow.api.jobflow import JobFlow
+from jobflow.core.moments import later
 
 
 def expires(flow: JobFlow) -> datetime | None:
@@ -14,4 +15,4 @@ def expires(flow: JobFlow) -> datetime | None:
         return None
     if flow.metadata.deletion_timestamp is not None:
         return None
-    return ended + timedelta(seconds=max(0, ttl))
+    return later(ended, max(0, ttl))

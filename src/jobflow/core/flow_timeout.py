@@ -3,10 +3,11 @@ that it was suspended not. What becomes of it then is the same as when it is can
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from jobflow.api.duration import parse_duration
 from jobflow.core.course import Course
+from jobflow.core.moments import later
 
 
 def deadline(timeout: str | None, course: Course) -> datetime | None:
@@ -20,4 +21,4 @@ def deadline(timeout: str | None, course: Course) -> datetime | None:
         allowed = parse_duration(timeout)
     except ValueError:
         return None
-    return course.started + timedelta(seconds=allowed + (course.suspended_seconds or 0))
+    return later(course.started, allowed + (course.suspended_seconds or 0))

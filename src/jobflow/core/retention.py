@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from jobflow.api import labels
 from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow, RetainPolicy
 from jobflow.core.actions import DeleteJob, View
+from jobflow.core.moments import later
 from jobflow.core.records import ended
 
 LONGEST_TTL = 2**31 - 1
@@ -67,7 +68,7 @@ def _due(job: Job) -> datetime | None:
     end = job.status.state.last_transition_time or job.metadata.creation_timestamp
     if end is None or len(ttl) > len(str(LONGEST_TTL)) or int(ttl) > LONGEST_TTL:
         return None
-    return end + timedelta(seconds=int(ttl))
+    return later(end, int(ttl))
 
 
 def _recorded(flow: JobFlow) -> frozenset[str]:

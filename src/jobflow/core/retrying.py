@@ -16,6 +16,7 @@ from jobflow.core.aborting import aborted, halted
 from jobflow.core.ending import ends_as
 from jobflow.core.evidence import Run
 from jobflow.core.expressions import Failure
+from jobflow.core.moments import later
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import RunDecision, Scene, not_before
 from jobflow.core.scope import holds
@@ -79,7 +80,7 @@ def _retried(run: Run, condition: RunCondition, retry: Retry, scene: Scene) -> R
             )
         if not again:
             return RunDecision(_final(condition))
-    until = not_before(scene.now + backoff(retry, failures))
+    until = not_before(later(scene.now, backoff(retry, failures)))
     waits = _waiting(
         run,
         condition,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from jobflow.core.course import Course, stored_course
 from jobflow.core.evidence import Evidence, Run, gather
 from jobflow.core.graph import Graph
 from jobflow.core.mentions import outputs_needed
+from jobflow.core.moments import later
 from jobflow.core.outputs import OutputsRoom
 from jobflow.core.readiness import breaks
 from jobflow.core.scope import Seen, Standing
@@ -155,7 +156,7 @@ def whole(moment: datetime) -> datetime:
 def not_before(moment: datetime) -> datetime:
     """The first whole second at or after `moment`."""
     begun = whole(moment)
-    return begun if begun == moment else begun + timedelta(seconds=1)
+    return begun if begun == moment else later(begun, 1)
 
 
 def _once_each(*lists: Iterable[Step]) -> list[list[Step]]:

@@ -17,6 +17,7 @@ from jobflow.core.actions import CreateJob, Holder, Refusal
 from jobflow.core.build import Attempt, build_job
 from jobflow.core.evidence import Evidence, Run
 from jobflow.core.expressions import Failure
+from jobflow.core.moments import later
 from jobflow.core.names import attempt_name
 from jobflow.core.pod_names import pod_names
 from jobflow.core.reasons import StepReason
@@ -100,7 +101,7 @@ def _attempt(run: Run, scene: Scene, name: str, number: int) -> RunDecision:
             return _refused(run, scene, refusal)
         condition = _create_refused(run, refusal, not_before(refusal.retry_at or scene.now))
     elif (holder := scene.view.holders.get(name)) is not None:
-        until = scene.now + NAME_AGAIN if holder.retry_at is None else holder.retry_at
+        until = later(scene.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
         condition = waiting(run, StepReason.NAME_IN_USE, _in_use(holder))
         if scene.now < until:
             return RunDecision(condition, wake_at=until)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from jobflow.api.control import Backoff
 from jobflow.api.duration import parse_duration
 from jobflow.core.outline import Outline
+from jobflow.core.retention import LONGEST_TTL
 from jobflow.core.rules import Rule
 from jobflow.core.violations import Reason, Violation
 
@@ -61,8 +62,8 @@ def backoffs_have_room_to_grow(outline: Outline) -> Iterator[Violation]:
 
 def ttl_is_a_number_of_seconds(outline: Outline) -> Iterator[Violation]:
     ttl = outline.flow.spec.ttl_seconds_after_finished
-    if ttl is not None and ttl < 0:
-        detail = "0 seconds or more; leave it out to keep the flow"
+    if ttl is not None and not 0 <= ttl <= LONGEST_TTL:
+        detail = f"0 to {LONGEST_TTL} seconds (68 years); leave it out to keep the flow"
         yield Violation("spec.ttlSecondsAfterFinished", Reason.INVALID, ttl, detail)
 
 

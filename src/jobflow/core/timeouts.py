@@ -13,6 +13,7 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.flow_status import JobRecord
 from jobflow.api.job import Job, JobPhase
 from jobflow.core.evidence import Run
+from jobflow.core.moments import later
 from jobflow.core.scene import Scene, not_before
 
 
@@ -28,7 +29,7 @@ def deadline(run: Run, job: Job, scene: Scene) -> datetime | None:
         return memory.deadline
     seconds = duration(text)
     since = min(_running(job, scene.records.get(job.metadata.name)), default=None)
-    return None if seconds is None or since is None else not_before(since + seconds)
+    return None if seconds is None or since is None else not_before(later(since, seconds))
 
 
 def is_over(deadline: datetime | None, scene: Scene) -> bool:
