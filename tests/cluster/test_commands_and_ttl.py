@@ -1,0 +1,163 @@
+"""On a real API server: Commands that kubectl makes suspend, resume and retry a flow; what is over
+goes when its time to live is over, jobs by their template's and flows with their jobs by their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import COMMANDS, EVENTS
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.volcano import JobController
+from kubectl import Kubectl
+from manifests import as_list, jobflow, template
+from real_cluster import RealCluster
+from served import Served
+from servers import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+
+
+@asynccontextmanager
+async def volcano(real: RealCluster) -> AsyncIterator[None]:
+    """The stand-in for Volcano's job controller."""
+    async with await real.client("volcano") as client:
+        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled(), running.exception()
+
+
+class Cluster:
+    """What a test asks of the namespace with the flow `f`."""
+
+    def __init__(self, api: Server, kubectl: Kubectl) -> None:
+        self.api, self._kubectl = api, kubectl
+
+    async def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        here = ("-n", self.api.namespace, *arguments)
+        return (await asyncio.to_thread(self._kubectl, *here, stdin=stdin)).out
+
+    async def apply(self, *objects: dict[str, Any]) -> None:
+        await self.kubectl("apply", "-f", "-", stdin=as_list(*objects))
+
+    async def command(self, action: str) -> None:
+        """Returns when it was carried out or refused, and is gone."""
+        target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
+        uid = await self.kubectl("get", "jf", "f", "-o", "jsonpath={.metadata.uid}")
+        made = {
+            "apiVersion": "bus.volcano.sh/v1alpha1",
+            "kind": "Command",
+            "metadata": {"name": action.lower()},
+            "action": action,
+            "target": target | {"uid": uid},
+        }
+        await self.kubectl("create", "-f", "-", stdin=json.dumps(made))
+        await self.api.until(COMMANDS.path(self.api.namespace), lambda them: them["items"] == [])
+
+    async def until(self, reason: str = "", phase: str = "Running") -> dict[str, Any]:
+        """The flow's status, once it is in this phase for this reason."""
+
+        def so(flow: Any) -> bool:
+            state = ((flow or {}).get("status") or {}).get("state") or {}
+            return (state.get("phase"), state.get("reason", "")) == (phase, reason)
+
+        found: dict[str, Any] = (await self.api.until(f"{self.api.flows}/f", so))["status"]
+        return found
+
+    async def job(self, name: str, phase: str) -> dict[str, Any]:
+        def so(job: Any) -> bool:
+            state = ((job or {}).get("status") or {}).get("state") or {}
+            return bool(state.get("phase") == phase)
+
+        found: dict[str, Any] = await self.api.until(f"{self.api.vcjobs}/{name}", so)
+        return found
+
+    async def jobs(self) -> list[str]:
+        listed = (await self.api.get(self.api.vcjobs)).json["items"]
+        return sorted(job["metadata"]["name"] for job in listed)
+
+
+async def test_commands_of_kubectl_suspend_resume_and_retry(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    world = Cluster(api, kubectl)
+    slow, quick = template("a", duration="1h"), template("b", duration="50ms")
+    await world.apply(slow, quick, jobflow("f", {"a": [], "b": ["a"]}))
+    async with volcano(real):
+        await world.job("f-a", "Running")
+        await world.command("SuspendFlow")
+        assert (await world.until("Suspended"))["suspendedBy"] == "SuspendFlow"
+        await world.command("AbortJob")
+        await world.job("f-a", "Aborted")
+        await world.command("ResumeJob")
+        await world.job("f-a-r1", "Running")
+        await world.command("TerminateJob")
+        await world.until("Cancelled", "Failed")
+        await world.apply(template("a", duration="50ms"))
+        await world.command("RestartJob")
+        status = await world.until("", "Succeed")
+        await world.command("RestartJob")
+        await world.command("CloseQueue")
+    assert await world.jobs() == ["f-a", "f-a-r1", "f-a-r2", "f-b"]
+    assert status["conditions"]["f-a"]["attempts"] == 3
+    assert status["conditions"]["f-a"]["pastAttempts"] == 2
+    assert status["completedJobs"] == ["f-a-r2", "f-b"]
+    events = (await api.get(EVENTS.path(api.namespace))).json["items"]
+    refused = [each["message"] for each in events if each["reason"] == "CommandRefused"]
+    assert sorted(refused) == [
+        "Command closequeue (CloseQueue) was refused: JobFlow carries out AbortJob, RestartJob, "
+        "ResumeJob, SuspendFlow and TerminateJob on flows and no other action",
+        "Command restartjob (RestartJob) was refused: only a flow that has failed can be retried, "
+        "and this one is Succeed",
+    ]
+
+
+async def test_a_finished_flow_goes_with_its_jobs_when_its_time_is_over(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    world = Cluster(api, kubectl)
+    steps: dict[str, list[str]] = {"a": [], "b": ["a"]}
+    await world.apply(
+        *(template(name, duration="50ms") for name in steps),
+        jobflow("f", steps, ttlSecondsAfterFinished=2),
+    )
+    async with volcano(real):
+        await world.until("", "Succeed")
+        assert await world.jobs() == ["f-a", "f-b"]
+        await api.until(api.flows, lambda listed: listed["items"] == [])
+        await api.until(api.vcjobs, lambda listed: listed["items"] == [])
+    assert real.audit.created("jobs", api.namespace) == {"f-a": 1, "f-b": 1}
+
+
+async def test_a_finished_job_goes_when_its_templates_time_is_over(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    """Volcano would delete it before the flow knows of its end; so it is not told."""
+    world = Cluster(api, kubectl)
+    brief, stays = template("a", duration="1s"), template("b", duration="50ms")
+    brief["spec"]["ttlSecondsAfterFinished"] = 1
+    await world.apply(brief, stays, jobflow("f", {"a": [], "b": ["a"]}))
+    async with volcano(real):
+        made = await world.job("f-a", "Running")
+        assert "ttlSecondsAfterFinished" not in made["spec"]
+        await world.until("", "Succeed")
+        await api.until(api.vcjobs, lambda listed: len(listed["items"]) == 1)
+        [left] = (await api.get(api.vcjobs)).json["items"]
+        status = await world.until("", "Succeed")
+    assert left["metadata"]["name"] == "f-b"
+    assert {key: each["phase"] for key, each in status["conditions"].items()} == {
+        "f-a": "Completed",
+        "f-b": "Completed",
+    }
+    assert status["completedJobs"] == ["f-a", "f-b"]
+    assert real.audit.created("jobs", api.namespace) == {"f-a": 1, "f-b": 1}
