@@ -30,6 +30,8 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
   hold, the step is NotTaken and not Stopped, whatever came first. forEach over nothing is Stopped
   in a stopped flow.
 - A failure with continueOnFailure satisfies Running too.
+- A daemon that is between two attempts when all others are over has completed (DaemonEnded),
+  though the flow is suspended.
 - Of a daemon its dependants want Running, where they do not say anything else.
 - Under Abort a step that a stopped flow may start (its own condition is Failed or Finished, or it
   is behind such a step) is never aborted. Steps of `finally` are aborted by AbortJob alone.
@@ -42,7 +44,7 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
 
 Either answer is taken: whether steps are decided while the flow is suspended; whether a suspended
 flow with nothing left to start ends; what becomes of a daemon when everything is aborted, of one
-between two attempts when all others are over, and of one that could start only then; what reason
+whose vcjob ends just when all others are over, and of one that could start only then; what reason
 has a step that was between two attempts when it was ended; what kind of Skipped is a step for which
 more than one is true; which of two reasons to abort that come in the same second is told.
 

@@ -38,6 +38,8 @@ class Run:
     """Whether it is from before the flow was retried."""
     again_at: float | None = None
     """When it may have another attempt; None: it has one, or is over."""
+    between_since: float = 0.0
+    """Since when it is between two attempts, if it is."""
     late_at: float = 0.0
     """When it has to have it, if there is room."""
 

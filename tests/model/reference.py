@@ -160,7 +160,8 @@ class Reference:
         return all(s.ended for s in self.states.values() if not s.step.daemon and not s.finally_)
 
     def end_daemons(self) -> None:
-        """Once all others are over. One that has no vcjob just then ends anyhow."""
+        """Once all others are over. One that is between two attempts has no more of them; one that
+        could start only now, or whose vcjob ends just now, is seen to end."""
         if not self.others_are_over():
             return
         for state in self.states.values():
@@ -169,7 +170,9 @@ class Reference:
             for attempt in state.attempts:
                 if not self.suspended or self.shown_intent(attempt) == "DaemonEnded":
                     self.intend(attempt, "DaemonEnded")
-            if not state.alive:
+            if any(run.again_at and run.between_since < self.now for run in state.runs):
+                state.end("Completed", "DaemonEnded", now=self.now)
+            elif not state.alive:
                 self.adopt(state)
 
     def adopt(self, state: State) -> None:

@@ -122,7 +122,7 @@ class Running:
         run.phase = "Failed"
 
     def again(self, run: Run, seconds: float) -> None:
-        run.again_at = self.now + seconds
+        run.again_at, run.between_since = self.now + seconds, self.now
         run.late_at = run.again_at + (SLACK if self.reference.seen.blurred else 0)
 
     def holds(self, state: State, run: Run, text: str, phase: str) -> bool:

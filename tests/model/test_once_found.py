@@ -7,7 +7,7 @@ from typing import Any
 from jobflow.api.control import ForEach, Patch, Repeat, Retry
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from model.acting import Script
+from model.acting import DEAF, Script
 from model.carrying import Carried, Case
 from model.random_flows import TEMPLATES
 from worlds import FLOW_UID, NOW, World
@@ -90,3 +90,53 @@ def test_a_retried_loop_goes_on_with_what_has_not_completed() -> None:
     assert world.flow.status.state.phase == "Succeed"
     names = {"f-a-0", "f-a-1", "f-a-1-r1", "f-r-0", "f-r-1", "f-r-1-r1"}
     assert set(world.jobs) == names
+
+
+def test_a_last_step_of_its_own_timeout_is_tried_again_though_the_flows_time_is_over() -> None:
+    world = carried(
+        Step(name="a", template="t"),
+        finally_=[Step(name="z", template="t", retry=Retry(limit=1), timeout="2s")],
+        scripts={"a": (Script(lasts=9),), "z": (Script(lasts=9), Script(lasts=1))},
+        timeout="3s",
+    )
+    assert reasons(world) == {"a": "Timeout", "z": ""}
+    assert {"f-z", "f-z-r1"} <= set(world.jobs)
+    assert world.flow.status.state.reason == "Timeout"
+
+
+def test_what_the_last_steps_see_of_the_flow_is_how_it_would_end_without_them() -> None:
+    """One of them fails before the other decides."""
+    bad = Patch(job_spec={"queue": "q-$(steps.a.outputs.n)"})
+    world = carried(
+        Step(name="a", template="t"),
+        finally_=[
+            Step(name="z", template="t", patch=bad),
+            Step(name="y", template="t", when='flow.phase == "Succeed"'),
+            Step(name="x", template="t", when='flow.phase == "Failed"'),
+        ],
+        scripts={},
+    )
+    assert reasons(world) == {"a": "", "z": "ExpressionError", "y": "", "x": "NotTaken"}
+    assert world.flow.status.state.phase == "Failed"
+
+
+def test_a_repeat_that_came_to_its_most_runs_begins_again_when_it_is_retried() -> None:
+    world = carried(
+        Step(name="a", template="t", repeat=Repeat(until="outputs.n > 1", max=2)),
+        commands=((20, "RestartJob"),),
+        scripts={"a": (Script(output={"n": 0}), Script(output={"n": 1}), Script(output={"n": 2}))},
+    )
+    assert world.flow.status.state.phase == "Succeed"
+    assert set(world.jobs) == {"f-a-0", "f-a-1", "f-a-0-r1", "f-a-1-r1"}
+
+
+def test_a_daemon_that_a_suspension_has_aborted_is_over_when_all_others_are() -> None:
+    world = carried(
+        Step(name="d", template="t", daemon=True),
+        Step(name="a", template="t"),
+        commands=((2, "AbortJob"), (8, "ResumeJob")),
+        scripts={"d": (Script(lasts=None),), "a": (Script(lasts=5, obeys=DEAF),)},
+    )
+    assert reasons(world) == {"d": "DaemonEnded", "a": ""}
+    assert world.flow.status.state.phase == "Succeed"
+    assert set(world.jobs) == {"f-d", "f-a"}
