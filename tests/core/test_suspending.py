@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from looped import each, ends, repeated, there
 from worlds import World, flow
 
 
@@ -236,3 +237,24 @@ def test_a_new_process_goes_on_with_it() -> None:
     world = replace(world, aborts={}, absent=frozenset(), read={})
     assert (world.plan().aborts, world.plan().reason) == (["f-a"], "Suspended")
     assert world.plan().events == []
+
+
+@pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
+def test_a_repeat_that_is_suspended_between_two_runs_goes_on_with_the_next(action: str) -> None:
+    world = ends(repeated("index == 2").settled(), "Completed", "f-a-0")
+    world = ends(world.with_command(action, name="s").settled(), "Completed", "f-a-1")
+    assert (world.plan().creates, world.plan().failed) == ([], {})
+    assert world.plan().phase == "Running"
+    world = resumed(world.later(10))
+    assert world.plan().conditions["a"].job == "f-a-2"
+    assert ends(world, "Completed", "f-a-2").plan().phases["a"] == "Completed"
+
+
+@pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
+def test_items_that_had_not_begun_begin_when_it_is_resumed(action: str) -> None:
+    world = each(2, parallelism=1).settled().with_command(action, name="s").settled()
+    world = ends(world, "Completed", "f-a-0")
+    assert (world.plan().creates, world.plan().failed) == ([], {})
+    world = resumed(world.later(10))
+    assert there(world)["f-a-1"] == "Pending"
+    assert ends(world, "Completed", "f-a-1").plan().phases["a"] == "Completed"
