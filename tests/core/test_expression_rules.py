@@ -148,6 +148,37 @@ NO_OVERLOAD = "an operator or function does not take what it is given, such as a
             "character 11: is no CEL expression: unexpected '= '; write == for =",
         ),
         (
+            "params.on AND true",
+            "character 11: is no CEL expression: unexpected 'AND'; write && for AND",
+        ),
+        ("params.n === 1", "character 12: is no CEL expression: unexpected '= '; write == for ==="),
+        ("params.n <> 1", "character 11: is no CEL expression: unexpected '>'; write != for <>"),
+        (
+            "not params.on",
+            "character 5: is no CEL expression: unexpected 'params'; write ! for not",
+        ),
+        (
+            "params.n is null",
+            "character 10: is no CEL expression: unexpected 'is'; write == for is",
+        ),
+        (
+            "if params.on then true",
+            "character 1: is no CEL expression: reserved identifier: if; write condition ? one : "
+            "other",
+        ),
+        ("'abc", "character 1: is no CEL expression: unexpected ''abc'; close the quote"),
+        (
+            "{{inputs.parameters.n}} > 1",
+            "character 22: is no CEL expression: unexpected '}'; an expression has no {{…}}, it "
+            'writes params.x and steps["x"].outputs.y',
+        ),
+        ("params.on == True", "character 14: there is no variable True; write true"),
+        ("params.on == None", "character 14: there is no variable None; write null"),
+        (
+            "steps.a.reason.matches('*')",
+            "character 16: the pattern of matches is no regular expression",
+        ),
+        (
             "params.on and true",
             "character 11: is no CEL expression: unexpected 'and'; write && for and",
         ),

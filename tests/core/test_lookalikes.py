@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.core.lookalikes import MOST, lookalikes
-from jobflow.core.validate import Known, validate_flow
-from reviewed import flow_of
+from jobflow.core.lookalikes import A_KEY, A_SUM, MOST, lookalikes
+from jobflow.core.validate import Known, validate_flow, validate_template
+from reviewed import flow_of, template_of
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,14 @@ from reviewed import flow_of
         ("{{inputs.parameters.x}}", "$(params.x)"),
         ("{{item.lr}}", "$(item.lr)"),
         ("{{workflow.name}}", "$(flow.name)"),
+        ("$(tasks.train.results.acc)", "$(steps.train.outputs.acc)"),
+        ("{{steps.train.outputs.parameters.acc}}", "$(steps.train.outputs.acc)"),
+        ("{{tasks.train.outputs.result}}", "$(steps.train.outputs.text)"),
+        ("${steps.a.output.b}", "$(steps.a.outputs.b)"),
     ],
 )
 def test_what_looks_like_a_reference(text: str, meant: str) -> None:
-    assert [each for _, each in lookalikes({"a": [text]})] == [meant]
+    assert [each for _, each in lookalikes({"a": [text]})] == [f"write {meant}"]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +62,16 @@ def test_what_is_left_alone(text: str) -> None:
     assert [*lookalikes(text)] == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"],
+)
+def test_a_reference_computes_nothing(text: str) -> None:
+    assert [each for _, each in lookalikes(text)] == [A_SUM]
+
+
 def test_a_key_holds_no_reference() -> None:
-    assert [*lookalikes({"labels": {"$(item)": "x"}})] == [("$(item)", "")]
+    assert [*lookalikes({"labels": {"$(item)": "x"}})] == [("$(item)", A_KEY)]
 
 
 def test_a_long_patch_is_told_of_in_part() -> None:
@@ -76,3 +88,25 @@ def test_the_warning_of_a_flow() -> None:
         "none) in patches look like references and will stay as they stand; $$( says that this "
         "is meant",
     )
+
+
+def test_references_outside_of_patches_stay() -> None:
+    flow = flow_of(
+        {"name": "a", "forEach": {"items": [{"x": "$(params.q)"}, "$(date)"]}},
+        {"name": "b", "when": "params.q == '$(item)'", "patch": {"spec": {"queue": "$(params.q)"}}},
+        params=[{"name": "q", "value": "$(flow.name)-1"}],
+        jobDefaults={"annotations": {"run": "$(index)", "shell": "$$(index)"}},
+    )
+    assert validate_flow(flow, Known()).warnings == (
+        '"$(flow.name)", "$(params.q)", "$(index)" in params, forEach.items and jobDefaults stay '
+        "as they stand: references are read in the patch of a step only",
+    )
+
+
+def test_a_reference_in_a_template_stays() -> None:
+    template = template_of("t", priorityClassName="$(params.priority)")
+    assert validate_template(template, Known()).warnings == (
+        '"$(params.priority)" in the template stays as it stands: references are read in the patch '
+        "of a step only",
+    )
+    assert validate_template(template_of("t"), Known()).warnings == ()

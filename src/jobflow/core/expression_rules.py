@@ -21,9 +21,21 @@ from jobflow.core.violations import Reason, Violation
 from jobflow.core.visible import Place
 
 _NUMBERED = re.compile(r"\bsteps\.(\d[-\w]*)")
-_SIGNS = {"=": "==", "===": "==", "and": "&&", "or": "||", "not": "!", "&": "&&", "|": "||"}
-_FOREIGN = re.compile(r"(===?|[=&|]|and\b|or\b|not\b)")
+_SIGNS = {
+    "=": "==",
+    "===": "==",
+    "is": "==",
+    "and": "&&",
+    "&": "&&",
+    "or": "||",
+    "|": "||",
+    "not": "!",
+    "<>": "!=",
+}
+_FOREIGN = re.compile(r"[=&|]|(?:and|or|not|is)\b", re.IGNORECASE)
 """Signs of other languages."""
+_ENDING = re.compile(r"(?P<sign><>|===)$|\b(?P<word>not)\s+.$", re.IGNORECASE)
+_IF = re.compile(r"if\b", re.IGNORECASE)
 
 
 def expressions_are_few(outline: Outline) -> Iterator[Violation]:
@@ -103,10 +115,27 @@ def _hint(text: str, at: int | None) -> str:
     """What other languages have instead."""
     if (found := _NUMBERED.search(text)) is not None:
         return f'; write steps["{found[1]}"]'
-    if at is not None and text.startswith("$(", at):
+    if "{{" in text or "${" in text:
+        return '; an expression has no {{…}}, it writes params.x and steps["x"].outputs.y'
+    if at is None:
+        return ""
+    if text.startswith("$(", at):
         return "; references $(…) stand in patches, an expression writes params.x"
-    found = _FOREIGN.match(text, at) if at is not None else None
-    return f"; write {_SIGNS[found[1]]} for {found[1]}" if found is not None else ""
+    if text[at : at + 1] in ('"', "'"):
+        return "; close the quote"
+    if _IF.match(text, at):
+        return "; write condition ? one : other"
+    return _other_sign(text, at)
+
+
+def _other_sign(text: str, at: int) -> str:
+    """The sign of another language that ends there, or stands there."""
+    sign = ""
+    if (before := _ENDING.search(text, 0, at + 1)) is not None:
+        sign = before["sign"] or before["word"]
+    elif (found := _FOREIGN.match(text, at)) is not None:
+        sign = found.group()
+    return f"; write {_SIGNS[sign.lower()]} for {sign}" if sign else ""
 
 
 EXPRESSION_RULES = (

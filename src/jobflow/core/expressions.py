@@ -35,6 +35,8 @@ KEPT = 4096
 _SYNTAX = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 _UNDEFINED = re.compile(r"Undefined variable or function: '(.*?)'")
 
+_MATCHES = cel.compile('"".matches(pattern)')
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -144,7 +146,18 @@ def _own_fault(found: Sequence[Word]) -> Fault | None:
                 return Fault(f"the pattern of matches has to be written out, as in {how}", word.at)
             if pattern_cost(pattern) > MAX_PATTERN:
                 return Fault("the pattern of matches is too large; repeat less in it", word.at)
+            if not _is_pattern(pattern):
+                return Fault("the pattern of matches is no regular expression", word.at)
     return None
+
+
+def _is_pattern(pattern: str) -> bool:
+    """Whether the library takes it: its syntax is RE2's, but for small things."""
+    try:
+        _MATCHES.execute({"pattern": pattern})
+    except ERRORS:
+        return False
+    return True
 
 
 def _brackets(text: str) -> int | None:
@@ -177,6 +190,8 @@ def _readable(said: str) -> str:
         return "a part is missing"
     for word in ("token recognition error at:", "mismatched input", "extraneous input"):
         head = head.replace(word, "unexpected")
+    if head == "unexpected '<EOF>'":
+        return "it ends too early"
     return head.replace("'<EOF>'", "its end")
 
 

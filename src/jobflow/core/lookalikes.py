@@ -29,16 +29,23 @@ _MEANT = {
 _WRITTEN = re.compile(
     r"(?<!\$)\$\(\s*(?P<round>[^()$\s]+)\s*\)|\$\{(?P<shell>[^{}$()\s]+)\}"
     r"|\{\{\s*(?P<curly>[^{}$()\s]+)\s*\}\}"
+    r"|(?<!\$)\$\(\s*(?P<sum>(?:params|item|flow|steps)\.[^()$]+|(?:item|index)\s*[-+*/%][^()$]+)\)"
 )
-"""`$( … )`, `${…}` and `{{…}}`, as shells, Argo and Helm have them."""
+"""`$( … )`, `${…}` and `{{…}}`, as shells, Argo and Helm have them; and what computes."""
+_RESULTS = re.compile(r"^(?P<step>\.[^.]+)\.(?:results?|output)\b")
+"""What other tools, such as Tekton, call outputs."""
+_PRINTED = re.compile(r"\.outputs\.result$")
+"""What Argo calls what a script has printed."""
 _PATH = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>(?:[.\[]\S*)?)")
+A_KEY = "a key holds none"
+A_SUM = "a reference computes nothing"
 MOST = 100
 """So many are told of at most."""
 
 
 def lookalikes(value: Any) -> Iterator[tuple[str, str]]:
-    """What looks like a reference in the texts and keys of a JSON value, and the reference that was
-    probably meant; at most MOST."""
+    """What looks like a reference in the texts and keys of a JSON value, and what to say of it,
+    such as the reference that was probably meant; at most MOST."""
     return islice(_found(value), MOST)
 
 
@@ -50,7 +57,7 @@ def _found(value: Any) -> Iterator[tuple[str, str]]:
             yield from _in_text(inner)
         elif isinstance(inner, dict):
             pending += reversed(inner.values())
-            yield from ((key, "") for key in inner if "$(" in key and is_reference(key))
+            yield from ((key, A_KEY) for key in inner if "$(" in key and is_reference(key))
         elif isinstance(inner, list):
             pending += reversed(inner)
 
@@ -60,8 +67,12 @@ def _in_text(text: str) -> Iterator[tuple[str, str]]:
         return
     for found in _WRITTEN.finditer(text):
         whole = found.group()
-        if not is_reference(whole) and (meant := _meant(found)):
-            yield whole, f"$({meant})"
+        if is_reference(whole):
+            continue
+        if found["sum"]:
+            yield whole, A_SUM
+        elif meant := _meant(found):
+            yield whole, f"write $({meant})"
 
 
 def _meant(found: re.Match[str]) -> str:
@@ -79,6 +90,9 @@ def _meant(found: re.Match[str]) -> str:
         return ""
     if found.lastgroup == "curly":
         rest = rest.replace(".parameters.", ".", 1)
+    if root == "steps":
+        rest = _RESULTS.sub(r"\g<step>.outputs", rest)
+        rest = _PRINTED.sub(".outputs.text", rest)
     keys = re.sub(r"\[[\"']?([^\]\"']*)[\"']?\]", r".\1", rest)
     return f"{root}{keys}"[:100]
 

@@ -60,7 +60,7 @@ def _what_is_wrong(text: str) -> str:
         )
     else:
         detail = 'a Kubernetes name begins and ends with a letter or digit, also around each "."'
-    guess = _valid_form(text)
+    guess = "" if "$(" in text or "{{" in text else _valid_form(text)
     return f'{detail}; "{guess}" would do' if guess else detail
 
 

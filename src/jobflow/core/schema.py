@@ -7,7 +7,6 @@ list, and leaves `status` alone, which no user writes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any
@@ -18,8 +17,9 @@ import msgspec
 from jobflow.api.crd import openapi_schema
 from jobflow.api.job import JobSpec
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.core.remedies import of_field, of_type
 from jobflow.core.suggest import Suggester, did_you_mean, plain, supported
-from jobflow.core.violations import Reason, Violation, below, quoted
+from jobflow.core.violations import Reason, Violation, below
 
 Schema = dict[str, Any]
 Path = Sequence[str | int]
@@ -189,7 +189,8 @@ def _mistyped(path: Path, expected: str, value: Any) -> Violation:
     """In the words of k8s.io/kube-openapi, where the "value" is the type that was found."""
     at, found = json_path(path), _type_name(value)
     where = f"{at} in body " if at else ""
-    detail = f'{where}must be of type {expected}: "{found}"{_remedy(where, expected, found, value)}'
+    detail = f'{where}must be of type {expected}: "{found}"'
+    detail += of_type(path, expected, found, value)
     return Violation(at, Reason.TYPE_INVALID, found, detail)
 
 
@@ -198,22 +199,11 @@ def _type_name(value: Any) -> str:
     return "null" if value is None else names.get(type(value), "object")
 
 
-def _remedy(where: str, expected: str, found: str, value: Any) -> str:
-    """What to write instead, where that is plain to see."""
-    if found == "null":
-        return "; remove the empty item" if where else ""
-    if expected == "string" and found in ("integer", "number", "boolean"):
-        return f'; write "{quoted(value)}", in quotes'
-    if expected == "array" and found not in ("object", "array"):
-        return f"; write a list: [{quoted(value)}]"
-    if expected == "integer" and found == "string" and re.fullmatch(r"-?[0-9]+", value):
-        return f"; write {value}, without quotes"
-    return ""
-
-
 def _meant(kind: str, schema_path: Path, path: Path, name: str) -> str:
     """What somebody meant who wrote an unknown field: a field beside it, or one that belongs
     elsewhere."""
+    if kind == "JobFlow" and (word := of_field(json_path(path), name)):
+        return word
     beside = list(_at(_whole(kind), schema_path)["properties"])
     guess = Suggester(beside).nearest(name)
     if guess is None or plain(guess) != plain(name):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from jobflow.core.lookalikes import MOST as MOST_LOOKALIKES
 from jobflow.core.lookalikes import lookalikes
 from jobflow.core.outline import Outline
 from jobflow.core.phase_words import strange_phases
+from jobflow.core.references import references
 from jobflow.core.rules import Group, Suspicion, anything
 from jobflow.core.uses import is_open
 from jobflow.core.violations import quoted, some
@@ -76,10 +79,7 @@ def references_are_written_as_such(outline: Outline) -> Iterator[str]:
         found.update(lookalikes(change.written))
         if len(found) > MOST_LOOKALIKES:
             break
-    shown = [
-        f"{quoted(text)} (write {meant})" if meant else f"{quoted(text)} (a key holds none)"
-        for text, meant in found.items()
-    ]
+    shown = [f"{quoted(text)} ({advice})" for text, advice in found.items()]
     if shown:
         plural = len(shown) > 1
         yield (
@@ -87,6 +87,21 @@ def references_are_written_as_such(outline: Outline) -> Iterator[str]:
             f"{'references' if plural else 'a reference'} and will stay as "
             f"{'they stand' if plural else 'it stands'}; $$( says that this is meant"
         )
+
+
+def references_stand_in_patches(outline: Outline) -> Iterator[str]:
+    """Nowhere else are they read."""
+    yield from reference_warnings("params, forEach.items and jobDefaults", _elsewhere(outline))
+
+
+def _elsewhere(outline: Outline) -> list[Any]:
+    """What of a flow might hold references, besides patches."""
+    spec = outline.flow.spec
+    found: list[Any] = [param.value for param in spec.params or ()]
+    found += [step.for_each.items for _, step in outline.steered if step.for_each is not None]
+    if spec.job_defaults is not None:
+        found.append(msgspec.to_builtins(spec.job_defaults))
+    return found
 
 
 def daemons_serve_somebody(outline: Outline) -> Iterator[str]:
@@ -117,9 +132,21 @@ FLOW_SUSPICIONS = (
     Group[Suspicion](lambda outline: outline.dependencies, (dependencies_have_targets,)),
     Group[Suspicion](lambda outline: outline.probes, (probes_leave_conditions_alone,)),
     Group[Suspicion](lambda outline: outline.changes, (references_are_written_as_such,)),
+    Group[Suspicion](_elsewhere, (references_stand_in_patches,)),
     Group[Suspicion](lambda outline: outline.expressive, (phases_are_there,)),
     Group[Suspicion](lambda outline: outline.steered, (daemons_serve_somebody,)),
 )
+
+
+def reference_warnings(where: str, values: Iterable[Any]) -> Iterator[str]:
+    """References in JSON values that are not read for any."""
+    found: dict[str, None] = {}
+    for value in values:
+        found |= dict.fromkeys(f"$({each.path})" for _, each in references(value, ""))
+    if found:
+        stay = "stay as they stand" if len(found) > 1 else "stays as it stands"
+        shown = some([quoted(text) for text in found])
+        yield f"{shown} in {where} {stay}: references are read in the patch of a step only"
 
 
 def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]) -> Iterator[str]:

@@ -28,7 +28,7 @@ from jobflow.core.patch_rules import PATCH_RULES
 from jobflow.core.probe_rules import PROBE_RULES
 from jobflow.core.rules import findings
 from jobflow.core.status_rules import STATUS_RULES
-from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings
+from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings, reference_warnings
 from jobflow.core.violations import Verdict, Violation
 
 __all__ = [
@@ -86,7 +86,9 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
         *object_name_violations(template.metadata),
         *job_violations(template.spec, "spec", None),
     )
-    warnings = () if known.queues is None else queue_warnings([template.spec], known.queues)
+    warnings = [*reference_warnings("the template", [template.spec])]
+    if known.queues is not None:
+        warnings += queue_warnings([template.spec], known.queues)
     return Verdict(violations, tuple(warnings))
 
 

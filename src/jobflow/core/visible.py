@@ -25,6 +25,8 @@ _RUNS = frozenset({"repeat.until", "retry.when"})
 """Fields whose expressions look at a run that has just ended."""
 _LOOPED = frozenset({*_RUNS, "patch"})
 """Places that belong to one run of a loop."""
+_WORDS_OF_CEL = {"true": "true", "false": "false", "null": "null", "none": "null", "nil": "null"}
+"""By how other languages write them."""
 _DASHED = re.compile(r"[-.\w]+")
 
 
@@ -130,6 +132,8 @@ class Visible:
             return f"there is no variable {root}; write params.{root}"
         if root in self._graph.index:
             return f'there is no variable {root}; write steps["{root}"]'
+        if (word := _WORDS_OF_CEL.get(root.lower())) is not None:
+            return f"there is no variable {root}; write {word}"
         guess = Suggester(self.variables(place)).nearest(root)
         return f"there is no variable {root}" + (did_you_mean(guess) or self._listed(place))
 

@@ -1,0 +1,132 @@
+"""What to write instead of a value or a field that a CRD's schema does not take, where that is
+plain to see. It judges nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobflow.api.duration import parse_duration
+from jobflow.core.violations import quoted
+
+_REFERENCE = re.compile(r"(?<!\$)\$\((?:item|index|(?:params|item|index|flow|steps)\.[^()$\s]*)\)")
+_DURATIONS = frozenset({("timeout",), ("backoff", "duration"), ("backoff", "max")})
+_WRAPPED: Mapping[tuple[str, str], str] = {
+    ("dependsOn", "array"): "targets: […]",
+    ("dependsOn", "string"): "targets: […]",
+    ("forEach", "array"): "items: […]",
+    ("forEach", "string"): "from: …",
+    ("forEach", "integer"): "count: …",
+    ("repeat", "integer"): "until: …, max: …",
+    ("retry", "integer"): "limit: …",
+    ("backoff", "string"): "duration: …",
+}
+"""What stands in a map of ours, by the map's name and what was written for it."""
+_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+_FLOW_WORDS: Mapping[str, str] = {
+    "onExit": "spec.finally",
+    "exitHandler": "spec.finally",
+    "arguments": "spec.params",
+    "inputs": "spec.params",
+    "parameters": "spec.params",
+    "ttlStrategy": "spec.ttlSecondsAfterFinished",
+    "failFast": "spec.failurePolicy",
+}
+"""What other tools have, and where it stands here."""
+_STEP_WORDS: Mapping[str, str] = {
+    "if": "when",
+    "withItems": "forEach.items",
+    "withParam": "forEach.from",
+    "withSequence": "forEach.count",
+    "matrix": "forEach.items",
+    "retryStrategy": "retry",
+    "retries": "retry.limit",
+    "backoffLimit": "retry.limit",
+    "dependencies": "dependsOn.targets",
+    "depends": "dependsOn.targets",
+    "runAfter": "dependsOn.targets",
+    "needs": "dependsOn.targets",
+    "activeDeadlineSeconds": "timeout",
+    "templateRef": "template",
+    "taskRef": "template",
+    "continueOn": "continueOnFailure",
+    "allowFailure": "continueOnFailure",
+    "ignoreErrors": "continueOnFailure",
+    "onFailure": "a step with dependsOn.condition: Failed",
+    "onError": "a step with dependsOn.condition: Failed",
+    **_FLOW_WORDS,
+}
+_WORDS: Sequence[tuple[re.Pattern[str], Mapping[str, str]]] = (
+    (re.compile(r"spec"), _FLOW_WORDS),
+    (re.compile(r"spec\.(flows|finally)\[\d+\]"), _STEP_WORDS),
+    (re.compile(r".*\.dependsOn"), {"steps": "targets"}),
+    (re.compile(r".*\.retry"), {"maxAttempts": "limit", "attempts": "limit", "retries": "limit"}),
+    (
+        re.compile(r".*\.switch\[\d+\]"),
+        {"case": "when", "if": "when", "default": "a case without when, the last"},
+    ),
+    (re.compile(r"spec\.params\[\d+\]"), {"default": "value"}),
+)
+
+
+def of_field(at: str, name: str) -> str:
+    """Of a field that is not known, in the object at the JSON path `at`."""
+    for place, words in _WORDS:
+        if name in words and place.fullmatch(at):
+            return f"; here that is {words[name]}"
+    return ""
+
+
+def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) -> str:
+    """Of a value that has the JSON type `found`, not `expected`."""
+    keys = tuple(part for part in path if isinstance(part, str))
+    if found == "null":
+        return "; remove the empty item" if path else ""
+    if found == "string" and _REFERENCE.search(value):
+        return "; references $(…) stand in patches only"
+    match expected:
+        case "string":
+            return _text(keys, found, value)
+        case "array":
+            return _list(keys, found, value)
+        case "object" if keys and (inner := _WRAPPED.get((keys[-1], found))) is not None:
+            return f"; write {keys[-1]}: {{{inner}}}"
+        case "integer" if found == "string":
+            return _number(keys, value)
+        case "boolean" if found == "string" and value.lower() in _TRUTHS:
+            return f"; write {quoted(_TRUTHS[value.lower()])}, without quotes"
+    return ""
+
+
+def _text(keys: Sequence[str], found: str, value: Any) -> str:
+    if found in ("integer", "number") and _is_duration(keys):
+        return f'; write it with its unit: "{quoted(value)}s"'
+    if found == "boolean" and keys[-1:] == ("name",):
+        said = "y, yes and on" if value else "n, no and off"
+        return f"; put it in quotes: YAML takes {said} for {quoted(value)}"
+    if found in ("integer", "number", "boolean"):
+        return f'; write "{quoted(value)}", in quotes'
+    return ""
+
+
+def _list(keys: Sequence[str], found: str, value: Any) -> str:
+    if found != "object":
+        return f"; write a list: [{quoted(value)}]"
+    return "; write a list: [{name: …, value: …}]" if keys == ("spec", "params") else ""
+
+
+def _number(keys: Sequence[str], value: str) -> str:
+    if re.fullmatch(r"-?[0-9]+", value):
+        return f"; write {value}, without quotes"
+    if keys[-1:] != ("ttlSecondsAfterFinished",):
+        return ""
+    try:
+        return f"; write it in seconds: {parse_duration(value):.0f}"
+    except ValueError:
+        return ""
+
+
+def _is_duration(keys: Sequence[str]) -> bool:
+    return keys[-1:] in _DURATIONS or keys[-2:] in _DURATIONS

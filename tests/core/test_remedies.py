@@ -1,0 +1,85 @@
+"""What is said of values and fields that the schema does not take: what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.schema import schema_violations
+
+
+def remedies(spec: dict[str, Any], kind: str = "JobFlow") -> list[str]:
+    """What stands behind the first `; ` of each refusal; the whole where nothing does."""
+    found = schema_violations(kind, {"metadata": {"name": "f"}, "spec": spec}, strict=True)
+    return [each.detail.partition("; ")[2] for each in found]
+
+
+def of_step(**step: Any) -> list[str]:
+    return remedies({"flows": [step]})
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ({"timeout": 10}, 'write it with its unit: "10s"'),
+        ({"retry": {"backoff": {"duration": 5}}}, 'write it with its unit: "5s"'),
+        ({"retry": {"backoff": {"max": 1.5}}}, 'write it with its unit: "1.5s"'),
+        ({"name": False}, "put it in quotes: YAML takes n, no and off for false"),
+        ({"name": True}, "put it in quotes: YAML takes y, yes and on for true"),
+        ({"when": True}, 'write "true", in quotes'),
+        ({"dependsOn": ["a"]}, "write dependsOn: {targets: […]}"),
+        ({"forEach": [1, 2]}, "write forEach: {items: […]}"),
+        ({"forEach": "params.l"}, "write forEach: {from: …}"),
+        ({"retry": 3}, "write retry: {limit: …}"),
+        ({"repeat": 3}, "write repeat: {until: …, max: …}"),
+        ({"retry": {"backoff": "5s"}}, "write backoff: {duration: …}"),
+        ({"forEach": {"count": "3"}}, "write 3, without quotes"),
+        ({"forEach": {"count": "$(params.n)"}}, "references $(…) stand in patches only"),
+        ({"forEach": {"items": "$(params.l)"}}, "references $(…) stand in patches only"),
+        ({"forEach": {"count": "$(date)"}}, ""),
+        ({"daemon": "yes"}, "write true, without quotes"),
+        ({"daemon": "Off"}, "write false, without quotes"),
+        ({"daemon": "maybe"}, ""),
+        ({"forEach": {"items": {"a": 1}}}, ""),
+    ],
+)
+def test_a_value_of_another_type(step: dict[str, Any], said: str) -> None:
+    assert of_step(**step) == [said]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"params": {"x": 1}}, "write a list: [{name: …, value: …}]"),
+        ({"ttlSecondsAfterFinished": "1h"}, "write it in seconds: 3600"),
+        ({"ttlSecondsAfterFinished": "soon"}, ""),
+        ({"timeout": 3600}, 'write it with its unit: "3600s"'),
+        ({"onExit": "a"}, "here that is spec.finally"),
+        ({"entry": "a"}, ""),
+    ],
+)
+def test_in_the_spec_of_the_flow(spec: dict[str, Any], said: str) -> None:
+    assert remedies(spec) == [said]
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ({"withItems": [1]}, "here that is forEach.items"),
+        ({"retryStrategy": {}}, "here that is retry"),
+        ({"runAfter": ["a"]}, "here that is dependsOn.targets"),
+        ({"if": "true"}, "here that is when"),
+        ({"dependsOn": {"steps": ["a"]}}, "here that is targets"),
+        ({"retry": {"maxAttempts": 2}}, "here that is limit"),
+        ({"switch": [{"case": "true"}]}, "here that is when"),
+        ({"withitems": [1]}, ""),
+    ],
+)
+def test_a_word_of_another_tool(step: dict[str, Any], said: str) -> None:
+    assert of_step(**step) == [said]
+    assert remedies({"finally": [step]}) == [said]
+
+
+def test_a_template_has_no_words_of_flows() -> None:
+    assert remedies({"retries": 3}, "JobTemplate") == [""]
