@@ -54,12 +54,20 @@ class Case(Struct, frozen=True, kw_only=True):
 class ForEach(Struct, frozen=True, kw_only=True):
     """One job an item. Set one of items, from and count; at most 1,000 items."""
 
-    items: Annotated[list[Any] | None, Doc("The items: values of any type.")] = None
-    from_: Annotated[str | None, Doc("CEL that gives the list of items.")] = msgspec.field(
-        name="from", default=None
-    )
-    count: Annotated[Int32 | None, Doc("How many items: 0, 1, 2 …")] = None
-    parallelism: Annotated[Int32 | None, Doc("The most of these jobs at once.")] = None
+    items: Annotated[
+        list[Any] | None, Doc("The items: values of any type; $(item) in the patch.")
+    ] = None
+    from_: Annotated[
+        str | None,
+        Doc(
+            "CEL that gives the list of items, such as params.rates or "
+            'steps["split"].outputs.shards; evaluated once.'
+        ),
+    ] = msgspec.field(name="from", default=None)
+    count: Annotated[Int32 | None, Doc("So many items: 0, 1, 2 …")] = None
+    parallelism: Annotated[
+        Int32 | None, Doc("The most of these jobs at once; no limit where not set.")
+    ] = None
 
 
 class Repeat(Struct, frozen=True, kw_only=True):
@@ -67,29 +75,42 @@ class Repeat(Struct, frozen=True, kw_only=True):
 
     until: Annotated[
         str | None,
-        Doc("CEL, evaluated after each run; outputs, phase, reason and index are that run's."),
+        Doc(
+            "CEL, evaluated after each run that has completed, such as outputs.accuracy > 0.9; "
+            "outputs, phase, reason and index are that run's. Required."
+        ),
     ] = None
-    max: Annotated[Int32 | None, Doc("The most runs; the step fails if it does not hold then.")] = (
-        None
-    )
+    max: Annotated[
+        Int32 | None,
+        Doc("The most runs, 1 to 1,000; the step fails if it does not hold then. Required."),
+    ] = None
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
     """How long to wait before an attempt: duration, then factor times as long each time."""
 
-    duration: Annotated[str | None, Doc("Before the second attempt. Default: 1s.")] = None
-    factor: Annotated[float | None, Doc("At least 1. Default: 2.")] = None
-    max: Annotated[str | None, Doc("The longest. Default: 5m.")] = None
+    duration: Annotated[str | None, Doc("Before the second attempt, such as 30s. Default: 1s.")] = (
+        None
+    )
+    factor: Annotated[
+        float | None, Doc("So many times as long each time, 1 to 100. Default: 2.")
+    ] = None
+    max: Annotated[str | None, Doc("The longest pause, such as 10m. Default: 5m.")] = None
 
 
 class Retry(Struct, frozen=True, kw_only=True):
     """Runs a failed step again."""
 
-    limit: Annotated[Int32 | None, Doc("How many attempts after the first.")] = None
+    limit: Annotated[
+        Int32 | None, Doc("How many attempts after the first, 0 to 100. Required.")
+    ] = None
     backoff: Annotated[Backoff | None, Doc("How long to wait in between.")] = None
     when: Annotated[
         str | None,
-        Doc("CEL; only while it holds. outputs, phase, reason and index are the failed run's."),
+        Doc(
+            'CEL, such as reason != "Timeout"; only while it holds is there another attempt. '
+            "outputs, phase, reason and index are those of the failed one."
+        ),
     ] = None
     avoid_nodes: Annotated[
         bool | None, Doc("Keep the next attempt off the nodes where pods failed.")

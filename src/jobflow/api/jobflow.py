@@ -143,14 +143,26 @@ class Step(Struct, frozen=True, kw_only=True):
         DependsOn | None, Doc("What the step waits for; it starts at once where not set.")
     ] = None
     patch: Annotated[Patch | None, Doc("What this step changes of its template.")] = None
-    when: Annotated[str | None, Doc("CEL; where it does not hold, the step is Skipped.")] = None
+    when: Annotated[
+        str | None,
+        Doc(
+            'CEL over params, flow and the steps behind which this one stands, such as steps["x"]'
+            ".outputs.n > 1; evaluated once. Where it does not hold, the step is Skipped."
+        ),
+    ] = None
     switch: Annotated[
         list[Case] | None,
-        Doc("Ordered cases; the first that holds decides what is run. None: Skipped."),
+        Doc(
+            "Ordered cases; the first that holds decides what is run. None: Skipped. Not together "
+            "with template."
+        ),
     ] = None
-    for_each: Annotated[ForEach | None, Doc("One job an item, instead of one.")] = None
+    for_each: Annotated[
+        ForEach | None, Doc("One job an item, instead of one: of items, from or count.")
+    ] = None
     repeat: Annotated[
-        Repeat | None, Doc("Runs again, one after another, until an expression holds.")
+        Repeat | None,
+        Doc("Runs again, one after another, until an expression holds. Not with forEach."),
     ] = None
     retry: Annotated[Retry | None, Doc("Runs the step again when it fails.")] = None
     timeout: Annotated[
@@ -232,7 +244,10 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
     ] = None
     finally_: Annotated[
         list[Step] | None,
-        Doc("Steps that run, in parallel, when the rest is over, whatever came of it."),
+        Doc(
+            "Steps that run, in parallel, when the rest is over, whatever came of it: without "
+            "dependsOn and daemon. Their CEL sees every step, and flow.phase."
+        ),
     ] = msgspec.field(name="finally", default=None)
     ttl_seconds_after_finished: Annotated[
         Int32 | None, Doc("How long the finished flow is kept; for ever where not set.")
