@@ -237,6 +237,16 @@ def test_names_in_metadata() -> None:
     ]
 
 
+def test_a_flow_sees_the_templates_of_its_own_file(tmp_path: Path) -> None:
+    """Examples that share a template's name say nothing wrong of each other."""
+    patch = "      patch: {jobSpec: {tasks: [{name: t, replicas: 2}]}}\n"
+    flow = FLOW.replace("template: a\n", f"template: a\n{patch}")
+    (tmp_path / "one.yaml").write_text(f"{flow}---\n{A}---\n{B}")
+    (tmp_path / "two.yaml").write_text(A.replace("name: t\n", "name: other\n"))
+    faults = [fault["path"] for fault in jobflow("lint", "-o", "json", str(tmp_path)).json]
+    assert faults == ["metadata.name"]
+
+
 def test_the_same_object_twice(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text(A)
     (tmp_path / "two.yaml").write_text(f"{B}---\n{A}")

@@ -6,7 +6,7 @@ if it were right and checked further, so that one answer tells all.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -59,9 +59,9 @@ def check(manifests: Manifests) -> Report:
             report.flows.append(manifest)
         elif read.kind == "JobTemplate":
             report.templates.append(manifest)
-    templates = _templates(ours)
+    templates = _Templates(ours)
     for read in ours:
-        verdict = _verdict(read, templates[read.manifest.namespace])
+        verdict = _verdict(read, templates.seen_by(read.manifest))
         report.faults += _faults(read, verdict)
         place = read.manifest.place("metadata.name")
         report.warnings += (Warned(place, text) for text in verdict.warnings)
@@ -71,13 +71,29 @@ def check(manifests: Manifests) -> Report:
     return report
 
 
-def _templates(ours: Iterable[Shaped]) -> Mapping[str, dict[str, JobTemplate]]:
-    """The templates of each namespace by name."""
-    templates: dict[str, dict[str, JobTemplate]] = defaultdict(dict)
-    for read in ours:
-        if isinstance(read.object, JobTemplate):
-            templates[read.manifest.namespace][read.manifest.name] = read.object
-    return templates
+class _Templates:
+    """The templates of each namespace by name. One that several files give, each flow sees as its
+    own file has it: what is said of it does not hang on its neighbours."""
+
+    def __init__(self, ours: Iterable[Shaped]) -> None:
+        self._all: dict[str, dict[str, JobTemplate]] = defaultdict(dict)
+        self._own: dict[tuple[int, str], dict[str, JobTemplate]] = defaultdict(dict)
+        self._given_twice = False
+        for read in ours:
+            if isinstance(read.object, JobTemplate):
+                self._add(read.manifest, read.object)
+
+    def _add(self, manifest: Manifest, template: JobTemplate) -> None:
+        there = self._all[manifest.namespace]
+        self._given_twice = self._given_twice or manifest.name in there
+        there[manifest.name] = template
+        self._own[id(manifest.source), manifest.namespace][manifest.name] = template
+
+    def seen_by(self, manifest: Manifest) -> Mapping[str, JobTemplate]:
+        """By name."""
+        there = self._all[manifest.namespace]
+        own = self._own.get((id(manifest.source), manifest.namespace))
+        return ChainMap(own, there) if own and self._given_twice else there
 
 
 def _verdict(read: Shaped, templates: Mapping[str, JobTemplate]) -> Verdict:
