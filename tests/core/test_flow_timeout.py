@@ -78,6 +78,22 @@ def test_the_time_that_it_was_suspended_does_not_count(action: str) -> None:
     assert world.later(20).plan().reason == "Timeout"
 
 
+@pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
+def test_a_suspension_in_the_last_second_keeps_what_is_left_of_the_time(action: str) -> None:
+    """A Command that is there when the time is over comes first."""
+    assert timed().later(60).with_command(action).settled().later(100).plan().reason == "Suspended"
+    world = timed().later(59).with_command(action).settled().later(500)
+    world = world.with_command("ResumeJob", name="again").settled()
+    assert world.plan().reason != "Timeout"
+    assert world.later(0.9).plan().reason != "Timeout"
+    assert world.later(1).plan().reason == "Timeout"
+
+
+def test_a_flow_that_is_resumed_when_its_time_is_over_is_out_of_time_at_once() -> None:
+    world = timed().later(60).with_command("SuspendFlow").settled().later(500)
+    assert world.with_command("ResumeJob", name="again").plan().reason == "Timeout"
+
+
 def test_what_the_flow_was_cancelled_for_stays_its_reason() -> None:
     assert timed().cancelled().later(60).plan().reason == "Cancelled"
     assert timed().later(60).settled().cancelled().plan().reason == "Timeout"

@@ -307,6 +307,35 @@ def test_what_has_not_failed_is_not_retried() -> None:
     assert retried(over).flow.status == over.flow.status
 
 
+def test_what_is_suspended_has_not_failed_yet() -> None:
+    """Its step has; the flow itself goes on once it is resumed, and may be retried then."""
+    world = flow("a", b="a").with_last("z").with_jobs(a="Running")
+    world = world.with_command("SuspendFlow", name="s").settled().ended("f-a", "Failed").settled()
+    again = world.with_command("RestartJob")
+    assert refused(again) == [
+        "only a flow that has failed can be retried, and this one is suspended: resume it first"
+    ]
+    assert again.settled().flow.status == world.flow.status
+    world = world.with_command("ResumeJob", name="r").settled().ended("f-z", "Completed").settled()
+    assert world.flow.status.state.phase == "Failed"
+    assert retried(world).plan().phases == {"a": "Pending", "b": "Waiting", "z": "Waiting"}
+
+
+def test_a_cancel_behind_a_retry_ends_what_was_retried() -> None:
+    world = diamond().with_command("RestartJob", name="one").later(1)
+    world = world.with_command("TerminateJob", name="two").settled()
+    assert (world.flow.status.state.reason, world.commands) == ("Cancelled", {})
+    assert world.plan().phases == {
+        "a": "Completed",
+        "b": "Skipped",
+        "c": "Completed",
+        "d": "Skipped",
+        "e": "Skipped",
+    }
+    assert "f-b-r1" not in world.jobs
+    assert retried(world).plan().phases["b"] == "Pending"
+
+
 def test_what_is_being_deleted_is_not_retried() -> None:
     world = diamond().being_deleted().with_command("RestartJob")
     assert refused(world) == ["the flow is being deleted"]

@@ -167,6 +167,34 @@ def test_once_resumed_it_is_not_suspended_again() -> None:
     assert world.run().flow.status.state.phase == "Succeed"
 
 
+def test_that_it_was_resumed_outlives_every_process() -> None:
+    """Nothing but the status says so: the spec says that it is suspended, for good."""
+    world = created_suspended().settled().with_command("ResumeJob").stored()
+    for stage in (world, world.carried_out(), world.settled()):
+        fresh = replace(stage, aborts={}, absent=frozenset(), read={}, commands={})
+        assert fresh.plan().status.suspended_at is None
+        assert fresh.settled().plan().phases["a"] == "Pending"
+
+
+def test_it_may_be_suspended_again_and_then_not_by_its_spec() -> None:
+    world = resumed(created_suspended().settled())
+    world = world.with_command("SuspendFlow", name="s").settled()
+    assert (world.flow.status.suspended_by, world.plan().message) == (
+        "SuspendFlow",
+        "the flow is suspended",
+    )
+
+
+def test_a_cancel_ends_one_that_never_began() -> None:
+    world = created_suspended().with_last("z").settled().with_command("TerminateJob").settled()
+    assert world.plan().phases == {"a": "Skipped", "b": "Skipped", "z": "Pending"}
+    world = world.ended("f-z", "Completed").settled()
+    assert (world.flow.status.state.phase, world.flow.status.state.reason) == (
+        "Failed",
+        "Cancelled",
+    )
+
+
 def test_a_resume_that_is_there_from_the_start_counts() -> None:
     planned = created_suspended().with_command("ResumeJob").plan()
     assert planned.creates == ["f-a"]
@@ -221,6 +249,16 @@ def test_resuming_what_is_not_suspended_is_refused() -> None:
 def test_suspending_what_ends_already_is_refused() -> None:
     world = running().cancelled().with_command("SuspendFlow", name="s")
     assert refused(world) == ["the flow ends already, for the flow was cancelled"]
+
+
+@pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob", "ResumeJob"])
+def test_what_comes_with_the_end_is_too_late(action: str) -> None:
+    """All that is left is to write how the flow ended."""
+    world = flow("a").with_jobs(a="Running").settled().ended("f-a", "Completed")
+    world = world.with_command(action)
+    assert refused(world) == ["the flow is over"]
+    assert (world.plan().phase, world.plan().reason) == ("Succeed", "")
+    assert world.settled().commands == {}
 
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob", "ResumeJob"])

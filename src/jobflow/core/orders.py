@@ -154,6 +154,8 @@ class _Reader:
             return why
         if state.phase != FlowPhase.FAILED:
             phase = state.phase or FlowPhase.PENDING
+            if self.course.suspended_at is not None:
+                phase = "suspended: resume it first"
             return f"only a flow that has failed can be retried, and this one is {phase}"
         if state.reason == FlowReason.INVALID:
             return "the flow is invalid: delete it, correct it and apply it again"
