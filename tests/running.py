@@ -18,6 +18,7 @@ from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.server import ApiServer
 from jobflow.store import Store, feeds
+from leaping import clock, now
 
 NAMESPACE = "default"
 WITHIN_SECONDS = 20.0
@@ -239,8 +240,9 @@ class Product:
 
     def __init__(self, client: Client, *, namespace: str = "", **options: Any) -> None:
         self.store = Store()
+        times = {"now": now, "clock": clock} | options
         self.controller = Controller(
-            client, self.store, dice=lambda: 1.0, events_per_second=10_000, **options
+            client, self.store, dice=lambda: 1.0, events_per_second=10_000, **times
         )
         follow = feeds(self.store, client, namespace=namespace)
         self.tasks = [asyncio.create_task(feed.run()) for feed in follow]
