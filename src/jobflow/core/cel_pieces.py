@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import cel
-
 from jobflow.core.cel_words import FOLDS, LOOPS, Word, Words, binds, literal, split, words
 
 OWN = "__"
@@ -95,6 +93,8 @@ def pattern_of(found: Sequence[Word], at: int) -> str | None:
 
 
 def _piece(text: str, names: Iterator[str]) -> Piece:
+    import cel  # late, as in `expressions`
+
     loops = []
     found = split(text)
     while (at := _first(found)) is not None:

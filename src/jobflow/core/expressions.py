@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import cel
-
 from jobflow.core.cel_pieces import OWN, Piece, goes_over, pattern_cost, pattern_of, take_apart
 from jobflow.core.cel_words import FUNCTIONS, Word, Words, split
 from jobflow.core.cel_work import ERRORS, Given, TooMuchError, Work, weight
@@ -98,6 +96,8 @@ def parsed(text: str) -> Expression | Fault:
         return Fault(f"nests brackets deeper than {MAX_NESTING}", deep)
     if not text.isprintable() and (odd := _unprintable(text)) is not None:
         return Fault(f"has the character U+{ord(text[odd]):04X}, which nobody sees", odd)
+    import cel  # late: it brings a terminal toolkit along, and most flows have no expression
+
     try:
         program = cel.compile(text)
         found = split(text)
