@@ -83,8 +83,8 @@ def outlined(job: Job, *tasks: str, **requests: object) -> Job:
     """The vcjob with an outline: `ps=1` words, each task with containers `c` and `side`, of which
     the first asks for `requests`."""
     asks = ContainerResources(requests=requests) if requests else None
-    containers = [ContainerOutline(name="c", resources=asks), ContainerOutline(name="side")]
-    template = PodTemplateOutline(spec=PodOutline(containers=containers))
+    first, second = ContainerOutline(name="c", resources=asks), ContainerOutline(name="side")
+    template = PodTemplateOutline(spec=PodOutline(containers=[first, second]))
     made = []
     for task in tasks:
         name, _, replicas = task.partition("=")

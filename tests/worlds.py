@@ -202,7 +202,7 @@ class World:
         return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
 
     def with_ttl(self, step: str, phase: str, seconds: object) -> World:
-        return self.with_job(self.job(step, phase, **{labels.TTL_SECONDS: str(seconds)}))
+        return self.with_job(self.job(step, phase, run=0, **{labels.TTL_SECONDS: str(seconds)}))
 
     def last_seen(self, *steps: str) -> World:
         """These steps' vcjobs are gone; their last objects are still known."""
