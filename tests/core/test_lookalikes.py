@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.core.lookalikes import A_KEY, A_SUM, MOST, lookalikes
+from jobflow.core.lookalikes import A_KEY, A_SUM, LOOKED_AT, MOST, lookalikes
 from jobflow.core.validate import Known, validate_flow, validate_template
 from reviewed import flow_of, template_of
 
@@ -110,3 +110,10 @@ def test_a_reference_in_a_template_stays() -> None:
         "of a step only",
     )
     assert validate_template(template_of("t"), Known()).warnings == ()
+
+
+def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("jobflow.core.lookalikes._meant", lambda found: asked.append(found) or "")
+    assert list(lookalikes({"args": ["$(a.b) ${c.d} " * LOOKED_AT, "$(params.x)"]})) == []
+    assert len(asked) == LOOKED_AT

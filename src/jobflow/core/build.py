@@ -75,13 +75,7 @@ def build_job(
     defaults = flow.spec.job_defaults or _NO_DEFAULTS
     own = template.metadata
     annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
-    annotations |= _annotations(flow, step, template, attempt)
-    ttl = spec.get("ttlSecondsAfterFinished")
-    if ttl is None or (isinstance(ttl, int) and not isinstance(ttl, bool)):
-        # Anything else stays, for the API server to refuse in its own words.
-        spec.pop("ttlSecondsAfterFinished", None)
-    if "ttlSecondsAfterFinished" not in spec and ttl is not None:
-        annotations[labels.TTL_SECONDS] = str(ttl)
+    annotations |= _annotations(flow, step, template, attempt) | _ttl_taken_out(spec)
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
@@ -172,6 +166,16 @@ def _annotations(
     if template.metadata.generation is not None:
         annotations[labels.TEMPLATE_GENERATION] = str(template.metadata.generation)
     return annotations
+
+
+def _ttl_taken_out(spec: dict[str, Any]) -> dict[str, str]:
+    """The ttl of a vcjob spec as an annotation. What is no number stays where it is, for the API
+    server to refuse in its own words."""
+    ttl = spec.get("ttlSecondsAfterFinished")
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int)):
+        return {}
+    spec.pop("ttlSecondsAfterFinished", None)
+    return {} if ttl is None else {labels.TTL_SECONDS: str(ttl)}
 
 
 def _inherited(own: dict[str, str] | None) -> dict[str, str]:

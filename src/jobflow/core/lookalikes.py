@@ -4,7 +4,7 @@ them; whether that is meant nobody can know."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -41,15 +41,29 @@ A_KEY = "a key holds none"
 A_SUM = "a reference computes nothing"
 MOST = 100
 """So many are told of at most."""
+LOOKED_AT = 1000
+"""So many of what could be one are looked at closely: shell scripts are full of it."""
 
 
 def lookalikes(value: Any) -> Iterator[tuple[str, str]]:
     """What looks like a reference in the texts and keys of a JSON value, and what to say of it,
-    such as the reference that was probably meant; at most MOST."""
-    return islice(_found(value), MOST)
+    such as the reference that was probably meant; at most MOST, of the first LOOKED_AT that could
+    be."""
+    return islice(_told(islice(_found(value), LOOKED_AT)), MOST)
 
 
-def _found(value: Any) -> Iterator[tuple[str, str]]:
+def _told(found: Iterable[tuple[str, re.Match[str] | None]]) -> Iterator[tuple[str, str]]:
+    for text, match in found:
+        if match is None:
+            yield text, A_KEY
+        elif match["sum"]:
+            yield text, A_SUM
+        elif meant := _meant(match):
+            yield text, f"write $({meant})"
+
+
+def _found(value: Any) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """Keys that hold a reference, and what in texts could be meant as one."""
     pending = [value]
     while pending:
         inner = pending.pop()
@@ -57,22 +71,18 @@ def _found(value: Any) -> Iterator[tuple[str, str]]:
             yield from _in_text(inner)
         elif isinstance(inner, dict):
             pending += reversed(inner.values())
-            yield from ((key, A_KEY) for key in inner if "$(" in key and is_reference(key))
+            yield from ((key, None) for key in inner if "$(" in key and is_reference(key))
         elif isinstance(inner, list):
             pending += reversed(inner)
 
 
-def _in_text(text: str) -> Iterator[tuple[str, str]]:
+def _in_text(text: str) -> Iterator[tuple[str, re.Match[str]]]:
     if "$(" not in text and "{" not in text:
         return
     for found in _WRITTEN.finditer(text):
         whole = found.group()
-        if is_reference(whole):
-            continue
-        if found["sum"]:
-            yield whole, A_SUM
-        elif meant := _meant(found):
-            yield whole, f"write $({meant})"
+        if not is_reference(whole):
+            yield whole, found
 
 
 def _meant(found: re.Match[str]) -> str:
