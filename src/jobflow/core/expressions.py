@@ -33,8 +33,6 @@ KEPT = 4096
 _SYNTAX = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 _UNDEFINED = re.compile(r"Undefined variable or function: '(.*?)'")
 
-_MATCHES = cel.compile('"".matches(pattern)')
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -153,8 +151,10 @@ def _own_fault(found: Sequence[Word]) -> Fault | None:
 
 def _is_pattern(pattern: str) -> bool:
     """Whether the library takes it: its syntax is RE2's, but for small things."""
+    import cel
+
     try:
-        _MATCHES.execute({"pattern": pattern})
+        cel.evaluate('"".matches(pattern)', {"pattern": pattern})
     except ERRORS:
         return False
     return True
