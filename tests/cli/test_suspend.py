@@ -158,11 +158,12 @@ async def test_waiting_ends_as_well_when_the_flow_does(
 
 
 async def test_that_it_was_resumed_meanwhile_is_no_success(
-    world: Cluster, waiting: asyncio.Task[int]
+    world: Cluster, waiting: asyncio.Task[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     await stands(world, STILL_RUNS)
     await stands(world, {**RUNNING, "suspendedAt": None})
     assert await waiting == 1
+    assert capsys.readouterr().err == "jobflow suspend: JobFlow f was resumed meanwhile\n"
 
 
 async def test_a_flow_that_was_quicker_is_not_suspended(

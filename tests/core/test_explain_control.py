@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlled import SOON, items, one, repeat, retrying, run, several
-from jobflow.api.control import Case, ForEach
+from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, FlowState, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.explain import explain, explain_step, unknown_step
@@ -35,6 +35,21 @@ def test_items_are_counted() -> None:
     flow = items("Completed Completed Running", 40)
     assert why(flow, "a")[1:] == ["Of its runs: 2/40 items done, 1 running."]
     assert "Step a (2/40 items done, 1 running) is Running." in why(flow)
+
+
+def test_a_step_of_items_has_no_job_of_its_own() -> None:
+    step = Step(name="a", for_each=ForEach(count=40))
+    said = StepCondition(phase="Running", message="0 of 40 items are over, 2 under way", attempts=2)
+    assert why(one(step, said), "a")[0] == (
+        "Step a has been Running: 0 of 40 items are over, 2 under way."
+    )
+    assert why(one(step, StepCondition(phase="Running")), "a")[0] == "Step a has been Running."
+
+
+def test_runs_of_a_repeat_are_no_attempts() -> None:
+    step = Step(name="a", repeat=Repeat(until="false", max=9))
+    memory = StepCondition(phase="Running", job="f-a-1", attempts=2)
+    assert why(one(step, memory), "a")[0].endswith(") as the job f-a-1.")
 
 
 def test_items_that_failed_are_named_while_others_run() -> None:

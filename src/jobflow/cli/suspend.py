@@ -9,6 +9,7 @@ from jobflow.api.command import Action
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.asking import Verb, over_already
+from jobflow.cli.complaint import complain
 from jobflow.cli.following import Until, state_of
 from jobflow.cli.outcome import FAULTY, FINE
 from jobflow.core.wording import typed
@@ -32,7 +33,10 @@ def _settled(flow: JobFlow) -> bool:
 
 
 def _code(flow: JobFlow) -> int:
-    return FINE if flow.final or flow.status.suspended_at is not None else FAULTY
+    if flow.final or flow.status.suspended_at is not None:
+        return FINE
+    complain("suspend", f"JobFlow {flow.metadata.name} was resumed meanwhile")
+    return FAULTY
 
 
 def _not_to_suspend(flow: JobFlow) -> str:

@@ -155,9 +155,14 @@ class StepWords:
         return said.removeprefix(f"{self.name(held[0])}: ") if len(held) == 1 else said
 
     def _running(self, step: int, memory: StepCondition) -> Iterator[str]:
-        name, job = self.name(step), memory.job or self._scene.evidence[step].key
-        again = f", its attempt {memory.attempts}" if memory.attempts > 1 else ""
-        text = f"Step {name} has been {memory.phase}{self._lasting(step)} as the job {job}{again}"
+        text = f"Step {self.name(step)} has been {memory.phase}{self._lasting(step)}"
+        about = self._scene.evidence[step].step
+        if about.for_each is not None:  # which has a job an item
+            yield f"{text}: {memory.message}." if memory.message else f"{text}."
+            return
+        text += f" as the job {memory.job or self._scene.evidence[step].key}"
+        if memory.attempts > 1 and about.repeat is None:
+            text += f", its attempt {memory.attempts}"
         if memory.message:
             text += f"; it {memory.message}"
         elif tasks := self.tasks(step):
