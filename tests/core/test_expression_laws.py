@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from jobflow.core import expressions
 from jobflow.core.cel_words import split
 from jobflow.core.cel_work import ERRORS
 from jobflow.core.expressions import Expression, Failure, Fault, expression
@@ -107,6 +109,34 @@ def test_what_goes_over_lists_gives_what_the_library_gives(text: str) -> None:
         assert isinstance(value, Failure), value
         return
     assert value == alone, (value, alone)
+
+
+WRITTEN = re.compile(r"""(?<!\w)("[^"\n]*"|'[^'\n]*')""")
+
+
+@tries(400)
+@given(EXPRESSIONS | TEXTS, st.sampled_from(["'k'", '"zz"', "''", '"a b"']))
+@example("steps['a'].tasks['b'].Failed == l.filter(x, x != 'c').size() || s == 'text'", "'long'")
+@example("m[s]['k'].all(x, x in ['k']) && 'k' in m && a.b['c'][0].d", '"zz"')
+@example("m.exists(x, x == 'k') ? m['k'] : ['no', \"y\"].map(y, y + 'k')", "'k'")
+@example("x.'a'", "'b'")
+@example("'a'()", "'b'")
+def test_an_expression_is_read_as_if_it_were_the_first_of_its_form(text: str, other: str) -> None:
+    """`m['a']` after `m['b']`: the same words at the same places, the same value or fault."""
+    second = WRITTEN.sub(lambda found: other, text)
+    alone = _after("", second)
+    found = _after(text, second)
+    assert found == alone
+    if isinstance(found, Expression) and isinstance(alone, Expression):
+        assert found.evaluate(GIVEN) == alone.evaluate(GIVEN)
+
+
+def _after(first: str, second: str) -> Expression | Fault:
+    """The second expression as it is read where only the first one was before."""
+    expressions.parsed.cache_clear()
+    expressions.form_of.cache_clear()
+    expression(first)
+    return expression(second)
 
 
 @given(st.lists(st.integers(-9, 9) | st.floats(-9, 9), min_size=1, max_size=6))

@@ -13,16 +13,32 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
-from jobflow.core.cel_words import FOLDS, LOOPS, Word, Words, binds, literal, split, words
+from jobflow.core.cel_words import FOLDS, LOOPS, RESERVED, Word, Words, binds, literal, split, words
 
 OWN = "__"
 """What names of ours begin with."""
 
+_NAME = r"[_a-zA-Z][_a-zA-Z0-9]*"
+_KEY = re.compile(
+    rf"""\.(?P<field>{_NAME})|\[\s*(?:"(?P<text>[^"\\\n\r]*)"|(?P<own>{OWN}t[0-9]+))\s*\]"""
+)
+_WAY = re.compile(
+    rf"""\s*(?P<root>{_NAME})(?P<keys>(?:\.{_NAME}"""
+    rf"""|\[\s*(?:"[^"\\\n\r]*"|{OWN}t[0-9]+)\s*\])*)\s*"""
+)
 _COUNTED = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 _WIDE = re.compile(r"\\[wWpP]")
 _WIDER = re.compile(r"\\[dDsSbBhHvV]")
+
+
+class Key(NamedTuple):
+    """What is taken of a map."""
+
+    text: str
+    variable: bool = False
+    """Whether it is the name of the variable that has the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,9 @@ class Piece:
     """In the order in which they are worked out; each may look at those before it."""
     cost: int = 1
     """What one evaluation takes besides its values: about microseconds."""
+    way: tuple[Key, ...] = ()
+    """Of a piece that is nothing but a variable and what is taken of it, one key after another:
+    `steps["a"].items`. Nothing is to be evaluated there, and a long list need not be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +124,18 @@ def _piece(text: str, names: Iterator[str]) -> Piece:
         loops.append(loop)
         text = f"{text[: found[begin].at]} {loop.name} {text[found[end].end :]}"
         found = split(text)
-    return Piece(cel.compile(text), _reads(words(found)), tuple(loops), _cost(found))
+    program, reads = cel.compile(text), _reads(words(found))
+    return Piece(program, reads, tuple(loops), _cost(found), _way(text))
+
+
+def _way(text: str) -> tuple[Key, ...]:
+    if (found := _WAY.fullmatch(text)) is None or found["root"] in RESERVED:
+        return ()
+    keys = (
+        Key(key["field"] or key["text"] or key["own"] or "", key["own"] is not None)
+        for key in _KEY.finditer(found["keys"])
+    )
+    return (Key(found["root"]), *keys)
 
 
 def _reads(whole: Words) -> Mapping[str, int]:

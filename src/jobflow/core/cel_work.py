@@ -7,10 +7,12 @@ although an entry fails where another one decides. Failures are the library's ex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
-from jobflow.core.cel_pieces import OWN, Loop, Piece
+from jobflow.core.cel_pieces import OWN, Key, Loop, Piece
+
+T = TypeVar("T")
 
 MAX_WORK = 200_000
 """What an evaluation may come to: about microseconds, and so 0.2 s."""
@@ -28,6 +30,7 @@ ERRORS = (
 """What the library raises besides panics, and what is raised here."""
 
 _OWN_NAME = re.compile(rf"'({OWN}\d+)'")
+_NOWHERE = object()
 _VISIT = 2
 """What an entry takes besides its values."""
 _CHARACTERS = 512
@@ -57,6 +60,13 @@ class Given:
         """Another one, to add to."""
         return Given(self.values, self.weights)
 
+    def beside(self, texts: Mapping[str, str]) -> Given:
+        """With the texts of the expression itself, which cost nothing."""
+        if texts:
+            self.values.update(texts)
+            self.weights.update(dict.fromkeys(texts, 0))
+        return self
+
     def put(self, name: str, value: Any) -> int:
         """Let a variable have this value; answers its weight."""
         self.values[name] = value
@@ -81,21 +91,23 @@ class Work:
             except ERRORS as error:
                 failed[loop.name] = _cause(error, failed)
         values = {name: given.values[name] for name in piece.reads if name in given.values}
-        self._spend(piece.cost)
+        self.spend(piece.cost)
         for name in values:
             times = piece.reads[name]
-            self._spend(given.weights[name] * times * (1 + times // _AGAIN))
+            self.spend(given.weights[name] * times * (1 + times // _AGAIN))
         if not failed:
-            return piece.program.execute(values)
+            found = _along(piece.way, values) if piece.way else _NOWHERE
+            return piece.program.execute(values) if found is _NOWHERE else found
         try:
             return piece.program.execute(values)
         except ERRORS as error:
             raise _cause(error, failed) from error
 
     def _put(self, given: Given, name: str, value: Any) -> None:
-        self._spend(given.put(name, value))
+        self.spend(given.put(name, value))
 
-    def _spend(self, cost: int) -> None:
+    def spend(self, cost: int) -> None:
+        """Take so much of the budget; TooMuchError where it is not left."""
         self.left -= cost
         if self.left < 0:
             raise TooMuchError
@@ -106,7 +118,7 @@ class Work:
             entries = list(entries)  # CEL goes over the keys
         if not isinstance(entries, list):
             raise TypeError(f"{loop.macro} goes over a list or a map")
-        self._spend(_VISIT * len(entries))
+        self.spend(_VISIT * len(entries))
         if not loop.bound:
             return _folded(loop.macro, entries)
         inner = given.copy()
@@ -117,20 +129,27 @@ class Work:
                 return self._decided(loop, entries, inner, by=False)
             case "exists":
                 return self._decided(loop, entries, inner, by=True)
-        return sum([self._test(loop, entry, inner) for entry in entries]) == 1
+        holds = _Entries(self, loop, inner, self._test)
+        return sum([holds.of(entry) for entry in entries]) == 1
 
     def _gathered(self, loop: Loop, entries: list[Any], inner: Given) -> Iterator[Any]:
+        made = _Entries(self, loop, inner, self._made)
         for entry in entries:
-            self._put(inner, loop.bound, entry)
-            if loop.test is None or _truth(self.run(loop.test, inner)):
-                yield entry if loop.made is None else self.run(loop.made, inner)
+            yield from made.of(entry)
+
+    def _made(self, loop: Loop, inner: Given) -> tuple[Any, ...]:
+        """What comes of an entry; nothing where it does not pass the test."""
+        if loop.test is not None and not self._test(loop, inner):
+            return ()
+        return (inner.values[loop.bound] if loop.made is None else self.run(loop.made, inner),)
 
     def _decided(self, loop: Loop, entries: list[Any], inner: Given, *, by: bool) -> bool:
         """The first entry for which the test comes to `by` decides, even if another one fails."""
         failure: BaseException | None = None
+        holds = _Entries(self, loop, inner, self._test)
         for entry in entries:
             try:
-                if self._test(loop, entry, inner) is by:
+                if holds.of(entry) is by:
                     return by
             except ERRORS as error:
                 failure = failure or error
@@ -138,10 +157,35 @@ class Work:
             raise failure
         return not by
 
-    def _test(self, loop: Loop, entry: Any, inner: Given) -> bool:
+    def _test(self, loop: Loop, inner: Given) -> bool:
         assert loop.test is not None
-        self._put(inner, loop.bound, entry)
         return _truth(self.run(loop.test, inner))
+
+
+class _Entries(Generic[T]):
+    """What comes of one entry of a loop after another. Items that have not begun are all one entry:
+    what came of it the last time is taken again, at the same price."""
+
+    def __init__(
+        self, work: Work, loop: Loop, inner: Given, evaluate: Callable[[Loop, Given], T]
+    ) -> None:
+        self._work = work
+        self._loop = loop
+        self._inner = inner
+        self._evaluate = evaluate
+        self._last: tuple[Any, T, int] | None = None
+        """An entry, what came of it, and its price."""
+
+    def of(self, entry: Any) -> T:
+        """What comes of this one; raises as `Work.run` does."""
+        if self._last is not None and entry is self._last[0]:
+            self._work.spend(self._last[2])
+            return self._last[1]
+        left = self._work.left
+        self._work.spend(self._inner.put(self._loop.bound, entry))
+        value = self._evaluate(self._loop, self._inner)
+        self._last = entry, value, left - self._work.left
+        return value
 
 
 def weight(value: Any) -> int:
@@ -165,6 +209,18 @@ def weight(value: Any) -> int:
                 deeper += each
         level = deeper
     return heavy
+
+
+def _along(way: Sequence[Key], values: Mapping[str, Any]) -> Any:
+    """What is at the end of a way through maps; _NOWHERE where it does not lead to anything, which
+    the library has the words for."""
+    value: Any = values
+    for text, variable in way:
+        key = values.get(text) if variable else text
+        if not isinstance(value, Mapping) or key not in value:
+            return _NOWHERE
+        value = value[key]
+    return value
 
 
 def _truth(value: Any) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from jobflow.core.cel_forms import form_of, taken
 from jobflow.core.cel_pieces import OWN, Piece, goes_over, pattern_cost, pattern_of, take_apart
 from jobflow.core.cel_words import FUNCTIONS, Word, Words, split
 from jobflow.core.cel_work import ERRORS, Given, TooMuchError, Work, weight
@@ -59,12 +60,14 @@ class Expression:
     text: str
     words: Words
     _whole: Piece = field(repr=False, compare=False)
+    _texts: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """By the variables that stand for them in the piece (`cel_forms`)."""
 
     def evaluate(self, context: Mapping[str, Any], work: Work | None = None) -> Any:
         """Its value as JSON, or a Failure. `context`: JSON by variable. `work`: its budget, where
         the caller wants to know what is left of it."""
         try:
-            return _as_json((work or Work()).run(self._whole, Given(context)))
+            return _as_json((work or Work()).run(self._whole, Given(context).beside(self._texts)))
         except TooMuchError:
             return Failure(
                 "it takes too long: loops within loops, or over long lists of large values; "
@@ -90,10 +93,22 @@ def parsed(text: str) -> Expression | Fault:
     """The same of one that is not too long."""
     if not text.strip():
         return Fault("is empty")
-    if (deep := _brackets(text)) is not None:
+    if _may_nest(text) and (deep := _brackets(text)) is not None:
         return Fault(f"nests brackets deeper than {MAX_NESTING}", deep)
     if not text.isprintable() and (odd := _unprintable(text)) is not None:
         return Fault(f"has the character U+{ord(text[odd]):04X}, which nobody sees", odd)
+    if (known := taken(text)) is None:
+        return _read(text)
+    form, texts = form_of(known.form), known.texts
+    if form.parses:
+        return Expression(text, form.words(texts), form.piece, form.variables(texts))
+    found = _read(text)
+    form.parses = isinstance(found, Expression)
+    return found
+
+
+def _read(text: str) -> Expression | Fault:
+    """The same of one whose form was not seen before."""
     import cel  # late: it brings a terminal toolkit along, and most flows have no expression
 
     try:
@@ -158,6 +173,11 @@ def _is_pattern(pattern: str) -> bool:
     except ERRORS:
         return False
     return True
+
+
+def _may_nest(text: str) -> bool:
+    """A quick look, which most expressions do not get beyond."""
+    return text.count("(") + text.count("[") + text.count("{") > MAX_NESTING
 
 
 def _brackets(text: str) -> int | None:

@@ -4,8 +4,8 @@ be. It says only what is wrong whatever comes; what hangs on outputs stays open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -28,6 +28,13 @@ _ENDED_SO = (
 )
 
 
+class _Found(NamedTuple):
+    """What was found of an expression, and what it took."""
+
+    fault: str | None
+    work: int
+
+
 class Samples:
     """What the expressions of one flow come to, as far as that is known."""
 
@@ -36,10 +43,25 @@ class Samples:
         self._steps = {step.name: step for step in reversed(flow.steps)}
         self._open_params = {param.name for param in flow.spec.params or () if param.value is None}
         self._left = BUDGET
+        self._found: dict[tuple[str, str], _Found] = {}
+        """By expression and field, of steps without items: these all see the same."""
+        self._without_items = tuple(self._seen_with(None))
 
     def fault(self, step: Step, field: str, found: Expression) -> str | None:
         """What is wrong with the value of an expression of this step, in a clause; None where it
         is right, or where only a run can tell. `field`: as in `visible.Place`."""
+        key = (found.text, field) if step.for_each is None else None
+        known = self._found.get(key) if key is not None else None
+        if known is not None and known.work <= self._left:
+            self._left -= known.work
+            return known.fault
+        left = self._left
+        fault = self._tried(step, field, found)
+        if key is not None:
+            self._found[key] = _Found(fault, left - self._left)
+        return fault
+
+    def _tried(self, step: Step, field: str, found: Expression) -> str | None:
         faults: dict[str, None] = {}
         for seen in self._seen(step):
             if self._left <= 0 or not self._is_known(found, seen):
@@ -55,9 +77,13 @@ class Samples:
             faults.setdefault(fault)
         return next(iter(faults), None)
 
-    def _seen(self, step: Step) -> Iterator[Seen]:
+    def _seen(self, step: Step) -> Iterable[Seen]:
         """As it may be when all went well, and when nothing did."""
-        items = items_of(step, None)
+        if step.for_each is None:
+            return self._without_items
+        return self._seen_with(items_of(step, None))
+
+    def _seen_with(self, items: Sequence[Any] | None) -> Iterator[Seen]:
         for condition, run, phase, at in (
             (_SUCCEEDED, _ENDED_SO[0], FlowPhase.SUCCEED, 0),
             (_FAILED, _ENDED_SO[1], FlowPhase.FAILED, -1),
@@ -83,7 +109,8 @@ class Samples:
 
     def _standing(self, condition: StepCondition) -> Callable[[str], Standing | None]:
         """Every step stands like this."""
-        return lambda name: (self._steps[name], condition) if name in self._steps else None
+        steps = self._steps
+        return lambda name: (steps[name], condition) if name in steps else None
 
 
 def _fault(field: str, value: Any) -> str | None:

@@ -189,9 +189,8 @@ def _items(step: Step, condition: StepCondition) -> Any:
         return UNSET
     ended = condition.phase in ENDED_STEP_PHASES
     never = StepPhase.SKIPPED if ended else StepPhase.WAITING
-    entries: list[dict[str, Any]] = [
-        {"phase": never.value, "outputs": {}} for _ in range(_count(step.for_each, condition))
-    ]
+    none: dict[str, Any] = {"phase": never.value, "outputs": {}}
+    entries: list[dict[str, Any]] = [none] * _count(step.for_each, condition)
     for run in condition.runs or ():
         if run.index is not None and run.index < len(entries):
             entries[run.index] = {"phase": run.phase, "outputs": run.outputs or {}}
