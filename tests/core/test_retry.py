@@ -175,6 +175,7 @@ def test_an_expression_without_a_value_fails_the_step() -> None:
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "ExpressionError")
     assert condition.message.startswith("retry.when `outputs.again`: ")
+    assert "; the job f-a ended Failed" in condition.message  # what it was asked about
     assert condition.failure is not None
 
 

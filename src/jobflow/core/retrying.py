@@ -75,9 +75,8 @@ def _retried(run: Run, condition: RunCondition, retry: Retry, scene: Scene) -> R
     if retry.when is not None:
         again = holds("retry.when", retry.when, scene.seen(run, condition))
         if isinstance(again, Failure):
-            return RunDecision(
-                _final(condition, reason=StepReason.EXPRESSION_ERROR, message=again.message)
-            )
+            why = short(f"{again.message}; {condition.message}")
+            return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))
         if not again:
             return RunDecision(_final(condition))
     until = not_before(later(scene.now, backoff(retry, failures)))
