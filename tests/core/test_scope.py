@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
 
 from jobflow.api.control import ForEach, Param, Patch, Repeat, Retry
 from jobflow.api.flow_status import Decisions, RunCondition, StepCondition
@@ -286,7 +284,7 @@ def test_the_value_of_an_item_is_the_same_by_reference_and_expression(item: Any)
 
 
 def needed(*steps: Step, **spec: Any) -> frozenset[str]:
-    return outputs_needed(JobFlow(spec=JobFlowSpec(flows=list(steps), **spec)))
+    return outputs_needed(JobFlowSpec(flows=list(steps), **spec))
 
 
 def test_the_outputs_that_a_flow_looks_at() -> None:
@@ -304,16 +302,3 @@ def test_the_outputs_that_a_flow_looks_at() -> None:
     assert needed(Step(name="b", patch=Patch(spec={"queue": "outputs"}))) == frozenset()
     assert needed(finally_=[when]) == {"a"}
     assert needed(Step(name="b", when="steps.a.outputs.x >")) == frozenset()
-
-
-def test_what_is_needed_is_worked_out_once_for_a_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    flow = JobFlow(spec=JobFlowSpec(flows=[Step(name="b", when="steps.once.outputs.x == 1")]))
-    assert outputs_needed(flow) == {"once"}
-
-    def never(text: str) -> object:
-        raise AssertionError("parsed again")
-
-    monkeypatch.setattr("jobflow.core.mentions.expression", never)
-    again = msgspec.json.decode(msgspec.json.encode(flow), type=JobFlow)
-    assert outputs_needed(again) == {"once"}
-    assert seen().item is UNSET

@@ -58,7 +58,7 @@ def intent(run: Run, scene: Scene) -> str:
 def halted(run: Run, scene: Scene) -> str:
     """The same from what holds for the flow as a whole, whatever is recorded of the run."""
     course, name = scene.course, run.step.name
-    if name not in scene.finally_names:
+    if name not in scene.layout.finally_names:
         if course.halted_for:
             return course.halted_for
         if scene.aborted_for and name not in scene.spared:
@@ -74,7 +74,7 @@ def why_in_words(why: str, run: Run, scene: Scene) -> str:
         return scene.aborted_for or stored_failures(scene)
     if why != TIMEOUT:
         return _WHY.get(StepReason(why), why)
-    if scene.course.halted_for == TIMEOUT and run.step.name not in scene.finally_names:
+    if scene.course.halted_for == TIMEOUT and run.step.name not in scene.layout.finally_names:
         return scene.course.halted
     return f"it took longer than its timeout of {run.step.timeout}"
 

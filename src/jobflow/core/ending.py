@@ -105,7 +105,7 @@ def _insight(run: Run, job: Job, scene: Scene) -> Insight:
         return Insight(pods)
     blamed = blame(pods) if job.phase in FAILURES else None
     said = _said(job, pods)
-    needed = run.step.name in scene.outputs_needed and has_first_pod(job.spec)
+    needed = run.step.name in scene.layout.outputs_needed and has_first_pod(job.spec)
     if job.phase in FAILURES:
         enough = blamed is not None and blamed.sure and (said is not None or not needed)
     else:

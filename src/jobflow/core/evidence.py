@@ -8,7 +8,7 @@ carries neither, and is known by its name. Nothing here decides what comes of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -22,7 +22,8 @@ from jobflow.api.job import ENDED_PHASES, Job, JobPhase
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import View
 from jobflow.core.items import item_of
-from jobflow.core.names import attempt_name, job_name, label_value, latest_name
+from jobflow.core.layout import Layout
+from jobflow.core.names import attempt_name, job_name, latest_name
 from jobflow.core.reasons import StepReason
 
 NOTHING = StepCondition()
@@ -45,7 +46,7 @@ _LOOKED_BACK = 1000
 """Attempts whose records are looked for: a label can say any number."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Run:
     """What is known of one run of a step."""
 
@@ -60,18 +61,18 @@ class Run:
     """Which item or repeat it is, from 0; None: the step is its own only run."""
     decided: Decisions | None = None
     """What was decided about its step before it began."""
-    jobs: list[Job] = field(default_factory=list)
+    jobs: Sequence[Job] = field(default=(), init=False)
     """Its vcjobs in the View, those that are gone included, by attempt."""
-    job: Job | None = None
+    job: Job | None = field(default=None, init=False)
     """The vcjob of its latest attempt; None where that is not in the View."""
-    gone: bool = False
+    gone: bool = field(default=False, init=False)
     """Whether `job` is gone from the cluster."""
 
     @property
     def attempts(self) -> int:
         """How many vcjobs were made for it, as far as anyone has seen."""
-        seen = attempt_of(self.job) if self.job is not None else 0
-        return max(self.memory.attempts, seen)
+        known = self.memory.attempts
+        return known if self.job is None else max(known, attempt_of(self.job))
 
     @property
     def begun(self) -> bool:
@@ -120,7 +121,7 @@ class Run:
         }
 
 
-@dataclass(slots=True)
+@dataclass
 class Evidence(Run):
     """What is known of one step: of its only run, or of all of them together."""
 
@@ -130,7 +131,7 @@ class Evidence(Run):
     runs: Sequence[Run] = ()
     """With forEach and repeat: the runs of which anything is known, by index. Then `jobs` are the
     vcjobs of all of them, and `job` is that of the last repeat, and none of an item."""
-    ran: bool | None = None
+    ran: bool | None = field(default=None, init=False)
     """The answer of `has_run` for one with runs, once it was asked."""
 
     @property
@@ -143,43 +144,36 @@ class Evidence(Run):
         """Of all its runs together."""
         if self.runs:
             return sum(run.attempts for run in self.runs)
-        seen = attempt_of(self.job) if self.job is not None else 0
-        return max(self.memory.attempts, seen)
+        known = self.memory.attempts
+        return known if self.job is None else max(known, attempt_of(self.job))
 
     def anew(self, **said: Any) -> StepCondition:
         """The same for a step."""
         return StepCondition(decisions=self.memory.decisions, **self._kept(), **said)
 
 
-def loops(step: Step) -> bool:
-    """Whether a step has runs of its own, by forEach or repeat."""
-    return step.for_each is not None or step.repeat is not None
-
-
 def gather(
     flow: JobFlow,
-    steps: Sequence[Step],
+    layout: Layout,
     view: View,
     records: Mapping[str, JobRecord],
     now: datetime,
 ) -> list[Evidence]:
-    """What is known of each of `steps`, in their order. `records`: the status's, by name."""
-    conditions = flow.status.conditions or {}
-    name = flow.metadata.name
+    """What is known of each step, by position. `records`: the status's, by name."""
+    remembered = (flow.status.conditions or {}).get
     found = []
-    for step in steps:
-        key = job_name(name, step.name)
-        memory = conditions.get(key, NOTHING)
+    for step, key, again in zip(layout.steps, layout.keys, layout.loops, strict=True):
+        memory = remembered(key, NOTHING)
         runs: Sequence[Run] = ()
-        if again := loops(step):
-            runs = _remembered(step, name, memory, now)
-        elif not _ours(memory):
+        if again:
+            runs = _remembered(step, flow.metadata.name, memory, now)
+        elif memory.attempts or memory.reason or memory.phase in _OWN_PHASES:  # JobFlow wrote it
+            if memory.attempts and not memory.job:  # dropped for the status's size
+                memory = _named(memory, key)
+        elif memory is not NOTHING or key in records:
             memory = _volcanos(memory, records.get(key), key)
-        elif memory.attempts and not memory.job:  # dropped for the status's size
-            memory = _named(memory, key)
-        decided = memory.decisions
-        found.append(Evidence(step, key, memory, now, None, decided, loops=again, runs=runs))
-    _assign(found, view, name)
+        found.append(Evidence(step, key, memory, now, None, memory.decisions, again, runs))
+    _assign(found, layout, view, flow.metadata.name)
     return found
 
 
@@ -240,15 +234,11 @@ def _ran(record: JobRecord) -> bool:
     )
 
 
-def _ours(memory: StepCondition) -> bool:
-    """Whether JobFlow wrote it: Volcano's controller writes no attempts and no reasons."""
-    return bool(memory.attempts or memory.reason) or memory.phase in _OWN_PHASES
-
-
 def _volcanos(memory: StepCondition, record: JobRecord | None, key: str) -> StepCondition:
-    """A condition that Volcano's controller wrote, or none at all, in our terms.
+    """A condition that Volcano's controller wrote (it writes no attempts and no reasons), or none
+    at all, in our terms.
 
-    Volcano drops the condition of a vcjob that is gone; then `jobStatusList` still says how it
+    It drops the condition of a vcjob that is gone; then `jobStatusList` still says how it
     ended. Of what it began it made one vcjob, named `key`.
     """
     if not memory.phase and record is None:
@@ -287,18 +277,16 @@ def _named(memory: C, key: str) -> C:
     return msgspec.structs.replace(memory, job=latest_name(key, memory.attempts))
 
 
-def _assign(found: Sequence[Evidence], view: View, flow: str) -> None:
+def _assign(found: Sequence[Evidence], layout: Layout, view: View, flow: str) -> None:
     """Hand every vcjob of the View to its step and run, and choose the latest of each run."""
-    if not view.jobs:
-        return
-    step_of = _step_of(found)
+    jobs_of: dict[int, list[Job]] = {}
     for job in view.jobs.values():
-        evidence = step_of(job)
-        if evidence is not None:
-            evidence.jobs.append(job)
-    for evidence in found:
-        if not evidence.jobs:
-            continue
+        position = _position(job, layout)
+        if position is not None:
+            jobs_of.setdefault(position, []).append(job)
+    for position, jobs in jobs_of.items():
+        evidence = found[position]
+        evidence.jobs = jobs
         if not evidence.loops:
             _choose(evidence, view)
             continue
@@ -311,49 +299,40 @@ def _assign(found: Sequence[Evidence], view: View, flow: str) -> None:
             evidence.job, evidence.gone = evidence.runs[-1].job, evidence.runs[-1].gone
 
 
-def _step_of(found: Sequence[Evidence]) -> Callable[[Job], Evidence | None]:
-    """Tells the step of a vcjob."""
-    by_step = {evidence.step.name: evidence for evidence in found}
-    by_label: dict[str, Evidence] = {}
-    by_key = {evidence.key: evidence for evidence in found}
-
-    def step_of(job: Job) -> Evidence | None:
-        meta = job.metadata
-        name = (meta.annotations or _EMPTY).get(labels.STEP)
-        if name is not None:
-            return by_step.get(name)
-        label = (meta.labels or _EMPTY).get(labels.STEP)
-        if label is None:
-            return by_key.get(meta.name)
-        if not by_label:
-            by_label.update((label_value(step), e) for step, e in by_step.items())
-        return by_label.get(label)
-
-    return step_of
+def _position(job: Job, layout: Layout) -> int | None:
+    """The step of a vcjob."""
+    meta = job.metadata
+    name = (meta.annotations or _EMPTY).get(labels.STEP)
+    if name is not None:
+        return layout.graph.index.get(name)
+    label = (meta.labels or _EMPTY).get(labels.STEP)
+    return layout.by_key.get(meta.name) if label is None else layout.by_label.get(label)
 
 
 def _share_out(evidence: Evidence, flow: str) -> None:
     """Hand the vcjobs of a step to its runs. One that says of none that it belongs to it was not
     made by us and is nobody's."""
     runs = {run.index or 0: run for run in evidence.runs}
+    jobs_of: dict[int, list[Job]] = {}
     for job in evidence.jobs:
         index = index_of(job)
-        if index is None:
-            continue
+        if index is not None:
+            jobs_of.setdefault(index, []).append(job)
+    for index, jobs in jobs_of.items():
         run = runs.get(index)
         if run is None:
             run = runs[index] = fresh(evidence, flow, index)
-        run.jobs.append(job)
+        run.jobs = jobs
     evidence.runs = [runs[index] for index in sorted(runs)]
 
 
 def _choose(run: Run, view: View) -> None:
     """The latest attempt, unless the status remembers a later one that is no longer there, or the
     flow was retried since."""
-    jobs, memory = run.jobs, run.memory
-    if len(jobs) > 1:
-        jobs.sort(key=lambda job: (attempt_of(job), job.metadata.name))
-    latest = jobs[-1]
+    memory = run.memory
+    if len(run.jobs) > 1:
+        run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
+    latest = run.jobs[-1]
     if attempt_of(latest) < max(memory.attempts, memory.past_attempts + 1):
         return
     run.job = latest

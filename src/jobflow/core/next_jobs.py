@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.jobflow import Condition
 from jobflow.core.actions import CreateJob
-from jobflow.core.evidence import has_run, loops
+from jobflow.core.evidence import has_run
 from jobflow.core.failure_policy import Stopping
 from jobflow.core.items import items_of
 from jobflow.core.names import job_name
@@ -19,7 +19,6 @@ from jobflow.core.readiness import (
     combined,
     end_of,
     probe_of,
-    strategy,
     wanted_of,
 )
 from jobflow.core.reasons import StepReason
@@ -46,7 +45,7 @@ _WAITING = StepPhase.WAITING.value
 
 
 def _makes(decision: Decision) -> bool:
-    return bool(decision.actions) and any(isinstance(a, CreateJob) for a in decision.actions)
+    return any(isinstance(action, CreateJob) for action in decision.actions)
 
 
 class Forecast:
@@ -57,6 +56,8 @@ class Forecast:
         self._conditions = [decision.condition for decision in decisions]
         self._ends: dict[int, End] = {}
         """Of steps that have not ended yet."""
+        self._touched = bytearray(len(decisions))
+        """Which steps depend on one of these."""
         self._goes_on: list[int] = []
         """Steps with runs that are still to come."""
         self._decisions = decisions
@@ -79,7 +80,7 @@ class Forecast:
             phase = decision.condition.phase
             if phase in ENDED_STEP_PHASES:
                 continue
-            if phase == _WAITING and not _makes(decision):
+            if phase == _WAITING and not (decision.actions and _makes(decision)):
                 continue
             if (
                 steps[position].for_each is not None
@@ -87,34 +88,40 @@ class Forecast:
             ):
                 self._goes_on.append(position)
             else:
-                self._ends[position] = End.COMPLETED
+                self._end(position, End.COMPLETED)
+
+    def _end(self, position: int, how: End) -> None:
+        self._ends[position] = how
+        for dependant in self._scene.graph.dependants[position]:
+            self._touched[dependant] = True
 
     def _starting(self) -> Iterator[int]:
-        stopping, steps = self._stopping, range(self._scene.last_from)
+        """By one walk in the order of the dependencies: what a step waits for is known before."""
+        stopping, last_from = self._stopping, self._scene.last_from
+        holds_up, touched = stopping.holds_up, self._touched
+        parallelism = StepReason.PARALLELISM if self._held_back() else None
         for position in self._scene.graph.order:
-            if position not in steps:
+            if position >= last_from:
                 continue
-            if stopping.holds_up:
+            condition = self._conditions[position]
+            if holds_up:
                 began = position in self._ends or not self._new(position)
                 met = self._met(position) if began else None
-                stopping.note(position, self._conditions[position].phase, met)
-            if self._starts(position):
-                yield position
+                stopping.note(position, condition.phase, met)
+            if condition.reason == parallelism or touched[position]:
+                if self._starts(position):
+                    yield position
 
     def _starts(self, position: int) -> bool:
         """Whether a step begins then; one that is skipped is noted."""
-        condition, ends = self._conditions[position], self._ends
-        if condition.phase != _WAITING or position in ends or not self._new(position):
+        if position in self._ends or not self._new(position):
             return False
-        if condition.reason == StepReason.PARALLELISM:
+        if self._conditions[position].reason == StepReason.PARALLELISM:
             return True
-        targets = self._scene.graph.targets[position]
-        if ends.keys().isdisjoint(targets):
-            return False
-        reaches = [self._stands(position, target) for target in targets]
-        reach = combined(strategy(self._scene.steps[position]), reaches)
+        need = self._scene.layout.needs[position]
+        reach = combined(need.how, [self._stands(position, target) for target in need.targets])
         if reach in SKIPS:
-            ends[position] = SKIPS[reach]
+            self._end(position, SKIPS[reach])
         if reach is not Reach.MET:
             return False
         stopping = self._stopping
@@ -145,25 +152,22 @@ class Forecast:
 
     def _stands(self, position: int, target: int) -> Reach:
         """How a target will stand to a step."""
-        scene = self._scene
+        scene, condition = self._scene, self._conditions[target]
         passed = self._conditions[position].passed_targets
         if passed is not None and scene.graph.names[target] in passed:
             return Reach.MET
-        step, other, condition = scene.steps[position], scene.steps[target], self._of(target)
+        step, other = scene.steps[position], scene.steps[target]
         want = wanted_of(step, other) if probe_of(step) is None else Condition.COMPLETED
         if want is Condition.RUNNING and has_run(scene.evidence[target], condition, scene.records):
             return Reach.MET
         end = self._ends.get(target)
         return REACHES[want][end if end is not None else end_of(other, condition)]
 
-    def _of(self, position: int) -> StepCondition:
-        return self._conditions[position]
-
     # ------------------------------------------------------------------------- names
 
     def _names(self, position: int) -> Iterator[str]:
         step = self._scene.steps[position]
-        if not loops(step):
+        if not self._scene.layout.loops[position]:
             yield self._scene.evidence[position].key
             return
         indices = self._more(position) if step.for_each is not None else iter((0,))

@@ -47,7 +47,7 @@ def _withheld(decision: Decision, room: int, most: int) -> Decision:
             room -= 1
         actions.append(action)
     if any(isinstance(action, CreateJob) for action in actions):
-        return decision._replace(actions=tuple(actions))
+        return msgspec.structs.replace(decision, actions=tuple(actions))
     condition = decision.condition
     if not _under_way(condition):
         condition = msgspec.structs.replace(
@@ -57,7 +57,7 @@ def _withheld(decision: Decision, room: int, most: int) -> Decision:
             message=f"waits for room: the flow has at most {counted(most, 'job')} at once",
             next_attempt_time=None,
         )
-    return decision._replace(condition=condition, actions=tuple(actions))
+    return msgspec.structs.replace(decision, condition=condition, actions=tuple(actions))
 
 
 def _under_way(condition: StepCondition) -> bool:

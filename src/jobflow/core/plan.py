@@ -152,7 +152,7 @@ def _decide(scene: Scene) -> tuple[Scene, list[Decision]]:
         spared = steps.stopping.spared(decisions)
         scene = replace(scene, aborted_for=steps.stopping.why, spared=spared)
         decisions = _once_more(scene, steps.known, decisions)
-    if scene.has_daemons and daemons.are_done(scene, decisions):
+    if scene.layout.has_daemons and daemons.are_done(scene, decisions):
         scene = replace(scene, daemons_done=True)
         decisions = _once_more(scene, steps.known, decisions)
     return scene, timed(scene, limited(scene, decisions))

@@ -10,10 +10,12 @@ of both tables. Where a step looks inside its targets with a probe, `probing` sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from jobflow.api.flow_status import CANCELLED, StepCondition, StepPhase
+import msgspec
+
+from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition, Probe, Step, Strategy
 
 
@@ -145,17 +147,43 @@ def strategy(step: Step) -> Strategy:
     return _STRATEGIES.get(depends_on.strategy if depends_on else None, Strategy.ALL)
 
 
+class Need(msgspec.Struct, frozen=True):
+    """What a step wants of the steps it depends on, as its spec says it."""
+
+    targets: Sequence[int]
+    """Their positions, in the order in which it names them."""
+    how: Strategy
+    want: Condition
+    """What they have to reach, where no probe decides."""
+    reaches: Mapping[End | None, Reach]
+    """How they stand to it, by how they have ended."""
+    probe: Probe | None
+    to_run: Sequence[int]
+    """Which of them only have to run, by their place in `targets`; nothing with a probe."""
+
+
+def need_of(step: Step, targets: Sequence[int], daemons: Collection[int] = ()) -> Need:
+    """`targets`, `daemons`: positions."""
+    want, probe = wanted(step), probe_of(step)
+    to_run: Sequence[int] = ()
+    if probe is None and (want is Condition.RUNNING or (want is Condition.COMPLETED and daemons)):
+        every = want is Condition.RUNNING
+        to_run = [i for i, target in enumerate(targets) if every or target in daemons]
+    return Need(targets, strategy(step), want, REACHES[want], probe, to_run)
+
+
 def end_of(step: Step, condition: StepCondition) -> End | None:
     """How a step has ended, from its condition; None while it has not.
 
     One that was cancelled has stopped with its flow: nothing is to be made of its failure.
     """
-    if condition.phase == StepPhase.SKIPPED:
-        return _SKIPPED.get(condition.reason, End.NOT_TAKEN)
-    if condition.phase == StepPhase.COMPLETED:
-        return End.COMPLETED
-    if condition.phase != StepPhase.FAILED:
+    phase = condition.phase
+    if phase not in ENDED_STEP_PHASES:
         return None
+    if phase == StepPhase.COMPLETED:
+        return End.COMPLETED
+    if phase == StepPhase.SKIPPED:
+        return _SKIPPED.get(condition.reason, End.NOT_TAKEN)
     if condition.reason == CANCELLED:
         return End.STOPPED
     return End.FORGIVEN if step.continue_on_failure else End.FAILED
@@ -174,4 +202,7 @@ def combined(how: Strategy, reaches: Iterable[Reach]) -> Reach:
     occurring = set(reaches)
     if not occurring:
         return Reach.MET
-    return next((r for r in _RANKING[how] if r in occurring), Reach.NOT_TAKEN)
+    for reach in _RANKING[how]:
+        if reach in occurring:
+            return reach
+    return Reach.NOT_TAKEN

@@ -46,7 +46,7 @@ JOB_LISTS = frozenset({*_LISTS.values(), UNKNOWN_LIST})
 
 _ROOM = 32
 """Bits of a record's rank that a run's index takes; the step's position is above them."""
-_NOBODY: frozenset[str] = frozenset()
+_PENDING = JobPhase.PENDING
 
 _CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
 _PHASE_OF: Mapping[str, str] = {
@@ -72,29 +72,52 @@ def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
     new: dict[str, JobRecord] = {}
     ranks: dict[str, int] = {}
     for position, evidence in enumerate(scene.evidence):
-        condition, reads = decisions[position].condition, decisions[position].reads
-        unread = {read.uid for read in reads} if reads else _NOBODY
-        for run in evidence.each:
-            rank = (position << _ROOM) + (run.index or 0)
-            ranks[run.key] = rank
-            if run.memory.job:
-                ranks[run.memory.job] = rank
-            for job in run.jobs:
-                name = job.metadata.name
-                known = old.get(name)
-                if known is None and _dropped(run, job):
-                    continue
-                ranks[name] = rank
-                if job is run.job and job.ended and job.metadata.uid in unread:
-                    new[name] = known or job_record(before_its_end(job), None, scene)
-                else:
-                    new[name] = job_record(job, known, scene)
-        if evidence.runs:
+        decision = decisions[position]
+        condition = decision.condition
+        if evidence.loops:
+            for run in evidence.runs:
+                rank = _rank(position, run.index)
+                ranks[run.key] = ranks[run.memory.job or run.key] = rank
+                _of_run(new, ranks, run, rank, decision, scene)
             for each in _without_jobs(evidence, condition):
                 _close(new, old, each, scene)
-        elif condition.job and (evidence.job is None or evidence.gone):
-            _close(new, old, condition, scene)
-    return _ordered({**old, **new}, ranks)
+        elif evidence.jobs or condition.job:
+            rank = _rank(position, None)
+            if evidence.memory.job:
+                ranks[evidence.memory.job] = rank
+            _of_run(new, ranks, evidence, rank, decision, scene)
+            if condition.job and (evidence.job is None or evidence.gone):
+                _close(new, old, condition, scene)
+    return _ordered({**old, **new}, ranks, scene.layout.by_key)
+
+
+def _rank(position: int, index: int | None) -> int:
+    return (position << _ROOM) + (index or 0)
+
+
+def _of_run(
+    new: dict[str, JobRecord],
+    ranks: dict[str, int],
+    run: Run,
+    rank: int,
+    decision: Decision,
+    scene: Scene,
+) -> None:
+    """The records of the vcjobs of a run that are in the View."""
+    for job in run.jobs:
+        name = job.metadata.name
+        known = scene.records.get(name)
+        if known is None and _dropped(run, job):
+            continue
+        ranks[name] = rank
+        if decision.reads and job is run.job and job.ended and _is_read(job, decision):
+            new[name] = known or job_record(before_its_end(job), None, scene)
+        else:
+            new[name] = job_record(job, known, scene)
+
+
+def _is_read(job: Job, decision: Decision) -> bool:
+    return any(read.uid == job.metadata.uid for read in decision.reads)
 
 
 def _without_jobs(evidence: Evidence, now: StepCondition) -> Iterator[RunCondition]:
@@ -158,16 +181,17 @@ def _dropped(run: Run, job: Job) -> bool:
 
 
 def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
-    if gone and not job.ended and old.end_timestamp is not None:
+    status = job.status
+    phase = status.state.phase
+    over = phase in ENDED_PHASES
+    if gone and not over and old.end_timestamp is not None:
         return True  # it was closed; its last object knows less than that
-    state = job.status.state.phase
+    if old.state != (phase or _PENDING) or old.restart_count != (status.retry_count or 0):
+        return False
+    if not (old.end_timestamp is not None if over else gone or old.end_timestamp is None):
+        return False
     histories = old.running_histories or None
-    return (
-        old.state == job.phase
-        and old.restart_count == (job.status.retry_count or 0)
-        and (old.end_timestamp is not None if job.ended else gone or old.end_timestamp is None)
-        and (not state or (histories is not None and histories[-1].state == state))
-    )
+    return not phase or (histories is not None and histories[-1].state == phase)
 
 
 def _end(job: Job, now: datetime) -> datetime:
@@ -257,12 +281,19 @@ def _phase_of(run: RunCondition) -> str:
     return _PHASE_OF.get(run.reason, run.phase)
 
 
-def _ordered(records: dict[str, JobRecord], ranks: Mapping[str, int]) -> list[JobRecord]:
-    """By run; a vcjob that is gone and that no run names stays behind the one before it."""
+def _ordered(
+    records: dict[str, JobRecord], ranks: Mapping[str, int], positions: Mapping[str, int]
+) -> list[JobRecord]:
+    """By run, of `positions` the steps with a single one; a vcjob that is gone and that no run
+    names stays behind the one before it."""
     ranked: list[tuple[int, JobRecord]] = []
     last = -1
     for name, record in records.items():
-        last = ranks.get(name, last)
+        rank = ranks.get(name)
+        if rank is not None:
+            last = rank
+        elif name in positions:
+            last = _rank(positions[name], None)
         ranked.append((last, record))
     ranked.sort(key=lambda rank: rank[0])
     return [record for _, record in ranked]

@@ -15,9 +15,12 @@ def begun_steps(scene: Scene) -> list[Decision | None]:
     """What comes of each step that has begun, by position; None where it has not. Targets come
     before those that depend on them, for what a step's runs begin with may depend on theirs."""
     found: list[Decision | None] = [None] * len(scene.steps)
-    order = scene.graph.order
-    for position in order if len(order) == len(found) else range(len(found)):
-        decision = _carried_on(position, scene)
+    for position in scene.layout.order:
+        evidence = scene.evidence[position]
+        if evidence.memory.phase in ENDED_STEP_PHASES:
+            found[position] = Decision(evidence.memory)
+            continue
+        decision = _carried_on(position, evidence, scene)
         if decision is not None:
             found[position] = decision
             scene.standing[position] = decision.condition
@@ -31,10 +34,7 @@ def begin(evidence: Evidence, scene: Scene) -> Decision:
     return _of_step(again(evidence, scene) if evidence.attempts else first_attempt(evidence, scene))
 
 
-def _carried_on(position: int, scene: Scene) -> Decision | None:
-    evidence = scene.evidence[position]
-    if evidence.memory.phase in ENDED_STEP_PHASES:
-        return Decision(evidence.memory)
+def _carried_on(position: int, evidence: Evidence, scene: Scene) -> Decision | None:
     if evidence.loops:
         loop = looping.carried_on(evidence, scene, lambda: inferred(position, scene))
         return None if loop is None else folded(loop)
@@ -46,6 +46,7 @@ def _carried_on(position: int, scene: Scene) -> Decision | None:
 
 def _of_step(decision: RunDecision) -> Decision:
     """Of a step that is its own only run."""
-    condition, action, wake_at, urgent, reads = decision
+    condition, action = decision.condition, decision.action
     assert isinstance(condition, StepCondition)
-    return Decision(condition, () if action is None else (action,), wake_at, urgent, reads)
+    made = () if action is None else (action,)
+    return Decision(condition, made, decision.wake_at, decision.urgent, decision.reads)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+
+import msgspec
 
 from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
@@ -14,14 +15,14 @@ from jobflow.core.actions import Action, Probe, ReadPods, View
 from jobflow.core.course import Course, stored_course
 from jobflow.core.evidence import Evidence, Run, gather
 from jobflow.core.graph import Graph
-from jobflow.core.mentions import outputs_needed
+from jobflow.core.layout import Layout, layout_of
 from jobflow.core.moments import later
 from jobflow.core.outputs import OutputsRoom
 from jobflow.core.readiness import breaks
 from jobflow.core.scope import Seen, Standing
 
 
-class Decision(NamedTuple):
+class Decision(msgspec.Struct, frozen=True):
     """What is decided about one step."""
 
     condition: StepCondition
@@ -36,7 +37,7 @@ class Decision(NamedTuple):
     probes: tuple[Probe, ...] = ()
 
 
-class RunDecision(NamedTuple):
+class RunDecision(msgspec.Struct, frozen=True):
     """What is decided about one run of a step."""
 
     condition: RunCondition
@@ -63,19 +64,20 @@ class Scene:
     """Whether all other steps are over, so that daemons are to be ended."""
 
     def __post_init__(self) -> None:
-        first, last = _once_each(self.flow.steps, self.flow.spec.finally_ or ())
-        self.steps: list[Step] = [*first, *last]
-        """Those of `finally` behind all others. Each name once: what came past admission with a
-        name twice means the first."""
-        self.last_from: int = len(first)
+        self.layout: Layout = layout_of(self.flow)
+        self.steps: list[Step] = self.layout.steps
+        """Those of `finally` behind all others."""
+        self.last_from: int = self.layout.last_from
         """The position of the first step of `finally`."""
+        self.graph: Graph = self.layout.graph
+        """The dependencies, by position in `steps`."""
         self.records: Mapping[str, JobRecord] = {
             record.name: record for record in self.flow.status.job_status_list or ()
         }
         """What the status remembers of vcjobs, by name."""
         self.second: datetime = whole(self.now)
         self.evidence: list[Evidence] = gather(
-            self.flow, self.steps, self.view, self.records, self.second
+            self.flow, self.layout, self.view, self.records, self.second
         )
         """By position, as the graph counts."""
         self.standing: list[StepCondition] = [evidence.memory for evidence in self.evidence]
@@ -89,16 +91,6 @@ class Scene:
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None
 
     @cached_property
-    def has_daemons(self) -> bool:
-        """Whether any step is a daemon."""
-        return any(step.daemon for step in self.steps)
-
-    @cached_property
-    def finally_names(self) -> frozenset[str]:
-        """The steps of `finally`."""
-        return frozenset(step.name for step in self.steps[self.last_from :])
-
-    @cached_property
     def flow_phase(self) -> str:
         """What `flow.phase` is in `finally`: how the flow would end by its other steps, which are
         over by the stored status."""
@@ -107,16 +99,6 @@ class Scene:
         rest = zip(self.steps[: self.last_from], self.evidence, strict=False)
         failed = self.course.halted_for or any(breaks(step, each.memory) for step, each in rest)
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
-
-    @cached_property
-    def graph(self) -> Graph:
-        """The dependencies, by position in `steps`."""
-        return Graph(self.steps)
-
-    @cached_property
-    def outputs_needed(self) -> frozenset[str]:
-        """The steps whose outputs an expression or reference names."""
-        return outputs_needed(self.flow)
 
     def seen(self, run: Run | None = None, ended: RunCondition | None = None) -> Seen:
         """What an expression or reference may look at: of a step, or of one run of it. `ended`: in
@@ -157,16 +139,3 @@ def not_before(moment: datetime) -> datetime:
     """The first whole second at or after `moment`."""
     begun = whole(moment)
     return begun if begun == moment else later(begun, 1)
-
-
-def _once_each(*lists: Iterable[Step]) -> list[list[Step]]:
-    """The same lists, of each name the first step alone."""
-    known: set[str] = set()
-    found: list[list[Step]] = []
-    for steps in lists:
-        found.append([])
-        for step in steps:
-            if step.name not in known:
-                known.add(step.name)
-                found[-1].append(step)
-    return found

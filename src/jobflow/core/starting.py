@@ -15,7 +15,7 @@ import msgspec
 from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
 from jobflow.core.actions import CreateJob, Holder, Refusal
 from jobflow.core.build import Attempt, build_job
-from jobflow.core.evidence import Evidence, Run
+from jobflow.core.evidence import NOTHING, Evidence, Run
 from jobflow.core.expressions import Failure
 from jobflow.core.moments import later
 from jobflow.core.names import attempt_name
@@ -28,6 +28,8 @@ UNPROCESSABLE = 422
 """HTTP status of a create that is refused for good."""
 NAME_AGAIN = timedelta(seconds=5)
 """How long a name that will become free is left alone, where the answer does not say."""
+
+_WAITING = StepPhase.WAITING.value
 
 
 def first_attempt(run: Run, scene: Scene) -> RunDecision:
@@ -67,26 +69,39 @@ def waiting(
 @overload
 def waiting(run: Run, reason: str, message: str, until: datetime | None = None) -> RunCondition: ...
 def waiting(run: Run, reason: str, message: str, until: datetime | None = None) -> RunCondition:
-    """The run waits, between two attempts or before the first; what it remembers is kept."""
-    memory, attempts, waits = run.memory, run.attempts, StepPhase.WAITING
-    still = memory.phase == waits and memory.reason == reason
+    """The run waits, between two attempts or before the first; what it remembers is kept, but for
+    what is said of an attempt alone."""
+    memory, attempts = run.memory, run.attempts
+    still = memory.phase == _WAITING and memory.reason == reason
     message = short(message)
     if still and not attempts and memory.message == message and memory.next_attempt_time == until:
         return memory
-    condition = run.anew(
-        phase=waits,
+    if memory is NOTHING and not attempts:
+        return StepCondition(
+            phase=_WAITING,
+            reason=reason,
+            message=message,
+            next_attempt_time=until,
+            last_transition_time=run.now,
+        )
+    condition = msgspec.structs.replace(
+        memory,
+        index=run.index,
+        phase=_WAITING,
         reason=reason,
         message=message,
         job=run.job_name if attempts else "",
         attempts=attempts,
         next_attempt_time=until,
         last_transition_time=memory.last_transition_time if still else run.now,
-        requested_hours=memory.requested_hours,
+        create_time=None,
+        running_duration="",
+        task_status_count=None,
+        deadline=None,
+        abort_time=None,
+        failure=None,
+        outputs=None,
     )
-    if isinstance(memory, StepCondition) and (memory.passed_targets or memory.runs):
-        condition = msgspec.structs.replace(
-            condition, passed_targets=memory.passed_targets, runs=memory.runs
-        )
     return memory if memory == condition else condition
 
 

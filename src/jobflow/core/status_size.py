@@ -7,7 +7,7 @@ remembered here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -47,7 +47,9 @@ def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
     if fits is not None and not (_cut(stored) and _uncut(status) == _uncut(stored)):
         return fits
     for drop in DROPS:
-        status = drop(status)
+        before, status = status, drop(status)
+        if status is before:
+            continue
         if status == stored:
             return stored
         if fits is None and _size(status) <= LIMIT:
@@ -75,39 +77,61 @@ def _uncut(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:
-    return _records(status, _last_history)
-
-
-def _last_history(record: JobRecord) -> JobRecord:
-    histories = record.running_histories
-    if not histories or len(histories) == 1:
-        return record
-    return _replace(record, running_histories=histories[-1:])
+    return _records(
+        status,
+        [
+            _replace(record, running_histories=histories[-1:])
+            if (histories := record.running_histories) is not None and len(histories) > 1
+            else record
+            for record in status.job_status_list or ()
+        ],
+    )
 
 
 def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
     """`lastTransitionTime` of steps whose vcjob's last history tells it."""
-    return _conditions(status, lambda _, each: _without_transition(each) if each.job else each)
+    having = [
+        key
+        for key, each in _steps(status)
+        if each.runs or (each.job and each.last_transition_time is not None)
+    ]
+    return _conditions(
+        status, having, lambda _, each: _without_transition(each) if each.job else each
+    )
 
 
 def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
     """And what is counted from them."""
-    status = _replace(status, pod_failure_ratio="")
-    return _conditions(
-        status,
-        lambda _, each: (
-            each if each.task_status_count is None else _replace(each, task_status_count=None)
-        ),
-    )
+    having = [
+        key for key, each in _steps(status) if each.runs or each.task_status_count is not None
+    ]
+    if status.pod_failure_ratio:
+        status = _replace(status, pod_failure_ratio="")
+    return _conditions(status, having, lambda _, each: _replace(each, task_status_count=None))
 
 
 def _messages(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(status, lambda _, each: _replace(each, message="") if each.message else each)
+    having = [key for key, each in _steps(status) if each.runs or each.message]
+    return _conditions(status, having, lambda _, each: _replace(each, message=""))
 
 
 def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
+    over = ENDED_STEP_PHASES
+    having = [
+        key for key, each in _steps(status) if each.runs or (each.phase in over and _timed(each))
+    ]
     return _conditions(
-        status, lambda _, each: _without_times(each) if each.phase in ENDED_STEP_PHASES else each
+        status, having, lambda _, each: _without_times(each) if each.phase in over else each
+    )
+
+
+def _timed(condition: RunCondition) -> bool:
+    """Whether `_without_times` changes it."""
+    return (
+        condition.create_time is not None
+        or bool(condition.running_duration)
+        or condition.requested_hours is not None
+        or condition.failure is not None
     )
 
 
@@ -123,12 +147,14 @@ def _without_times(condition: C) -> C:
 
 
 def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
-    kept = [record for record in status.job_status_list or () if not ended(record)]
-    return _replace(status, job_status_list=kept or None)
+    return _records(status, [r for r in status.job_status_list or () if not ended(r)])
 
 
 def _transitions(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(status, lambda _, each: _without_transition(each))
+    having = [
+        key for key, each in _steps(status) if each.runs or each.last_transition_time is not None
+    ]
+    return _conditions(status, having, lambda _, each: _without_transition(each))
 
 
 def _without_transition(condition: C) -> C:
@@ -140,16 +166,13 @@ def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
     the name of every job that is called as its attempt is (`evidence` knows it), the jobs of
     attempts that others have followed, when the server is asked again what it refused, and the
     nodes that a next attempt would do well to avoid."""
-    latest = {run.job for each in _each(status) for run in each.runs or (each,)}
+    latest = {run.job for _, each in _steps(status) for run in each.runs or (each,)}
     lists: dict[str, list[str] | None] = {}
     for field in JOB_LISTS:
         names = [name for name in getattr(status, field) or () if name in latest]
         lists[field] = names or None
-    return _replace(_conditions(status, _least), job_status_list=None, **lists)
-
-
-def _each(status: JobFlowStatus) -> Iterable[StepCondition]:
-    return (status.conditions or {}).values()
+    status = _conditions(status, [key for key, _ in _steps(status)], _least)
+    return _replace(status, job_status_list=None, **lists)
 
 
 def _least(key: str, condition: C) -> C:
@@ -180,9 +203,14 @@ DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
 """One after the other, each on top of those before it."""
 
 
-def _records(status: JobFlowStatus, change: Callable[[JobRecord], JobRecord]) -> JobFlowStatus:
-    records = status.job_status_list
-    return _replace(status, job_status_list=[change(r) for r in records] if records else records)
+def _records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:
+    """With these records; itself where they are the same."""
+    same = records == (status.job_status_list or [])
+    return status if same else _replace(status, job_status_list=records or None)
+
+
+def _steps(status: JobFlowStatus) -> Iterable[tuple[str, StepCondition]]:
+    return (status.conditions or {}).items()
 
 
 class _Change(Protocol):
@@ -191,13 +219,14 @@ class _Change(Protocol):
     def __call__(self, key: str, condition: C, /) -> C: ...
 
 
-def _conditions(status: JobFlowStatus, change: _Change) -> JobFlowStatus:
-    """With this change of each condition, and of those of its runs."""
-    conditions = {
-        key: _with_runs(key, each, change) if each.runs else change(key, each)
-        for key, each in (status.conditions or {}).items()
-    }
-    return _replace(status, conditions=conditions)
+def _conditions(status: JobFlowStatus, having: Collection[str], change: _Change) -> JobFlowStatus:
+    """With this change of the conditions with these keys, and of those of their runs. Of most
+    there is nothing to change, for it was changed when they were written."""
+    changed = dict(status.conditions or {})
+    for key in having:
+        each = changed[key]
+        changed[key] = _with_runs(key, each, change) if each.runs else change(key, each)
+    return _replace(status, conditions=changed) if having else status
 
 
 def _with_runs(key: str, condition: StepCondition, change: _Change) -> StepCondition:

@@ -22,7 +22,7 @@ def timed(scene: Scene, decisions: Sequence[Decision]) -> list[Decision]:
         if condition is not memory and condition.last_transition_time is not now:
             timed = timed_as(condition, memory, now)
             if timed is not condition:
-                found[position] = found[position]._replace(condition=timed)
+                found[position] = msgspec.structs.replace(found[position], condition=timed)
     return found
 
 

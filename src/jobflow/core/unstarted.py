@@ -15,8 +15,8 @@ from functools import cached_property
 import msgspec
 
 from jobflow.api import jobflow as api
-from jobflow.api.flow_status import Decisions, StepCondition, StepPhase
-from jobflow.api.jobflow import Condition, Step
+from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
+from jobflow.api.jobflow import Condition
 from jobflow.core.actions import CreateJob
 from jobflow.core.deciding import NotTaken, decide, decides
 from jobflow.core.evidence import Evidence, has_run
@@ -31,9 +31,6 @@ from jobflow.core.readiness import (
     Reach,
     combined,
     end_of,
-    probe_of,
-    strategy,
-    wanted,
 )
 from jobflow.core.reasons import StepReason
 from jobflow.core.runs import begin
@@ -41,6 +38,8 @@ from jobflow.core.scene import Decision, Scene
 from jobflow.core.starting import waiting
 from jobflow.core.waits import NOBODY, Waits, blocked_by, skipped_for, unsatisfiable, waits_for
 from jobflow.core.wording import listed, short
+
+_NOT_YET, _UNSATISFIABLE = Reach.NOT_YET, Reach.UNSATISFIABLE
 
 
 class Pass:
@@ -62,31 +61,30 @@ class Pass:
 
     def run(self) -> list[Decision]:
         """Every step's decision, by position."""
-        graph = self.scene.graph
-        blocked = {step for step, _ in (*graph.unknown, *graph.own)}
-        for position in graph.order:
+        blocked, holds_up = self.scene.layout.blocked, self.stopping.holds_up
+        for position in self.scene.graph.order:
             decision = self.decisions[position]
             began = decision is not None
             if decision is None:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self._take(position, decision)
-            if self.stopping.holds_up:
+            if holds_up:
                 self._note(position, decision, began=began)
         if self.failing:
             return self._once_more()
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
 
     def _take(self, position: int, decision: Decision) -> None:
-        step = self.scene.steps[position]
+        condition = decision.condition
         self.decisions[position] = decision
-        self.ends[position] = end_of(step, decision.condition)
-        self.scene.standing[position] = decision.condition
-        if self.stopping.stopped_by(position, decision.condition):
-            self.failing.append(position)
+        self.scene.standing[position] = condition
+        if condition.phase in ENDED_STEP_PHASES:
+            self.ends[position] = end_of(self.scene.steps[position], condition)
+            if self.stopping.stopped_by(position, condition):
+                self.failing.append(position)
 
     def _note(self, position: int, decision: Decision, *, began: bool) -> None:
-        step = self.scene.steps[position]
-        met = self._waits(position, step, began=True).met() if began else None
+        met = self._waits(position, began=True).met() if began else None
         self.stopping.note(position, decision.condition.phase, met)
 
     def _once_more(self) -> list[Decision]:
@@ -106,8 +104,9 @@ class Pass:
         evidence = scene.evidence[position]
         if position >= scene.last_from:
             return self._last(position, evidence)
-        waits = self._waits(position, evidence.step)
-        verdict = combined(strategy(evidence.step), waits.reaches)
+        waits = self._waits(position)
+        need = waits.need
+        verdict = combined(need.how, waits.reaches)
         skip = SKIPS.get(verdict)
         if scene.course.halted_for and skip in (None, End.STOPPED):
             return self._skipped(evidence, End.STOPPED, scene.course.halted)
@@ -115,14 +114,14 @@ class Pass:
             return self._skipped(
                 evidence, skip, skipped_for(skip, scene, waits, self.stopping.failed)
             )
-        if verdict is Reach.UNSATISFIABLE:
+        if verdict is _UNSATISFIABLE:
             said = unsatisfiable(scene, waits)
             return Decision(_ended(evidence, StepReason.PROBE_UNSATISFIABLE, said))
-        if verdict is Reach.NOT_YET:
+        if verdict is _NOT_YET:
             decision = Decision(self._waiting(position, waits))
         else:
             decision = self._ready(position, waits)
-        if waits.looks or waits.to_run:
+        if waits.looks or need.to_run:
             return self._lasting(position, decision, verdict, waits)
         return decision
 
@@ -178,26 +177,21 @@ class Pass:
 
     # ---------------------------------------------------------------------- its targets
 
-    def _waits(self, position: int, step: Step, *, began: bool = False) -> Waits:
+    def _waits(self, position: int, *, began: bool = False) -> Waits:
         """`began`: the step has, so that its probe, if it has one, is over."""
-        scene, ends = self.scene, self.ends
-        targets = scene.graph.targets[position]
-        if (probe := probe_of(step)) is not None:
+        ends, need = self.ends, self.scene.layout.needs[position]
+        if (probe := need.probe) is not None:
             if began:
-                return Waits(targets, [Reach.MET] * len(targets), None)
-            looks = [self._look(position, step, probe, target) for target in targets]
-            return Waits(targets, [look.reach for look in looks], None, looks)
-        want = wanted(step)
-        row = REACHES[want]
-        reaches = [row[ends[target]] for target in targets]
-        if want is Condition.RUNNING or (want is Condition.COMPLETED and scene.has_daemons):
-            every = want is Condition.RUNNING
-            to_run = [i for i, t in enumerate(targets) if every or scene.steps[t].daemon]
-            for i in to_run:
-                ran = self._has_run(position, targets[i])
-                reaches[i] = Reach.MET if ran else REACHES[Condition.RUNNING][ends[targets[i]]]
-            return Waits(targets, reaches, want, to_run=to_run)
-        return Waits(targets, reaches, want)
+                return Waits(need, [Reach.MET] * len(need.targets))
+            looks = [self._look(position, probe, target) for target in need.targets]
+            return Waits(need, [look.reach for look in looks], looks)
+        row = need.reaches
+        reaches = [row[ends[target]] for target in need.targets]
+        for i in need.to_run:
+            target = need.targets[i]
+            ran = self._has_run(position, target)
+            reaches[i] = Reach.MET if ran else REACHES[Condition.RUNNING][ends[target]]
+        return Waits(need, reaches)
 
     @cached_property
     def _probing(self) -> Probing:
@@ -211,9 +205,10 @@ class Pass:
         passed = self.scene.evidence[position].memory.passed_targets
         return passed is not None and self.scene.graph.names[target] in passed
 
-    def _look(self, position: int, step: Step, probe: api.Probe, target: int) -> Look:
+    def _look(self, position: int, probe: api.Probe, target: int) -> Look:
         if self._met_before(position, target):
             return Look(Reach.MET)
+        step = self.scene.steps[position]
         evidence, condition = self.scene.evidence[target], self.scene.standing[target]
         return self._probing.look(step, probe, evidence, condition, self.ends[target])
 
@@ -240,7 +235,8 @@ class Pass:
             looks = []
         starts = any(isinstance(action, CreateJob) for action in decision.actions)
         news = not set(met) <= set(memory.passed_targets or ())
-        return decision._replace(
+        return msgspec.structs.replace(
+            decision,
             condition=memory if condition == memory else condition,
             urgent=decision.urgent or (bool(waits.looks) and news and not starts),
             reads=tuple(look.read for look in looks if look.read is not None),
@@ -254,7 +250,7 @@ class Pass:
         if stopping.failed and not stopping.may_yet(position):
             because = f"will not start, for {stopping.failed[0]} has failed"
             return waiting(evidence, End.STOPPED, because)
-        return waiting(evidence, *waits_for(self.scene, evidence.step, waits))
+        return waiting(evidence, *waits_for(self.scene, waits))
 
     def _blocked(self, position: int) -> Decision:
         scene = self.scene

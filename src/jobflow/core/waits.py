@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.probing import Look
-from jobflow.core.readiness import SKIPS, End, Reach, strategy
+from jobflow.core.readiness import SKIPS, End, Need, Reach, need_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Scene
 from jobflow.core.wording import SHOWN, listed, short
@@ -18,46 +19,52 @@ _TO = {
     Condition.FINISHED: " to finish",
     Condition.RUNNING: " to run",
 }
+_NOT_YET, _ANY = Reach.NOT_YET, Strategy.ANY
 
 
-@dataclass(slots=True)
-class Waits:
+class Waits(msgspec.Struct, frozen=True):
     """How the targets of a step stand to it, in the order in which it names them."""
 
-    targets: Sequence[int]
+    need: Need
     reaches: Sequence[Reach]
-    want: Condition | None
-    """What they have to reach; None: a probe decides."""
     looks: Sequence[Look] = ()
     """What its probe came to; nothing where it has none."""
-    to_run: Sequence[int] = ()
-    """Which of them have to run, that is met once they have; by their place in `targets`."""
 
     def met(self) -> list[int]:
         """The targets that have been reached."""
-        pairs = zip(self.targets, self.reaches, strict=True)
+        pairs = zip(self.need.targets, self.reaches, strict=True)
         return [target for target, reach in pairs if reach is Reach.MET]
 
     def lasting(self) -> list[int]:
         """The targets that have been reached for good though they may go on."""
-        kept = range(len(self.targets)) if self.looks else self.to_run
-        return [self.targets[i] for i in kept if self.reaches[i] is Reach.MET]
+        targets = self.need.targets
+        kept = range(len(targets)) if self.looks else self.need.to_run
+        return [targets[i] for i in kept if self.reaches[i] is Reach.MET]
 
 
-NOBODY = Waits((), (), Condition.COMPLETED)
+NOBODY = Waits(need_of(Step(), ()), ())
 """Of a step that has no targets."""
 
 
-def waits_for(scene: Scene, step: Step, waits: Waits) -> tuple[str, str]:
+def waits_for(scene: Scene, waits: Waits) -> tuple[str, str]:
     """Reason and message of a step whose targets have not all come so far."""
-    last = "or" if strategy(step) is Strategy.ANY else "and"
-    pending = [i for i, reach in enumerate(waits.reaches) if reach is Reach.NOT_YET]
-    if waits.want is None:
+    need = waits.need
+    last = "or" if need.how is _ANY else "and"
+    if need.probe is not None:
+        pending = [i for i, reach in enumerate(waits.reaches) if reach is _NOT_YET]
         said = any(waits.looks[i].said for i in pending)
         reason = StepReason.WAITING_FOR_PROBE if said else ""
         return reason, f"waits for {_seen(scene, pending, waits, last)}"
-    names = [_state(scene, waits.targets[i]) for i in pending[:SHOWN]]
-    return "", f"waits for {listed(names, total=len(pending), last=last)}{_to(waits, pending)}"
+    names, standing = scene.graph.names, scene.standing
+    states: list[str] = []
+    total = 0
+    for target, reach in zip(need.targets, waits.reaches, strict=True):
+        if reach is _NOT_YET:
+            total += 1
+            if total <= SHOWN:
+                states.append(f"{names[target]} ({standing[target].phase})")
+    to = _to(waits) if need.to_run else _TO[need.want]
+    return "", f"waits for {listed(states, total=total, last=last)}{to}"
 
 
 def unsatisfiable(scene: Scene, waits: Waits) -> str:
@@ -70,7 +77,7 @@ def skipped_for(how: End, scene: Scene, waits: Waits, failed: Sequence[str]) -> 
     """What a step is skipped for. `failed`: what the flow has stopped for."""
     names = [
         scene.graph.names[target]
-        for target, why in zip(waits.targets, waits.reaches, strict=True)
+        for target, why in zip(waits.need.targets, waits.reaches, strict=True)
         if SKIPS.get(why) is how
     ]
     if how is End.UPSTREAM_FAILED:
@@ -91,12 +98,13 @@ def blocked_by(scene: Scene, step: Step) -> str:
     return "waits for a step that in the end waits for itself"
 
 
-def _to(waits: Waits, pending: Sequence[int]) -> str:
-    """What they have to do, where that is the same for all."""
-    assert waits.want is not None
-    if waits.to_run and not set(pending).isdisjoint(waits.to_run):
-        return _TO[Condition.RUNNING] if set(pending) <= set(waits.to_run) else ""
-    return _TO[waits.want]
+def _to(waits: Waits) -> str:
+    """What the targets have to do some of which only have to run, where it is the same for all."""
+    to_run = waits.need.to_run
+    pending = {i for i, reach in enumerate(waits.reaches) if reach is _NOT_YET}
+    if pending.isdisjoint(to_run):
+        return _TO[waits.need.want]
+    return _TO[Condition.RUNNING] if pending <= set(to_run) else ""
 
 
 def _state(scene: Scene, target: int) -> str:
@@ -105,7 +113,7 @@ def _state(scene: Scene, target: int) -> str:
 
 def _seen(scene: Scene, which: Sequence[int], waits: Waits, last: str) -> str:
     """What was seen of targets: of a single one in full."""
-    names, targets = scene.graph.names, waits.targets
+    names, targets = scene.graph.names, waits.need.targets
     if len(which) == 1 and (said := waits.looks[which[0]].said):
         return f"{names[targets[which[0]]]}: {said}"
     shown = [

@@ -1,0 +1,81 @@
+"""What is worked out of a flow's spec is kept for as long as it is that spec, and no longer."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobflow.api.control import ForEach, Param
+from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
+from jobflow.api.meta import ObjectMeta
+from jobflow.core.layout import Layouts, layout_of
+
+
+def flow_of(*steps: Step, name: str = "f", **spec: object) -> JobFlow:
+    meta = ObjectMeta(name=name, uid="u", generation=1)
+    return JobFlow(metadata=meta, spec=JobFlowSpec(flows=list(steps), **spec))  # type: ignore[arg-type]
+
+
+def read_again(flow: JobFlow) -> JobFlow:
+    return msgspec.json.decode(msgspec.json.encode(flow), type=JobFlow)
+
+
+def test_a_spec_that_is_read_again_has_the_same_layout() -> None:
+    flow = flow_of(Step(name="a"), Step(name="b", depends_on=DependsOn(targets=["a"])))
+    assert layout_of(read_again(flow)) is layout_of(flow)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        flow_of(Step(name="a"), Step(name="b", for_each=ForEach(items=[1]))),
+        flow_of(Step(name="a"), Step(name="b", for_each=ForEach(items=[True]))),
+        flow_of(Step(name="a"), Step(name="b", for_each=ForEach(items=[1.0]))),
+        flow_of(Step(name="a"), Step(name="b", for_each=ForEach(items=["1"]))),
+        flow_of(Step(name="a"), Step(name="b"), params=[Param(name="p", value=1)]),
+        flow_of(Step(name="b"), Step(name="a")),
+        flow_of(Step(name="a"), finally_=[Step(name="b")]),
+        flow_of(Step(name="a"), Step(name="b"), name="g"),
+    ],
+    ids=["item 1", "item true", "item 1.0", "item '1'", "a param", "order", "finally", "a name"],
+)
+def test_one_that_differs_in_anything_has_its_own_though_uid_and_generation_agree(
+    other: JobFlow,
+) -> None:
+    layouts = Layouts(100)
+    known = [flow_of(Step(name="a"), Step(name="b")), flow_of(Step(name="a"))]
+    known += [flow_of(Step(name="a"), Step(name="b", for_each=ForEach(items=[n]))) for n in (0, 2)]
+    before = [layouts.of(flow) for flow in known]
+    found = layouts.of(other)
+    assert all(found is not each for each in before)
+    assert msgspec.json.encode(found.steps) == msgspec.json.encode(other.all_steps)
+
+
+def test_what_equals_in_python_and_not_in_json_is_told_apart() -> None:
+    layouts = Layouts(100)
+    flows = [flow_of(Step(name="a", for_each=ForEach(items=[n]))) for n in (1, True, 1.0)]
+    for flow in flows:
+        (step,) = layouts.of(flow).steps
+        assert step.for_each is not None and flow.steps[0].for_each is not None
+        assert repr(step.for_each.items) == repr(flow.steps[0].for_each.items)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
+def test_as_many_are_kept_as_have_so_many_steps_the_last_used_among_them(sizes: list[int]) -> None:
+    layouts = Layouts(10)
+    for size in sizes:
+        flow = flow_of(*(Step(name=f"s{i}") for i in range(size)), name=f"f{size}")
+        layout = layouts.of(flow)
+        assert layouts.of(read_again(flow)) is layout
+        assert len(layouts) <= 10
+
+
+def test_a_flow_larger_than_all_room_is_kept_alone() -> None:
+    layouts = Layouts(2)
+    small, large = flow_of(Step(name="a")), flow_of(*(Step(name=f"s{i}") for i in range(5)))
+    layouts.of(small)
+    layout = layouts.of(large)
+    assert (layouts.of(large), len(layouts)) == (layout, 1)
