@@ -2,6 +2,10 @@
 # environment from the lock first. PYTHON chooses the interpreter, 3.11 or newer.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+# What is compiled is kept: by the first test process for the others, and for every `jobflow` they start.
+unexport PYTHONDONTWRITEBYTECODE
+# A third of the tests' time is waiting, so two cores have time for three of them.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
 .PHONY: demo test test-long test-cluster lint crds manifests bench bench-cluster lock clean
 .DEFAULT_GOAL := test
@@ -16,7 +20,7 @@ demo: .venv/installed ## carry the examples through, without a cluster
 	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
 test: .venv/installed lint ## everything that takes under three minutes
-	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 test-long: .venv/installed ## the laws with thirty times the examples, and what else takes long
 	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900

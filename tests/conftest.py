@@ -50,7 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Core and webhook have to be covered by the examples in their own tests: a line that only a law
     or a test of something else has run through is not one that anybody looked at. Tracing the
-    others would also double what they cost.
+    others would also double what they cost, as it would with flows of thousands of steps: their
+    tests say `no_cover` where they stand.
     """
     for item in items:
         if not isinstance(item, pytest.Function):

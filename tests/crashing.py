@@ -24,8 +24,8 @@ class Point:
         return f"request {self.number}, {'after its commit' if self.after else 'before sending'}"
 
 
-STRIDE = 1 if THOROUGH else 3
-"""Every third request is one to die at, in a run that may not take long."""
+STRIDE = 1 if THOROUGH else 6
+"""Every sixth request is one to die at, in a run that may not take long."""
 
 
 def points(first: int, *, after: bool) -> Iterator[Point]:

@@ -22,7 +22,7 @@ from surviving import Dying, Lives, Tale, Watched, lives
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 SANDBOX = "sandbox.jobflow.volcano.sh/"
-SOME = 9
+SOME = 18
 """Of so many points one is tried where not all are."""
 
 

@@ -12,6 +12,9 @@ from effort import lines_run
 from jobflow.core.validate import Known, validate_flow, validate_template
 from reviewed import flow_of, knowing, template_of
 
+pytestmark = pytest.mark.no_cover
+"""It traces by itself."""
+
 
 def _patched(patch: dict[str, Any]) -> Callable[[], object]:
     flow = flow_of({"name": "a", "patch": {"jobSpec": patch}})

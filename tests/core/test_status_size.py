@@ -131,6 +131,7 @@ def test_the_order_in_which_things_go(monkeypatch: pytest.MonkeyPatch, dropped: 
     assert world.carried_out(planned).plan().nothing
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("phase", "end"), [("Completed", "Succeed"), ("Aborted", "Failed")])
 def test_five_thousand_steps_fit(phase: str, end: str) -> None:
     """DESIGN §3: with names of at most 20 characters they always stay under 1 MiB."""
@@ -146,6 +147,7 @@ def test_five_thousand_steps_fit(phase: str, end: str) -> None:
     assert len(lists or ()) == 5000
 
 
+@pytest.mark.no_cover
 def test_what_was_dropped_neither_comes_back_nor_is_needed() -> None:
     world = large(1400, "Completed")
     names = [step.name for step in world.flow.steps]
@@ -181,6 +183,7 @@ def test_what_is_told_again_of_running_jobs_does_not_come_and_go() -> None:
     assert world.plan().status is world.flow.status
 
 
+@pytest.mark.no_cover
 def test_five_thousand_jobs_at_once_fit_and_stand_still() -> None:
     """What the jobs say themselves may go too, since they say it again."""
     world = large(5000, "Running", name="f" * 20, width=20)

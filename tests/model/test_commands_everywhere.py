@@ -23,7 +23,7 @@ FLOWS = {
     "fails": big(again=(Script(lasts=3, end="Failed"),)),
     "aborts": big("Abort", again=(Script(lasts=2, end="Failed"),), beside=(Script(lasts=60),)),
 }
-SHARE = 4
+SHARE = 8
 """In `make test` every so manieth branch is followed."""
 
 
