@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.merge import copied, merge, patch_violations
+from jobflow.core.merge import copied, merge, overlaid, patch_violations
 
 KEYS = (
     "tasks template spec containers env ports volumes name mountPath containerPort protocol "
@@ -39,6 +39,15 @@ def test_neither_side_is_changed_and_nothing_is_shared(spec: dict[str, Any], pat
     result = merge(spec, patch)
     assert (spec, patch) == before
     assert not _containers_of(result) & (_containers_of(spec) | _containers_of(patch))
+
+
+@given(OBJECTS, OBJECTS)
+def test_what_is_only_read_is_the_same_and_changes_neither_side(
+    spec: dict[str, Any], patch: dict[str, Any]
+):
+    before = copy.deepcopy((spec, patch))
+    assert overlaid(spec, patch) == merge(*before)
+    assert (spec, patch) == before
 
 
 def _containers_of(node: Any) -> set[int]:

@@ -118,7 +118,12 @@ def merge(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     Neither is changed and the result shares no map and no list with either of them. Any JSON will
     do, however deep: nothing here recurses.
     """
-    result = copied(spec)
+    return overlaid(copied(spec), patch)
+
+
+def overlaid(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for those who only read it: what the patch leaves alone it shares with `spec`."""
+    result = dict(spec)
     work: _Work = [(result, patch, JOB_SPEC)]
     while work:
         _apply(*work.pop(), work)
@@ -150,9 +155,9 @@ def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work:
         if value is None:
             target.pop(name, None)
         elif isinstance(value, dict):
-            if not isinstance(target.get(name), dict):
-                target[name] = {}
-            work.append((target[name], value, shape.below(name)))
+            old = target.get(name)
+            target[name] = made = dict(old) if isinstance(old, dict) else {}
+            work.append((made, value, shape.below(name)))
         elif isinstance(value, list):
             old = target.get(name)
             target[name] = _list(
@@ -180,10 +185,10 @@ def _drop(target: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[Any]:
-    """A new list: `old` (ours) with `patch` merged in by the shape's keys, or just the patch."""
+    """A new list: `old` with `patch` merged in by the shape's keys, or just the patch."""
     if not shape.keys:
         return _replaced(patch, work)
-    held = [(_key(value, shape, index), value) for index, value in enumerate(old)]
+    held = [(_key(value, shape, index), _own(value)) for index, value in enumerate(old)]
     changes = [(_key(value, shape, None), value) for value in patch]
     if any(isinstance(value, dict) and PATCH in value for value in patch):
         held, changes = _directed(held, changes)
@@ -198,6 +203,11 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
         else:
             work.append((partner, value, shape))
     return merged
+
+
+def _own(value: Any) -> Any:
+    """An element that is ours to change."""
+    return value.copy() if isinstance(value, dict) else value
 
 
 _Keyed = list[tuple[_Key, Any]]

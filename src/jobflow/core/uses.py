@@ -16,7 +16,7 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.build import changes_of, with_defaults
 from jobflow.core.expressions import Failure
-from jobflow.core.merge import JOB_SPEC, Shape, merge
+from jobflow.core.merge import JOB_SPEC, Shape, overlaid
 from jobflow.core.pod_names import PodNames, pod_names
 from jobflow.core.references import (
     Reference,
@@ -227,7 +227,7 @@ class Kinds:
 def _changed(kind: Kind, made: tuple[Change, ...]) -> Kind:
     spec: Mapping[str, Any] = kind.base
     for change in made:
-        spec = merge(spec, change.said)
+        spec = overlaid(spec, change.said)
     is_open = any(change.open for change in made)
     pods = pod_names(_of_known_tasks(spec) if is_open else spec)
     return Kind(kind.template, kind.base, spec, pods, made)

@@ -27,6 +27,8 @@ _LOOPED = frozenset({*_RUNS, "patch"})
 """Places that belong to one run of a loop."""
 _WORDS_OF_CEL = {"true": "true", "false": "false", "null": "null", "none": "null", "nil": "null"}
 """By how other languages write them."""
+_EVERYWHERE = ("params", "flow", "steps")
+"""Variables that there are at every place."""
 _DASHED = re.compile(r"[-.\w]+")
 
 
@@ -81,7 +83,7 @@ class Visible:
     def variables(self, place: Place) -> list[str]:
         """Those that there are at a place."""
         step = self._steps[place.position]
-        names = ["params", "flow", "steps"]
+        names = [*_EVERYWHERE]
         if place.field in _LOOPED and step.for_each is not None:
             names.append("item")
         if place.field in _LOOPED and (step.for_each is not None or step.repeat is not None):
@@ -107,7 +109,7 @@ class Visible:
     def fault(self, place: Place, mention: Mention) -> str | None:
         """What is wrong with one name, in a clause."""
         root, keys = mention.root, mention.keys
-        if root not in self.variables(place):
+        if root not in _EVERYWHERE and root not in self.variables(place):
             return None if root in TYPES and not keys else self._no_variable(place, root)
         if root == "params" and keys:
             return self._param(keys[0])
