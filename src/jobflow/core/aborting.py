@@ -9,7 +9,7 @@ for the flow as a whole; `finally` is aborted by a suspension alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 import msgspec
@@ -32,7 +32,7 @@ AGAIN = timedelta(seconds=10)
 PATIENCE = timedelta(seconds=60)
 """Until a vcjob that has not ended is deleted."""
 
-_WHY = {
+_WHY: Mapping[str, str] = {
     StepReason.CANCELLED: "the flow was cancelled",
     StepReason.SUSPENDED: "the flow was suspended",
     StepReason.DAEMON_ENDED: "all other steps are over",
@@ -73,7 +73,7 @@ def why_in_words(why: str, run: Run, scene: Scene) -> str:
     if why == StepReason.FAILURE_POLICY:
         return scene.aborted_for or stored_failures(scene)
     if why != TIMEOUT:
-        return _WHY.get(StepReason(why), why)
+        return _WHY.get(why, why or "it was to be aborted")
     if scene.course.halted_for == TIMEOUT and run.step.name not in scene.layout.finally_names:
         return scene.course.halted
     return f"it took longer than its timeout of {run.step.timeout}"

@@ -264,7 +264,7 @@ def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> 
     found: dict[int, Run] = {}
     for known in memory.runs or ():
         index = known.index
-        if index is None or index in found:
+        if index is None or index < 0 or index in found:
             continue
         key = job_name(flow, step.name, index=index)
         if known.attempts and not known.job:  # dropped for the status's size

@@ -64,7 +64,7 @@ def _condition(
     attempts = sum(run.attempts for run in runs)
     if loop.verdict is not None:
         shown = _over(loop, loop.verdict, runs)
-    elif attempts <= memory.past_attempts:
+    elif attempts <= memory.past_attempts or not conditions:
         shown = _at_first(loop, conditions)
     elif evidence.step.for_each is not None:
         shown = _items(loop, conditions)

@@ -63,8 +63,8 @@ def _runs_again(run: RunCondition) -> bool:
 def case_taken(step: Step, condition: StepCondition) -> str:
     """`case 2 of 3: price-large`, the case of its switch that was taken and the template; empty
     where there is no switch, or none was taken."""
-    taken = condition.decisions.case if condition.decisions is not None else None
-    if not step.switch or taken is None or taken >= len(step.switch):
+    decided = condition.decisions
+    if decided is None or (case := step.case_of(decided)) is None:
         return ""
-    template = step.switch[taken].template
-    return f"case {taken + 1} of {len(step.switch)}" + (f": {template}" if template else "")
+    which = f"case {(decided.case or 0) + 1} of {len(step.switch or ())}"
+    return f"{which}: {case.template}" if case.template else which

@@ -37,11 +37,9 @@ def facts(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
 def _decisions(step: Step, made: Decisions) -> Iterator[str]:
     if made.when and step.when is not None:
         yield f"Its condition held: {_quoted(step.when)}."
-    cases = step.switch or ()
-    if made.case is not None and made.case < len(cases):
-        case = cases[made.case]
+    if (case := step.case_of(made)) is not None:
         why = "the default" if case.when is None else _quoted(case.when)
-        which = f"case {made.case + 1} of {len(cases)} ({why})"
+        which = f"case {(made.case or 0) + 1} of {len(step.switch or ())} ({why})"
         yield f"Of its switch {which} was taken: it runs the JobTemplate {step.template_for(case)}."
     if made.items is not None and step.for_each is not None and step.for_each.from_ is not None:
         yield f"Its {counted(len(made.items), 'item')} came from {_quoted(step.for_each.from_)}."
