@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobflow.core import job_rules
 from jobflow.core.job_rules import job_violations
+from jobflow.core.job_view import job_view
 
 GOOD_TASK = {
     "name": "good",
@@ -46,6 +48,15 @@ def test_no_rule_changes_what_it_looks_at(spec: dict[str, Any]):
     before = copy.deepcopy(spec)
     list(job_violations(spec, "spec", None))
     assert repr(spec) == repr(before)
+
+
+@given(SPECS, SPECS)
+def test_a_rule_looks_at_the_fields_that_it_names_alone(one: dict[str, Any], other: dict[str, Any]):
+    for rule, fields in job_rules._LOOKS_AT.items():
+        mixed = {key: value for key, value in other.items() if key not in fields}
+        mixed |= {key: value for key, value in one.items() if key in fields}
+        said = [str(violation) for violation in rule(job_view(one, "spec", None))]
+        assert said == [str(violation) for violation in rule(job_view(mixed, "spec", None))]
 
 
 @given(SPECS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import graphlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from jobflow.core.job_view import JobView, Map, TaskView, elements, integer, job_view, mapping, text
@@ -38,6 +38,16 @@ def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Viola
     job = job_view(spec, path, job_name)
     for rule in _RULES:
         yield from rule(job)
+
+
+def changed_violations(spec: Any, changed: Collection[str]) -> Iterator[Violation]:
+    """The same of a spec that differs from another in these fields at most, with paths from its
+    own root: rules that look at none of them say what they say of the other, and are passed by."""
+    yield from job_spec_violations(spec, "")
+    job = job_view(spec, "", None)
+    for rule, fields in _LOOKS_AT.items():
+        if not fields.isdisjoint(changed):
+            yield from rule(job)
 
 
 def _counts(job: JobView) -> Iterator[Violation]:
@@ -285,19 +295,25 @@ def _bad_task_target(
     return Violation(path, Reason.DUPLICATE, target, "name it once")
 
 
-_RULES: tuple[Callable[[JobView], Iterator[Violation]], ...] = (
-    _counts,
-    _names_of_others,
-    _running_estimate,
-    _has_tasks,
-    _task_names,
-    _gang,
-    policy_violations,
-    _plugins,
-    _mpi_master,
-    _volumes,
-    _network_topologies,
-    _partitions,
-    _task_dependencies,
-    pod_violations,
-)
+_LOOKS_AT: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[str]] = {
+    rule: frozenset(fields.split())
+    for rule, fields in (
+        (_counts, "minAvailable maxRetry minSuccess ttlSecondsAfterFinished tasks"),
+        (_names_of_others, "queue priorityClassName schedulerName"),
+        (_running_estimate, "runningEstimate"),
+        (_has_tasks, "tasks"),
+        (_task_names, "tasks"),
+        (_gang, "minAvailable tasks"),
+        (policy_violations, "policies tasks"),
+        (_plugins, "plugins"),
+        (_mpi_master, "plugins tasks"),
+        (_volumes, "volumes"),
+        (_network_topologies, "networkTopology tasks"),
+        (_partitions, "tasks"),
+        (_task_dependencies, "tasks"),
+        (pod_violations, "tasks"),
+    )
+}
+"""The fields of a spec that each rule looks at; with the name of the vcjob, the names of pods are
+looked at too, and these hang on the plugins."""
+_RULES = tuple(_LOOKS_AT)

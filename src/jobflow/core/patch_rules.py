@@ -8,14 +8,14 @@ What only a run can tell (`uses.unknown`) is left alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from jobflow.api.control import JobDefaults
-from jobflow.core.job_rules import job_violations
+from jobflow.core.job_rules import changed_violations, job_violations
 from jobflow.core.merge import merge, patch_violations
 from jobflow.core.outline import Outline
 from jobflow.core.patch_places import Places, as_written, innermost
@@ -93,7 +93,7 @@ class _Found:
         """The faults of one merged spec, at their places in the flow."""
         if not kind.changes and not self._defaults:
             return
-        faults = list(job_violations(kind.spec, "", None))
+        faults = list(changed_violations(kind.spec, self._changed(kind)))
         if kind.open:
             faults = [*filter(_beside(kind.spec), faults)]
         if faults:
@@ -102,6 +102,13 @@ class _Found:
             for fault in faults:
                 if (fault.path, fault.message) not in before:
                     yield self._of_whom(innermost(layers, fault), kind)
+
+    def _changed(self, kind: Kind) -> Collection[str]:
+        """The fields in which its spec may differ from the template's."""
+        fields = {*self._defaults, *(field for change in kind.changes for field in change.said)}
+        if any(field.startswith("$") for field in fields):  # a directive, which may be of them all
+            fields.update(kind.template.spec)
+        return fields
 
     def _of_whom(self, fault: Violation, kind: Kind) -> Violation:
         """With the template, where jobDefaults do not suit it: they do not say whose job it is."""
