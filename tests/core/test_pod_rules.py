@@ -19,7 +19,10 @@ def containers(*names: Any, **fields: Any) -> dict[str, Any]:
 
 
 AT = "spec.tasks[0].template.spec"
-NONE = f"{AT}.containers: Required value: a pod has at least one container"
+NONE = (
+    f"{AT}.containers: Required value: a pod has at least one container "
+    "(a patch finds its task by name)"
+)
 
 
 @pytest.mark.parametrize("pod", [None, {}, {"containers": []}, {"containers": None}])

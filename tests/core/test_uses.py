@@ -85,7 +85,7 @@ PARAMS = [
          ['maxRetry: Invalid value: "string": must be of type integer: "string"']),
         ({"queue": "$$(params.n)"},
          ['queue: Invalid value: "$(params.n)": a Kubernetes name cannot hold "$", "(", ")": use '
-          'lower-case letters, digits, "-" and "."; "params.n" would do']),
+          'lower-case letters, digits, "-" and "."']),
         ({"queue": "q-$(params.text)"},
          ['queue: Invalid value: "q-x y": a Kubernetes name cannot hold " ": use lower-case '
           'letters, digits, "-" and "."; "q-x-y" would do']),

@@ -107,7 +107,8 @@ async def test_a_task_without_a_pod_template_is_tried_with_an_empty_one() -> Non
     manifest = with_tasks(pod())
     del manifest["spec"]["tasks"][0]["template"]
     assert causes(await created(manifest, cluster)) == [
-        "spec.tasks[0].template.spec.containers: Required value: a pod has at least one container"
+        "spec.tasks[0].template.spec.containers: Required value: a pod has at least one container "
+        "(a patch finds its task by name)"
     ]
     assert cluster.tried == [("default", {})]
 

@@ -49,7 +49,7 @@ def _containers(task: TaskView) -> Iterator[Violation]:
     path = f"{task.path}.template.spec"
     pod = task.pod_spec
     if not pod.get("containers"):
-        detail = "a pod has at least one container"
+        detail = "a pod has at least one container (a patch finds its task by name)"
         yield Violation(f"{path}.containers", Reason.REQUIRED, None, detail)
     seen: dict[str, str] = {}
     for key in _CONTAINER_LISTS:
