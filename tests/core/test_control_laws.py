@@ -1,0 +1,90 @@
+"""The laws of `plan` for flows with every primitive of control, the random flows of the model test:
+whatever becomes of their vcjobs, whoever gives Commands and wherever the controller stops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from hypothesis import given
+
+from jobflow.api.flow_status import ENDED_STEP_PHASES
+from laws import tries
+from model.random_flows import EVERY
+from steered import lived, lives
+
+FIELDS = ("jobs", "templates", "refusals", "commands", "aborts", "pods", "live", "read")
+"""What a plan sees by name, in whatever order."""
+ORDER_TELLS = frozenset({"parallelism", "refused"})
+"""Where the order of the steps is meant to make a difference."""
+
+
+@given(lives())
+@tries(80)
+def test_every_flow_ends_and_nothing_runs_again_for_nothing(made) -> None:
+    life = lived(*made)
+    life.end_well()
+    world = life.world
+    conditions = world.plan().conditions
+    assert {each.phase for each in conditions.values()} <= ENDED_STEP_PHASES
+    assert world.settled().plan().nothing
+    for key, count in life.made.items():
+        assert count <= 1 + life.over[key]
+    assert set(life.taken.values()) <= {1}, "a Command acted twice"
+    broken = any(
+        each.phase == "Failed" and not life.steps[name].continue_on_failure
+        for name, each in conditions.items()
+    )
+    ended = world.flow.status.state.reason in ("Cancelled", "Timeout")
+    assert world.flow.status.state.phase == ("Failed" if broken or ended else "Succeed")
+
+
+@given(lives())
+@tries(40)
+def test_a_plan_depends_on_what_it_sees_alone_and_not_on_its_order(made) -> None:
+    life = lived(*made)
+    world, random = life.world, life.random
+    planned = world.plan()
+    assert planned.plan == world.plan().plan
+    other = replace(
+        world,
+        **{
+            field: dict(random.sample(sorted(getattr(world, field).items()), len(items)))
+            for field in FIELDS
+            if (items := getattr(world, field))
+        },
+    )
+    assert other.plan().plan == planned.plan
+
+
+@given(lives(EVERY - ORDER_TELLS))
+@tries(40)
+def test_the_order_of_the_steps_changes_no_decision(made) -> None:
+    life = lived(*made)
+    world, planned = life.world, life.world.plan()
+    steps = life.random.sample(world.flow.steps, len(world.flow.steps))
+    spec = msgspec.structs.replace(world.flow.spec, flows=steps)
+    other = replace(world, flow=msgspec.structs.replace(world.flow, spec=spec)).plan()
+    assert set(other.creates) == set(planned.creates)
+    assert other.phases == planned.phases
+    assert (other.skipped, other.failed) == (planned.skipped, planned.failed)
+    assert other.phase == planned.phase
+
+
+@given(lives())
+@tries(40)
+def test_a_plan_carried_out_leaves_nothing_to_do(made) -> None:
+    world = lived(*made).world.settled()
+    assert world.plan().nothing
+    again = replace(world, absent=frozenset(), read={}, aborts={}, refusals={})
+    assert not again.plan().plan.events
+
+
+@given(lives())
+@tries(40)
+def test_an_event_is_told_once(made) -> None:
+    """As often as a plan is made, what its status tells is told when that is written."""
+    world = lived(*made).world
+    planned = world.plan()
+    again = world.with_status(planned.status).plan()
+    assert not set(planned.plan.events) & set(again.plan.events)
