@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -184,6 +185,39 @@ async def test_one_unreadable_object_does_not_hide_the_others(server: ScriptedSe
         await server.until(lambda: len(server.watched) == 3)
         assert world.held() == ["a", "b"]
     assert server.watched[1].query["resourceVersion"] == "8"
+
+
+DEEP = b'"deep": ' + b'{"a":' * 3000 + b"1" + b"}" * 3000
+"""Deeper than it can be read, and less deep than an API server takes."""
+
+
+def deepened(written: bytes, name: str) -> bytes:
+    """The JSON with a field in the object of that name that is far too deep."""
+    meta = json.dumps(thing(name, 8)["metadata"]).encode()
+    return written.replace(b'"metadata": ' + meta, b'"metadata": ' + meta + b", " + DEEP)
+
+
+async def test_an_event_that_is_too_deep_to_be_read_is_passed_over(server: ScriptedServer) -> None:
+    server.lists.append(page(7, thing("a", 1)))
+    deep = deepened(frame("ADDED", thing("deep", 8)), "deep")
+    assert DEEP in deep
+    server.watches.append(Answer(chunks=[deep, frame("ADDED", thing("b", 9))]))
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 2)
+        assert world.held() == ["a", "b"]
+    assert server.watched[1].query["resourceVersion"] == "9"
+
+
+async def test_a_list_that_is_too_deep_to_be_read_is_asked_for_again(
+    server: ScriptedServer,
+) -> None:
+    """And ends nothing: somebody may delete what is in the way."""
+    listed = json.dumps(page(7, thing("a", 1), thing("deep", 8)).body).encode()
+    assert DEEP in (deep := deepened(listed, "deep"))
+    server.lists += [Answer(body=deep), Answer(body=deep), page(9, thing("a", 1))]
+    async with following(server) as world:
+        await server.until(lambda: server.watched)
+        assert world.held() == ["a"]
 
 
 def test_delays_double_up_to_a_limit_and_spread() -> None:

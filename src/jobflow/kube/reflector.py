@@ -152,14 +152,17 @@ class Reflector(Generic[T]):
             self.resource, RawList, namespace=self._namespace, query=self._query, limit=limit
         )
         async with aclosing(pages):
-            async for page in pages:
-                version = page.metadata.resource_version
-                for raw in page.items or ():
-                    obj = self._read(raw)
-                    if obj is None:
-                        unreadable.add(decoder(Object).decode(raw).metadata.uid)
-                    elif (kept := self.cache.shared(obj)) is not None:
-                        objects.append(kept)
+            try:
+                async for page in pages:
+                    version = page.metadata.resource_version
+                    for raw in page.items or ():
+                        obj = self._read(raw)
+                        if obj is None:
+                            unreadable.add(decoder(Object).decode(raw).metadata.uid)
+                        elif (kept := self.cache.shared(obj)) is not None:
+                            objects.append(kept)
+            except RecursionError:
+                raise _garbled("a list with an object that is nested too deeply") from None
         return objects, version, unreadable
 
     # ------------------------------------------------------------------ level, on demand
@@ -272,6 +275,9 @@ class Reflector(Generic[T]):
             frame = decoder(Frame).decode(line)
         except msgspec.DecodeError as error:
             raise _garbled(f"a watch frame that is no event: {error}") from error
+        except RecursionError:  # an API server stores it; the version moves on with the next one
+            log.error("object is nested too deeply, passing it over", kind=self.resource.kind)
+            return
         match frame.type:
             case "ADDED" | "MODIFIED" | "DELETED":
                 obj = self._read(frame.object)
