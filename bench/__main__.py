@@ -27,7 +27,7 @@ def on_this_machine(runs: int, seconds: float) -> Iterator[Figure]:
     for shape, times in core.validations(runs).items():
         yield Figure(f"validate, 5,000 steps, {shape}", "ms", times, 50)
     for shape, times in core.new_validations(runs).items():
-        yield Figure(f"validate, 1,000 steps or items, {shape}", "ms", times, 400)
+        yield Figure(f"validate, 1,000 steps or items, {shape}", "ms", times, 200)
     for state, times in core.plans(runs).items():
         yield Figure(f"plan, 1,000 steps, {state}", "ms", times, 10)
     for state, times in core.reconciles(runs).items():

@@ -125,7 +125,7 @@ class Graph:
         In running order, the first step again at the end: `[0, 1, 2, 0]` for a -> b -> c -> a. It
         starts at the knot's first step in `spec.flows` and is a shortest one through that step.
         """
-        if len(self.order) == len(self):
+        if self.in_order or len(self.order) == len(self):
             return []
         return [self._cycle(knot) for knot in sorted(self._knots(), key=min)]
 

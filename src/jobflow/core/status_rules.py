@@ -96,7 +96,7 @@ def least_status(outline: Outline) -> int:
             for step, depends_on in outline.dependencies
             if depends_on.probe is not None or depends_on.condition == Condition.RUNNING
         )
-        + _More(outline).all()
+        + (_More(outline).all() if outline.special else 0)
     )
 
 

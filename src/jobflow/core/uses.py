@@ -246,7 +246,9 @@ def _of_known_tasks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def is_open(value: Any) -> bool:
     """Whether a value is a text with a reference in it."""
-    return isinstance(value, str) and next(references(value, ""), None) is not None
+    if not isinstance(value, str) or "$(" not in value:
+        return False
+    return next(references(value, ""), None) is not None
 
 
 def unknown(spec: Mapping[str, Any]) -> Iterator[str]:
