@@ -174,7 +174,7 @@ def _step_to_start(flow: JobFlow, template: str) -> str | None:
     if flow.final or flow.metadata.deletion_timestamp is not None:
         return None
     conditions = flow.status.conditions or {}
-    for step in flow.all_steps:
+    for step in chain(flow.steps, flow.spec.finally_ or ()):
         if template in step.templates:
             condition = conditions.get(job_name(flow.metadata.name, step.name))
             if condition is None:
