@@ -223,3 +223,30 @@ async def test_a_status_is_checked_too(api: Rest) -> None:
     await api.made(FLOWS, flow())
     answer = await api.patch(f"{FLOWS}/f/status", {"status": {"progress": 3}})
     assert answer.code == 422 and list(answer.causes) == ["status.progress"]
+
+
+COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
+
+
+@pytest.mark.parametrize(
+    ("uid", "words"),
+    [
+        ({"uid": 1234}, 'target.uid in body must be of type string: "integer"'),
+        ({}, "target.uid: Required value"),
+    ],
+)
+async def test_a_command_has_a_target_as_volcano_has_it(
+    api: Rest, uid: dict[str, Any], words: str
+) -> None:
+    """A uid that YAML takes for a number would be a Command that no controller can read."""
+    target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
+    body = {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {"name": "c"},
+        "action": "ResumeJob",
+        "target": target | uid,
+    }
+    refused = await api.post(COMMANDS, body)
+    assert refused.code == 422
+    assert words in refused.message

@@ -16,6 +16,15 @@ NAMESPACES = ("default", "kube-system")
 
 
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_REFERENCE = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "name", "uid"],
+    "properties": {
+        **{name: {"type": "string"} for name in ("apiVersion", "kind", "name", "uid")},
+        **{name: {"type": "boolean"} for name in ("controller", "blockOwnerDeletion")},
+    },
+}
+"""metav1.OwnerReference, as the CRD of Volcano's Commands has it for `target`."""
 
 
 def _definition(group: str, version: str, kind: str, properties: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +115,7 @@ COMMAND = _definition(
     "Command",
     {
         "action": {"type": "string"},
-        "target": _ANYTHING,
+        "target": _REFERENCE,
         "reason": {"type": "string"},
         "message": {"type": "string"},
     },
