@@ -38,6 +38,8 @@ class Run:
     """Whether it is from before the flow was retried."""
     again_at: float | None = None
     """When it may have another attempt; None: it has one, or is over."""
+    between: bool = False
+    """Whether it was ended between two attempts: what the last one left counts no more."""
     between_since: float = 0.0
     """Since when it is between two attempts, if it is."""
     late_at: float = 0.0
@@ -53,7 +55,7 @@ class Run:
 
     @property
     def outputs(self) -> Mapping[str, object] | None:
-        return self.last.vcjob.output if self.last else None
+        return self.last.vcjob.output if self.last and not self.between else None
 
 
 @dataclass

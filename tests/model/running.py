@@ -71,7 +71,7 @@ class Running:
         elif run.again_at is None:
             self.attempt_ended(state, run, attempt)
         elif self.begins_no_more(state) and not self.made_before_that_was_known(state, run):
-            run.phase, run.reason = "Failed", ""
+            run.phase, run.reason, run.between = "Failed", "", True
 
     def made_before_that_was_known(self, state: State, run: Run) -> bool:
         seen = self.reference.seen
@@ -207,6 +207,9 @@ class Running:
             return
         if strict and reference.need_not_be_made(state):
             return
+        sure = strict or not reference.seen.blurred
+        if state.phase == "Running" and self.begins_no_more(state) and sure:
+            return
         if state.step.for_each is not None:
             yield from self.ready_items(state, strict=strict)
             return
@@ -231,14 +234,18 @@ class Running:
             if self.is_due(run, strict=strict):
                 yield run.index
         under_way = sum(not run.phase for run in state.runs)
-        no_place = for_each.parallelism is not None and under_way >= for_each.parallelism
-        if no_place or any(run.phase == "Failed" for run in state.runs):
+        places = len(state.items or ())
+        if for_each.parallelism is not None:
+            places = for_each.parallelism - under_way
+        if strict or not self.reference.seen.blurred:
+            places = min(places, 1)  # one after another, in their order
+        if any(run.phase == "Failed" for run in state.runs):
             return
         for index in range(len(state.items or ())):
             tried = not strict and (state.name, index) in self.reference.batch.refused
-            if state.run(index) is None and not tried:
+            if places > 0 and state.run(index) is None and not tried:
                 yield index
-                return  # one after another, in their order
+                places -= 1
 
     def nodes_to_avoid(self, run: Run) -> set[str]:
         return {

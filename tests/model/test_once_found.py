@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from jobflow.api.control import ForEach, Patch, Repeat, Retry
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
@@ -19,6 +21,7 @@ def carried(
     *steps: Step,
     commands: tuple[tuple[int, str], ...] = (),
     scripts: dict[str, tuple[Script, ...]],
+    crashes: int | None = None,
     **spec: Any,
 ) -> World:
     """The flow at its end; steps without a script complete. Each runs the template t."""
@@ -28,7 +31,7 @@ def carried(
     )
     names = [step.name for step in (*steps, *(made.finally_ or ()))]
     told = {name: scripts.get(name, (Script(),)) for name in names}
-    case = Case(JobFlow(metadata=metadata, spec=made), TEMPLATES, told, commands)
+    case = Case(JobFlow(metadata=metadata, spec=made), TEMPLATES, told, commands, crashes)
     return Carried(case).to_the_end()
 
 
@@ -140,3 +143,35 @@ def test_a_daemon_that_a_suspension_has_aborted_is_over_when_all_others_are() ->
     assert reasons(world) == {"d": "DaemonEnded", "a": ""}
     assert world.flow.status.state.phase == "Succeed"
     assert set(world.jobs) == {"f-d", "f-a"}
+
+
+@pytest.mark.parametrize("dice", [0, 4, 7])
+def test_a_later_item_may_be_there_before_an_earlier_one_whose_create_was_lost(dice: int) -> None:
+    steps = [Step(name=name, template="t") for name in "abc"]
+    each = Step(name="d", template="t", for_each=ForEach(items=["x", "y"]))
+    world = carried(*steps, each, scripts={}, crashes=dice)
+    assert world.flow.status.state.phase == "Succeed"
+
+
+def test_what_was_between_two_attempts_at_its_end_leaves_no_outputs() -> None:
+    last = Step(name="z", template="t", patch=Patch(job_spec={"queue": "q-$(steps.b.outputs.n)"}))
+    world = carried(
+        Step(name="b", template="t", retry=Retry(limit=2)),
+        finally_=[last],
+        scripts={"b": (Script(end="Failed", output={"n": 1}),)},
+        timeout="8s",
+    )
+    assert reasons(world) == {"b": "Timeout", "z": "ExpressionError"}
+
+
+def test_an_item_that_completes_when_the_flow_is_out_of_time_is_followed_by_none() -> None:
+    world = carried(
+        Step(name="c", template="t"),
+        Step(name="a", template="t", for_each=ForEach(count=3)),
+        Step(name="b", template="t"),
+        scripts={"c": (Script(lasts=1),), "a": (Script(lasts=7, obeys=3),)},
+        timeout="8s",
+        parallelism=2,
+    )
+    assert reasons(world) == {"c": "", "a": "Timeout", "b": "Stopped"}
+    assert {name for name in world.jobs if name.startswith("f-a")} == {"f-a-0", "f-a-1"}
