@@ -139,6 +139,26 @@ def _after(first: str, second: str) -> Expression | Fault:
     return expression(second)
 
 
+@tries(200)
+@given(JSON)
+@example(2**70)
+@example([2**70, {"k": -(2**70)}])
+@example(["\ud800"])
+@example({"\ud800": 1})
+def test_what_is_taken_along_a_way_is_what_the_library_takes(value: Any) -> None:
+    """In a loop `m.k` is not evaluated, and `(m.k)` is."""
+    found, alone = expression("l.map(x, m.k)"), expression("l.map(x, (m.k))")
+    assert isinstance(found, Expression) and isinstance(alone, Expression)
+    given = {"l": [1], "m": {"k": value}}
+    assert _told(found.evaluate(given)) == _told(alone.evaluate(given))
+
+
+def _told(value: Any) -> Any:
+    """JSON that tells numbers apart by their types; the order of a map's keys is not the library's
+    to keep."""
+    return value if isinstance(value, Failure) else msgspec.json.encode(value, order="sorted")
+
+
 @given(st.lists(st.integers(-9, 9) | st.floats(-9, 9), min_size=1, max_size=6))
 def test_folds_are_those_of_numbers(numbers: list[float]) -> None:
     for name, fold in {"max": max, "min": min, "sum": sum}.items():

@@ -212,15 +212,34 @@ def weight(value: Any) -> int:
 
 
 def _along(way: Sequence[Key], values: Mapping[str, Any]) -> Any:
-    """What is at the end of a way through maps; _NOWHERE where it does not lead to anything, which
-    the library has the words for."""
+    """What is at the end of a way through maps; _NOWHERE where it does not lead to anything, or
+    to what the library would not hand back as it is: then it has the value, or the words."""
     value: Any = values
     for text, variable in way:
         key = values.get(text) if variable else text
         if not isinstance(value, Mapping) or key not in value:
             return _NOWHERE
         value = value[key]
-    return value
+    return value if _stays(value) else _NOWHERE
+
+
+def _stays(value: Any) -> bool:
+    """Whether the library hands a value back as it is: not a number of more than 64 bits, which
+    becomes another, nor half a character, which it does not take."""
+    work = [value]
+    while work:
+        each = work.pop()
+        if isinstance(each, dict):
+            work += each
+            work += each.values()
+        elif isinstance(each, list):
+            work += each
+        elif isinstance(each, str):
+            if not each.isascii() and not each.isprintable():
+                return False
+        elif isinstance(each, int) and not -(1 << 63) <= each < 1 << 64:
+            return False
+    return True
 
 
 def _truth(value: Any) -> bool:
