@@ -52,11 +52,17 @@ def ending(run: Run, job: Job, scene: Scene) -> RunDecision:
     insight = _insight(run, job, scene)
     if insight.enough:
         return RunDecision(_ended(run, job, insight, scene))
-    name = job.metadata.name
+    read = ReadPods(job.metadata.name, job.metadata.uid)
+    return msgspec.structs.replace(not_judged(run, job, scene), reads=(read,))
+
+
+def not_judged(run: Run, job: Job, scene: Scene) -> RunDecision:
+    """As before the end of its vcjob: it is not decided yet what that means."""
     memory = run.memory
-    known = memory.attempts and memory.job == name and memory.phase != StepPhase.WAITING
-    condition = memory if known else running_as(run, before_its_end(job), scene)
-    return RunDecision(condition, reads=(ReadPods(name, job.metadata.uid),))
+    known = memory.attempts and memory.job == job.metadata.name
+    if not known or memory.phase == StepPhase.WAITING:
+        memory = running_as(run, before_its_end(job), scene)
+    return RunDecision(memory, unjudged=frozenset({job.metadata.uid}))
 
 
 def running_as(run: Run, job: Job, scene: Scene) -> RunCondition:

@@ -57,7 +57,7 @@ def _failing(scene: Scene, known: Sequence[Decision | None]) -> Iterator[str]:
     """Where the failed vcjob of a run is still asked for its reason, and nothing else of the step
     goes on."""
     for position, decision in enumerate(known):
-        if decision is None or not decision.reads or position >= scene.last_from:
+        if decision is None or not decision.unjudged or position >= scene.last_from:
             continue
         evidence = scene.evidence[position]
         if evidence.step.continue_on_failure:

@@ -5,7 +5,8 @@ It decides nothing. A forEach shows how many of its items are where, a repeat th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from jobflow.api.flow_status import (
@@ -20,7 +21,7 @@ from jobflow.core.evidence import Evidence
 from jobflow.core.looping import Loop, Verdict
 from jobflow.core.reasons import StepReason
 from jobflow.core.requests import exchanged
-from jobflow.core.scene import Decision
+from jobflow.core.scene import Decision, RunDecision
 from jobflow.core.transitions import timed_as
 from jobflow.core.wording import counted, short
 
@@ -37,10 +38,17 @@ def folded(loop: Loop) -> Decision:
     return Decision(
         condition=evidence.memory if condition == evidence.memory else condition,
         actions=tuple(d.action for d in made if d.action is not None),
-        wake_at=min((d.wake_at for d in made if d.wake_at is not None), default=None),
+        wake_at=min((at for at in _moments(loop, made) if at is not None), default=None),
         urgent=loop.stores_first or any(d.urgent for d in made),
         reads=tuple(read for d in made for read in d.reads),
+        unjudged=frozenset().union(*(d.unjudged for d in made)),
     )
+
+
+def _moments(loop: Loop, made: Sequence[RunDecision]) -> Iterator[datetime | None]:
+    yield loop.wake_at
+    for decision in made:
+        yield decision.wake_at
 
 
 def _runs(loop: Loop) -> list[RunCondition]:

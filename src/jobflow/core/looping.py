@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
@@ -48,6 +49,8 @@ class Loop:
     """None: the step goes on."""
     stores_first: bool = False
     """Whether the next run waits until it is stored how the last has ended."""
+    wake_at: datetime | None = None
+    """When to look again, although no run asks for it."""
 
     @property
     def runs(self) -> list[tuple[Run, RunDecision]]:
@@ -176,6 +179,9 @@ def _repeats(loop: Loop, scene: Scene, inferred: Inferred) -> None:
         if index + 1 in loop.decided:
             continue
         sure = inferred() is JobPhase.COMPLETED
+        if not sure and scene.allowance.spent:
+            loop.wake_at = scene.later
+            return
         loop.verdict = Verdict() if sure else _until(loop, run, condition, scene)
         if loop.verdict is not None:
             return

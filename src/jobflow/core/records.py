@@ -110,14 +110,10 @@ def _of_run(
         if known is None and _dropped(run, job):
             continue
         ranks[name] = rank
-        if decision.reads and job is run.job and job.ended and _is_read(job, decision):
+        if job is run.job and job.ended and job.metadata.uid in decision.unjudged:
             new[name] = known or job_record(before_its_end(job), None, scene)
         else:
             new[name] = job_record(job, known, scene)
-
-
-def _is_read(job: Job, decision: Decision) -> bool:
-    return any(read.uid == job.metadata.uid for read in decision.reads)
 
 
 def _without_jobs(evidence: Evidence, now: StepCondition) -> Iterator[RunCondition]:

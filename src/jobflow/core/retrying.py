@@ -13,7 +13,7 @@ import msgspec
 from jobflow.api.control import Backoff, Retry
 from jobflow.api.flow_status import RunCondition, StepPhase
 from jobflow.core.aborting import aborted, halted
-from jobflow.core.ending import ends_as
+from jobflow.core.ending import ends_as, not_judged
 from jobflow.core.evidence import Run
 from jobflow.core.expressions import Failure
 from jobflow.core.moments import later
@@ -73,6 +73,8 @@ def _retried(run: Run, condition: RunCondition, retry: Retry, scene: Scene) -> R
     if failures > limit:
         return RunDecision(_final(condition))
     if retry.when is not None:
+        if scene.allowance.spent:
+            return _later(run, scene)
         again = holds("retry.when", retry.when, scene.seen(run, condition))
         if isinstance(again, Failure):
             why = short(f"{again.message}; {condition.message}")
@@ -88,6 +90,13 @@ def _retried(run: Run, condition: RunCondition, retry: Retry, scene: Scene) -> R
         next_attempt_time=until,
     )
     return RunDecision(waits, wake_at=until, urgent=True)
+
+
+def _later(run: Run, scene: Scene) -> RunDecision:
+    """Whether there is another attempt is decided by the next plan."""
+    job = run.job
+    kept = RunDecision(run.memory) if job is None else not_judged(run, job, scene)
+    return msgspec.structs.replace(kept, wake_at=scene.later)
 
 
 def _for_nothing(run: Run, condition: RunCondition) -> RunDecision:

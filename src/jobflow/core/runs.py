@@ -49,4 +49,11 @@ def _of_step(decision: RunDecision) -> Decision:
     condition, action = decision.condition, decision.action
     assert isinstance(condition, StepCondition)
     made = () if action is None else (action,)
-    return Decision(condition, made, decision.wake_at, decision.urgent, decision.reads)
+    return Decision(
+        condition=condition,
+        actions=made,
+        wake_at=decision.wake_at,
+        urgent=decision.urgent,
+        reads=decision.reads,
+        unjudged=decision.unjudged,
+    )

@@ -12,6 +12,7 @@ import msgspec
 from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import Action, Probe, ReadPods, View
+from jobflow.core.allowance import LATER, Allowance
 from jobflow.core.course import Course, stored_course
 from jobflow.core.evidence import Evidence, Run, gather
 from jobflow.core.graph import Graph
@@ -34,6 +35,8 @@ class Decision(msgspec.Struct, frozen=True):
     """Whether what comes next waits until the condition is written."""
     reads: tuple[ReadPods, ...] = ()
     """What has to be known before more can be decided; several steps may ask for the same."""
+    unjudged: frozenset[str] = frozenset()
+    """UIDs of vcjobs that have ended, and of which it is not decided yet what their end means."""
     probes: tuple[Probe, ...] = ()
 
 
@@ -45,6 +48,7 @@ class RunDecision(msgspec.Struct, frozen=True):
     wake_at: datetime | None = None
     urgent: bool = False
     reads: tuple[ReadPods, ...] = ()
+    unjudged: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -103,13 +107,25 @@ class Scene:
     def seen(self, run: Run | None = None, ended: RunCondition | None = None) -> Seen:
         """What an expression or reference may look at: of a step, or of one run of it. `ended`: in
         until and retry.when, the run as it has just ended."""
+        work = self.allowance.share()
         if run is None:
-            return Seen(self.flow, self._standing, self.flow_phase)
-        return Seen(self.flow, self._standing, self.flow_phase, run.index, run.item, ended)
+            return Seen(self.flow, self._standing, self.flow_phase, work=work)
+        own = run.index, run.item, ended
+        return Seen(self.flow, self._standing, self.flow_phase, *own, work)
 
     def _standing(self, name: str) -> Standing | None:
         position = self.graph.index.get(name)
         return None if position is None else (self.steps[position], self.standing[position])
+
+    @cached_property
+    def allowance(self) -> Allowance:
+        """What expressions may still take in this plan."""
+        return Allowance()
+
+    @property
+    def later(self) -> datetime:
+        """When what they may take no more is gone on with."""
+        return self.now + LATER
 
     @cached_property
     def outputs_room(self) -> OutputsRoom:

@@ -7,7 +7,7 @@ the flow holds. What may be mentioned at all is admission's business (`expressio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -18,6 +18,7 @@ from jobflow.api.control import ForEach
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.cel_words import Mention
+from jobflow.core.cel_work import Work
 from jobflow.core.expressions import Failure, Fault, expression
 from jobflow.core.items import MOST_RUNS
 from jobflow.core.references import MAX_SIZE, Reference, TooLargeError, replaced
@@ -53,6 +54,8 @@ class Seen:
     """Of the run, with forEach."""
     run: RunCondition | None = None
     """In until and retry.when: the run that has just ended, as it is recorded."""
+    work: Work = field(default_factory=Work)
+    """What all that is evaluated here may take together."""
 
 
 # ------------------------------------------------------------------ expressions
@@ -99,7 +102,7 @@ def evaluated(field: str, text: str, seen: Seen) -> Any:
     found = expression(text)
     if isinstance(found, Fault):
         return _failed(field, text, found.message)
-    value = found.evaluate(context(found.words.mentions, seen))
+    value = found.evaluate(context(found.words.mentions, seen), seen.work)
     return _failed(field, text, value.message) if isinstance(value, Failure) else value
 
 

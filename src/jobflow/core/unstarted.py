@@ -140,6 +140,9 @@ class Pass:
             return Decision(waiting(evidence, StepReason.TERMINATING, message))
         if scene.suspended:
             return Decision(waiting(evidence, StepReason.SUSPENDED, scene.suspended))
+        if _is_to_decide(evidence) and scene.allowance.spent:
+            condition = waiting(evidence, StepReason.STARTING, "its conditions are being looked at")
+            return Decision(condition, wake_at=scene.later)
         decided = self._decided(evidence)
         if isinstance(decided, Failure):
             return Decision(_ended(evidence, StepReason.EXPRESSION_ERROR, decided.message))
@@ -170,9 +173,8 @@ class Pass:
 
     def _decided(self, evidence: Evidence) -> Decisions | NotTaken | Failure | None:
         """What holds of the step for good; None: there is nothing to decide about it."""
-        known = evidence.memory.decisions
-        if known is not None or not decides(evidence.step):
-            return known
+        if not _is_to_decide(evidence):
+            return evidence.memory.decisions
         return decide(evidence.step, self.scene.seen())
 
     # ---------------------------------------------------------------------- its targets
@@ -267,6 +269,11 @@ class Pass:
         if decided is not None:
             condition = msgspec.structs.replace(condition, decisions=decided)
         return Decision(condition)
+
+
+def _is_to_decide(evidence: Evidence) -> bool:
+    """Whether anything has to be decided about the step that is not yet."""
+    return evidence.memory.decisions is None and decides(evidence.step)
 
 
 def _ended(
