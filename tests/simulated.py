@@ -11,80 +11,28 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import json
 import math
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import Enum, auto
 from typing import Any
 from unittest.mock import patch
 
-from jobflow.api.resources import JOBS, LEASES
+from jobflow.api.resources import JOBS
 from jobflow.kube import election
 from jobflow.kube.candidate import Timing
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.election import Election
 from jobflow.kube.fence import FencedClient
+from mishaps import Life, Mishap, Weather
+from one_lease import NAME, NAMESPACE, Landed, Reply, Server, failure
 
-NAMESPACE, NAME = "system", "jobflow"
-LEASE_PATH = LEASES.path(NAMESPACE, NAME)
 TICK = 1e-6
 WRITE_EVERY = 0.3
 PATIENCE = 200_000
 """Steps of one run: more is a loop that gets nowhere."""
-
-
-class Weather(Enum):
-    """How a process's requests fare."""
-
-    FINE = auto()
-    SLOW = auto()
-    """Both ways take up to eight seconds."""
-    REQUESTS_LOST = auto()
-    ANSWERS_LOST = auto()
-    ERRORS_BEFORE = auto()
-    ERRORS_AFTER = auto()
-    """Carried out, answered by a 500."""
-    MIXED = auto()
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Weather from `at` on, for `seconds`."""
-
-    at: float
-    seconds: float
-    weather: Weather
-
-
-@dataclass(frozen=True)
-class Mishap:
-    """Something that happens to a process: `pause` (as SIGSTOP), `suspend` (the loop's clock stands
-    still too), `stop` (SIGTERM), `kill`, `start` (again, as a new process), `wall` (its wall clock
-    jumps), `freeze` (it stands still)."""
-
-    at: float
-    kind: str
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Life:
-    """All that befalls one process. `rate`: how fast its clocks run."""
-
-    stretches: tuple[Stretch, ...] = ()
-    mishaps: tuple[Mishap, ...] = ()
-    rate: float = 1.0
-
-    def weather(self, now: float) -> Weather:
-        for stretch in self.stretches:
-            if stretch.at <= now < stretch.at + stretch.seconds:
-                return stretch.weather
-        return Weather.FINE
 
 
 class Loop(asyncio.SelectorEventLoop):
@@ -108,90 +56,6 @@ class Loop(asyncio.SelectorEventLoop):
             return -math.inf
         scheduled = self._scheduled  # type: ignore[attr-defined]
         return scheduled[0].when() if scheduled else math.inf
-
-
-@dataclass
-class Reply:
-    """As much of an aiohttp response as Client reads."""
-
-    status: int
-    body: bytes
-    headers: dict[str, str] = field(default_factory=dict)
-
-    async def __aenter__(self) -> Reply:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
-
-    async def read(self) -> bytes:
-        return self.body
-
-
-@dataclass(frozen=True)
-class Landed:
-    """A leader's write that the server has stored, who held the Lease then, and who led."""
-
-    at: float
-    writer: str
-    holder: str | None
-    """None: there was no Lease."""
-    leader: str | None
-    """The last process that began to lead, so that a write is late once another has begun."""
-
-
-class Server:
-    """One Lease, and a list of writes."""
-
-    def __init__(self, leader: Callable[[], str | None]) -> None:
-        self._leader = leader
-        self.lease: dict[str, Any] | None = None
-        self.landed: list[Landed] = []
-        self.held: list[tuple[float, str]] = []
-        """Each holder, and since when."""
-        self._versions = itertools.count(1)
-
-    @property
-    def holder(self) -> str | None:
-        return None if self.lease is None else self.lease["spec"].get("holderIdentity", "")
-
-    def handle(self, now: float, method: str, path: str, body: bytes, writer: str) -> Reply:
-        if not path.startswith(LEASES.path(NAMESPACE)):
-            self.landed.append(Landed(now, writer, self.holder, self._leader()))
-            return Reply(201, body)
-        if method == "POST":
-            if self.lease is not None:
-                return _failure(409, "AlreadyExists")
-        elif self.lease is None:
-            return _failure(404, "NotFound")
-        if method != "GET":
-            new = json.loads(body)
-            if method == "PUT" and not self._same(new["metadata"]):
-                return _failure(409, "Conflict")
-            self._store(now, new)
-        return Reply(200, json.dumps(self.lease).encode())
-
-    def delete(self) -> None:
-        self.lease = None
-
-    def _same(self, meta: dict[str, Any]) -> bool:
-        assert self.lease is not None
-        mine = self.lease["metadata"]
-        return all(meta[key] == mine[key] for key in ("uid", "resourceVersion"))
-
-    def _store(self, now: float, new: dict[str, Any]) -> None:
-        if self.lease == new:
-            return  # as a real one: what changes nothing is no new version
-        version = str(next(self._versions))
-        meta = {"uid": version, **new["metadata"], "resourceVersion": version}
-        self.lease = {**new, "metadata": meta}
-        if not self.held or self.held[-1][1] != self.holder:
-            self.held.append((now, self.holder or ""))
-
-
-def _failure(code: int, reason: str) -> Reply:
-    body = {"kind": "Status", "code": code, "reason": reason, "message": reason}
-    return Reply(code, json.dumps(body).encode())
 
 
 class Sending:
@@ -324,11 +188,11 @@ class Process:
 
         def arrive() -> None:
             if error == "before":
-                reply = _failure(500, "InternalError")
+                reply = failure(500, "InternalError")
             else:
                 reply = self.world.server.handle(self.world.now, method, path, body, self.identity)
                 if error == "after":
-                    reply = _failure(500, "InternalError")
+                    reply = failure(500, "InternalError")
             self.world.at(self.world.now + back, lambda: self._hear(answer, reply))
 
         self.world.at(self.world.now + there, arrive)

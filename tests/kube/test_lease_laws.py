@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from laws import tries
-from simulated import Life, Mishap, Simulation, Stretch, Weather, simulate
+from mishaps import Life, Mishap, Stretch, Weather
+from simulated import Simulation, simulate
 
 CALM = 90.0
 """From here on nothing befalls anybody."""

@@ -1,0 +1,99 @@
+"""The simulated API server of `simulated`: one Lease, and whose writes were stored while who held
+it. It keeps no time of its own and loses nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobflow.api.resources import LEASES
+
+NAMESPACE, NAME = "system", "jobflow"
+
+
+@dataclass
+class Reply:
+    """As much of an aiohttp response as Client reads."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def __aenter__(self) -> Reply:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    async def read(self) -> bytes:
+        return self.body
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A leader's write that the server has stored, who held the Lease then, and who led."""
+
+    at: float
+    writer: str
+    holder: str | None
+    """None: there was no Lease."""
+    leader: str | None
+    """The last process that began to lead, so that a write is late once another has begun."""
+
+
+class Server:
+    """One Lease, and a list of writes."""
+
+    def __init__(self, leader: Callable[[], str | None]) -> None:
+        self._leader = leader
+        self.lease: dict[str, Any] | None = None
+        self.landed: list[Landed] = []
+        self.held: list[tuple[float, str]] = []
+        """Each holder, and since when."""
+        self._versions = itertools.count(1)
+
+    @property
+    def holder(self) -> str | None:
+        return None if self.lease is None else self.lease["spec"].get("holderIdentity", "")
+
+    def handle(self, now: float, method: str, path: str, body: bytes, writer: str) -> Reply:
+        if not path.startswith(LEASES.path(NAMESPACE)):
+            self.landed.append(Landed(now, writer, self.holder, self._leader()))
+            return Reply(201, body)
+        if method == "POST":
+            if self.lease is not None:
+                return failure(409, "AlreadyExists")
+        elif self.lease is None:
+            return failure(404, "NotFound")
+        if method != "GET":
+            new = json.loads(body)
+            if method == "PUT" and not self._same(new["metadata"]):
+                return failure(409, "Conflict")
+            self._store(now, new)
+        return Reply(200, json.dumps(self.lease).encode())
+
+    def delete(self) -> None:
+        self.lease = None
+
+    def _same(self, meta: dict[str, Any]) -> bool:
+        assert self.lease is not None
+        mine = self.lease["metadata"]
+        return all(meta[key] == mine[key] for key in ("uid", "resourceVersion"))
+
+    def _store(self, now: float, new: dict[str, Any]) -> None:
+        if self.lease == new:
+            return  # as a real one: what changes nothing is no new version
+        version = str(next(self._versions))
+        meta = {"uid": version, **new["metadata"], "resourceVersion": version}
+        self.lease = {**new, "metadata": meta}
+        if not self.held or self.held[-1][1] != self.holder:
+            self.held.append((now, self.holder or ""))
+
+
+def failure(code: int, reason: str) -> Reply:
+    """A Status, as the API server answers with."""
+    body = {"kind": "Status", "code": code, "reason": reason, "message": reason}
+    return Reply(code, json.dumps(body).encode())
