@@ -18,6 +18,7 @@ from jobflow import health
 from jobflow.api.flow_status import FlowPhase
 from jobflow.controller.prober import Prober
 from jobflow.controller.probing import MakeProbing
+from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.controller.term import lead
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.candidate import Timing
@@ -79,6 +80,8 @@ class Options:
     """Seconds."""
     probing: MakeProbing = Prober
     """Who carries out probes."""
+    status_seconds: float = STATUS_SECONDS
+    """Least time between two writes of a flow's status that nothing waits for."""
 
 
 class Product:
@@ -205,6 +208,7 @@ class Product:
             optional=(commands,),
             hooks=self.metrics.controller,
             probing=self._options.probing,
+            status_seconds=self._options.status_seconds,
         )
         if (lease := self._options.lease) is None:
             return Alone(self._client, carry, self._led)

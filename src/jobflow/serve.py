@@ -53,6 +53,8 @@ START_ERRORS = (CertificateError, ConfigError, PortInUse)
 LOOPBACK = "127.0.0.1"
 LEASE = "jobflow"
 WEBHOOK_SERVICE = "jobflow-webhook"
+STATUS_SECONDS = 0.2
+"""In the sandbox people look on, and jobs take a second; writes cost next to nothing."""
 
 log = structlog.get_logger(__name__)
 
@@ -166,7 +168,10 @@ async def sandbox_world(options: Sandbox | None = None) -> AsyncIterator[World]:
         clients = [await stack.enter_async_context(Client.at(server.url)) for _ in range(3)]
         ours, volcanos, users = clients
         webhook = Webhook(options.webhook_port, from_files(pki.serving), host=LOOPBACK)
-        product = Product(ours, Options(webhook=webhook, probing=_probing(options.runner)))
+        probing = _probing(options.runner)
+        product = Product(
+            ours, Options(webhook=webhook, probing=probing, status_seconds=STATUS_SECONDS)
+        )
         parts = await stack.enter_async_context(together())
         stand_in = JobController(volcanos, options.runner)
         parts.start("the stand-in for Volcano", stand_in.run)

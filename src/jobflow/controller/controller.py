@@ -20,7 +20,7 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.prober import Prober
 from jobflow.controller.probing import MakeProbing
 from jobflow.controller.queue import Queue
-from jobflow.controller.reconciler import Reconciler
+from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler
 from jobflow.controller.templates import TemplateStatuses
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
@@ -49,6 +49,7 @@ class Controller:
         events_per_second: float = PER_SECOND,
         hooks: Hooks | None = None,
         probing: MakeProbing = Prober,
+        status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         dice: Callable[[], float] = random.random,
@@ -68,6 +69,7 @@ class Controller:
             self._recorder,
             self._queue,
             self._probing,
+            status_seconds=status_seconds,
             hooks=hooks,
             now=now,
             clock=clock,

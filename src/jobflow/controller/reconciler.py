@@ -66,11 +66,13 @@ class Reconciler:
         queue: Queue[Key],
         probing: Probing,
         *,
+        status_seconds: float = STATUS_SECONDS,
         hooks: Hooks | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self._status_seconds = status_seconds
         self._applier = applier
         self._memory = memory
         self._recorder = recorder
@@ -219,7 +221,7 @@ class Reconciler:
         now = self._clock()
         if answers.changed_at is None:
             answers.changed_at = now
-        due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + STATUS_SECONDS)
+        due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + self._status_seconds)
         return max(0.0, due - now)
 
     def _outcome(

@@ -16,6 +16,7 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.live_pods import catch_up_pods
 from jobflow.controller.prober import Prober
 from jobflow.controller.probing import MakeProbing
+from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.store import Store
@@ -41,6 +42,7 @@ async def lead(
     optional: Iterable[Follower] = (),
     hooks: Hooks | None = None,
     probing: MakeProbing = Prober,
+    status_seconds: float = STATUS_SECONDS,
 ) -> None:
     """One term, until `ending` is set and what is under way has come to its end.
 
@@ -56,7 +58,9 @@ async def lead(
         return
     if not await _before(ending, catch_up_pods(client, store)):
         return
-    controller = Controller(client, store, hooks=hooks, probing=probing)
+    controller = Controller(
+        client, store, hooks=hooks, probing=probing, status_seconds=status_seconds
+    )
     stopping = asyncio.ensure_future(_then(ending, controller.stop))
     try:
         await controller.run()
