@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobflow.api.control import ForEach
 from steps import after, step
 from worlds import World, flow
 
@@ -184,3 +185,14 @@ def test_a_forgiven_step_that_is_cancelled_makes_nobody_start() -> None:
     world = flow(a=step(continue_on_failure=True), b="a").with_jobs(a="Running").cancelled()
     world = world.ended("f-a", "Aborted")
     assert (world.plan().skipped, world.plan().phase) == ({"b": "Stopped"}, "Failed")
+
+
+@pytest.mark.parametrize("policy", ["Stop", "Abort", "Continue"])
+def test_what_a_failure_is_behind_is_not_stopped_by_it(policy: str) -> None:
+    """a has no items, so b begins in the same plan, and fails for its expression."""
+    nothing = step(for_each=ForEach(count=0), when="true")
+    bad = step("a", when='steps["a"].items[0].phase == "Completed"')
+    world = flow(a=nothing, b=bad, c=step(for_each=ForEach(count=0), when="true"))
+    world = world.with_spec(failure_policy=policy).settled()
+    assert world.plan().phases["a"] == "Completed"
+    assert world.plan().failed == {"b": "ExpressionError"}

@@ -32,6 +32,7 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A failure with continueOnFailure satisfies Running too.
 - A daemon that is between two attempts when all others are over has completed (DaemonEnded),
   though the flow is suspended.
+- Nothing is decided while a flow is suspended; one of which all steps are over by then ends.
 - Of a daemon its dependants want Running, where they do not say anything else.
 - Under Abort a step that a stopped flow may start (its own condition is Failed or Finished, or it
   is behind such a step) is never aborted. Steps of `finally` are aborted by AbortJob alone.
@@ -42,8 +43,7 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
   daemon that was ended with its flow runs again if a step behind it, near or far, does.
 - Any other Command on a flow for which it makes no sense does nothing.
 
-Either answer is taken: whether steps are decided while the flow is suspended; whether a suspended
-flow with nothing left to start ends; what becomes of a daemon when everything is aborted, of one
+Either answer is taken: what becomes of a daemon when everything is aborted, of one
 whose vcjob ends just when all others are over, and of one that could start only then; what reason
 has a step that was between two attempts when it was ended; what kind of Skipped is a step for which
 more than one is true; which of two reasons to abort that come in the same second is told.

@@ -204,8 +204,7 @@ class Reference:
         if so_far != MET:
             self.skip(state, so_far)
             return
-        shown = self.seen.steps[state.name].phase
-        if self.suspended and shown not in ("Completed", "Failed", "Skipped"):
+        if self.suspended:
             return
         self.deciding.decide(state)
         if state.ended:
@@ -213,7 +212,16 @@ class Reference:
         made_now = any(name == state.name for name, _ in self.seen.made)
         if self.gate_closed(state) and not made_now:
             self.skip(state, STOPPED)
-        elif state.items == [] and not self.suspended:
+        elif state.items == []:
+            self.go_over_nothing(state)
+
+    def go_over_nothing(self, state: State) -> None:
+        """A forEach without items has completed; unless a create that was refused at this moment
+        came before what there was to decide about it was written."""
+        refused = any(batch.refused for batch in self.seen.batches)
+        if refused and self.seen.steps[state.name].reason == STOPPED:
+            self.skip(state, STOPPED)
+        else:
             state.end("Completed", "", now=self.now)
 
     def skip(self, state: State, reason: str) -> None:
@@ -348,8 +356,6 @@ class Reference:
         there = f"at {self.now} the flow is {shown} ({self.seen.reason})"
         if not over:
             assert not final, f"{there}, but {self.open_steps()}"
-            return
-        if self.suspended and not final:
             return
         self.over = self.end()
         assert shown == self.over, f"{there}, not {self.over}"

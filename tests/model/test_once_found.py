@@ -175,3 +175,12 @@ def test_an_item_that_completes_when_the_flow_is_out_of_time_is_followed_by_none
     )
     assert reasons(world) == {"c": "", "a": "Timeout", "b": "Stopped"}
     assert {name for name in world.jobs if name.startswith("f-a")} == {"f-a-0", "f-a-1"}
+
+
+def test_a_refusal_may_come_before_it_is_written_that_there_are_no_items() -> None:
+    world = carried(
+        Step(name="c", template="t"),
+        Step(name="b", template="t", when="true", for_each=ForEach(count=0)),
+        scripts={"c": (Script(refused=True),)},
+    )
+    assert reasons(world) == {"c": "Refused", "b": "Stopped"}

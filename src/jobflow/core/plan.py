@@ -162,12 +162,12 @@ def _once_more(
     scene: Scene, begun: Sequence[Decision | None], before: Sequence[Decision]
 ) -> list[Decision]:
     """The same with more of the scene known. What has ended after it had begun, and what has failed
-    without, is why more is known, and has ended so."""
+    or completed without, is why more is known, and has ended so."""
     known = begun_steps(scene)
     for position, decision in enumerate(before):
         phase = decision.condition.phase
         ended = phase in ENDED_STEP_PHASES and begun[position] is not None
-        if ended or phase == StepPhase.FAILED:
+        if ended or phase in (StepPhase.FAILED, StepPhase.COMPLETED):
             known[position] = decision
             scene.standing[position] = decision.condition
     return Pass(scene, known).run()

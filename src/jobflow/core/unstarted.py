@@ -88,14 +88,31 @@ class Pass:
         self.stopping.note(position, decision.condition.phase, met)
 
     def _once_more(self) -> list[Decision]:
-        """With what has failed known from the start: which step came first makes no difference."""
+        """With what has failed known from the start: which step came first makes no difference.
+        What had completed before it, and without which it had not begun, has completed."""
         known = list(self.known)
-        for position in self.failing:
+        for position in (*self.failing, *self._completed_before()):
             known[position] = self.decisions[position]
         again = Pass(self.scene, known)
         decisions = again.run()
         self.stopping = again.stopping
         return decisions
+
+    def _completed_before(self) -> list[int]:
+        """The steps that have completed in this pass, without a vcjob, and that one which fails in
+        it is behind."""
+        found: list[int] = []
+        seen, left = set(self.failing), list(self.failing)
+        while left:
+            for target in self.scene.graph.targets[left.pop()]:
+                decision = self.decisions[target]
+                if target in seen or decision is None:
+                    continue
+                seen.add(target)
+                left.append(target)
+                if self.known[target] is None and decision.condition.phase == StepPhase.COMPLETED:
+                    found.append(target)
+        return found
 
     # --------------------------------------------------------------- what a step comes to
 
