@@ -187,6 +187,8 @@ def fresh(evidence: Evidence, flow: str, index: int) -> Run:
 def attempt_of(job: Job) -> int:
     """Which run of its step a vcjob is, from 1; 1 where no label says so."""
     text = (job.metadata.labels or _EMPTY).get(labels.ATTEMPT, "1")
+    if text == "1":
+        return 1
     return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 1
 
 
@@ -333,7 +335,8 @@ def _choose(run: Run, view: View) -> None:
     if len(run.jobs) > 1:
         run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
     latest = run.jobs[-1]
-    if attempt_of(latest) < max(memory.attempts, memory.past_attempts + 1):
+    attempt = attempt_of(latest)
+    if attempt < memory.attempts or attempt <= memory.past_attempts:
         return
     run.job = latest
     run.gone = latest.metadata.name in view.deleted

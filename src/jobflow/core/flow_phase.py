@@ -22,6 +22,7 @@ from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.wording import listed, short
 
+_COMPLETED = StepPhase.COMPLETED.value
 _NO_TASKS: Mapping[str, TaskState] = {}
 _NO_PODS: Mapping[str, int] = {}
 
@@ -33,14 +34,14 @@ def flow_state(
     failed: list[tuple[str, StepCondition]] = []
     held_up: list[tuple[Step, StepCondition]] = []
     over = not scene.terminating
-    for evidence, decision in zip(scene.evidence, decisions, strict=True):
+    for step, decision in zip(scene.steps, decisions, strict=True):
         condition = decision.condition
         if condition.phase not in ENDED_STEP_PHASES:
             over = False
-            if condition.phase == StepPhase.WAITING and condition.reason in HELD_UP:
-                held_up.append((evidence.step, condition))
-        elif breaks(evidence.step, condition):
-            failed.append((evidence.step.name, condition))
+            if condition.reason in HELD_UP and condition.phase == StepPhase.WAITING:
+                held_up.append((step, condition))
+        elif condition.phase != _COMPLETED and breaks(step, condition):
+            failed.append((step.name, condition))
     over = over and not _alive(scene)
     course = scene.course
     phase = _phase(scene, records, over=over, failed=bool(failed or course.halted_for))
@@ -79,7 +80,10 @@ def pod_failure_ratio(decisions: Sequence[Decision]) -> str:
     """`0.25`: failed pods of all that the last counts of the steps know; empty for no pods."""
     pods = failed = 0
     for decision in decisions:
-        for task in (decision.condition.task_status_count or _NO_TASKS).values():
+        counts = decision.condition.task_status_count
+        if counts is None:
+            continue
+        for task in counts.values():
             for phase, count in (task.phase or _NO_PODS).items():
                 pods += count
                 if phase == PodPhase.FAILED:

@@ -6,7 +6,7 @@ that were once written do not move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -143,22 +143,21 @@ def ended(record: JobRecord) -> bool:
     return record.state in ENDED_PHASES
 
 
-def job_lists(
-    records: Iterable[JobRecord], evidence: Sequence[Evidence], decisions: Sequence[Decision]
-) -> dict[str, list[str]]:
+def job_lists(records: Sequence[JobRecord], decisions: Sequence[Decision]) -> dict[str, list[str]]:
     """The `…Jobs` lists by field name; those with nothing in them are left out.
 
     A vcjob whose record was dropped for the status's size is told by its step's condition.
     """
     lists: dict[str, list[str]] = {}
-    recorded = set()
+    recorded = {record.name for record in records}
     for record in records:
-        recorded.add(record.name)
         lost = record.end_timestamp is not None and not ended(record)
         into = UNKNOWN_LIST if lost else _LISTS.get(record.state, UNKNOWN_LIST)
         lists.setdefault(into, []).append(record.name)
     for decision in decisions:
         condition = decision.condition
+        if not condition.runs and (not condition.job or condition.job in recorded):
+            continue
         for run in condition.runs or (condition,):
             if run.job and run.job not in recorded:
                 into = _LISTS.get(_phase_of(run), UNKNOWN_LIST)

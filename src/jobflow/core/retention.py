@@ -39,9 +39,9 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
         and flow.status.state.phase == FlowPhase.SUCCEED
     ):
         return Retention(tuple(_delete(job) for job in _there(view)))
-    timed = [(job, due) for job in _there(view) if (due := _due(job)) is not None]
-    if not timed:
+    if all(_due(job) is None for job in view.jobs.values()):
         return Retention()
+    timed = [(job, due) for job in _there(view) if (due := _due(job)) is not None]
     recorded = _recorded(flow)
     later = [due for _, due in timed if due > now]
     over = [job for job, due in timed if due <= now]

@@ -15,10 +15,15 @@ def begun_steps(scene: Scene) -> list[Decision | None]:
     """What comes of each step that has begun, by position; None where it has not. Targets come
     before those that depend on them, for what a step's runs begin with may depend on theirs."""
     found: list[Decision | None] = [None] * len(scene.steps)
+    answered = bool(scene.view.refusals or scene.view.holders)
     for position in scene.layout.order:
         evidence = scene.evidence[position]
-        if evidence.memory.phase in ENDED_STEP_PHASES:
-            found[position] = Decision(evidence.memory)
+        memory = evidence.memory
+        if memory.phase in ENDED_STEP_PHASES:
+            found[position] = Decision(memory)
+            continue
+        known = memory.attempts > memory.past_attempts or evidence.job is not None
+        if not (known or answered or evidence.loops):
             continue
         decision = _carried_on(position, evidence, scene)
         if decision is not None:

@@ -33,7 +33,7 @@ def flow_status(
     course = scene.course
     if state.phase in FINAL_PHASES:
         course = course.resumed(scene.second)
-    lists = job_lists(records, scene.evidence, decisions)
+    lists = job_lists(records, decisions)
     status = JobFlowStatus(
         state=state,
         progress=progress(decisions),
