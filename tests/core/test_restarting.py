@@ -232,6 +232,26 @@ def test_what_is_decided_anew_forgets_no_item() -> None:
     assert sorted(world.settled().jobs) == ["f-a-0", "f-a-1", "f-a-1-r1"]
 
 
+def test_an_item_that_completed_before_does_not_count_as_running_again() -> None:
+    """b waits for a service that has to run again, and e for b to run."""
+    each = step("a", condition="Running", for_each=ForEach(count=2))
+    world = flow("a", b=each, e=after("b", condition="Running")).with_spec(failure_policy="Abort")
+    world = world.with_jobs(a="Running").settled()
+    world = world.ended("f-b-0", "Completed").settled().ended("f-b-1", "Failed").settled()
+    world = world.run(lambda name: "Failed")
+    world = retried(world)
+    assert world.plan().phases == {"a": "Pending", "b": "Waiting", "e": "Waiting"}
+    world = world.ended("f-a-r1", "Running").settled()
+    assert world.plan().phases["e"] == "Waiting"
+    assert sorted(name for name in world.jobs if name.startswith("f-b")) == [
+        "f-b-0",
+        "f-b-1",
+        "f-b-1-r1",
+    ]
+    world = world.ended("f-b-1-r1", "Running").settled()
+    assert world.plan().phases["e"] == "Pending"
+
+
 # -------------------------------------------------------------------------- times and policies
 
 

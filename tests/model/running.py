@@ -71,7 +71,8 @@ class Running:
         elif run.again_at is None:
             self.attempt_ended(state, run, attempt)
         elif self.begins_no_more(state) and not self.made_before_that_was_known(state, run):
-            run.phase, run.reason, run.between = "Failed", "", True
+            run.phase, run.reason = "Failed", ""
+            run.between = run.between_since < self.now
 
     def made_before_that_was_known(self, state: State, run: Run) -> bool:
         seen = self.reference.seen

@@ -216,7 +216,7 @@ def has_run(evidence: Evidence, now: StepCondition, records: Mapping[str, JobRec
 
 def _has_run(run: Run, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
     if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
-        return True
+        return not now.attempts or now.attempts > now.past_attempts
     past = run.memory.past_attempts
     for job in run.jobs:
         if attempt_of(job) > past and any(

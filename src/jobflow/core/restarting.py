@@ -109,7 +109,7 @@ def _from_anew(evidence: Evidence, changed: bool) -> bool:
 
 def _waiting(scene: Scene, position: int, *, anew: bool) -> StepCondition:
     memory = scene.evidence[position].memory
-    runs = [run if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
+    runs = [_kept(run) if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
     return StepCondition(
         phase=StepPhase.WAITING,
         message=_AGAIN,
@@ -124,6 +124,11 @@ def _waiting(scene: Scene, position: int, *, anew: bool) -> StepCondition:
 
 def _stays(run: RunCondition, anew: bool) -> bool:
     return run.phase == StepPhase.COMPLETED and not anew
+
+
+def _kept(run: RunCondition) -> RunCondition:
+    """What has run before the retry does not count as having run since."""
+    return msgspec.structs.replace(run, past_attempts=run.attempts)
 
 
 def _run_waiting(run: RunCondition) -> RunCondition:
