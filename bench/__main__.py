@@ -30,6 +30,7 @@ def on_this_machine(runs: int, seconds: float) -> Iterator[Figure]:
         yield Figure(f"validate, 1,000 steps or items, {shape}", "ms", times, 200)
     for state, times in core.plans(runs).items():
         yield Figure(f"plan, 1,000 steps, {state}", "ms", times, 10)
+    yield Figure("plan, 1,000 steps, the first of all", "ms", core.first_plans(runs), 10)
     for state, times in core.reconciles(runs).items():
         yield Figure(f"reconcile, 1,000 steps, {state}", "ms", times, 10)
 

@@ -110,6 +110,8 @@ def _of_run(
         if known is None and _dropped(run, job):
             continue
         ranks[name] = rank
+        if known is not None and _says_it(known, job, name in scene.view.deleted):
+            continue
         if job is run.job and job.ended and job.metadata.uid in decision.unjudged:
             new[name] = known or job_record(before_its_end(job), None, scene)
         else:
