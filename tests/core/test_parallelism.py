@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from jobflow.api.control import Backoff, ForEach, Repeat, Retry
+from jobflow.api.control import Backoff, ForEach, Patch, Repeat, Retry
 from jobflow.api.jobflow import Step
 from looped import each, ends, run
 from steps import step
@@ -139,6 +139,55 @@ def test_a_step_with_items_that_waits_for_room_names_no_job_of_its_own() -> None
     condition = world.plan().conditions["a"]
     assert (condition.reason, condition.job) == ("Parallelism", "")
     assert run(world.plan(), 0).job == "f-a-0"
+
+
+# --------------------------------------------------------------- what cannot be made
+
+
+BROKEN = Patch(job_spec={"queue": "$(params.nowhere)"})
+"""Admission would refuse it, so a vcjob is there already."""
+
+
+def past_admission(most: int | None, **steps: Step) -> World:
+    return flow("x", **steps).with_spec(parallelism=most).with_jobs(x="Completed")
+
+
+def test_a_broken_reference_fails_its_step_when_its_turn_comes() -> None:
+    world = past_admission(1, a=step(), b=step(patch=BROKEN)).settled()
+    assert world.plan().held_up == {"b": "Parallelism"}
+    failed = world.ended("f-a", "Completed").plan().conditions["b"]
+    assert (failed.phase, failed.reason) == ("Failed", "ExpressionError")
+    assert failed.message.startswith("$(params.nowhere) has no value")
+
+
+def test_what_cannot_be_made_takes_no_room_and_stops_the_flow_in_the_same_plan() -> None:
+    world = past_admission(1, a=step(patch=BROKEN), b=step(), c=step())
+    planned = world.with_spec(failure_policy="Continue").plan()
+    assert (planned.creates, planned.held_up["c"]) == (["f-b"], "Parallelism")
+    assert (world.plan().creates, world.plan().skipped) == ([], {"b": "Stopped", "c": "Stopped"})
+
+
+@pytest.mark.parametrize("most", [None, 1])
+def test_an_item_that_cannot_be_made_is_the_last_that_begins(most: int | None) -> None:
+    items = ForEach(items=[{"q": "x"}, {}, {"q": "y"}])
+    patch = Patch(job_spec={"queue": "$(item.q)"})
+    world = past_admission(most, a=step(for_each=items, patch=patch)).settled()
+    assert sorted(world.jobs) == ["f-a-0", "f-x"]
+    world = ends(world, "Completed", "f-a-0")
+    assert sorted(world.jobs) == ["f-a-0", "f-x"]
+    assert (world.plan().phases["a"], run(world.plan(), 1).reason) == ("Failed", "ExpressionError")
+
+
+@pytest.mark.parametrize("most", [None, 1])
+def test_handlers_of_which_none_can_be_made_fail_one_behind_the_other(most: int | None) -> None:
+    chain = {f"h{i}": step(f"h{i - 1}", condition="Failed", patch=BROKEN) for i in range(1, 7)}
+    world = past_admission(most, h0=step(patch=BROKEN), **chain)
+    first = world.plan()
+    assert first.phases["h0"] == "Failed"
+    assert first.plan.requeue_after == timedelta(0)
+    last = world.settled()
+    assert {phase for name, phase in last.plan().phases.items() if name != "x"} == {"Failed"}
+    assert last.flow.final
 
 
 # ------------------------------------------------------------------------------------ loops

@@ -11,7 +11,7 @@ import pytest
 
 from effort import lines_run
 from jobflow.api import labels
-from jobflow.api.control import Backoff, ForEach, Retry
+from jobflow.api.control import Backoff, ForEach, Patch, Retry
 from jobflow.api.jobflow import Step
 from looped import each, ends, repeated, with_step
 from steps import after, step
@@ -127,3 +127,47 @@ def test_four_times_as_much_takes_at_most_six_times_the_work(
 ) -> None:
     few, many = case(40), case(160)
     assert lines_run(many.plan) < 6 * lines_run(few.plan)
+
+
+def _annotated(count: int) -> Patch:
+    notes = {f"note{i}": "$(flow.name)" for i in range(count)}
+    task = {"name": "t", "template": {"metadata": {"annotations": notes}}}
+    return Patch(job_spec={"tasks": [task]})
+
+
+def _ready_steps(count: int, patch: Patch) -> World:
+    steps = {f"s{i}": step("x", patch=patch) for i in range(count)}
+    world = flow("x", **steps).with_spec(parallelism=4).settled()
+    return world.later(1).ended("f-x", "Completed")
+
+
+def _ready_items(count: int, patch: Patch) -> World:
+    """Four have run, and four more may."""
+    world = with_step(each(count), "a", patch=patch).with_spec(parallelism=4).settled()
+    for name in world.jobs:
+        world = world.ended(name, "Completed")
+    return world
+
+
+def _items_to_retry(count: int, patch: Patch) -> World:
+    """They have run, two at once, and failed; there is room for four attempts."""
+    retry = Retry(limit=3, backoff=Backoff(duration="1s"))
+    world = with_step(each(count, retry=retry), "a", patch=patch).settled()
+    world = ends(world, "Failed", *world.jobs).with_spec(parallelism=4).later(60)
+    return world.carried_out()
+
+
+@pytest.mark.parametrize("ready", [_ready_steps, _ready_items, _items_to_retry])
+def test_what_waits_for_room_is_not_built(ready: Callable[[int, Patch], World]) -> None:
+    """A manifest that costs more makes a plan cost more by what is made alone."""
+
+    def cost_of_patch(count: int) -> int:
+        worlds = [ready(count, _annotated(most)) for most in (50, 1)]
+        for world in worlds:
+            assert len(world.plan().creates) == 4  # and what the spec says is known from now on
+        with_large, with_small = (lines_run(world.plan) for world in worlds)
+        return with_large - with_small
+
+    few, many = cost_of_patch(10), cost_of_patch(80)
+    assert 0 < few
+    assert many < 2 * few

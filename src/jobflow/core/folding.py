@@ -38,6 +38,7 @@ def folded(loop: Loop) -> Decision:
     return Decision(
         condition=evidence.memory if condition == evidence.memory else condition,
         actions=tuple(d.action for d in made if d.action is not None),
+        drafts=tuple(d.draft for d in made if d.draft is not None),
         wake_at=min((at for at in _moments(loop, made) if at is not None), default=None),
         urgent=loop.stores_first or any(d.urgent for d in made),
         reads=tuple(read for d in made for read in d.reads),

@@ -1,63 +1,92 @@
 """`spec.parallelism`: the most vcjobs of a flow that are alive at once, in the order of its steps.
 
-It withholds creates that were decided, those of steps that have begun (their next items and
-attempts) like any others, and nothing else. A vcjob's end has the flow planned again.
+Which vcjobs are to be made is decided before, for steps that have begun (their next items and
+attempts) as for any others; here those that there is room for are built, and no others, for what
+waits in a wide flow is a thousand manifests a plan. A vcjob's end has the flow planned again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
 import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.core.actions import Action, CreateJob, View
+from jobflow.core.actions import CreateJob, View
+from jobflow.core.build import Draft
+from jobflow.core.expressions import Failure
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.wording import counted
 
 
-def limited(scene: Scene, decisions: list[Decision]) -> list[Decision]:
-    """The decisions, with no more creates than there is room for; `spec.flows` first, then
+class Made(NamedTuple):
+    """What the drafts of all decisions have come to."""
+
+    decisions: list[Decision]
+    """Without drafts: each is an action, waits for room, or could not be built."""
+    faults: Mapping[str, Failure]
+    """Why, by the vcjob's name. Its step is as it was, and looked at again at once."""
+
+
+def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
+    """The decisions with as many creates as there is room for; `spec.flows` first, then
     `finally`."""
     most = scene.flow.spec.parallelism
-    if most is None or most < 1:
-        return decisions
-    room = most - _alive(scene.view)
-    found = decisions
+    room = None if most is None or most < 1 else max(most - _alive(scene.view), 0)
+    found, faults = list(decisions), dict[str, Failure]()
     for position, decision in enumerate(decisions):
-        wanted = sum(isinstance(action, CreateJob) for action in decision.actions)
-        if wanted > max(room, 0):
-            found = found if found is not decisions else list(decisions)
-            found[position] = _withheld(decision, max(room, 0), most)
-        room -= wanted
-    return found
+        if not decision.drafts:
+            continue
+        creates, wrong = _built(scene, decision.drafts, room)
+        faults |= wrong
+        if room is not None:
+            room -= len(creates)
+        made = msgspec.structs.replace(
+            decision,
+            actions=(*decision.actions, *creates),
+            drafts=(),
+            wake_at=scene.now if wrong else decision.wake_at,
+        )
+        found[position] = made if creates or wrong else _without_room(made, most or 0)
+    return Made(found, faults)
+
+
+def _built(
+    scene: Scene, drafts: Iterable[Draft], room: int | None
+) -> tuple[list[CreateJob], dict[str, Failure]]:
+    """No more creates than that, and what could not be built on the way, which takes no room."""
+    creates: list[CreateJob] = []
+    wrong: dict[str, Failure] = {}
+    for draft in drafts:
+        if len(creates) == room:
+            break
+        manifest = draft.built(scene.flow)
+        if isinstance(manifest, Failure):
+            wrong[draft.name] = manifest
+        else:
+            creates.append(CreateJob(draft.step.name, draft.name, manifest))
+    return creates, wrong
 
 
 def _alive(view: View) -> int:
     return sum(not job.ended and name not in view.deleted for name, job in view.jobs.items())
 
 
-def _withheld(decision: Decision, room: int, most: int) -> Decision:
-    """With no more creates than that. What else it does, and when it wakes, stays: other runs of
-    the step are under way."""
-    actions: list[Action] = []
-    for action in decision.actions:
-        if isinstance(action, CreateJob):
-            if room == 0:
-                continue
-            room -= 1
-        actions.append(action)
-    if any(isinstance(action, CreateJob) for action in actions):
-        return msgspec.structs.replace(decision, actions=tuple(actions))
+def _without_room(decision: Decision, most: int) -> Decision:
+    """What else it does, and when it wakes, stays: other runs of the step are under way."""
     condition = decision.condition
-    if not _under_way(condition):
-        condition = msgspec.structs.replace(
-            condition,
-            phase=StepPhase.WAITING,
-            reason=StepReason.PARALLELISM,
-            message=f"waits for room: the flow has at most {counted(most, 'job')} at once",
-            next_attempt_time=None,
-        )
-    return msgspec.structs.replace(decision, condition=condition, actions=tuple(actions))
+    if _under_way(condition):
+        return decision
+    condition = msgspec.structs.replace(
+        condition,
+        phase=StepPhase.WAITING,
+        reason=StepReason.PARALLELISM,
+        message=f"waits for room: the flow has at most {counted(most, 'job')} at once",
+        next_attempt_time=None,
+    )
+    return msgspec.structs.replace(decision, condition=condition)
 
 
 def _under_way(condition: StepCondition) -> bool:

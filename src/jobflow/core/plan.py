@@ -4,10 +4,10 @@ The theory. What holds for the flow as a whole is its `course`: as its status ha
 Commands (`orders`) and by time (`flow_timeout`). A step that has begun is judged by what its vcjobs
 and the status say (`runs`), one that has not by its targets (`unstarted`), in the order of the
 dependencies; what they come to may ask for others to be aborted (`failure_policy`, `daemons`):
-then all is decided anew. Of the creates that come of it some may have to wait (`parallelism`). The
-status is put together from these decisions (`status`), the events are its difference from the
-stored one (`events`), and what is deleted is judged by the stored one alone (`retention`,
-`expiry`).
+then all is decided anew. Of the vcjobs that are to be made those that there is room for are built
+(`parallelism`); where one cannot be, all is decided anew, too. The status is put together from
+these decisions (`status`), the events are its difference from the stored one (`events`), and what
+is deleted is judged by the stored one alone (`retention`, `expiry`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jobflow.core.failure_policy import policy_of
 from jobflow.core.flow_phase import is_over
 from jobflow.core.flow_timeout import deadline
 from jobflow.core.orders import Orders, orders
-from jobflow.core.parallelism import limited
+from jobflow.core.parallelism import in_room
 from jobflow.core.restarting import restarted
 from jobflow.core.retention import retention
 from jobflow.core.runs import begun_steps
@@ -145,7 +145,21 @@ def _in_time(
 
 
 def _decide(scene: Scene) -> tuple[Scene, list[Decision]]:
-    """One decision a step, by position, and the scene in which they were made."""
+    """One decision a step, by position, and the scene in which they were made.
+
+    Which of the vcjobs cannot be made shows when they are built, and may make others fail, stop or
+    start; what still cannot then is left to the next plan.
+    """
+    known, decisions = _judged(scene)
+    made = in_room(known, decisions)
+    if made.faults:
+        known, decisions = _judged(replace(scene, faults=made.faults))
+        made = in_room(known, decisions)
+    return known, timed(known, made.decisions)
+
+
+def _judged(scene: Scene) -> tuple[Scene, list[Decision]]:
+    """The same with nothing made yet."""
     steps = Pass(scene, begun_steps(scene))
     decisions = steps.run()
     if steps.stopping.failed and policy_of(scene.flow) is FailurePolicy.ABORT:
@@ -155,7 +169,7 @@ def _decide(scene: Scene) -> tuple[Scene, list[Decision]]:
     if scene.layout.has_daemons and daemons.are_done(scene, decisions):
         scene = replace(scene, daemons_done=True)
         decisions = _once_more(scene, steps.known, decisions)
-    return scene, timed(scene, limited(scene, decisions))
+    return scene, decisions
 
 
 def _once_more(

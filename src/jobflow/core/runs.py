@@ -51,12 +51,12 @@ def _carried_on(position: int, evidence: Evidence, scene: Scene) -> Decision | N
 
 def _of_step(decision: RunDecision) -> Decision:
     """Of a step that is its own only run."""
-    condition, action = decision.condition, decision.action
+    condition, action, draft = decision.condition, decision.action, decision.draft
     assert isinstance(condition, StepCondition)
-    made = () if action is None else (action,)
     return Decision(
         condition=condition,
-        actions=made,
+        actions=() if action is None else (action,),
+        drafts=() if draft is None else (draft,),
         wake_at=decision.wake_at,
         urgent=decision.urgent,
         reads=decision.reads,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -13,8 +13,10 @@ from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCond
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.actions import Action, Probe, ReadPods, View
 from jobflow.core.allowance import LATER, Allowance
+from jobflow.core.build import Draft
 from jobflow.core.course import Course, stored_course
 from jobflow.core.evidence import Evidence, Run, gather
+from jobflow.core.expressions import Failure
 from jobflow.core.graph import Graph
 from jobflow.core.layout import Layout, layout_of
 from jobflow.core.moments import later
@@ -29,6 +31,9 @@ class Decision(msgspec.Struct, frozen=True):
     condition: StepCondition
     actions: tuple[Action, ...] = ()
     """What to do; reading is asked for in `reads`."""
+    drafts: tuple[Draft, ...] = ()
+    """The vcjobs to make, by their runs; those that there is room for become actions
+    (`parallelism`)."""
     wake_at: datetime | None = None
     """When to look again although nothing happened."""
     urgent: bool = False
@@ -45,6 +50,8 @@ class RunDecision(msgspec.Struct, frozen=True):
 
     condition: RunCondition
     action: Action | None = None
+    draft: Draft | None = None
+    """Its next vcjob, if it is to be made."""
     wake_at: datetime | None = None
     urgent: bool = False
     reads: tuple[ReadPods, ...] = ()
@@ -66,6 +73,8 @@ class Scene:
     """The steps that are then not."""
     daemons_done: bool = False
     """Whether all other steps are over, so that daemons are to be ended."""
+    faults: Mapping[str, Failure] = field(default_factory=dict)
+    """Of vcjobs that cannot be made, by name: what their references or patches come to."""
 
     def __post_init__(self) -> None:
         self.layout: Layout = layout_of(self.flow)
@@ -90,6 +99,8 @@ class Scene:
         """What holds for the flow as a whole."""
         self.stored_failures: str | None = None
         """The answer of `failure_policy.stored_failures`, once it was asked."""
+        self.pod_suffixes: dict[str, int] = {}
+        """What `starting` has found out of the names of each step's pods."""
         self.suspended: str = self.course.suspended
         """Why nothing starts for now; empty: the flow is not suspended."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None

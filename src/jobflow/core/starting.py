@@ -1,4 +1,4 @@
-"""Whether and how the next vcjob of a run is made, once nothing but the create stands before it.
+"""Whether and how the next vcjob of a run is made, once only room for it stands before it.
 
 What an earlier create was answered (refused, or a name in use) decides; so does a template that is
 not there yet. Whether the run may start at all was decided before.
@@ -13,8 +13,8 @@ from typing import overload
 import msgspec
 
 from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
-from jobflow.core.actions import CreateJob, Holder, Refusal
-from jobflow.core.build import Attempt, build_job
+from jobflow.core.actions import Holder, Refusal
+from jobflow.core.build import Attempt, Draft, build_job
 from jobflow.core.evidence import NOTHING, Evidence, Run
 from jobflow.core.expressions import Failure
 from jobflow.core.moments import later
@@ -124,10 +124,10 @@ def _attempt(run: Run, scene: Scene, name: str, number: int) -> RunDecision:
         condition = run.memory
     else:
         condition = waiting(run, StepReason.STARTING, f"the job {name} is about to be made")
-    manifest = build_job(scene.flow, run.step, template, _planned(run, scene, name, number))
-    if isinstance(manifest, Failure):
-        return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, manifest.message))
-    return RunDecision(condition, CreateJob(run.step.name, name, manifest))
+    if (fault := scene.faults.get(name)) is not None:
+        return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
+    planned = _planned(run, scene, name, number)
+    return RunDecision(condition, draft=Draft(run.step, template, planned))
 
 
 def _planned(run: Run, scene: Scene, name: str, number: int) -> Attempt:
@@ -189,7 +189,14 @@ def _failed(run: Run, reason: str, message: str) -> RunCondition:
 
 def _pod_suffix(run: Run, scene: Scene) -> int:
     """Characters that Volcano will append to the vcjob's name for the longest of its pods' names;
-    0 where the template is not there."""
+    0 where the template is not there. The same for all runs of a step."""
+    known = scene.pod_suffixes.get(run.step.name)
+    if known is None:
+        known = scene.pod_suffixes[run.step.name] = _longest_suffix(run, scene)
+    return known
+
+
+def _longest_suffix(run: Run, scene: Scene) -> int:
     template = scene.view.templates.get(run.step.template_for(run.case))
     if template is None:
         return 0

@@ -17,7 +17,6 @@ import msgspec
 from jobflow.api import jobflow as api
 from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition
-from jobflow.core.actions import CreateJob
 from jobflow.core.deciding import NotTaken, decide, decides
 from jobflow.core.evidence import Evidence, has_run
 from jobflow.core.expressions import Failure
@@ -252,12 +251,11 @@ class Pass:
         ]
         if self.scene.terminating:
             looks = []
-        starts = any(isinstance(action, CreateJob) for action in decision.actions)
         news = not set(met) <= set(memory.passed_targets or ())
         return msgspec.structs.replace(
             decision,
             condition=memory if condition == memory else condition,
-            urgent=decision.urgent or (bool(waits.looks) and news and not starts),
+            urgent=decision.urgent or (bool(waits.looks) and news and not decision.drafts),
             reads=tuple(look.read for look in looks if look.read is not None),
             probes=tuple(look.probe for look in looks if look.probe is not None),
         )
