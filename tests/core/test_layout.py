@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobflow.api.control import ForEach, Param
+from jobflow.api.control import ForEach, Param, Patch
 from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.layout import Layouts, layout_of
+from jobflow.core.layout import LEAST, Layouts, layout_of
 
 
 def flow_of(*steps: Step, name: str = "f", **spec: object) -> JobFlow:
@@ -44,7 +46,7 @@ def test_a_spec_that_is_read_again_has_the_same_layout() -> None:
 def test_one_that_differs_in_anything_has_its_own_though_uid_and_generation_agree(
     other: JobFlow,
 ) -> None:
-    layouts = Layouts(100)
+    layouts = Layouts(100_000)
     known = [flow_of(Step(name="a"), Step(name="b")), flow_of(Step(name="a"))]
     known += [flow_of(Step(name="a"), Step(name="b", for_each=ForEach(items=[n]))) for n in (0, 2)]
     before = [layouts.of(flow) for flow in known]
@@ -54,7 +56,7 @@ def test_one_that_differs_in_anything_has_its_own_though_uid_and_generation_agre
 
 
 def test_what_equals_in_python_and_not_in_json_is_told_apart() -> None:
-    layouts = Layouts(100)
+    layouts = Layouts(100_000)
     flows = [flow_of(Step(name="a", for_each=ForEach(items=[n]))) for n in (1, True, 1.0)]
     for flow in flows:
         (step,) = layouts.of(flow).steps
@@ -64,18 +66,52 @@ def test_what_equals_in_python_and_not_in_json_is_told_apart() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
-def test_as_many_are_kept_as_have_so_many_steps_the_last_used_among_them(sizes: list[int]) -> None:
-    layouts = Layouts(10)
+def test_as_many_are_kept_as_have_so_many_bytes_the_last_used_among_them(sizes: list[int]) -> None:
+    layouts = Layouts(10 * 2_000)
     for size in sizes:
-        flow = flow_of(*(Step(name=f"s{i}") for i in range(size)), name=f"f{size}")
+        flow = flow_of(params=[Param(name="p", value="x" * 2_000 * size)], name=f"f{size}")
         layout = layouts.of(flow)
-        assert layouts.of(read_again(flow)) is layout
+        fits = 2_000 * size + 200 <= 10 * 2_000
+        assert (layouts.of(read_again(flow)) is layout) == fits
         assert len(layouts) <= 10
 
 
-def test_a_flow_larger_than_all_room_is_kept_alone() -> None:
-    layouts = Layouts(2)
-    small, large = flow_of(Step(name="a")), flow_of(*(Step(name=f"s{i}") for i in range(5)))
-    layouts.of(small)
-    layout = layouts.of(large)
-    assert (layouts.of(large), len(layouts)) == (layout, 1)
+def test_what_was_not_used_for_longest_goes_first() -> None:
+    layouts = Layouts(3 * LEAST)
+    flows = [flow_of(name=name) for name in "abc"]
+    kept = [layouts.of(flow) for flow in flows]
+    layouts.of(flows[0])
+    layouts.of(flow_of(name="d"))
+    assert layouts.of(flows[0]) is kept[0]
+    assert layouts.of(flows[1]) is not kept[1]
+
+
+def test_specs_without_steps_are_not_kept_for_ever() -> None:
+    layouts = Layouts(10 * LEAST)
+    for i in range(100):
+        layouts.of(flow_of(name=f"f{i}"))
+    assert len(layouts) == 10
+
+
+def test_one_large_patch_weighs_as_much_as_it_is_long() -> None:
+    layouts = Layouts(1_000_000)
+    small = flow_of(Step(name="a"))
+    layout = layouts.of(small)
+    layouts.of(flow_of(Step(name="b", patch=Patch(job_spec={"queue": "q" * 999_000}))))
+    assert layouts.of(small) is not layout
+
+
+def test_a_flow_larger_than_all_room_is_not_kept() -> None:
+    layouts = Layouts(2 * LEAST)
+    large = flow_of(Step(name="a" * 3 * LEAST))
+    assert layouts.of(large).graph.names == ["a" * 3 * LEAST]
+    assert len(layouts) == 0
+
+
+def test_what_is_too_deep_to_be_written_is_laid_out_all_the_same() -> None:
+    layouts = Layouts(1_000_000)
+    deep: dict[str, object] = {}
+    for _ in range(sys.getrecursionlimit()):
+        deep = {"a": deep}
+    layout = layouts.of(flow_of(Step(name="a", patch=Patch(job_spec=deep))))
+    assert (layout.keys, len(layouts)) == (["f-a"], 0)

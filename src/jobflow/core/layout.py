@@ -17,8 +17,11 @@ from jobflow.core.mentions import outputs_needed
 from jobflow.core.names import job_name, label_value
 from jobflow.core.readiness import Need, need_of
 
-MOST_STEPS = 20_000
-"""Of all the layouts that are kept; one takes about a kilobyte."""
+MOST_BYTES = 64 * 1024 * 1024
+"""Of the specs as JSON whose layouts are kept; with what is worked out of them they take several
+times that in memory."""
+LEAST = 1_024
+"""What each counts for at least."""
 
 
 class Layout:
@@ -82,13 +85,13 @@ def loops(step: Step) -> bool:
 
 
 class Layouts:
-    """Those that were asked for last, as many as have `most` steps together, and at least one."""
+    """Those that were asked for last, as many as have specs of `most` bytes together."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: dict[bytes, Layout] = {}
-        """The last used is the last."""
-        self._steps = 0
+        self._kept: dict[bytes, tuple[Layout, int]] = {}
+        """With the bytes it counts for; the last used is the last."""
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -96,19 +99,24 @@ class Layouts:
     def of(self, flow: JobFlow) -> Layout:
         """That of a flow's spec, which is known again by its JSON (1,000 steps: 0.15 ms): two that
         differ in anything never share one."""
-        written = msgspec.json.encode((flow.metadata.name, flow.spec))
+        name, spec = flow.metadata.name, flow.spec
+        try:
+            written = msgspec.json.encode((name, spec))
+        except RecursionError:  # a few levels less than what can be read (980 and more)
+            return Layout(name, spec)
         digest = hashlib.sha256(written).digest()
-        layout = self._kept.pop(digest, None)
+        layout, size = self._kept.pop(digest, (None, 0))
         if layout is None:
-            layout = Layout(flow.metadata.name, flow.spec)
-            self._steps += len(layout.steps)
-        self._kept[digest] = layout
-        while self._steps > self._most and len(self._kept) > 1:
-            self._steps -= len(self._kept.pop(next(iter(self._kept))).steps)
+            layout, size = Layout(name, spec), max(len(written), LEAST)
+            self._bytes += size
+        self._kept[digest] = layout, size
+        while self._bytes > self._most:
+            _, dropped = self._kept.pop(next(iter(self._kept)))
+            self._bytes -= dropped
         return layout
 
 
-_LAYOUTS = Layouts(MOST_STEPS)
+_LAYOUTS = Layouts(MOST_BYTES)
 
 
 def layout_of(flow: JobFlow) -> Layout:
