@@ -17,6 +17,7 @@ from jobflow.core.actions import PodsRead, ReadPods
 from jobflow.core.outputs import MOST_OF_A_FLOW
 from plan_pods import pod_of
 from planned import Planned
+from steps import step
 from worlds import NOW, World, after, flow
 
 TASKS = ("ps=1", "worker=2")
@@ -145,6 +146,31 @@ def test_what_we_aborted_ourselves_has_no_pod_to_blame() -> None:
     assert reads(planned) == []
     assert planned.failed == {"a": "Cancelled"}
     assert planned.conditions["a"].failure is None
+
+
+def test_of_what_we_aborted_ourselves_the_outputs_that_are_seen_are_kept() -> None:
+    """Nothing is read for them, though an expression names them."""
+    said = ("ps", 0, "Failed", ended(143, message='{"epoch": 7}'))
+    world = flow("a", b="a").with_last(z=step(when='steps["a"].outputs.epoch > 6'))
+    world = with_job(world, "a", "Running").settled().cancelled()
+    planned = with_job(world, "a", "Aborted", said).plan()
+    assert reads(planned) == []
+    assert planned.failed == {"a": "Cancelled"}
+    assert planned.conditions["a"].outputs == {"epoch": 7}
+    unseen = with_job(world, "a", "Aborted", said, watched=False).plan()
+    assert reads(unseen) == []
+    assert unseen.failed == {"a": "Cancelled"}
+    assert unseen.conditions["a"].outputs is None
+
+
+def test_a_daemon_that_we_end_has_completed_though_its_outputs_are_too_large() -> None:
+    world = with_job(flow("b", a=step(daemon=True)), "a", "Running")
+    world = with_job(world, "b", "Completed").settled()
+    said = ("ps", 0, "Failed", ended(143, message="x" * 5000))
+    condition = with_job(world, "a", "Aborted", said).plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
+    assert condition.outputs is None
+    assert "the outputs of a have 5000 bytes" in condition.message
 
 
 def test_what_is_recorded_once_never_changes() -> None:

@@ -3,7 +3,8 @@
 What the pods of a vcjob say goes with them, so it is recorded together with the end: by which pod
 it failed, its outputs, its tasks. Where the watched pods do not say it, they are first read live,
 and until the answer is there the step and the vcjob's record stay as they were before the end.
-Then it is recorded with what there is. A vcjob that we aborted ourselves is not asked about.
+Then it is recorded with what there is. A vcjob that we aborted ourselves is not asked about: of its
+outputs is kept what watched pods show.
 """
 
 from __future__ import annotations
@@ -107,10 +108,10 @@ def _insight(run: Run, job: Job, scene: Scene) -> Insight:
     if read is not None:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
-    if run.memory.abort_time is not None and job.phase in FAILURES:
-        return Insight(pods)
-    blamed = blame(pods) if job.phase in FAILURES else None
     said = _said(job, pods)
+    if run.memory.abort_time is not None and job.phase in FAILURES:
+        return Insight(pods, said=said)
+    blamed = blame(pods) if job.phase in FAILURES else None
     needed = run.step.name in scene.layout.outputs_needed and has_first_pod(job.spec)
     if job.phase in FAILURES:
         enough = blamed is not None and blamed.sure and (said is not None or not needed)
@@ -138,7 +139,8 @@ def _ended(run: Run, job: Job, insight: Insight, scene: Scene) -> RunCondition:
         outputs = _outputs(insight, scene)
     except TooLarge as excess:
         said = f"the outputs of {run.step.name} {excess}"
-        phase, reason = StepPhase.FAILED, reason or StepReason.OUTPUTS_TOO_LARGE
+        if not reason:
+            phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
         message = f"{message}; {said}" if message else said
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
