@@ -24,7 +24,10 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - An error in `until` or `retry.when`: the step is Failed, reason ExpressionError.
 - A forEach or repeat has been Running once one of its vcjobs has. After a retry command only what
   has been made since counts.
-- A vcjob that was to be aborted and completes all the same has completed, with its outputs.
+- A vcjob that was to be aborted and completes all the same has completed, with its outputs. One
+  that fails leaves those that watched pods show; its pods are not read.
+- What ends when the flow is cancelled or out of time, be it in that very second, is not asked
+  whether to try again.
 - What sets off an abort by the failure policy is not aborted by it.
 - Decisions are made once the dependencies are met, in a stopped flow too: where `when` does not
   hold, the step is NotTaken and not Stopped, whatever came first. forEach over nothing is Stopped
@@ -48,6 +51,8 @@ whose vcjob ends just when all others are over, and of one that could start only
 has a step that was between two attempts when it was ended; what kind of Skipped is a step for which
 more than one is true; which of two reasons to abort that come in the same second is told.
 
-What a plan knows late is allowed for: where pods had to be read, a Command came between two plans
+What a plan knows late is allowed for: what was decided about a step is written first, and what it
+comes to (no items, a reference without a value) holds up nothing that is made by that plan; where
+pods had to be read, a Command came between two plans
 or a plan was carried out in part, what fails at that moment may not have held up what was made.
 """

@@ -55,7 +55,11 @@ class Run:
 
     @property
     def outputs(self) -> Mapping[str, object] | None:
-        return self.last.vcjob.output if self.last and not self.between else None
+        if self.last is None or self.between:
+            return None
+        vcjob = self.last.vcjob
+        asked = vcjob.phase == "Completed" or not self.last.intent
+        return vcjob.output if asked or vcjob.script.watched else None
 
 
 @dataclass
@@ -72,6 +76,8 @@ class State:
     """One of which it has ended for; None: whatever."""
     reason: str = ""
     decided: bool = False
+    decided_at: float | None = None
+    """When, if there was anything to decide about it: that is written before it starts or ends."""
     case: int | None = None
     items: list[Any] | None = None
     runs: list[Run] = field(default_factory=list)
@@ -157,6 +163,8 @@ class Batch:
 
     made: list[Made] = field(default_factory=list)
     refused: list[tuple[str, int | None]] = field(default_factory=list)
+    over: frozenset[str] = frozenset()
+    """Steps that have ended, as that plan tells."""
 
 
 @dataclass(frozen=True)

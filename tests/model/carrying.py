@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.flow_status import RunCondition, StepCondition
+from jobflow.api.flow_status import JobFlowStatus, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.actions import AbortJob, Action, CreateJob, DeleteJob, ReadPods, Refusal
 from jobflow.core.validate import Known, validate_flow
 from model.acting import Script, Vcjob, pods, shown
-from model.books import Batch, Made, Seen, Shown
+from model.books import ENDED, Batch, Made, Seen, Shown
 from model.reference import Reference
 from model.running import SLACK
 from steps import template
@@ -180,7 +180,9 @@ class Carried:
             planned = self.world.plan()
             if planned.nothing:
                 return True
-            self.moment.batches.append(Batch())
+            told = self.told(planned.status)
+            ended = frozenset(name for name, each in told.items() if each.phase in ENDED)
+            self.moment.batches.append(Batch(over=ended))
             for action in planned.plan.actions:
                 if not self.crashed():
                     self.act(action)
@@ -247,15 +249,11 @@ class Carried:
 
     def seen(self) -> Seen:
         status = self.world.flow.status
-        prefix = f"{self.case.flow.metadata.name}-"
         return Seen(
             batches=self.moment.batches,
             aborted=self.moment.aborted,
             deleted=self.moment.deleted,
-            steps={
-                key.removeprefix(prefix): step_shown(condition)
-                for key, condition in (status.conditions or {}).items()
-            },
+            steps=self.told(status),
             phase=status.state.phase,
             reason=status.state.reason,
             suspended=status.suspended_at is not None,
@@ -266,6 +264,12 @@ class Carried:
             before_at=self.moment.before_at,
             over_before=self.moment.over_before,
         )
+
+    def told(self, status: JobFlowStatus) -> dict[str, Shown]:
+        """What a status says of the steps."""
+        prefix = f"{self.case.flow.metadata.name}-"
+        conditions = status.conditions or {}
+        return {key.removeprefix(prefix): step_shown(each) for key, each in conditions.items()}
 
 
 def step_shown(condition: StepCondition) -> Shown:

@@ -84,8 +84,11 @@ class Commands:
         """Completed items stay, and the repeats before the one that failed; all else is anew."""
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
+        state.decided_at = None
         for_each, repeat = state.step.for_each, state.step.repeat
-        other_items = for_each and any(f'"{name}"' in (for_each.from_ or "") for name in back)
+        other_items = for_each and any(
+            f'steps["{name}"]' in (for_each.from_ or "") for name in back
+        )
         none_failed = repeat and all(run.phase != "Failed" for run in state.runs)
         for run in list(state.runs):
             run.kept = run.phase == "Completed" and bool(for_each or repeat)

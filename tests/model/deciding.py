@@ -37,6 +37,8 @@ class Deciding:
             state.end("Failed", EXPRESSION_ERROR, now=self.reference.now)
             return
         state.decided = True
+        if step.when or step.switch or (step.for_each and step.for_each.from_):
+            state.decided_at = self.reference.now
         if not taken:
             self.reference.skip(state, "NotTaken")
 

@@ -115,12 +115,18 @@ class Reference:
     def time_out(self) -> None:
         if self.ending or self.over or self.suspended or self.flow.spec.timeout is None:
             return
-        left = self.started + self.not_counted + parse_duration(self.flow.spec.timeout) - self.now
-        told = self.seen.reason == "Timeout"
-        if left <= -SLACK or (left < SLACK and told):
-            everything_over = all(state.ended for state in self.states.values())
-            if not everything_over or told:
-                self.ending = "Timeout"
+        late = self.time_left() <= -SLACK and not all(s.ended for s in self.states.values())
+        if late or self.tells_timeout():
+            self.ending = "Timeout"
+
+    def time_left(self) -> float:
+        allowed = parse_duration(self.flow.spec.timeout or "0s")
+        return self.started + self.not_counted + allowed - self.now
+
+    def tells_timeout(self) -> bool:
+        """Whether the flow says that its time is over, and may."""
+        timed = self.flow.spec.timeout is not None and self.seen.reason == "Timeout"
+        return timed and self.time_left() < SLACK
 
     def stopped(self) -> bool:
         """Whether nothing new may start: a step has failed."""
@@ -189,15 +195,8 @@ class Reference:
         targets = [self.states[name] for name in state.step.targets]
         so_far = verdict(state.step, targets)
         if self.ending and not state.finally_:
-            known = {so_far} & {"NotTaken", "UpstreamFailed"}
-            if so_far == MET and state.decided and self.deciding.not_taken(state):
-                known = {"NotTaken"}
-            ends = [self.seen.steps[target.name] for target in targets]
-            if any(end.phase == "Failed" or end.reason == "UpstreamFailed" for end in ends):
-                known |= {"NotTaken", "UpstreamFailed"}  # by what ends with the flow
-            reason = self.seen.steps[state.name].reason
-            state.end("Skipped", STOPPED, *known, now=self.now)
-            state.reason = reason if reason in known else STOPPED
+            if all(target.phase != "Waiting" for target in targets):
+                self.end_unbegun(state, so_far)
             return
         if state.finally_ and not self.finally_begins():
             return
@@ -214,6 +213,18 @@ class Reference:
             self.skip(state, STOPPED)
         elif state.items == []:
             self.go_over_nothing(state)
+
+    def end_unbegun(self, state: State, so_far: str) -> None:
+        """With the flow; all that it depends on has begun, or ended."""
+        known = {so_far} & {"NotTaken", "UpstreamFailed"}
+        if so_far == MET and state.decided and self.deciding.not_taken(state):
+            known = {"NotTaken"}
+        ends = [self.seen.steps[name] for name in state.step.targets]
+        if any(end.phase == "Failed" or end.reason == "UpstreamFailed" for end in ends):
+            known |= {"NotTaken", "UpstreamFailed"}  # by what ends with the flow
+        reason = self.seen.steps[state.name].reason
+        state.end("Skipped", STOPPED, *known, now=self.now)
+        state.reason = reason if reason in known else STOPPED
 
     def go_over_nothing(self, state: State) -> None:
         """A forEach without items has completed; unless a create that was refused at this moment
@@ -259,9 +270,18 @@ class Reference:
         if self.suspended or self.over or state.phase != "Waiting" or not state.decided:
             return False
         if self.gate_closed(state):
-            new = [s.failed_at == self.now for s in self.states.values() if s.broken]
-            return self.seen.blurred and all(new)
+            broken = [s for s in self.states.values() if s.broken]
+            new = all(s.failed_at == self.now for s in broken)
+            return new and (self.seen.blurred or all(map(self.waits_for_writing, broken)))
         return True
+
+    def waits_for_writing(self, state: State) -> bool:
+        """Whether a step has failed by what is decided now, be it of a step that it is behind, and
+        the plan that made this batch only writes that decision: what fails by it fails a plan
+        later."""
+        written = state.decided_at == self.now and state.name not in self.batch.over
+        behind = (self.states[name] for name in state.step.targets)
+        return written or any(self.waits_for_writing(target) for target in behind)
 
     def need_not_be_made(self, state: State) -> bool:
         """Whether a vcjob of it may be made, but does not have to."""

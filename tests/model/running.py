@@ -110,7 +110,7 @@ class Running:
         run.failures += 1
         retry = state.step.retry
         again = retry is not None and run.failures <= (retry.limit or 0)
-        if again and retry is not None and not for_good:
+        if again and retry is not None and not for_good and not self.ends_with_the_flow(state):
             try:
                 again = retry.when is None or self.holds(state, run, retry.when, "Failed")
             except Trouble:
@@ -121,6 +121,12 @@ class Running:
             if again:
                 run.reason = ""  # ended between two attempts
         run.phase = "Failed"
+
+    def ends_with_the_flow(self, state: State) -> bool:
+        """Whether an attempt that ends now is not asked about another one: the flow is brought to
+        its end, be it in this very second."""
+        reference = self.reference
+        return not state.finally_ and bool(reference.ending or reference.tells_timeout())
 
     def again(self, run: Run, seconds: float) -> None:
         run.again_at, run.between_since = self.now + seconds, self.now

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.control import ForEach, Patch, Repeat, Retry
-from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
+from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 from model.acting import DEAF, Script
 from model.carrying import Carried, Case
@@ -184,3 +184,90 @@ def test_a_refusal_may_come_before_it_is_written_that_there_are_no_items() -> No
         scripts={"c": (Script(refused=True),)},
     )
     assert reasons(world) == {"c": "Refused", "b": "Stopped"}
+
+
+def test_what_is_known_of_a_target_when_the_time_is_over_is_known_of_what_is_behind_it() -> None:
+    """Wherever it stands in `spec.flows`."""
+    on_failure = DependsOn(targets=["a", "b"], condition="Failed")
+    world = carried(
+        Step(name="e", template="t", depends_on=DependsOn(targets=["c"], condition="Failed")),
+        Step(name="c", template="t", depends_on=on_failure),
+        Step(name="b", template="t", depends_on=DependsOn(targets=["a"], condition="Running")),
+        Step(name="a", template="t"),
+        Step(name="d", template="t"),
+        scripts={"a": (Script(lasts=1),), "b": (Script(lasts=1),), "d": (Script(lasts=9),)},
+        timeout="3s",
+    )
+    assert reasons(world) == {"a": "", "b": "", "c": "NotTaken", "e": "NotTaken", "d": "Timeout"}
+
+
+def test_what_starts_while_it_is_written_that_there_are_no_items_has_started() -> None:
+    """Though what is behind them fails as soon as that is known."""
+    no_such = 'steps["a"].items[0].phase == "Completed"'
+    behind = DependsOn(targets=["a"])
+    world = carried(
+        Step(name="a", template="t", for_each=ForEach(from_="[]")),
+        Step(name="b", template="t"),
+        Step(name="f", template="t", depends_on=behind, when=no_such),
+        scripts={},
+    )
+    assert reasons(world) == {"a": "", "b": "", "f": "ExpressionError"}
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_of_a_job_that_fails_though_it_was_to_be_aborted_outputs_are_kept_where_they_are_seen(
+    watched: bool,
+) -> None:
+    last = Step(name="z", template="t", patch=Patch(job_spec={"queue": "q-$(steps.c.outputs.n)"}))
+    world = carried(
+        Step(name="c", template="t"),
+        finally_=[last],
+        commands=((2, "TerminateJob"),),
+        scripts={"c": (Script(end="Failed", output={"n": 1}, watched=watched),)},
+    )
+    assert reasons(world) == {"c": "Cancelled", "z": "" if watched else "ExpressionError"}
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_items_stay_where_only_their_names_are_those_of_steps_that_run_again(late: int) -> None:
+    scripts = [Script(lasts=1), Script(lasts=1)]
+    scripts[late] = Script(lasts=3)
+    world = carried(
+        Step(name="a", template="t", for_each=ForEach(from_='["x", "y"]'), timeout="2s"),
+        finally_=[Step(name="y", template="t")],
+        commands=((6, "RestartJob"),),
+        scripts={"a": tuple(scripts), "y": (Script(lasts=1),)},
+    )
+    assert world.flow.status.state.phase == "Succeed"
+    assert {name for name in world.jobs if name.startswith("f-a")} == {
+        "f-a-0", "f-a-1", f"f-a-{late}-r1",
+    }  # fmt: skip
+
+
+def test_what_fails_when_the_flow_is_out_of_time_is_not_asked_whether_to_try_again() -> None:
+    world = carried(
+        Step(name="a", template="t", retry=Retry(limit=2, when="outputs.n > 1")),
+        Step(name="b", template="t", depends_on=DependsOn(targets=["a"])),
+        Step(name="c", template="t", timeout="1s", retry=Retry(limit=2, when="outputs.n > 1")),
+        Step(name="d", template="t"),
+        scripts={
+            "a": (Script(lasts=2, end="Failed"),),
+            "c": (Script(lasts=9),),
+            "d": (Script(lasts=9),),
+        },
+        timeout="3s",
+    )
+    ends = {"a": "JobFailed", "b": "UpstreamFailed", "c": "Timeout", "d": "Timeout"}
+    assert reasons(world) == ends
+
+
+def test_what_is_behind_the_same_step_starts_though_a_reference_has_no_value_a_plan_later() -> None:
+    bad = Patch(job_spec={"queue": "q-$(steps.a.outputs.n)"})
+    behind = DependsOn(targets=["a"])
+    world = carried(
+        Step(name="a", template="t"),
+        Step(name="b", template="t", depends_on=behind),
+        Step(name="f", template="t", depends_on=behind, when="true", patch=bad),
+        scripts={},
+    )
+    assert reasons(world) == {"a": "", "b": "", "f": "ExpressionError"}

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import given, seed
 
 from laws import tries
 from model.carrying import Carried, Case
 from model.landed import LANDED
 from model.random_flows import cases
 
+SHARES = 6
+"""Other flows in each, so that several processes can try them: 300 in `make test`, 10,000 in
+`make test-long`."""
 
-@given(cases(LANDED))
-@tries(334)
-def test_a_flow_goes_and_ends_as_the_reference_says(case: Case) -> None:
-    Carried(case).to_the_end()
+
+@pytest.mark.law
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_flow_goes_and_ends_as_the_reference_says(share: int) -> None:
+    @seed(share)
+    @given(cases(LANDED))
+    @tries(56)
+    def law(case: Case) -> None:
+        Carried(case).to_the_end()
+
+    law()
