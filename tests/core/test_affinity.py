@@ -64,6 +64,17 @@ def test_other_affinity_stays() -> None:
         {"tasks": [3, {}, {"template": 1}, {"template": {"spec": []}}]},
         {"tasks": [{"template": {"spec": {"affinity": 3}}}]},
         {"tasks": [{"template": {"spec": required() | {"affinity": {"nodeAffinity": []}}}}]},
+        {
+            "tasks": [
+                {
+                    "template": {
+                        "spec": {
+                            "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": {}}}}
+                        }
+                    }
+                }
+            ]
+        },
     ],
 )
 def test_what_has_another_shape_is_left_to_the_api_server(spec: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jobflow.api.control import Case, Param, Patch
+from jobflow.api.control import Case, ForEach, Param, Patch
 from jobflow.api.flow_status import Decisions
 from jobflow.core.actions import CreateJob
 from steps import step
@@ -116,6 +116,15 @@ def test_a_failure_between_the_decision_and_the_create_stops_the_step() -> None:
 def test_several_that_wait_for_their_decision_are_written_at_once() -> None:
     world = flow("a", b=step("a", when="true"), c=step("a", when="true")).with_jobs(a="Completed")
     assert world.stored().plan().creates == ["f-b", "f-c"]
+
+
+def test_items_without_a_value_fail_the_step() -> None:
+    each = ForEach(from_='steps["a"].outputs.files')
+    planned = flow("a", b=step("a", for_each=each), c="b").with_jobs(a="Completed").settled().plan()
+    assert planned.failed == {"b": "ExpressionError"}
+    said = planned.conditions["b"].message
+    assert said.startswith('forEach.from `steps["a"].outputs.files`: there is no ')
+    assert planned.skipped == {"c": "UpstreamFailed"}
 
 
 # ------------------------------------------------------------------------------ switch

@@ -92,6 +92,11 @@ TYPES: dict[str, tuple[str, Edit, str]] = {
         lambda v: at(v, "spec.flows[]")["properties"].update(name={}),
         "spec.flows[].name is of type nothing, not string",
     ),
+    "no such field": (
+        "JobFlow",
+        lambda v: at(v, "spec.flows[]")["properties"].pop("dependsOn"),
+        "spec.flows[].dependsOn is missing",
+    ),
     "either of two": (
         "JobTemplate",
         lambda v: at(v, "spec")["properties"].update(maxRetry={"x-kubernetes-int-or-string": True}),

@@ -45,6 +45,13 @@ def test_a_fresh_flow() -> None:
         "JobFlow f was made 5s ago (at 12:00:00 UTC) and nobody has taken it up yet; where that "
         "lasts, look whether `jobflow serve` runs."
     ]
+    assert why(flow("a").later(5), "a") == why(flow("a").later(5))
+
+
+def test_the_paragraph_is_its_sentences(running: World) -> None:
+    told = explain(running.flow, now=running.now)
+    assert len(told.sentences) > 1
+    assert told.text == " ".join(told.sentences)
 
 
 def test_a_flow_that_waits_for_a_template(templateless: World) -> None:
@@ -296,6 +303,35 @@ def test_a_chain_of_5000_steps_is_named_at_both_ends() -> None:
         "s4998 waits for s4997, s4997 for s4996, and so on over 4,995 more steps down to s0."
     )
     assert len(" ".join(sentences)) < 600 and len(" ".join(why(world))) < 600
+
+
+@pytest.mark.parametrize(
+    ("steps", "way"),
+    [
+        (3, "s1 waits for s0."),
+        (4, "s2 waits for s1 and s1 for s0."),
+        (5, "s3 waits for s2, s2 for s1 and s1 for s0."),
+        (6, "s4 waits for s3, s3 for s2, and so on over 1 more step down to s0."),
+        (7, "s5 waits for s4, s4 for s3, and so on over 2 more steps down to s0."),
+    ],
+)
+def test_a_long_way_is_cut_in_the_middle(steps: int, way: str) -> None:
+    chain = {f"s{i}": f"s{i - 1}" for i in range(1, steps)}
+    world = flow("s0", **chain).without_template("s0").settled()
+    assert why(world, f"s{steps - 1}")[1] == way
+
+
+def test_further_roots_are_counted() -> None:
+    def told(entries: str) -> list[str]:
+        world = flow(*entries.split(), join=entries).settled()
+        world = world.with_jobs(**dict.fromkeys(entries.split(), "Running")).settled()
+        return why(world, "join")
+
+    named = [sentence.partition(" has been Running")[0] for sentence in told("a b c d e")[1:-1]]
+    assert named == ["Step a", "Step b", "Step c"]
+    assert told("a b c d e")[-1] == "2 more steps hold it up likewise."
+    assert told("a b c d")[-1] == "1 more step holds it up likewise."
+    assert told("a b c")[-1].startswith("Step c has been Running")
 
 
 @pytest.mark.no_cover

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -151,6 +152,7 @@ def test_why_an_expression_has_no_value(text: str, message: str, missing: bool) 
         ("1 +", "is no CEL expression: it ends too early", 3),
         ("a == 1 &&\nb ==", "is no CEL expression: it ends too early", 14),
         ("a = 1", "is no CEL expression: unexpected '= '", 2),
+        ("a ? b", "is no CEL expression: a part is missing", 0),
         ("a\u200b == 1", "has the character U+200B, which nobody sees", 1),
         ("__0 == 1", "names that begin with __ are not allowed", 0),
         ("[1].all(__1, true)", "names that begin with __ are not allowed", 8),
@@ -281,7 +283,30 @@ def test_a_panic_of_the_library_is_a_failure(monkeypatch: pytest.MonkeyPatch) ->
     assert fault_of("panics.first").message.startswith("the CEL library cannot read it")
 
 
+def test_an_error_of_the_parser_without_a_place_is_told_in_its_first_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refusing(said: str) -> Callable[[str], object]:
+        def refuse(text: str) -> object:
+            raise ValueError(said)
+
+        return refuse
+
+    monkeypatch.setattr("cel.compile", refusing("out of luck\nat line 3"))
+    assert fault_of("refused.once") == Fault("is no CEL expression: out of luck", None)
+    monkeypatch.setattr("cel.compile", refusing(""))
+    assert fault_of("refused.twice") == Fault("is no CEL", None)
+
+
 def test_what_ends_the_process_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def execute(self, context: object) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("cel.compile", lambda text: Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        parsed("interrupted.then").evaluate({})
+
     def interrupted(text: str) -> object:
         raise KeyboardInterrupt
 

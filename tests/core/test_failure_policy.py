@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from jobflow.api.control import ForEach
+from jobflow.api.control import ForEach, Retry
 from steps import after, step
 from worlds import World, flow
 
@@ -196,3 +198,13 @@ def test_what_a_failure_is_behind_is_not_stopped_by_it(policy: str) -> None:
     world = world.with_spec(failure_policy=policy).settled()
     assert world.plan().phases["a"] == "Completed"
     assert world.plan().failed == {"b": "ExpressionError"}
+
+
+@pytest.mark.parametrize(("forgiven", "creates"), [(True, ["f-b"]), (False, [])])
+def test_only_a_failure_that_counts_holds_others_up_while_its_reason_is_read(
+    forgiven: bool, creates: list[str]
+) -> None:
+    a = step(continue_on_failure=forgiven, retry=Retry(limit=0))
+    world = flow("x", a=a, b="x").with_jobs(x="Running", a="Running").settled()
+    world = replace(world, asked_before=False).with_jobs(x="Completed", a="Failed")
+    assert (world.plan().phases["x"], world.plan().creates) == ("Completed", creates)

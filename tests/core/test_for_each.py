@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from jobflow.api import labels
 from jobflow.api.control import ForEach, Patch
-from jobflow.api.flow_status import Decisions, JobFlowStatus, StepCondition
+from jobflow.api.flow_status import Decisions, JobFlowStatus, RunCondition, StepCondition
 from jobflow.api.jobflow import Step
 from looped import each, ends, leaves, run, runs, stepped, there, waited
 from strangers import stranger
@@ -280,3 +283,35 @@ def test_jobs_say_of_which_item_they_are_whatever_they_are_called() -> None:
     status = JobFlowStatus(conditions={"f-a": StepCondition(phase="Running")})
     planned = World(world.flow, world.templates, world.jobs).with_status(status).plan()
     assert runs(planned) == {0: "Pending", 1: "Pending"}
+
+
+def test_a_job_that_does_not_say_of_which_item_it_is_is_nobodys() -> None:
+    world = each(2).settled()
+    assert world.with_jobs(a="Failed").plan().nothing
+
+
+def test_runs_that_somebody_else_wrote_into_a_status_do_no_harm() -> None:
+    """Without an index, with one that cannot be, and with one that was there before."""
+    world = begun(2)
+    known = world.plan().conditions["a"]
+    strange = [RunCondition(index=index, phase="Failed") for index in (None, -1, 0)]
+    condition = msgspec.structs.replace(known, runs=[*(known.runs or ()), *strange])
+    odd = world.with_status(
+        msgspec.structs.replace(world.flow.status, conditions={"f-a": condition})
+    )
+    assert runs(odd.plan()) == {0: "Pending", 1: "Pending"}
+    assert odd.plan().creates == []
+
+
+def test_a_run_whose_job_was_dropped_from_the_status_is_known_by_its_name() -> None:
+    world = begun(2)
+    known = world.plan().conditions["a"]
+    nameless = [msgspec.structs.replace(run, job="") for run in known.runs or ()]
+    condition = msgspec.structs.replace(known, runs=nameless)
+    small = world.with_status(
+        msgspec.structs.replace(world.flow.status, conditions={"f-a": condition})
+    )
+    gone = replace(small, jobs={"f-a-0": small.jobs["f-a-0"]}).with_absent("f-a-1")
+    assert gone.plan().conditions["a"].runs is not None
+    assert {index: run(gone.plan(), index).job for index in (0, 1)} == {0: "f-a-0", 1: "f-a-1"}
+    assert runs(gone.plan()) == {0: "Pending", 1: "Waiting JobLost"}

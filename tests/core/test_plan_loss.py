@@ -12,6 +12,7 @@ import pytest
 from jobflow.api.flow_status import JobRecord
 from jobflow.api.jobflow import Step
 from jobflow.core.begun import backoff
+from steps import step
 from strangers import stranger
 from worlds import (
     NOW,
@@ -195,6 +196,12 @@ def test_a_dependants_job_tells_the_end_of_a_lost_one(
 )
 def test_what_a_dependants_job_does_not_tell(depends_on: Any) -> None:
     world = flow("a", "x", b=depends_on).with_jobs(a="Running", x="Completed").stored()
+    world = world.with_jobs(b="Running").without_jobs("a")
+    assert world.plan().confirms == ["f-a"]
+
+
+def test_the_end_of_a_step_that_may_fail_is_not_told_by_what_starts_after_either() -> None:
+    world = flow(a=step(continue_on_failure=True), b="a").with_jobs(a="Running").stored()
     world = world.with_jobs(b="Running").without_jobs("a")
     assert world.plan().confirms == ["f-a"]
 

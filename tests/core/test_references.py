@@ -9,7 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.core.references import Reference, reference, references, replaced
+from jobflow.core.references import (
+    Reference,
+    TooLargeError,
+    reference,
+    references,
+    replaced,
+)
 from laws import tries
 
 VALUES: dict[str, Any] = {
@@ -205,3 +211,11 @@ def test_depth_is_no_matter() -> None:
         (result,) = result
     assert result == 2
     assert len(list(references(deep[0][0], ""))) == 1
+
+
+def test_a_value_that_is_too_deep_for_json_counts_as_too_large() -> None:
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(TooLargeError):
+        replaced({"a": "$(index)"}, lambda found: deep)

@@ -7,7 +7,8 @@ import pytest
 from jobflow.api.control import Patch, Repeat
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from looped import ends, leaves, repeated, run, runs, there
-from worlds import World, world_of
+from steps import step
+from worlds import World, flow, world_of
 
 NOT_YET = '{"done": false, "acc": 0.1}'
 DONE = '{"done": true, "acc": 0.9}'
@@ -82,6 +83,22 @@ def test_a_run_that_failed_ends_it() -> None:
     assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
     assert condition.message.startswith("the job f-a-1 ended Failed")
     assert list(there(world)) == ["f-a-0", "f-a-1"]
+
+
+def test_a_run_that_is_refused_ends_it() -> None:
+    world = repeated().with_refusal("a-0", 422, "no such queue")
+    planned = world.plan()
+    assert planned.failed == {"a": "Refused"}
+    assert planned.skipped == {"b": "UpstreamFailed"}
+
+
+def test_a_run_without_a_value_in_its_patch_ends_it() -> None:
+    patch = Patch(job_spec={"queue": "$(steps.z.outputs.queue)"})
+    again = Repeat(until="outputs.done", max=3)
+    world = flow("z", a=step("z", repeat=again, patch=patch), b="a").with_jobs(z="Completed")
+    planned = world.settled().plan()
+    assert planned.failed == {"a": "ExpressionError"}
+    assert (planned.creates, planned.skipped) == ([], {"b": "UpstreamFailed"})
 
 
 def test_an_expression_without_a_value_fails_it() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.flow_status import RequestedHours
 from jobflow.api.job import Job, JobOutline
-from jobflow.core.requests import Requests, hours, quantity, requested
+from jobflow.core.requests import Requests, exchanged, hours, quantity, requested
 from laws import tries
 
 HOUR = timedelta(hours=1)
@@ -173,6 +173,15 @@ def test_hours_of_all_attempts_are_added_up() -> None:
         cpu="2.25", memory="1", gpu="2"
     )
     assert hours(Requests(cpu=100), 100 * HOUR, before) == RequestedHours(cpu="10001.25", gpu="2")
+
+
+def test_a_part_of_the_hours_is_exchanged_for_what_it_has_become() -> None:
+    total = RequestedHours(cpu="3.5", memory="2", gpu="1")
+    before, after = RequestedHours(cpu="1", gpu="1"), RequestedHours(cpu="1.75", memory="0.5")
+    assert exchanged(total, before, after) == RequestedHours(cpu="4.25", memory="2.5")
+    assert exchanged(None, None, after) == after
+    assert exchanged(before, before, None) is None
+    assert exchanged(None, total, after) is None, "a part of more than there is leaves nothing"
 
 
 def test_what_somebody_else_wrote_into_a_status_does_no_harm() -> None:

@@ -204,6 +204,12 @@ def test_items() -> None:
     assert items_given("forEach.from", "params.n", seen()) == Failure(
         "forEach.from `params.n`: gives a number, not a list"
     )
+    assert items_given("forEach.from", "params.n > 3", seen()) == Failure(
+        "forEach.from `params.n > 3`: gives true or false, not a list"
+    )
+    assert items_given("forEach.from", "params.none", seen()) == Failure(
+        "forEach.from `params.none`: there is no 'none'"
+    )
 
 
 # -------------------------------------------------------------------- references

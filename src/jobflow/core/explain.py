@@ -101,7 +101,8 @@ def _told(scene: Scene, words: StepWords, step: int, found: Sequence[Root]) -> I
         yield from words.told(root.step)
         yield from _other_way(scene, words, root.step)
     if len(behind) > SHOWN:
-        yield f"{counted(len(behind) - SHOWN, 'more step')} hold it up likewise."
+        more = len(behind) - SHOWN
+        yield f"{counted(more, 'more step')} {'holds' if more == 1 else 'hold'} it up likewise."
     told = [step, *(root.step for root in behind[:SHOWN])]
     yield from _what_stopped(scene, words, told)
     yield from _loop(scene, words, told)

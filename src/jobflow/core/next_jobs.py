@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from jobflow.api.control import ForEach
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.jobflow import Condition
 from jobflow.core.actions import CreateJob
@@ -82,10 +83,8 @@ class Forecast:
                 continue
             if phase == _WAITING and not (decision.actions and _makes(decision)):
                 continue
-            if (
-                steps[position].for_each is not None
-                and next(self._more(position), None) is not None
-            ):
+            items = steps[position].for_each
+            if items is not None and next(self._more(position, items), None) is not None:
                 self._goes_on.append(position)
             else:
                 self._end(position, End.COMPLETED)
@@ -170,19 +169,17 @@ class Forecast:
         if not self._scene.layout.loops[position]:
             yield self._scene.evidence[position].key
             return
-        indices = self._more(position) if step.for_each is not None else iter((0,))
+        indices = iter((0,)) if step.for_each is None else self._more(position, step.for_each)
         for index in indices:
             yield job_name(self._scene.flow.metadata.name, step.name, index=index)
 
-    def _more(self, position: int) -> Iterator[int]:
+    def _more(self, position: int, each: ForEach) -> Iterator[int]:
         """The items of a step that are to begin next, by index; at most MOST."""
         step, condition = self._scene.steps[position], self._conditions[position]
-        if step.for_each is None:
-            return
         items = items_of(step, condition.decisions)
         count = 1 if items is None else len(items)
         begun = {run.index for run in condition.runs or ()}
-        left = MOST if step.for_each.parallelism is None else step.for_each.parallelism
+        left = MOST if each.parallelism is None else each.parallelism
         for index in range(count):
             if left < 1:
                 return

@@ -93,11 +93,6 @@ class Use(NamedTuple):
         """The names of its pods."""
         return self.kind.pods
 
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """The patches, in the order in which they are merged."""
-        return self.kind.changes
-
 
 class Patched(NamedTuple):
     """A patch, whatever it says."""
