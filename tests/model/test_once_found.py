@@ -271,3 +271,17 @@ def test_what_is_behind_the_same_step_starts_though_a_reference_has_no_value_a_p
         scripts={},
     )
     assert reasons(world) == {"a": "", "b": "", "f": "ExpressionError"}
+
+
+def test_what_waited_for_room_goes_first_though_the_controller_began_anew() -> None:
+    steps = [Step(name=name, template="t") for name in "cba"]
+    behind = [Step(name=name, template="t", depends_on=DependsOn(targets=["a"])) for name in "ed"]
+    world = carried(
+        *behind,
+        *steps,
+        scripts={"c": (Script(lasts=90, obeys=DEAF),), **dict.fromkeys("edba", (Script(lasts=1),))},
+        commands=((0, "SuspendFlow"), (1, "AbortJob"), (2, "SuspendFlow")),
+        crashes=1,
+        parallelism=1,
+    )
+    assert world.flow.status.state.phase == "Succeed"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.core.actions import CreateJob, View
+from jobflow.core.actions import Confirm, CreateJob, View
 from jobflow.core.build import Draft
 from jobflow.core.expressions import Failure
 from jobflow.core.reasons import StepReason
@@ -37,6 +37,8 @@ def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
     room = None if most is None or most < 1 else max(most - _alive(scene.view), 0)
     found, faults = list(decisions), dict[str, Failure]()
     for position, decision in enumerate(decisions):
+        if room is not None and decision.actions:
+            room = max(room - _asked_about(decision), 0)
         if not decision.drafts:
             continue
         creates, wrong = _built(scene, decision.drafts, room)
@@ -68,6 +70,14 @@ def _built(
         else:
             creates.append(CreateJob(draft.step.name, draft.name, manifest))
     return creates, wrong
+
+
+def _asked_about(decision: Decision) -> int:
+    """How many vcjobs have waited for room, and wait now for what a live read answers: they keep
+    their place, though a restart has forgotten that it was answered before."""
+    if decision.condition.reason != StepReason.PARALLELISM:
+        return 0
+    return sum(isinstance(action, Confirm) for action in decision.actions)
 
 
 def _alive(view: View) -> int:
