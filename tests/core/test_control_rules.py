@@ -193,6 +193,16 @@ def test_the_steps_of_finally_are_held_against_the_rules_of_steps() -> None:
     ]
 
 
+def test_a_target_that_is_no_step_at_all_is_none_of_finally() -> None:
+    waits = step("b", dependsOn={"targets": ["x", "c"]})
+    found = faults(flow_of("a", waits, **{"finally": [step("c")]}))
+    assert [line for line in found if "finally" in line] == [
+        'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": a step of finally, which starts '
+        "when this one is over; take this target out"
+    ]
+    assert len(found) == 2
+
+
 def test_two_steps_of_finally_have_two_names() -> None:
     assert faults(flow_of("a", **{"finally": [{"name": "b"}, {"name": "b"}]})) == [
         'spec.finally[1].name: Duplicate value: "b": already the name of spec.finally[0]; give '

@@ -136,6 +136,15 @@ def test_a_target_that_has_run_is_not_waited_for() -> None:
 # ------------------------------------------------------------------------------- failures
 
 
+def test_a_target_that_has_run_and_runs_again_is_not_waited_for_either() -> None:
+    world = flow("a", "b", c=after("a b", condition="Running")).settled()
+    world = world.with_jobs(a="Running", b="Pending").settled()
+    world = world.without_jobs("a").with_absent("f-a").settled()
+    assert world.plan().held_up["a"] == "JobLost"
+    assert why(world, "c")[0].endswith(" until b (Pending) runs.")
+    assert why(world, "c")[1].startswith("Step b has been Pending")
+
+
 @pytest.fixture
 def broken(running: World) -> World:
     return running.with_jobs(b="Failed").settled().later(60)
@@ -185,6 +194,14 @@ def test_a_container_that_never_began_has_no_log(broken: World) -> None:
     ]
 
 
+def test_of_many_failures_three_are_told() -> None:
+    names = "abcde"
+    world = flow(*names).settled().with_jobs(**dict.fromkeys(names, "Failed")).settled()
+    told = [sentence for sentence in why(world)[1:-1] if " failed" in sentence]
+    assert [sentence[:14] for sentence in told[:3]] == [f"Step {n} failed "[:14] for n in "abc"]
+    assert told[3:] == ["2 more steps failed."]
+
+
 def test_while_the_rest_still_runs_a_failure_is_told_first() -> None:
     world = flow("a", "b", c="a").settled().with_jobs(a="Failed", b="Running").settled().later(9)
     sentences = why(world)
@@ -223,6 +240,29 @@ def test_a_flow_that_is_cancelled(running: World) -> None:
         "Step b has been Running for 4s (since 12:01:45 UTC) as the job f-b; it is being aborted: "
         "the flow was cancelled."
     ]
+
+
+def test_a_flow_that_was_cancelled_says_so(running: World) -> None:
+    world = running.cancelled().ended("f-b", "Aborted").settled()
+    assert why(world)[1] == "The flow was cancelled."
+
+
+def test_a_job_that_was_made_again_is_told_with_its_attempt() -> None:
+    world = flow("a").with_jobs(a="Running").settled().without_jobs("a").with_absent("f-a")
+    world = world.settled().later(1).settled()
+    assert why(world, "a")[0].startswith(
+        "Step a has been Pending for 0s (since 12:00:01 UTC) as the job f-a-r1, its attempt 2"
+    )
+
+
+def test_outputs_are_told_where_they_are_short(running: World) -> None:
+    def told(**outputs: object) -> list[str]:
+        condition = StepCondition(phase="Completed", job="f-a", attempts=1, outputs=outputs)
+        return why(with_condition(running, "a", condition), "a")[1:]
+
+    assert told(acc=0.9) == ['Its outputs: {"acc":0.9}.']
+    assert told(notes="x" * 200) == []
+    assert told() == []
 
 
 def test_a_flow_that_is_being_deleted(running: World) -> None:

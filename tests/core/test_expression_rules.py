@@ -252,6 +252,18 @@ def test_other_fields(step: dict[str, Any], found: list[str]) -> None:
     assert said_of(**step) == found
 
 
+def test_a_param_without_a_value_leaves_what_names_others_to_be_judged() -> None:
+    def said(text: str) -> list[str]:
+        params = [{"name": "open", "enum": [1, 2]}, {"name": "n", "value": 4}]
+        flow = flow_of({"name": "a", "when": text}, params=params)
+        return [each for each in faults(flow) if each.startswith("spec.flows")]
+
+    assert said("params.n") == [
+        'spec.flows[0].when: Invalid value: "params.n": gives a number, not true or false'
+    ]
+    assert said("params.open") == said("params.open + params.n") == []
+
+
 def test_the_items_of_a_step_before() -> None:
     def said(text: str) -> list[str]:
         behind = {"name": "b", "dependsOn": {"targets": ["a"]}, "when": text}

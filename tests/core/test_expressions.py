@@ -9,6 +9,7 @@ import pytest
 
 from jobflow.core import expressions
 from jobflow.core.cel_words import FUNCTIONS, Words
+from jobflow.core.cel_work import Work
 from jobflow.core.expressions import Expression, Failure, Fault, expression
 
 ITEMS = [{"phase": "Completed", "outputs": {"acc": acc}} for acc in (0.5, 0.9, 0.7)]
@@ -250,6 +251,32 @@ def test_numbers_of_more_than_64_bits_are_doubles(number: int, given: float) -> 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, object(), "\ud800", b"x"])
 def test_what_is_no_json_is_a_failure(value: object) -> None:
     assert isinstance(parsed("x").evaluate({"x": value}), Failure)
+
+
+def test_at_the_end_of_a_way_stands_what_the_library_would_give() -> None:
+    for value in ("\u00e9\u0007", 2**70, -(2**70), {"deep": [2**64]}, ["\u00e9\u0007"], {"é\n": 1}):
+        given = value_of("x.y", {"x": {"y": value}})
+        assert (given, type(given)) == (value_of("[x.y][0]", {"x": {"y": value}}), type(given))
+    assert isinstance(parsed("x.y").evaluate({"x": {"y": "\ud800"}}), Failure)
+
+
+def test_an_entry_that_stands_there_again_has_its_price_each_time() -> None:
+    """Items that have not begun are one and the same entry."""
+    entry = {"phase": "Waiting", "outputs": {"acc": 1}}
+    one, many = [entry] * 50, [dict(entry) for _ in range(50)]
+    for text, value in {
+        "l.all(x, x.phase == 'Waiting')": True,
+        "l.exists(x, x.phase == 'Running')": False,
+        "l.map(x, x.outputs.acc)": [1] * 50,
+        "l.filter(x, x.outputs.acc > 1)": [],
+        "l.exists_one(x, x.phase == 'Waiting')": False,
+    }.items():
+        works = [Work(), Work()]
+        assert [
+            parsed(text).evaluate({"l": entries}, work)
+            for entries, work in zip((one, many), works, strict=True)
+        ] == [value, value]
+        assert works[0].left == works[1].left < Work().left
 
 
 def test_parsing_is_remembered() -> None:

@@ -117,3 +117,18 @@ def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobflow.core.lookalikes._meant", lambda found: asked.append(found) or "")
     assert list(lookalikes({"args": ["$(a.b) ${c.d} " * LOOKED_AT, "$(params.x)"]})) == []
     assert len(asked) == LOOKED_AT
+
+
+def test_only_so_many_patches_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def looked_at(value: object) -> dict[str, str]:
+        asked.append(value)
+        return {f"$(x.{len(asked)})": "write it otherwise"}
+
+    monkeypatch.setattr("jobflow.core.suspicions.lookalikes", looked_at)
+    steps = [
+        {"name": f"s{at}", "patch": {"jobSpec": {"queue": f"q{at}"}}} for at in range(3 * MOST)
+    ]
+    assert any('"$(x.1)"' in said for said in validate_flow(flow_of(*steps), Known()).warnings)
+    assert len(asked) == MOST + 1

@@ -291,6 +291,24 @@ def test_everything_at_once_is_in_the_order_of_the_probe():
     ]
 
 
+def test_each_of_two_misspelt_tasks_of_one_target_is_guessed_at():
+    tasks = [{"taskName": name, "phase": "Failed"} for name in ("workr", "psx", "zzzzzz")]
+    known = knowing(template_of("train", "worker", "ps"))
+    found = faults(probing(taskStatusList=tasks), known)
+    assert [line.partition("no such task; ")[2] for line in found] == [
+        'did you mean "worker"?',
+        'did you mean "ps"?',
+        'there is "worker", "ps"',
+    ]
+
+
+def test_a_task_whose_name_is_none_is_the_templates_fault():
+    known = knowing(template_of("train", tasks=[{"name": 7}, {"name": "worker", "replicas": 1}]))
+    probe = probing(taskStatusList=[{"taskName": "7", "phase": "Failed"}])
+    (said,) = faults(probe, known)
+    assert said.endswith('target "train" has no such task; there is "worker"')
+
+
 def test_guesses_are_made_as_long_as_they_are_cheap():
     names = [f"t{i}" for i in range(50)]
     probe = {"taskStatusList": [{"taskName": "workr", "phase": "Failed"}]}

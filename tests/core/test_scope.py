@@ -308,3 +308,18 @@ def test_the_outputs_that_a_flow_looks_at() -> None:
     assert needed(Step(name="b", patch=Patch(spec={"queue": "outputs"}))) == frozenset()
     assert needed(finally_=[when]) == {"a"}
     assert needed(Step(name="b", when="steps.a.outputs.x >")) == frozenset()
+
+
+def test_steps_that_are_not_written_out_are_not_put_together() -> None:
+    """Admission refuses such an expression."""
+    assert value_of("steps") == {}
+    assert value_of("size(steps)") == 0
+
+
+def test_a_run_of_an_item_that_is_not_there_is_none() -> None:
+    """Of a status that somebody else wrote."""
+    runs = [RunCondition(index=index, phase="Failed") for index in (None, 2, 7)]
+    condition = StepCondition(phase="Failed", runs=runs)
+    made = Seen(FLOW, {"search": (STEPS["search"][0], condition)}.get)
+    phases = evaluated("when", "steps.search.items.map(i, i.phase)", made)
+    assert phases == ["Skipped", "Skipped", "Failed", "Skipped"]

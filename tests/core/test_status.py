@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
-from jobflow.core.wording import go_duration, listed, short
+from jobflow.core.wording import go_duration, listed, short, span
 from worlds import NOW, Planned, World, after, flow
 
 
@@ -369,3 +369,12 @@ def test_words() -> None:
 )
 def test_durations_are_as_go_prints_them(seconds: float, text: str) -> None:
     assert go_duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (45.9, "45s"), (60, "1m"), (200, "3m20s"), (7500, "2h5m"), (273600, "3d4h")],
+)
+def test_a_span_has_two_units_at_most(seconds: float, text: str) -> None:
+    assert span(timedelta(seconds=seconds)) == text
+    assert span(None) == ""

@@ -205,6 +205,16 @@ def test_queues_of_cases_defaults_and_finally_are_looked_for() -> None:
     ]
 
 
+def test_the_queue_of_defaults_is_looked_for_without_any_template() -> None:
+    flow = flow_of("t", jobDefaults={"queue": "q3"})
+    known = knowing(queues={"default": "Open"})
+    assert [line for line in validate_flow(flow, known).warnings if "queue" in line] == [
+        'queue "q3" does not exist: Volcano refuses jobs for a queue that does not exist'
+    ]
+    known = knowing(queues={"default": "Open", "q3": "Open"})
+    assert not any("queue" in line for line in validate_flow(flow, known).warnings)
+
+
 @pytest.mark.parametrize(
     ("cases", "task", "fits"),
     [
@@ -269,3 +279,15 @@ def test_half_characters_which_no_server_sends_are_no_trouble() -> None:
     )
     said = faults(flow, knowing(template_of("a")))
     assert any("spec.flows[0].patch.jobSpec.queue" in each for each in said)
+
+
+def test_so_many_items_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said() -> list[str]:
+        items = [{"n": 1}, {"n": 1}, {}]
+        patch = {"jobSpec": {"queue": "$(item.n)"}}
+        return faults(flow_of({"name": "a", "forEach": {"items": items}, "patch": patch}))
+
+    monkeypatch.setattr("jobflow.core.reference_values.BUDGET", 3)
+    assert [line.rpartition(": ")[2] for line in said()] == ['items[2] has no "n"']
+    monkeypatch.setattr("jobflow.core.reference_values.BUDGET", 2)
+    assert said() == []

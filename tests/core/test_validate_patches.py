@@ -51,6 +51,9 @@ AT = "spec.flows[1].patch.jobSpec"
             {"tasks": [{"name": "worker", "replicas": 3}, {"name": "ps", "replicas": -1}]},
             [f"{AT}.tasks[1].replicas", AT],
         ),
+        # With a directive nothing of the template may be left.
+        ({"$patch": "replace", "queue": "q"}, [AT]),
+        ({"$patch": "delete", "minAvailable": 1}, [AT]),
         # A task that the template has not is not whole.
         ({"tasks": [{"name": "wroker", "replicas": 1}]}, [f"{AT}.tasks[0]"]),
         ({"policies": [{"event": "*", "action": "Stop"}]}, [f"{AT}.policies[0].action"]),

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -75,6 +76,19 @@ async def test_a_body_over_the_limit_is_413(app: FastAPI, size: int) -> None:
             status = answer.json()
             assert status["reason"] == "RequestEntityTooLarge"
             assert status["message"].startswith("the body is larger than 7 MiB")
+
+
+async def test_a_body_that_comes_in_one_piece_is_measured_too(app: FastAPI) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b" " * (MAX_BODY + 1)}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app({"type": "http", "path": PATH, "method": "POST", "headers": []}, receive, send)
+    assert sent[0]["status"] == 413
 
 
 async def test_a_body_at_the_limit_is_read(app: FastAPI) -> None:

@@ -238,6 +238,16 @@ class Refusing(Client):
         raise error_of(Response(), b"")  # type: ignore[arg-type]
 
 
+async def test_a_request_whose_time_runs_out_is_no_refusal() -> None:
+    class Slow(Refusing):
+        async def request(self, method: str, path: str, **more: Any) -> bytes:
+            raise TimeoutError
+
+    tries = Tries(Slow())
+    assert await tries.one() == DryRun()
+    assert tries.results == {"timeout": 1}
+
+
 async def test_one_trouble_is_logged_once_a_minute() -> None:
     client = Refusing()
     tries = Tries(client)

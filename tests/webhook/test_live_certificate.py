@@ -126,6 +126,30 @@ class TestFiles:
         watched.look()
         assert handshake(live, ca(OTHER)) == der(OTHER)
 
+    def test_that_change_all_the_time_are_taken_as_they_were_last_read(
+        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read = 0
+
+        def changing(path: Path) -> bytes:
+            nonlocal read
+            read += 1
+            return f"{path.name} {read}".encode()
+
+        monkeypatch.setattr(Path, "read_bytes", changing)
+        assert files.read() == (b"tls.crt 9", b"tls.key 10")
+
+    def test_that_cannot_be_read_say_why(
+        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(path: Path) -> bytes:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(Path, "read_bytes", broken)
+        with pytest.raises(CertificateError) as raised:
+            files.read()
+        assert str(raised.value) == f"{files.certificate}: Input/output error"
+
     def test_that_are_gone_change_nothing(self, files: CertificateFiles) -> None:
         live = Live()
         watched = WatchedFiles(files, live)

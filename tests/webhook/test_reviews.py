@@ -48,6 +48,12 @@ class TestFlows:
         response = await respond(review("CREATE", diamond()), FakeCluster(all_templates()))
         assert response == {"uid": UID, "allowed": True}
 
+    async def test_nothing_is_judged_while_that_may_not_be(self) -> None:
+        answer = await answered(review("CREATE", diamond()), FakeCluster(why_unfit="a newer CRD"))
+        status = json.loads(answer.body)["response"]["status"]
+        assert (answer.outcome, status["code"]) == (Outcome.FAILED, 503)
+        assert status["message"] == "a newer CRD; try again"
+
     async def test_a_dry_run_gets_the_same_verdict(self) -> None:
         bad = jobflow("diamond", {"a": ["x"]})
         real = await respond(review("CREATE", bad))

@@ -99,9 +99,10 @@ class Ring:
 
 def read_ring(data: Mapping[str, str]) -> Ring:
     """What a Secret's `data` holds. Raises CertificateError, which says what does not fit."""
+    authorities, chain = _decoded(data, CA), _decoded(data, CERTIFICATE)
     try:
-        newest, *older = x509.load_pem_x509_certificates(_decoded(data, CA))
-        (certificate, *_) = x509.load_pem_x509_certificates(_decoded(data, CERTIFICATE))
+        newest, *older = x509.load_pem_x509_certificates(authorities)
+        (certificate, *_) = x509.load_pem_x509_certificates(chain)
     except ValueError as error:
         raise CertificateError(f"{CA} or {CERTIFICATE} is no PEM certificate") from error
     ring = Ring(
@@ -210,12 +211,16 @@ def _valid(certificates: Iterable[x509.Certificate], now: datetime) -> tuple[x50
 def _decoded(data: Mapping[str, str], name: str) -> bytes:
     if name not in data:
         raise CertificateError(f"it has no {name}")
-    return b64decode(data[name])
+    try:
+        return b64decode(data[name])
+    except ValueError as error:
+        raise CertificateError(f"{name} is no base64") from error
 
 
 def _pair(certificate: x509.Certificate, data: Mapping[str, str], name: str, key_name: str) -> Pair:
+    text = _decoded(data, key_name)
     try:
-        key = serialization.load_pem_private_key(_decoded(data, key_name), None)
+        key = serialization.load_pem_private_key(text, None)
     except (ValueError, TypeError) as error:
         raise CertificateError(f"{key_name} is no unencrypted PEM key") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
