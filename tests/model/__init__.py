@@ -49,10 +49,12 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
 Either answer is taken: what becomes of a daemon when everything is aborted, of one
 whose vcjob ends just when all others are over, and of one that could start only then; what reason
 has a step that was between two attempts when it was ended; what kind of Skipped is a step for which
-more than one is true; which of two reasons to abort that come in the same second is told.
+more than one is true; which of two reasons to abort that come in the same second is told; whether a
+forEach over nothing has completed or is Stopped in the very moment in which the flow stops.
 
 What a plan knows late is allowed for: what was decided about a step is written first, and what it
-comes to (no items, a reference without a value) holds up nothing that is made by that plan; where
-pods had to be read, a Command came between two plans
-or a plan was carried out in part, what fails at that moment may not have held up what was made.
+comes to (no items, a reference without a value) holds up nothing that is made by that plan; an item
+that is retried is looked up first, and the next may be there before it; where pods had to be read,
+a Command came between two plans or a plan was carried out in part, what fails at that moment may
+not have held up what was made.
 """

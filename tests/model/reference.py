@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.jobflow import JobFlow
+from model.at_once import stops_just_now, waits_for_writing
 from model.books import Attempt, Batch, Made, Run, Seen, State
 from model.commands import Commands
 from model.deciding import Deciding
@@ -209,10 +210,10 @@ class Reference:
         if state.ended:
             return
         made_now = any(name == state.name for name, _ in self.seen.made)
-        if self.gate_closed(state) and not made_now:
-            self.skip(state, STOPPED)
-        elif state.items == []:
+        if state.items == []:
             self.go_over_nothing(state)
+        elif self.gate_closed(state) and not made_now:
+            self.skip(state, STOPPED)
 
     def end_unbegun(self, state: State, so_far: str) -> None:
         """With the flow; all that it depends on has begun, or ended."""
@@ -227,10 +228,10 @@ class Reference:
         state.reason = reason if reason in known else STOPPED
 
     def go_over_nothing(self, state: State) -> None:
-        """A forEach without items has completed; unless a create that was refused at this moment
-        came before what there was to decide about it was written."""
-        refused = any(batch.refused for batch in self.seen.batches)
-        if refused and self.seen.steps[state.name].reason == STOPPED:
+        """A forEach without items has completed, or is Stopped; where the flow stops at this very
+        moment, either."""
+        told = self.seen.steps[state.name].reason == STOPPED
+        if told if stops_just_now(self, state) else self.gate_closed(state):
             self.skip(state, STOPPED)
         else:
             state.end("Completed", "", now=self.now)
@@ -272,16 +273,8 @@ class Reference:
         if self.gate_closed(state):
             broken = [s for s in self.states.values() if s.broken]
             new = all(s.failed_at == self.now for s in broken)
-            return new and (self.seen.blurred or all(map(self.waits_for_writing, broken)))
+            return new and (self.seen.blurred or all(waits_for_writing(self, s) for s in broken))
         return True
-
-    def waits_for_writing(self, state: State) -> bool:
-        """Whether a step has failed by what is decided now, be it of a step that it is behind, and
-        the plan that made this batch only writes that decision: what fails by it fails a plan
-        later."""
-        written = state.decided_at == self.now and state.name not in self.batch.over
-        behind = (self.states[name] for name in state.step.targets)
-        return written or any(self.waits_for_writing(target) for target in behind)
 
     def need_not_be_made(self, state: State) -> bool:
         """Whether a vcjob of it may be made, but does not have to."""
@@ -321,10 +314,11 @@ class Reference:
         state.phase = "Running"
 
     def check_order(self, state: State, made: Made) -> None:
-        """Taken in the order of `spec.flows`: who waited for room already goes first."""
+        """Taken in the order of `spec.flows`: who waited for room already goes first, though it be
+        refused."""
         if self.flow.spec.parallelism is None:
             return
-        for name, index in self.waiting - self.seen.made:
+        for name, index in self.waiting - self.seen.made - set(self.batch.refused):
             other = self.states[name]
             first = (other.place, index or 0) < (state.place, made.index or 0)
             still = index in list(self.running.ready(other, strict=True))

@@ -244,8 +244,7 @@ class Running:
         places = len(state.items or ())
         if for_each.parallelism is not None:
             places = for_each.parallelism - under_way
-        if strict or not self.reference.seen.blurred:
-            places = min(places, 1)  # one after another, in their order
+        in_order = strict or not self.reference.seen.blurred
         if any(run.phase == "Failed" for run in state.runs):
             return
         for index in range(len(state.items or ())):
@@ -253,6 +252,9 @@ class Running:
             if places > 0 and state.run(index) is None and not tried:
                 yield index
                 places -= 1
+                looked_up = state.past[index] and not strict  # whether it is there, after a retry
+                if in_order and not looked_up:
+                    return  # one after another
 
     def nodes_to_avoid(self, run: Run) -> set[str]:
         return {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.control import Case as Switched
 from jobflow.api.control import ForEach, Patch, Repeat, Retry
 from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
@@ -285,3 +286,52 @@ def test_what_waited_for_room_goes_first_though_the_controller_began_anew() -> N
         parallelism=1,
     )
     assert world.flow.status.state.phase == "Succeed"
+
+
+def test_who_waited_for_room_and_is_refused_went_first_all_the_same() -> None:
+    world = carried(
+        Step(name="b", switch=[Switched(when="true", template="t")]),
+        *[Step(name=name, template="t") for name in "acde"],
+        scripts={"b": (Script(refused=True),)},
+        parallelism=2,
+    )
+    stopped = {"e": "Stopped"}
+    assert reasons(world) == {"b": "Refused", "a": "", "c": "", "d": ""} | stopped
+
+
+def test_an_item_that_begins_may_be_there_before_one_that_is_retried_is_looked_up() -> None:
+    world = carried(
+        Step(name="a", template="t", for_each=ForEach(items=[3, 2, 1], parallelism=2)),
+        commands=((2, "RestartJob"),),
+        scripts={"a": (Script(lasts=1), Script(lasts=1, end="Failed"))},
+    )
+    assert world.flow.status.state.phase == "Succeed"
+    assert set(world.jobs) == {"f-a-0", "f-a-1", "f-a-1-r1", "f-a-2"}
+
+
+def test_nothing_starts_by_the_plan_that_tells_a_failure() -> None:
+    """Though what has failed by what another plan has written."""
+    no_such = 'steps["a"].items[0].phase == "Completed"'
+    world = carried(
+        Step(name="a", template="t", for_each=ForEach(from_="[]")),
+        Step(name="c", template="t", for_each=ForEach(from_="[]")),
+        Step(name="b", template="t", depends_on=DependsOn(targets=["c"])),
+        Step(name="f", template="t", depends_on=DependsOn(targets=["a"]), when=no_such),
+        scripts={},
+    )
+    stopped = {"c": "Stopped", "b": "Stopped"}
+    assert reasons(world) == {"a": "", "f": "ExpressionError"} | stopped
+
+
+@pytest.mark.parametrize("names", ["acf", "fca"])
+def test_what_has_no_items_has_completed_before_what_another_plan_has_written_fails(
+    names: str,
+) -> None:
+    no_such = 'steps["a"].items[0].phase == "Completed"'
+    steps = {
+        "a": Step(name="a", template="t", for_each=ForEach(from_="[]")),
+        "c": Step(name="c", template="t", for_each=ForEach(items=[])),
+        "f": Step(name="f", template="t", depends_on=DependsOn(targets=["a"]), when=no_such),
+    }
+    world = carried(*[steps[name] for name in names], scripts={})
+    assert reasons(world) == {"a": "", "c": "", "f": "ExpressionError"}
