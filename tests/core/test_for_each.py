@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import msgspec
 import pytest
 
+from containers import outlined
 from jobflow.api import labels
 from jobflow.api.control import ForEach, Patch
-from jobflow.api.flow_status import Decisions, JobFlowStatus, RunCondition, StepCondition
+from jobflow.api.flow_status import (
+    Decisions,
+    JobFlowStatus,
+    RequestedHours,
+    RunCondition,
+    StepCondition,
+)
+from jobflow.api.job import JobCondition, JobState, JobStatus
 from jobflow.api.jobflow import Step
 from looped import each, ends, leaves, run, runs, stepped, there, waited
 from strangers import stranger
-from worlds import World, world_of
+from worlds import NOW, World, world_of
 
 
 def begun(count: int = 3, **fields: object) -> World:
@@ -315,3 +324,17 @@ def test_a_run_whose_job_was_dropped_from_the_status_is_known_by_its_name() -> N
     assert gone.plan().conditions["a"].runs is not None
     assert {index: run(gone.plan(), index).job for index in (0, 1)} == {0: "f-a-0", 1: "f-a-1"}
     assert runs(gone.plan()) == {0: "Pending", 1: "Waiting JobLost"}
+
+
+def test_hours_of_items_are_added_up() -> None:
+    world = begun(2)
+    for name, minutes in (("f-a-0", 60), ("f-a-1", 30)):
+        job = outlined(world.jobs[name], "t=1", cpu="1")
+        ran = [
+            JobCondition(status=phase, last_transition_time=NOW + timedelta(minutes=at))
+            for phase, at in (("Running", 0), ("Completed", minutes))
+        ]
+        state = JobState(phase="Completed", last_transition_time=ran[-1].last_transition_time)
+        status = JobStatus(state=state, conditions=ran)
+        world = world.with_job(msgspec.structs.replace(job, status=status)).settled()
+    assert world.plan().conditions["a"].requested_hours == RequestedHours(cpu="1.5")

@@ -6,7 +6,7 @@ import pytest
 
 from jobflow.api.control import Patch, Repeat
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
-from looped import ends, leaves, repeated, run, runs, there
+from looped import ends, leaves, repeated, run, runs, there, with_step
 from steps import step
 from worlds import World, flow, world_of
 
@@ -83,6 +83,15 @@ def test_a_run_that_failed_ends_it() -> None:
     assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
     assert condition.message.startswith("the job f-a-1 ended Failed")
     assert list(there(world)) == ["f-a-0", "f-a-1"]
+
+
+def test_runs_there_have_been_count_although_max_was_lowered_past_admission() -> None:
+    world = with_step(after_runs(NOT_YET), "a", repeat=Repeat(until="outputs.done", max=1))
+    assert world.plan().phases["a"] == "Pending"
+    condition = leaves(world, "f-a-1", NOT_YET).settled().plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "UntilNotReached")
+    assert condition.message == "`outputs.done` does not hold after 2 runs"
+    assert leaves(world, "f-a-1", DONE).settled().plan().phases["a"] == "Completed"
 
 
 def test_a_run_that_is_refused_ends_it() -> None:

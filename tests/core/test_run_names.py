@@ -21,7 +21,7 @@ UNTIL = "phase == 'Completed'"
 
 
 def step(name: str, **fields: Any) -> dict[str, Any]:
-    return {"name": name, "template": "t", **fields}
+    return {"name": name, "template": "t"} | fields
 
 
 def each(count: int) -> dict[str, Any]:
@@ -142,6 +142,18 @@ def test_no_two_vcjobs_make_a_pod_of_one_name(
         steps = [each | {"template": "u"} if each["name"] == "a" else each for each in steps]
         found = validate_flow(flow_of(*steps), known).violations
         assert [v.value for v in found] == ([pod] if pod else [])
+
+
+def test_a_task_of_a_third_step_makes_nobody_clash() -> None:
+    known = knowing(template_of("t"), template_of("u", "b-x"))
+    assert faults(flow_of(step("a"), step("a-b"), {"name": "z", "template": "u"}), known) == []
+
+
+def test_each_pair_of_steps_of_the_same_two_templates_is_told() -> None:
+    known = knowing(template_of("t"), template_of("u", "b-main"))
+    steps = [step("a", template="u"), step("a-b"), step("c", template="u"), step("c-b")]
+    found = validate_flow(flow_of(*steps), known).violations
+    assert [v.value for v in found] == ["f-a-b-main-0", "f-c-b-main-0"]
 
 
 def test_attempts_of_one_step_make_no_pod_of_one_name() -> None:

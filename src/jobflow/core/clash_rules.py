@@ -113,11 +113,10 @@ class _Search:
         if attempts and attempts.retry <= self._outline.planned[longer.step].retries:
             yield self._told_of_attempts(longer, attempts)
         for at in self._ends(name, longer):
-            for other in self._made(name[:at]):
-                if other.step != longer.step:
-                    clash = self._clash(other, longer, name[at + 1 :])
-                    if clash is not None:
-                        yield self._told(other, longer, clash, name[:at])
+            for other in self._made(name[:at]):  # never the same step: with runs it has more
+                clash = self._clash(other, longer, name[at + 1 :])
+                if clash is not None:
+                    yield self._told(other, longer, clash, name[:at])
 
     def _ends(self, name: str, use: Use) -> list[int]:
         """Where in a step's name another vcjob's may end, so that its tasks can make up the rest;

@@ -105,7 +105,11 @@ def _known(evidence: Evidence, scene: Scene, inferred: Inferred) -> Loop:
 def _most(evidence: Evidence) -> int:
     repeat = evidence.step.repeat
     most = repeat.max if repeat is not None else None
-    return MOST_RUNS if most is None else min(max(most, 1), MOST_RUNS)
+    total = MOST_RUNS if most is None else min(max(most, 1), MOST_RUNS)
+    known = {run.index for run in evidence.runs}
+    while total in known and total < MOST_RUNS:  # `max` was lowered past admission
+        total += 1
+    return total
 
 
 def _refused(loop: Loop, scene: Scene) -> Iterator[tuple[int, Run, RunDecision]]:
