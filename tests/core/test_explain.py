@@ -143,6 +143,8 @@ def test_a_target_that_has_run_and_runs_again_is_not_waited_for_either() -> None
     assert world.plan().held_up["a"] == "JobLost"
     assert why(world, "c")[0].endswith(" until b (Pending) runs.")
     assert why(world, "c")[1].startswith("Step b has been Pending")
+    forgotten = with_condition(world, "c", StepCondition(phase="Waiting"))
+    assert why(forgotten, "c")[0].endswith(" until b (Pending) runs.")
 
 
 @pytest.fixture

@@ -253,11 +253,14 @@ def test_what_is_no_json_is_a_failure(value: object) -> None:
     assert isinstance(parsed("x").evaluate({"x": value}), Failure)
 
 
-def test_at_the_end_of_a_way_stands_what_the_library_would_give() -> None:
-    for value in ("\u00e9\u0007", 2**70, -(2**70), {"deep": [2**64]}, ["\u00e9\u0007"], {"é\n": 1}):
-        given = value_of("x.y", {"x": {"y": value}})
-        assert (given, type(given)) == (value_of("[x.y][0]", {"x": {"y": value}}), type(given))
-    assert isinstance(parsed("x.y").evaluate({"x": {"y": "\ud800"}}), Failure)
+@pytest.mark.parametrize(
+    "value", [3, 2**64, -(2**70), {"deep": [2**64]}, "\u00e9\u0007", ["\u00e9\n"], {"\u00e9\n": 1}]
+)
+def test_what_a_loop_takes_of_its_entries_is_what_stands_there(value: object) -> None:
+    plain = value_of("x.y", {"x": {"y": value}})
+    (given,) = value_of("l.map(x, x.y)", {"l": [{"y": value}]})
+    assert repr(given) == repr(plain)
+    assert isinstance(parsed("l.map(x, x.y)").evaluate({"l": [{"y": "\ud800"}]}), Failure)
 
 
 def test_an_entry_that_stands_there_again_has_its_price_each_time() -> None:

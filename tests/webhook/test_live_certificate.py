@@ -112,6 +112,20 @@ class TestFiles:
         assert handshake(live, ca(OTHER)) == der(OTHER)
         assert (live.swaps, watched.waiting_for()) == (1, [])
 
+    async def test_are_looked_at_every_few_seconds(
+        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("jobflow.webhook.certificates.files.LOOK_SECONDS", 0.01)
+        live = Live()
+        task = asyncio.create_task(WatchedFiles(files, live).run())
+        write(files, OTHER)
+        async with asyncio.timeout(10):
+            while not live.swaps:  # noqa: ASYNC110 - looks at what tells nobody
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        assert handshake(live, ca(OTHER)) == der(OTHER)
+
     def test_of_which_only_one_has_changed_are_refused_until_the_other_has(
         self, files: CertificateFiles
     ) -> None:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from jobflow.api.resources import SECRETS
 from jobflow.kube.client import ApiError
@@ -265,6 +266,30 @@ class TestWhatIsMissingIsSaid:
         await world.until(lambda: 'namespaces "nowhere" not found' in source.waiting_for()[0])
         task.cancel()
         await asyncio.wait([task])
+
+    async def test_that_no_answer_comes_and_once_in_the_log(
+        self, world: Shared, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tried = 0
+
+        async def nobody(*asked: object, **more: object) -> bytes:
+            nonlocal tried
+            tried += 1
+            raise ConnectionError("nobody there")
+
+        with capture_logs() as lines:
+            async with world.replica() as one:
+                with monkeypatch.context() as patched:
+                    patched.setattr("jobflow.kube.client.Client.create", nobody)
+                    await world.until(lambda: tried >= 2)
+                    why = ["a certificate: ConnectionError: nobody there"]
+                    assert one.source.waiting_for() == why
+                await world.until(lambda: one.serves)
+                assert one.source.waiting_for() == []
+        told = [
+            line["error"] for line in lines if line["log_level"] == "warning" and "error" in line
+        ]
+        assert told == ["ConnectionError: nobody there"]
 
     async def test_that_it_ended(self, world: Shared) -> None:
         async with world.replica() as one:

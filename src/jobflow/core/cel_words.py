@@ -155,8 +155,6 @@ class _Reader:
         keys: list[str] = []
         while True:
             if self._is(at, ".") and at + 1 < len(self.words) and not self._is(at + 2, "("):
-                if self.words[at + 1].kind != "name":
-                    return keys, at, True
                 keys.append(self.words[at + 1].text)
                 at += 2
             elif self._is(at, "[") and self._is(at + 2, "]"):
