@@ -44,6 +44,7 @@ def step(name: str = "a", **fields: Any) -> dict[str, Any]:
         {"forEach": {"count": 1000, "parallelism": 2000}},
         {"forEach": {"from": "[1, 2]"}},
         {"forEach": {"items": None, "from": None, "count": 3}},
+        {"forEach": {"count": 3}, "template": "t"},
         {"repeat": {**UNTIL, "max": 1}},
         {"repeat": {**UNTIL, "max": 1000}},
         {"retry": {"limit": 0}},

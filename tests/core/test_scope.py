@@ -318,7 +318,7 @@ def test_steps_that_are_not_written_out_are_not_put_together() -> None:
 
 def test_a_run_of_an_item_that_is_not_there_is_none() -> None:
     """Of a status that somebody else wrote."""
-    runs = [RunCondition(index=index, phase="Failed") for index in (None, 2, 7)]
+    runs = [RunCondition(index=index, phase="Failed") for index in (None, -1, 2, 4)]
     condition = StepCondition(phase="Failed", runs=runs)
     made = Seen(FLOW, {"search": (STEPS["search"][0], condition)}.get)
     phases = evaluated("when", "steps.search.items.map(i, i.phase)", made)

@@ -137,6 +137,16 @@ def test_there_is_room_for_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> 
     assert size <= by_param < size + 300 * 150 + MAX_ITEMS_SIZE
 
 
+def test_the_items_of_each_step_take_room_though_they_come_of_one_param() -> None:
+    params = [Param(name="list", value=["x" * 100] * 300)]
+
+    def of(*names: str) -> int:
+        each = ForEach(from_="params.list", parallelism=1)
+        return room(*(Step(name=name, for_each=each) for name in names), params=params)
+
+    assert of("a", "b") - of("a") == of("a") - of() > 300 * 100
+
+
 @pytest.mark.parametrize("drop", DROPS, ids=lambda drop: drop.__name__)
 def test_what_is_dropped_of_a_step_is_dropped_of_its_runs(drop: Any) -> None:
     run = RunCondition(index=0, phase="Completed", job="flow-a-0", attempts=1, **DEAR)

@@ -49,5 +49,6 @@ def test_it_answers_what_it_was_not_told_to_look_into() -> None:
     ]
     upstream = Upstream(Graph(steps))
     assert upstream.has(1, 0)
-    assert [upstream.has(2, target) for target in (0, 1, 3)] == [True, True, False]
+    for _ in range(2):
+        assert [upstream.has(2, target) for target in (0, 1, 3)] == [True, True, False]
     assert not upstream.has(0, 2)

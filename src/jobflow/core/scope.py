@@ -195,7 +195,7 @@ def _items(step: Step, condition: StepCondition) -> Any:
     none: dict[str, Any] = {"phase": never.value, "outputs": {}}
     entries: list[dict[str, Any]] = [none] * _count(step.for_each, condition)
     for run in condition.runs or ():
-        if run.index is not None and run.index < len(entries):
+        if run.index is not None and 0 <= run.index < len(entries):
             entries[run.index] = {"phase": run.phase, "outputs": run.outputs or {}}
     return entries
 
