@@ -50,13 +50,15 @@ class Running:
         run.phase, run.reason, run.again_at = "Failed", why, None
 
     def look_into_references(self, state: State) -> None:
-        """One that has no value when a vcjob is to be made."""
+        """One that has no value when a vcjob is to be made. Whether there is room left for it is
+        seen by that it fails; it has to, where there is (`check_nothing_is_left`)."""
         told = self.reference.seen.steps[state.name].phase == "Failed"
+        goes_on = state.alive and self.reference.room()
         for index in list(self.ready(state, strict=True)):
             try:
                 expected_spec(self.reference, state, index)
             except Trouble:
-                if told or self.reference.room():
+                if told or goes_on:
                     self.no_vcjob(state, index, EXPRESSION_ERROR)
                     return
 

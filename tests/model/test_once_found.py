@@ -335,3 +335,33 @@ def test_what_has_no_items_has_completed_before_what_another_plan_has_written_fa
     }
     world = carried(*[steps[name] for name in names], scripts={})
     assert reasons(world) == {"a": "", "c": "", "f": "ExpressionError"}
+
+
+NO_VALUE = Patch(job_spec={"queue": "q-$(steps.a.outputs.n)"})
+
+
+def test_a_reference_without_a_value_is_found_out_once_there_is_room() -> None:
+    """What its step decided is written first, and the room is another's by then."""
+    last = Step(name="z", patch=NO_VALUE, switch=[Switched(when="true", template="t")])
+    world = carried(
+        Step(name="a", template="t"),
+        finally_=[last, Step(name="y", template="t")],
+        scripts={},
+        parallelism=1,
+    )
+    assert reasons(world) == {"a": "", "z": "ExpressionError", "y": ""}
+
+
+@pytest.mark.parametrize(("room", "b"), [(1, ""), (2, "Stopped")])
+def test_what_there_is_room_for_starts_before_a_reference_without_a_value_is_found_out(
+    room: int, b: str
+) -> None:
+    behind = DependsOn(targets=["a"])
+    world = carried(
+        Step(name="a", template="t"),
+        Step(name="b", template="t", depends_on=behind),
+        Step(name="f", template="t", depends_on=behind, patch=NO_VALUE),
+        scripts={},
+        parallelism=room,
+    )
+    assert reasons(world) == {"a": "", "b": b, "f": "ExpressionError"}
