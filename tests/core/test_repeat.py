@@ -105,7 +105,7 @@ def test_a_run_without_a_value_in_its_patch_ends_it() -> None:
     patch = Patch(job_spec={"queue": "$(steps.z.outputs.queue)"})
     again = Repeat(until="outputs.done", max=3)
     world = flow("z", a=step("z", repeat=again, patch=patch), b="a").with_jobs(z="Completed")
-    planned = world.settled().plan()
+    planned = world.carried_out().plan()
     assert planned.failed == {"a": "ExpressionError"}
     assert (planned.creates, planned.skipped) == ([], {"b": "UpstreamFailed"})
 
