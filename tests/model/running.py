@@ -48,6 +48,7 @@ class Running:
             state.runs.append(run)
         state.phase = "Running"
         run.phase, run.reason, run.again_at = "Failed", why, None
+        run.between = bool(run.attempts)
 
     def look_into_references(self, state: State) -> None:
         """One that has no value when a vcjob is to be made. Whether there is room left for it is

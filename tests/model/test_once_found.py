@@ -365,3 +365,12 @@ def test_what_there_is_room_for_starts_before_a_reference_without_a_value_is_fou
         parallelism=room,
     )
     assert reasons(world) == {"a": "", "b": b, "f": "ExpressionError"}
+
+
+def test_what_is_refused_after_an_attempt_leaves_no_outputs() -> None:
+    world = carried(
+        Step(name="a", template="t", retry=Retry(limit=1)),
+        finally_=[Step(name="z", template="t", patch=NO_VALUE)],
+        scripts={"a": (Script(end="Failed", output={"n": 1}), Script(refused=True))},
+    )
+    assert reasons(world) == {"a": "Refused", "z": "ExpressionError"}
