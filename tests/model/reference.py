@@ -178,6 +178,8 @@ class Reference:
                 if not self.suspended or self.shown_intent(attempt) == "DaemonEnded":
                     self.intend(attempt, "DaemonEnded")
             if any(run.again_at and run.between_since < self.now for run in state.runs):
+                for run in state.runs:
+                    run.between = True
                 state.end("Completed", "DaemonEnded", now=self.now)
             elif not state.alive:
                 self.adopt(state)

@@ -81,6 +81,12 @@ class Running:
         seen = self.reference.seen
         return seen.blurred and (state.name, run.index) in seen.made
 
+    def began_before_that_was_known(self, state: State) -> bool:
+        """The same of an item that has not begun."""
+        new = ((state.name, index) for index in range(len(state.items or ())))
+        unbegun = {key for key in new if state.run(key[1]) is None}
+        return self.reference.seen.blurred and bool(unbegun & self.reference.seen.made)
+
     def time_out(self, state: State, attempt: Attempt) -> None:
         """From its vcjob's first Running."""
         ran = attempt.vcjob.ran
@@ -202,7 +208,7 @@ class Running:
             self.end_as(state, *failed)
         elif len(state.runs) == len(state.items or ()):
             state.end("Completed", "", now=self.now)
-        elif self.begins_no_more(state):
+        elif self.begins_no_more(state) and not self.began_before_that_was_known(state):
             state.end("Failed", now=self.now)
 
     # ------------------------------------------------------------------- what is next
