@@ -180,7 +180,10 @@ class Reference:
             if any(run.again_at and run.between_since < self.now for run in state.runs):
                 for run in state.runs:
                     run.between = True
-                state.end("Completed", "DaemonEnded", now=self.now)
+                if self.ending:  # in this very second: it ends with the flow, or with the others
+                    self.adopt(state)
+                else:
+                    state.end("Completed", "DaemonEnded", now=self.now)
             elif not state.alive:
                 self.adopt(state)
 

@@ -230,3 +230,16 @@ def test_an_item_may_begin_while_pods_are_read_of_what_sets_off_an_abort() -> No
         failure_policy="Abort",
     )
     assert reasons(world) == {"a": "FailurePolicy", "d": "ExpressionError"}
+
+
+def test_a_daemon_between_two_attempts_ends_with_the_flow_that_is_out_of_time() -> None:
+    """Though all others are over in that very second."""
+    world = carried(
+        Step(name="a", template="t", retry=Retry(limit=2), daemon=True),
+        Step(name="c", template="t"),
+        finally_=[Step(name="z", template="t")],
+        scripts={"a": (Script(end="Failed"),), "c": (Script(lasts=7),)},
+        timeout="8s",
+    )
+    assert reasons(world) == {"a": "Timeout", "c": "", "z": ""}
+    assert world.flow.status.state.reason == "Timeout"
