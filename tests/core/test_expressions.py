@@ -248,6 +248,13 @@ def test_numbers_of_more_than_64_bits_are_doubles(number: int, given: float) -> 
     assert type(value_of("x", {"x": number})) is type(given)
 
 
+def test_of_what_a_map_cannot_hold_the_first_by_key_is_told() -> None:
+    """The library has the entries of a map in another order each time."""
+    entries = ", ".join(f'"k{number}": {number}.0 / 0.0' for number in range(9))
+    for _ in range(20):
+        assert parsed("{" + entries + "}").evaluate({}) == Failure("gives nan, which no JSON is")
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, object(), "\ud800", b"x"])
 def test_what_is_no_json_is_a_failure(value: object) -> None:
     assert isinstance(parsed("x").evaluate({"x": value}), Failure)

@@ -253,7 +253,8 @@ def _checked(value: Any) -> Any:
         case dict():
             if not all(isinstance(key, str) for key in value):
                 return Failure("gives a map whose keys are no texts")
-            made = {key: _checked(entry) for key, entry in value.items()}
+            # by key, for the library has them in any order
+            made = {key: _checked(value[key]) for key in sorted(value)}
             return _first_failure(made.values()) or made
     return Failure(f"gives a {type(value).__name__}; give a text, number, list or map")
 
