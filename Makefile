@@ -19,7 +19,7 @@ PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 demo: .venv/installed ## carry the examples through, without a cluster
 	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
-test: .venv/installed lint ## everything that takes under three minutes
+test: .venv/installed lint ## everything that needs no cluster and no long time: about four minutes
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 test-long: .venv/installed ## the laws with thirty times the examples, and what else takes long
