@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +9,7 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES
 from jobflow.core.actions import AbortJob, Confirm, CreateJob, DeleteCommand, DeleteJob
 from laws import tries
 from lives import lived, lives
+from orders import seen_in_another_order, steps_in_another_order
 
 JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
 """What is done only when its reason is stored."""
@@ -69,14 +67,7 @@ def test_a_plan_depends_on_what_it_sees_alone_and_not_on_its_order(made) -> None
     world, random = life.world, life.random
     planned = world.plan()
     assert planned.plan == world.plan().plan
-    other = replace(
-        world,
-        **{
-            field: dict(random.sample(sorted(getattr(world, field).items()), len(items)))
-            for field in FIELDS
-            if (items := getattr(world, field))
-        },
-    )
+    other = seen_in_another_order(world, random, FIELDS)
     assert other.plan().plan == planned.plan
 
 
@@ -85,9 +76,7 @@ def test_a_plan_depends_on_what_it_sees_alone_and_not_on_its_order(made) -> None
 def test_the_order_of_the_steps_changes_no_decision(made) -> None:
     life = lived(*made)
     world, planned = life.world, life.world.plan()
-    steps = life.random.sample(world.flow.steps, len(world.flow.steps))
-    spec = msgspec.structs.replace(world.flow.spec, flows=steps)
-    other = replace(world, flow=msgspec.structs.replace(world.flow, spec=spec)).plan()
+    other = steps_in_another_order(world, life.random).plan()
     assert set(other.creates) == set(planned.creates)
     assert other.phases == planned.phases
     assert (other.skipped, other.failed) == (planned.skipped, planned.failed)
