@@ -34,6 +34,11 @@ VALUES: dict[str, dict[str, Any]] = {
             "namespaceSelector": {"matchLabels": {"batch": "yes"}},
         }
     },
+    "one namespace": {"namespace": "batch"},
+    "one namespace, files": {
+        "namespace": "batch",
+        "certificates": {"mode": "files", "caBundle": CA},
+    },
     "names": {"fullnameOverride": "flows", "serviceAccount": {"name": "runner"}},
     "bare": {
         "serviceAccount": {"create": False, "name": "given"},
@@ -50,6 +55,10 @@ VALUES: dict[str, dict[str, Any]] = {
         "tolerations": [{"key": "system", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "system-cluster-critical",
+        "runtimeClassName": "gvisor",
+        "hostNetwork": True,
+        "commonLabels": {"owner": "platform"},
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.com"}],
         "podAnnotations": {"note": "1"},
         "podLabels": {"team": "batch"},
         "spread": {"whenUnsatisfiable": "DoNotSchedule"},

@@ -16,6 +16,7 @@ import structlog
 
 from jobflow import health
 from jobflow.api.flow_status import FlowPhase
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.controller.prober import Prober
 from jobflow.controller.probing import MakeProbing
 from jobflow.controller.reconciler import STATUS_SECONDS
@@ -76,6 +77,8 @@ class Options:
     lease: Lease | None = None
     """None: this is the only replica that carries flows out."""
     namespace: str = ""
+    """The only namespace that is followed. Then nothing cluster-wide is read: the definitions are
+    not checked, and whether a queue exists is not known."""
     shutdown_delay: float = 0.0
     """Seconds."""
     probing: MakeProbing = Prober
@@ -98,7 +101,8 @@ class Product:
         self._options = options
         self._stop = asyncio.Event()
         self._finish = asyncio.Event()
-        self._guard = SchemaGuard(client, self._reread)
+        definitions = () if options.namespace else (JOBFLOWS, JOBTEMPLATES)
+        self._guard = SchemaGuard(client, self._reread, definitions)
         self._feeds = feeds(self.store, client, namespace=options.namespace)
         self._certificates: CertificateSource | None = None
         self._webhook: Listener | None = None

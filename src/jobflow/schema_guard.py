@@ -7,13 +7,13 @@ place of ours at any time; until ours are back nothing may be admitted, planned 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
 
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES, Resource
+from jobflow.api.resources import CRDS, Resource
 from jobflow.core.definitions import definition_faults
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
@@ -38,18 +38,18 @@ class Definition(Struct, frozen=True, kw_only=True):
 
 
 class SchemaGuard:
-    """Knows whether the definitions fit this version. An awaitable `run` keeps it level.
+    """Knows whether the definitions fit this version. An awaitable `run` keeps it level. Without
+    any to follow it is fit as soon as it runs.
 
     Once one has not fitted, `reread` is awaited before all is well again: objects that were read
     meanwhile may lack what is stored of them.
     """
 
-    def __init__(self, client: Client, reread: Reread) -> None:
-        self._definitions = [
-            _Followed(client, resource, self._look) for resource in (JOBFLOWS, JOBTEMPLATES)
-        ]
+    def __init__(self, client: Client, reread: Reread, resources: Sequence[Resource]) -> None:
+        self._definitions = [_Followed(client, resource, self._look) for resource in resources]
         self._reread = reread
         self._changed = asyncio.Event()
+        self._changed.set()
         self._fit, self._unfit = asyncio.Event(), asyncio.Event()
         self._unfit.set()
         self._doubt = False

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -34,6 +34,7 @@ def _seconds(value: object) -> object:
 Port = Annotated[int, Field(ge=0, le=65535), Shown("PORT")]
 Duration = Annotated[float, BeforeValidator(_seconds), Shown("TIME")]
 """Seconds, written as Go writes a duration: `90s`, `1h30m`."""
+LogLevel = Literal["debug", "info", "warning", "error"]
 Lifetime = Annotated[Duration, Field(ge=MIN_LIFETIME)]
 
 
@@ -53,7 +54,9 @@ class Settings(BaseSettings):
     kubeconfig: Annotated[
         str | None, Shown("PATH", "$KUBECONFIG, ~/.kube/config, or in a pod its account")
     ] = Field(None, description="The kubeconfig file")
-    namespace: Annotated[str, Shown("NS", "all")] = Field("", description="Only this namespace")
+    namespace: Annotated[str, Shown("NS", "all")] = Field(
+        "", description="Only this namespace, without any right beyond it"
+    )
     system_namespace: Annotated[
         str, Shown("NS", "the pod's own, or that of the kubeconfig's context")
     ] = Field("", description="Where the Lease and the Secret of the certificates are")
@@ -103,6 +106,9 @@ class Settings(BaseSettings):
         "How long to go on answering after SIGTERM, being not ready, so that nobody is sent here "
         "any more",
         le=600,
+    )
+    log_level: Annotated[LogLevel, Shown("LEVEL")] = Field(
+        "info", description="Least level that is logged: debug, info, warning or error"
     )
     no_webhook: bool = Field(False, description="Serve no webhook")
     no_controller: bool = Field(False, description="Carry out no flows")

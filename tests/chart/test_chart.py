@@ -43,7 +43,7 @@ def test_every_flag_is_a_setting_of_serve(values: dict[str, Any]) -> None:
     given = dict(flag.removeprefix("--").partition("=")[::2] for flag in flags)
     names = {name.replace("-", "_"): value for name, value in given.items()}
     assert set(names) <= set(Settings.model_fields)
-    switches = {name: True for name, value in names.items() if not value}
+    switches = {name: True for name, value in names.items() if name.startswith("no_")}
     Settings.model_validate({**names, **switches})
 
 
@@ -64,6 +64,52 @@ def test_pods_may_do_nothing_to_their_node(values: dict[str, Any]) -> None:
         assert container["resources"]["limits"]["memory"]
         # JOBFLOW_WEBHOOK_PORT=tcp://… of a Service would be taken for a setting
         assert pod["enableServiceLinks"] is False
+
+
+def test_with_one_namespace_nothing_of_the_cluster_is_made_or_asked_for() -> None:
+    rendered = Rendered({"namespace": "batch"})
+    assert {each["kind"] for each in rendered.objects} == {
+        "Deployment",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+    }
+    flows = rendered.all("Role")["jobflow-flows"]
+    assert flows["metadata"]["namespace"] == "batch"
+    asked = {resource for rule in flows["rules"] for resource in rule["resources"]}
+    assert asked.isdisjoint(
+        {"queues", "customresourcedefinitions", "validatingwebhookconfigurations"}
+    )
+    assert {"jobflows", "jobtemplates", "jobs", "pods", "namespaces"} <= asked
+    bound = rendered.all("RoleBinding")["jobflow-flows"]
+    assert (bound["metadata"]["namespace"], bound["roleRef"]["kind"]) == ("batch", "Role")
+    assert bound["subjects"][0]["namespace"] == NAMESPACE
+    args = rendered.container["args"]
+    assert {"--namespace=batch", "--webhook-configuration="} <= set(args)
+
+
+def test_the_crd_hook_runs_where_the_replicas_run_and_without_sidecars() -> None:
+    rendered = Rendered(VALUES["placed"])
+    hook = rendered.one("Job")["spec"]["template"]
+    for key in (
+        "affinity",
+        "dnsPolicy",
+        "hostNetwork",
+        "imagePullSecrets",
+        "nodeSelector",
+        "priorityClassName",
+        "runtimeClassName",
+        "tolerations",
+    ):
+        assert hook["spec"][key] == rendered.pod["spec"][key], key
+    metadata = hook["metadata"]
+    assert metadata["labels"]["sidecar.istio.io/inject"] == "false"
+    assert metadata["annotations"]["linkerd.io/inject"] == "disabled"
+    assert metadata["labels"]["owner"] == rendered.pod["metadata"]["labels"]["owner"] == "platform"
+    assert all(each["metadata"]["labels"]["owner"] == "platform" for each in rendered.objects)
 
 
 def test_replicas_stand_apart_and_only_one_goes_at_a_time() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest_asyncio
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, EVENTS, JOBS
+from jobflow.cli import crds
 from jobflow.controller.events import event_body, event_name
 from jobflow.core.actions import Event, EventType
 from jobflow.kube.client import decoder
@@ -75,6 +78,23 @@ async def test_no_request_is_denied_and_no_right_unused(
     await installed.kubelet.idle()  # a watch is in the audit log once it is over
     assert bare.audit.denied(installed.account) == []
     assert rights - used(bare, installed.account) == CHECKED_ELSEWHERE
+
+
+async def test_with_one_namespace_no_right_beyond_it_is_asked_for(
+    bare: RealCluster, home: str, tmp_path: Path
+) -> None:
+    batch = bare.new_namespace("batch")
+    assert await asyncio.to_thread(crds.apply, str(bare.plane.kubeconfig("admin"))) == 0
+    async with release(bare, home, tmp_path) as ready:
+        alone = replace(ready, values={**ready.values, "namespace": batch})
+        await alone.install()
+        async with volcano(bare):
+            await a_flow_that_leaves_no_jobs_and_then_goes(bare, batch)
+        assert get(bare, f"{RIGHTS}/clusterroles/{NAME}") is None
+        await alone.upgrade(replicas=0)
+        await alone.kubelet.idle()
+        assert bare.audit.denied(alone.account) == []
+        await alone.gone()
 
 
 async def test_making_vcjobs_needs_the_right_that_is_only_looked_up(

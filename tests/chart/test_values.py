@@ -28,6 +28,15 @@ OTHERWISE: dict[str, Any] = {
     "tolerations": [{"operator": "Exists"}],
     "affinity": {"podAffinity": {}},
     "priorityClassName": "other",
+    "runtimeClassName": "other",
+    "hostNetwork": True,
+    "commonLabels": {"a": "b"},
+    "namespace": "other",
+    "extraEnv": [{"name": "A", "value": "b"}],
+    "logLevel": "debug",
+    "lease.duration": "30s",
+    "lease.renewDeadline": "12s",
+    "lease.retryPeriod": "3s",
     "podAnnotations": {"a": "b"},
     "podLabels": {"a": "b"},
     "shutdownDelay": "1s",
@@ -51,7 +60,7 @@ OTHERWISE: dict[str, Any] = {
     "certificates.secretName": "other",
     "certificates.caBundle": CA + CA,
     "certificates.duration": "24h",
-    "certificates.caDuration": "48h",
+    "certificates.caDuration": "87600h",
     "certificates.certManager.issuerRef": {"name": "other"},
     "http.port": 9090,
     "metrics.serviceMonitor.enabled": True,
@@ -123,9 +132,28 @@ def test_every_value_is_in_the_schema_and_no_other_name() -> None:
         ({"image": {"digest": "latest"}}, "digest"),
         ({"terminationGracePeriodSeconds": 1}, "terminationGracePeriodSeconds"),
         ({"webhook": {"enabled": False}, "controller": {"enabled": False}}, "enabled"),
+        ({"webhook": {"port": 9000}, "http": {"port": 9000}}, "http.port"),
+        ({"certificates": {"duration": "0h"}}, "duration"),
+        ({"certificates": {"duration": "9s"}}, "certificates.duration"),
+        ({"certificates": {"duration": "40000h"}}, "caDuration"),
+        ({"lease": {"duration": "0s"}}, "duration"),
+        ({"lease": {"duration": "10s"}}, "lease.duration"),
+        ({"lease": {"retryPeriod": "0h1m0s"}}, "retryPeriod"),
+        ({"shutdownDelay": "40s"}, "terminationGracePeriodSeconds"),
+        ({"fullnameOverride": "1st"}, "fullnameOverride"),
+        ({"fullnameOverride": "a.b"}, "fullnameOverride"),
+        ({"logLevel": "loud"}, "logLevel"),
+        ({"commonLabels": {"app.kubernetes.io/name": "other"}}, "app.kubernetes.io/name"),
+        ({"extraEnv": [{"value": "no name"}]}, "extraEnv"),
     ],
     ids=str,
 )
 def test_values_that_make_no_sense_are_refused_by_name(values: dict[str, Any], named: str) -> None:
     with pytest.raises(helm_python.HelmError, match=named):
         Rendered(values)
+
+
+def test_a_release_whose_service_the_api_server_refuses_is_refused_first() -> None:
+    with pytest.raises(helm_python.HelmError, match="set fullnameOverride"):
+        Rendered(name="1st")
+    assert Rendered({"fullnameOverride": "first"}, name="1st").objects

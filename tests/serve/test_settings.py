@@ -47,6 +47,7 @@ SAID = {
     "CERTIFICATE_LIFETIME": ("90m", 5400.0),
     "CA_LIFETIME": ("3h", 10800.0),
     "SHUTDOWN_DELAY": ("2s", 2.0),
+    "LOG_LEVEL": ("debug", "debug"),
     "NO_WEBHOOK": ("false", False),
     "NO_CONTROLLER": ("true", True),
     "NO_LEADER_ELECTION": ("1", True),

@@ -27,6 +27,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
 app.kubernetes.io/part-of: jobflow
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The scope of the rights, in the words of RBAC: Role if one namespace is followed. */}}
+{{- define "jobflow.roleKind" -}}
+{{- if .Values.namespace }}Role{{ else }}ClusterRole{{ end }}
 {{- end -}}
 
 {{- define "jobflow.serviceAccountName" -}}
@@ -35,6 +43,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- else -}}
 {{- default "default" .Values.serviceAccount.name -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The Role or ClusterRole of what flows need, and its binding. A release in the namespace that it
+follows has a second Role there, for its Lease and Secret. */}}
+{{- define "jobflow.flowsRole" -}}
+{{ include "jobflow.fullname" . }}{{ if .Values.namespace }}-flows{{ end }}
 {{- end -}}
 
 {{- define "jobflow.image" -}}
@@ -60,6 +74,78 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "jobflow.certificateSecret" -}}
 {{- default (printf "%s-webhook-certificate" (include "jobflow.fullname" .)) .Values.certificates.secretName -}}
+{{- end -}}
+
+{{/* Where every pod of the release runs, the pod of the CRD hook included. */}}
+{{- define "jobflow.placement" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- if .Values.hostNetwork }}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Seconds of a duration such as 1h30m. */}}
+{{- define "jobflow.seconds" -}}
+{{- $seconds := 0 -}}
+{{- range $unit, $size := dict "h" 3600 "m" 60 "s" 1 -}}
+{{- range regexFindAll (printf "[0-9]+%s" $unit) $ -1 -}}
+{{- $seconds = add $seconds (mul $size (atoi (trimSuffix $unit .))) -}}
+{{- end -}}
+{{- end -}}
+{{ $seconds }}
+{{- end -}}
+
+{{/* Refuse the values that serve or the API server refuses and that no schema can compare. */}}
+{{- define "jobflow.check" -}}
+{{- $name := include "jobflow.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "the objects of this release would be named %q, and a Service needs a DNS-1035 label: letters, digits and '-', a letter first; set fullnameOverride" $name) -}}
+{{- end -}}
+{{- if and .Values.webhook.enabled (eq (int .Values.webhook.port) (int .Values.http.port)) -}}
+{{- fail (printf "webhook.port and http.port are both %d; a replica listens on both, so choose two ports" (int .Values.http.port)) -}}
+{{- end -}}
+{{- $lease := int64 (include "jobflow.seconds" .Values.lease.duration) -}}
+{{- $renew := int64 (include "jobflow.seconds" .Values.lease.renewDeadline) -}}
+{{- $retry := int64 (include "jobflow.seconds" .Values.lease.retryPeriod) -}}
+{{- if not (and (lt $retry $renew) (lt $renew $lease)) -}}
+{{- fail (printf "lease.retryPeriod (%s) must be shorter than lease.renewDeadline (%s), and that shorter than lease.duration (%s)" .Values.lease.retryPeriod .Values.lease.renewDeadline .Values.lease.duration) -}}
+{{- end -}}
+{{- $serving := int64 (include "jobflow.seconds" .Values.certificates.duration) -}}
+{{- $authority := int64 (include "jobflow.seconds" .Values.certificates.caDuration) -}}
+{{- if lt $serving 10 -}}
+{{- fail (printf "certificates.duration is %s; at least 10s is needed to tell the API server of the next certificate" .Values.certificates.duration) -}}
+{{- end -}}
+{{- if lt $authority (mul 2 $serving) -}}
+{{- fail (printf "certificates.caDuration (%s) must be at least twice certificates.duration (%s)" .Values.certificates.caDuration .Values.certificates.duration) -}}
+{{- end -}}
+{{- $delay := int64 (include "jobflow.seconds" .Values.shutdownDelay) -}}
+{{- if gt (add $delay 10) (int64 .Values.terminationGracePeriodSeconds) -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d; it must be at least 10 more than shutdownDelay (%s)" (int .Values.terminationGracePeriodSeconds) .Values.shutdownDelay) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* What every pod of ours may do to its node: nothing. */}}

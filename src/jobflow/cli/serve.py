@@ -4,6 +4,7 @@ What is served is jobflow.serve's business."""
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     except ValidationError as error:
         complain("serve", *problems(error))
         return UNUSABLE
-    logs.configure()
+    logs.configure(level=logging.getLevelNamesMapping()[settings.log_level.upper()])
     try:
         run(serve_cluster(settings))
     except START_ERRORS as error:

@@ -27,7 +27,9 @@ Feed = (
 
 
 def feeds(store: Store, client: Client, *, namespace: str = "") -> list[Feed]:
-    """The reflectors that keep the store level with the API server; each has to be `run`.
+    """Return the reflectors that keep the store level with the API server; each has to be `run`.
+
+    With a `namespace` nothing outside it is asked for, so queues are not known.
 
     Pods come last, and only for a store that has them.
     """
@@ -36,8 +38,11 @@ def feeds(store: Store, client: Client, *, namespace: str = "") -> list[Feed]:
         Reflector(client, JOBTEMPLATES, JobTemplate, store.templates_cache, namespace=namespace),
         Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
         Reflector(client, COMMANDS, Command, store.commands_cache, namespace=namespace),
-        Reflector(client, QUEUES, Queue, store.queues_cache),
     ]
+    if namespace:
+        store.queues_cache.absent()  # queues belong to no namespace
+    else:
+        found.append(Reflector(client, QUEUES, Queue, store.queues_cache))
     if store.has_pods:
         found.append(
             Reflector(
