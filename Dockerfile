@@ -1,8 +1,10 @@
 # JobFlow's image: `docker build -t jobflow:0.1.0 .`
 # What is installed is what requirements-runtime.lock names, by hash.
-ARG PYTHON=3.11
+# The base is named by digest: python:3.11-slim-bookworm with Python 3.11.16, for amd64, arm64, arm/v7,
+# 386 and ppc64le. `docker buildx imagetools inspect python:3.11-slim-bookworm` prints the digest of a newer one.
+ARG BASE=python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e079220a9457f25a93e3f1e3c31b
 
-FROM python:${PYTHON}-slim AS build
+FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements-build.lock requirements-runtime.lock ./
@@ -16,7 +18,7 @@ COPY src src
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
  && pip --python /opt/jobflow/bin/python install --no-deps --no-index /opt/wheels/*.whl
 
-FROM python:${PYTHON}-slim
+FROM ${BASE}
 COPY --from=build /opt/jobflow /opt/jobflow
 # The root file system is read-only where it runs; /tmp is what there is to write to.
 ENV PATH=/opt/jobflow/bin:$PATH HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

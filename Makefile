@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A third of the tests' time is waiting, so two cores have time for three of them.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test test-long test-cluster lint crds manifests bench bench-cluster lock clean
+.PHONY: demo test test-long test-cluster lint crds manifests bench bench-cluster lock sbom clean
 .DEFAULT_GOAL := test
 
 .venv/installed: requirements.lock pyproject.toml
@@ -37,8 +37,8 @@ lint: .venv/installed
 crds: .venv/installed ## write charts/jobflow/crds from the types
 	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
 
-manifests: crds ## write deploy/ from the chart
-	$(BIN)/python charts/manifests.py deploy
+manifests: crds ## write deploy/ from the chart; IMAGE=REPOSITORY@sha256:DIGEST names the image
+	$(BIN)/python charts/manifests.py deploy $(IMAGE)
 
 bench: .venv/installed ## print the figures of docs/performance.md that need only this machine
 	$(BIN)/python -m bench
@@ -54,6 +54,17 @@ lock: ## resolve the locks anew (needs uv): hashes only, no addresses; the image
 	$(LOCK) pyproject.toml --group dev -o requirements.lock
 	$(LOCK) pyproject.toml -c requirements.lock -o requirements-runtime.lock
 	$(LOCK) --group build -c requirements.lock -o requirements-build.lock
+	$(LOCK) --group sbom -o requirements-sbom.lock
+
+.venv/sbom/installed: requirements-sbom.lock
+	$(PYTHON) -m venv .venv/sbom
+	.venv/sbom/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.lock
+	touch $@
+
+SBOM ?= sbom.cdx.json
+sbom: .venv/installed .venv/sbom/installed ## write what the image installs as CycloneDX, from the lock
+	.venv/sbom/bin/cyclonedx-py requirements requirements-runtime.lock --pyproject pyproject.toml \
+		--output-reproducible --output-file $(SBOM)
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -20,24 +20,37 @@ HOOK = "helm.sh/hook"
 HELM_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
 
 
-def rendered() -> dict[str, str]:
-    """File name to content; kubectl takes the files in the order of their names."""
+def rendered(image: str = "") -> dict[str, str]:
+    """Return file names and contents. kubectl takes the files in the order of their names.
+
+    `image`: REPOSITORY@sha256:DIGEST, as a registry names the image that was pushed; empty: the
+    default of the chart. Raises ValueError if there is no digest in it.
+    """
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     files = {"00-namespace.yaml": _yaml([namespace])}
     for path in sorted((CHART / "crds").glob("*.yaml")):
         files[f"10-{path.name}"] = path.read_text()
     with helm_python.Chart.load(CHART) as chart:
-        templates = chart.render(name=RELEASE, namespace=NAMESPACE)
+        values = {"image": _image(image)} if image else {}
+        chart.validate_schema(values)
+        templates = chart.render(values, name=RELEASE, namespace=NAMESPACE)
     for path, text in sorted(templates.items()):
         if path.endswith(".yaml") and (manifests := list(_manifests(text))):
             files[f"20-{Path(path).name}"] = _yaml(manifests)
     return files
 
 
-def write(folder: Path) -> None:
-    """Write them, and remove those of another time."""
+def _image(image: str) -> dict[str, str]:
+    repository, at, digest = image.partition("@")
+    if not at:
+        raise ValueError(f"{image} has no digest; write it as REPOSITORY@sha256:DIGEST")
+    return {"repository": repository, "digest": digest}
+
+
+def write(folder: Path, image: str = "") -> None:
+    """Write the files of `rendered`, and remove files that it no longer has."""
     folder.mkdir(exist_ok=True)
-    files = rendered()
+    files = rendered(image)
     for old in folder.glob("*.yaml"):
         if old.name not in files:
             old.unlink()
@@ -59,4 +72,4 @@ def _yaml(manifests: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    write(Path(sys.argv[1]), *sys.argv[2:])

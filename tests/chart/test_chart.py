@@ -288,16 +288,33 @@ def test_the_hook_touches_our_definitions_alone() -> None:
         )
 
 
-def test_what_kubectl_applies_is_the_chart() -> None:
-    """`make manifests` brings deploy/ into step."""
+def manifests_of_chart() -> Any:
+    """charts/manifests.py, which is in no package."""
     spec = importlib.util.spec_from_file_location(
         "manifests_of_chart", CHART.parent / "manifests.py"
     )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_what_kubectl_applies_is_the_chart() -> None:
+    """`make manifests` brings deploy/ into step."""
+    module = manifests_of_chart()
     there = {path.name: path.read_text() for path in (ROOT / "deploy").glob("*")}
     assert there == module.rendered()
+
+
+def test_what_kubectl_applies_can_name_the_image_by_digest() -> None:
+    module = manifests_of_chart()
+    image = f"registry.example.com/jobflow@sha256:{'a' * 64}"
+    (deployment,) = yaml.safe_load_all(module.rendered(image)["20-deployment.yaml"])
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    with pytest.raises(ValueError, match="has no digest"):
+        module.rendered("jobflow:0.1.0")
+    with pytest.raises(helm_python.HelmError, match="digest"):
+        module.rendered("jobflow@sha256:short")
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,24 @@ def test_everything_is_installed_by_hash_and_as_it_was_tested() -> None:
     for install in installs:
         for part in install.split("&&"):
             assert " install " not in part or "--require-hashes" in part or "--no-index" in part
+
+
+def test_the_base_image_is_named_by_digest() -> None:
+    bases = [rest.split()[0] for word, rest in instructions() if word == "FROM"]
+    assert set(bases) == {"${BASE}"}
+    (base,) = (rest for word, rest in instructions() if word == "ARG")
+    assert re.fullmatch(r"BASE=python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", base)
+
+
+@pytest.mark.long
+def test_the_bill_of_materials_lists_what_the_image_installs(tmp_path: Path) -> None:
+    out = tmp_path / "sbom.json"
+    subprocess.run(["make", "-s", "sbom", f"SBOM={out}"], cwd=ROOT, check=True)
+    bill = json.loads(out.read_text())
+    assert bill["bomFormat"] == "CycloneDX"
+    listed = {part["name"]: part["version"] for part in bill["components"]}
+    assert listed == locked("requirements-runtime.lock")
+    assert all(part["externalReferences"][0]["hashes"] for part in bill["components"])
 
 
 def test_what_is_copied_is_there_and_not_ignored() -> None:
