@@ -31,7 +31,9 @@ from jobflow.listener import PortInUse, in_use
 from jobflow.loop import run
 from jobflow.parts import PartDied, either, together
 from jobflow.product import Lease, MakeSource, Options, Product, Webhook, from_files
+from jobflow.sandbox.apiserver.access import Access
 from jobflow.sandbox.assumed import assume
+from jobflow.sandbox.kubeconfig import kubeconfig, written
 from jobflow.sandbox.runner import Runner
 from jobflow.sandbox.server import ApiServer
 from jobflow.sandbox.simulate import SimulateRunner
@@ -152,20 +154,25 @@ class World:
 async def sandbox_world(options: Sandbox | None = None) -> AsyncIterator[World]:
     """A world that admits flows and carries them out, ready when the body begins.
 
-    The body is cancelled and PartDied raised when a part dies. Raises PortInUse.
+    The body is cancelled and PartDied raised when a part dies. Raises PortInUse, ConfigError.
     """
     options = options or Sandbox()
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="jobflow-")))
         pki = write_development_pki(folder, [LOOPBACK, "localhost"])
-        server = ApiServer(LOOPBACK, options.port)
+        access = Access(tls=pki.serving.context(), ca=pki.ca_certificate.read_bytes())
+        server = ApiServer(LOOPBACK, options.port, access=access)
         try:
             await stack.enter_async_context(server)
         except OSError as error:
             raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
-        kubeconfig = options.kubeconfig or folder / "kubeconfig"
-        server.write_kubeconfig(kubeconfig)
-        clients = [await stack.enter_async_context(Client.at(server.url)) for _ in range(3)]
+        path = options.kubeconfig or folder / "kubeconfig"
+        stack.enter_context(written(path, kubeconfig(server.url, access)))
+        trust = access.client_tls()
+        clients = [
+            await stack.enter_async_context(Client.at(server.url, token=access.token, tls=trust))
+            for _ in range(3)
+        ]
         ours, volcanos, users = clients
         webhook = Webhook(options.webhook_port, from_files(pki.serving), host=LOOPBACK)
         probing = _probing(options.runner)
@@ -178,8 +185,8 @@ async def sandbox_world(options: Sandbox | None = None) -> AsyncIterator[World]:
         await stack.enter_async_context(product.running())
         await product.wait_ready()
         url = f"https://{LOOPBACK}:{product.webhook_port}"
-        await _register(users, url, pki.ca_certificate.read_bytes())
-        yield World(server.url, url, kubeconfig, users, server, product)
+        await _register(users, url, access.ca)
+        yield World(server.url, url, path, users, server, product)
 
 
 def _probing(runner: Runner) -> MakeProbing:

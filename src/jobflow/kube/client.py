@@ -6,6 +6,7 @@ a 401 with renewed credentials: whoever asks decides what to do about an error.
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, Protocol, Self, TypeVar
@@ -79,9 +80,19 @@ class Client:
         return cls(auth, namespace=namespace or (await auth.login()).namespace)
 
     @classmethod
-    def at(cls, server: str, *, namespace: str = "default") -> Self:
-        """Of a server that asks for no credentials: the sandbox, a test."""
-        return cls(Credentials(Login(server.rstrip("/"))), namespace=namespace)
+    def at(
+        cls,
+        server: str,
+        *,
+        namespace: str = "default",
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
+        """Return a client of the server at this URL: the sandbox, or a test's server, which needs
+        no token."""
+        authorization = f"Bearer {token}" if token else None
+        login = Login(server.rstrip("/"), authorization=authorization, tls=tls)
+        return cls(Credentials(login), namespace=namespace)
 
     async def __aenter__(self) -> Self:
         return self

@@ -47,14 +47,15 @@ class Logs:
 def new_folder(parent: Path, now: datetime) -> tuple[Path, int]:
     """A folder for a run, named by the time, and what marks it as in use until it is closed.
 
-    The oldest ones that nobody uses are removed. Raises OSError.
+    Nobody else may read it, because logs hold what commands print. The oldest ones that nobody
+    uses are removed. Raises OSError.
     """
-    parent.mkdir(parents=True, exist_ok=True)
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in range(1, 1000):
         suffix = f"-{number}" if number > 1 else ""
         folder = parent / f"{now.astimezone():%Y%m%d-%H%M%S}{suffix}"
         try:
-            folder.mkdir()
+            folder.mkdir(mode=0o700)
         except FileExistsError:
             continue
         mark = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o644)

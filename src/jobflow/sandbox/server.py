@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import uvicorn
-import yaml
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from jobflow.sandbox.apiserver import builtin, failures, install
+from jobflow.sandbox.apiserver.access import Access, check_access, check_body
 from jobflow.sandbox.apiserver.admission import Admission
 from jobflow.sandbox.apiserver.crds import Definitions
 from jobflow.sandbox.apiserver.deletes import Deleter
@@ -42,6 +41,7 @@ from jobflow.sandbox.apiserver.reads import Reader
 from jobflow.sandbox.apiserver.routes import Resources, target
 from jobflow.sandbox.apiserver.storage import Storage
 from jobflow.sandbox.apiserver.writer import Writer
+from jobflow.sandbox.kubeconfig import kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class ApiServer:
     """A small Kubernetes API server in this process, over real HTTP.
 
     An async context manager. `requests` are the last requests answered; `faults` is for tests.
+    With `access` it speaks HTTPS and answers only whoever has the token; without, tests use it.
     Raises OSError where the port is in use; on leaving, what any request crashed with.
     """
 
@@ -97,10 +98,12 @@ class ApiServer:
         host: str = "127.0.0.1",
         port: int = 0,
         *,
+        access: Access | None = None,
         history: int = 10_000,
         bookmark_seconds: float = 60.0,
         remembered_requests: int = 100_000,
     ) -> None:
+        self.access = access
         self.requests: deque[Seen] = deque(maxlen=remembered_requests)
         self.faults: list[Fault] = []
         self.storage = Storage(history=history)
@@ -120,9 +123,9 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """`http://host:port`, known once it listens."""
+        """`https://host:port`, known once it listens; `http://…` without `access`."""
         host, port = self._address
-        return f"http://{host}:{port}"
+        return f"{'https' if self.access else 'http'}://{host}:{port}"
 
     async def __aenter__(self) -> ApiServer:
         await install.preinstall(self.writer, self.registry)
@@ -142,7 +145,9 @@ class ApiServer:
         )
         config.load()
         make = partial(_Protocol, config=config, server_state=self._state, app_state={})
-        self._listener = await asyncio.get_running_loop().create_server(make, sock=sock)
+        self._listener = await asyncio.get_running_loop().create_server(
+            make, sock=sock, ssl=self.access.tls if self.access else None
+        )
         self._collecting = asyncio.create_task(self._collector.run())
         return self
 
@@ -174,7 +179,7 @@ class ApiServer:
         """Write a kubeconfig for this server; folders are made."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(_kubeconfig(self.url), sort_keys=False), encoding="utf-8")
+        path.write_text(kubeconfig(self.url, self.access), encoding="utf-8")
 
     def disconnect_watches(self) -> None:
         """End every watch, as a load balancer does."""
@@ -190,7 +195,9 @@ class ApiServer:
         request = read_request(scope)
         fault = None
         try:
+            check_access(request, self.access)
             request.body = await read_body(receive)
+            check_body(request)
             fault = next((f for f in self.faults if f.strikes(request)), None)
             if fault is None or fault.after:
                 response = await self._respond(request, receive)
@@ -224,15 +231,3 @@ class ApiServer:
         self.requests.append(
             Seen(request.method, request.path, request.query, code, request.user_agent)
         )
-
-
-def _kubeconfig(url: str) -> dict[str, Any]:
-    name = "jobflow-sandbox"
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": url}}],
-        "users": [{"name": name, "user": {}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }

@@ -34,21 +34,24 @@ class Request:
     warnings: list[str] = field(default_factory=list)
     """What the answer's `Warning:` headers will say."""
 
+    def header(self, name: bytes) -> str:
+        """Return the value of a header, by its name in lower case; "" if it was not sent."""
+        return self.headers.get(name, b"").decode("latin-1")
+
     @property
     def user_agent(self) -> str:
         """Who asks."""
-        return self.headers.get(b"user-agent", b"").decode("latin-1")
+        return self.header(b"user-agent")
 
     @property
     def accept(self) -> str:
         """The media types the client takes."""
-        return self.headers.get(b"accept", b"").decode("latin-1")
+        return self.header(b"accept")
 
     @property
     def content_type(self) -> str:
         """The body's media type, without parameters."""
-        value = self.headers.get(b"content-type", b"").decode("latin-1")
-        return value.partition(";")[0].strip() or JSON
+        return self.header(b"content-type").partition(";")[0].strip() or JSON
 
     def flag(self, name: str) -> bool:
         """Whether a query parameter is true."""

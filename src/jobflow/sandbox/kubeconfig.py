@@ -1,0 +1,76 @@
+"""The kubeconfig of a sandbox: private, and owned by one running sandbox at a time."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jobflow.kube.credentials import ConfigError
+from jobflow.sandbox.apiserver.access import Access
+
+NAME = "jobflow-sandbox"
+"""The name of cluster, user and context."""
+
+
+def kubeconfig(url: str, access: Access | None) -> str:
+    """Return the YAML of a kubeconfig for the server at `url`; it holds the token of `access`."""
+    cluster: dict[str, Any] = {"server": url}
+    user: dict[str, Any] = {}
+    if access is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(access.ca).decode()
+        user["token"] = access.token
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": cluster}],
+        "users": [{"name": NAME, "user": user}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME}}],
+        "current-context": NAME,
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+@contextmanager
+def written(path: Path, text: str) -> Iterator[None]:
+    """Keep `text` in the file at `path`, with mode 0600, for as long as the body runs; its folders
+    are made.
+
+    Raises ConfigError if the file belongs to a sandbox that still runs, or if it is not a
+    kubeconfig of a sandbox; OSError if it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _own(file, path)
+        os.fchmod(file, 0o600)
+        os.ftruncate(file, 0)
+        os.pwrite(file, text.encode(), 0)
+        yield
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(file)):
+            path.unlink()
+    finally:
+        os.close(file)
+
+
+def _own(file: int, path: Path) -> None:
+    """Lock the open file. Raises ConfigError."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(
+            f"{path} belongs to a sandbox that still runs; stop that one, or name another file "
+            "with --kubeconfig"
+        ) from None
+    before = os.pread(file, os.fstat(file).st_size, 0)
+    if before.strip() and f"current-context: {NAME}".encode() not in before:
+        raise ConfigError(
+            f"{path} is not a kubeconfig of a sandbox and is not overwritten; name another file "
+            "with --kubeconfig"
+        )

@@ -1,0 +1,103 @@
+"""The policies of docs/security.md, applied to a real API server as they stand there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from control_plane import token
+from jobflow.api.resources import JOBS, JOBTEMPLATES
+from manifests import template
+from real_cluster import RealCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "security.md"
+RECIPE = re.compile(r"<!-- applied by [^\n]*-->\n```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+WITHIN_SECONDS = 30
+
+
+def recipes() -> dict[str, list[dict[str, Any]]]:
+    """The objects of each recipe by the name of its policy."""
+    found = [list(yaml.safe_load_all(text)) for text in RECIPE.findall(PAGE.read_text())]
+    return {objects[0]["metadata"]["name"]: objects for objects in found}
+
+
+@contextmanager
+def applied(real: RealCluster, name: str) -> Iterator[None]:
+    """The recipe holds while the body runs."""
+    objects = recipes()[name]
+    paths = [
+        f"{POLICIES}/validatingadmissionpolicies",
+        f"{POLICIES}/validatingadmissionpolicybindings",
+    ]
+    for path, manifest in zip(paths, objects, strict=True):
+        real.admin.post(path, json=manifest).raise_for_status()
+    try:
+        yield
+    finally:
+        for path in reversed(paths):
+            real.admin.delete(f"{path}/{name}").raise_for_status()
+
+
+async def refused(send: Any) -> str:
+    """The message of the refusal, as soon as the policy is in force."""
+    async with asyncio.timeout(WITHIN_SECONDS):
+        while (answer := await asyncio.to_thread(send)).is_success:
+            await asyncio.sleep(0.2)
+    return str(answer.json()["message"])
+
+
+async def test_who_may_not_create_vcjobs_may_not_create_flows(real: RealCluster) -> None:
+    namespace = real.new_namespace("recipe")
+    with httpx.Client(
+        base_url=real.plane.url,
+        headers={"Authorization": f"Bearer {token('alice')}"},
+        verify=real.plane.trust(),
+        trust_env=False,
+    ) as alice:
+
+        def send() -> httpx.Response:
+            query = {"dryRun": "All"}
+            return alice.post(JOBTEMPLATES.path(namespace), json=template("t"), params=query)
+
+        assert send().status_code == 201
+        with applied(real, "jobflow-needs-vcjob-rights"):
+            said = await refused(send)
+            assert "alice may not create vcjobs (jobs.batch.volcano.sh) in namespace" in said
+            admin = real.admin.post(JOBTEMPLATES.path(namespace), json=template("t"))
+            assert admin.status_code == 201
+
+
+async def test_jobs_stay_in_the_queues_of_their_namespace(real: RealCluster) -> None:
+    namespace = real.new_namespace("queues")
+
+    def send(queue: str) -> httpx.Response:
+        job = {
+            "apiVersion": JOBS.api_version,
+            "kind": JOBS.kind,
+            "metadata": {"name": "j"},
+            "spec": {**template("t")["spec"], "queue": queue},
+        }
+        return real.admin.post(JOBS.path(namespace), json=job, params={"dryRun": "All"})
+
+    with applied(real, "vcjob-queues"):
+        said = await refused(lambda: send("research"))
+        assert "queue research is not one of default" in said
+        assert send("default").status_code == 201
+        annotations = {"metadata": {"annotations": {"example.com/queues": "default,research"}}}
+        path = f"/api/v1/namespaces/{namespace}"
+        real.admin.patch(path, json=annotations, headers=MERGE).raise_for_status()
+        async with asyncio.timeout(WITHIN_SECONDS):
+            while not (await asyncio.to_thread(send, "research")).is_success:
+                await asyncio.sleep(0.2)
