@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,20 @@ def applied(real: RealCluster, name: str) -> Iterator[None]:
             real.admin.delete(f"{path}/{name}").raise_for_status()
 
 
-async def refused(send: Any) -> str:
-    """The message of the refusal, as soon as the policy is in force."""
+async def answered(send: Callable[[], httpx.Response], *, success: bool) -> httpx.Response:
+    """The first answer that is a success, or is none: a policy is in force some time after it was
+    stored."""
     async with asyncio.timeout(WITHIN_SECONDS):
-        while (answer := await asyncio.to_thread(send)).is_success:
+        while True:
+            answer = await asyncio.to_thread(send)
+            if answer.is_success is success:
+                return answer
             await asyncio.sleep(0.2)
-    return str(answer.json()["message"])
+
+
+async def refused(send: Callable[[], httpx.Response]) -> str:
+    """The message of the refusal, as soon as the policy is in force."""
+    return str((await answered(send, success=False)).json()["message"])
 
 
 async def test_who_may_not_create_vcjobs_may_not_create_flows(real: RealCluster) -> None:
@@ -98,6 +106,4 @@ async def test_jobs_stay_in_the_queues_of_their_namespace(real: RealCluster) -> 
         annotations = {"metadata": {"annotations": {"example.com/queues": "default,research"}}}
         path = f"/api/v1/namespaces/{namespace}"
         real.admin.patch(path, json=annotations, headers=MERGE).raise_for_status()
-        async with asyncio.timeout(WITHIN_SECONDS):
-            while not (await asyncio.to_thread(send, "research")).is_success:
-                await asyncio.sleep(0.2)
+        await answered(lambda: send("research"), success=True)
