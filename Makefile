@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A third of the tests' time is waiting, so two cores have time for three of them.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test test-long test-cluster lint crds manifests bench bench-cluster lock sbom clean
+.PHONY: demo test test-long explore test-cluster lint crds manifests bench bench-cluster lock sbom clean
 .DEFAULT_GOAL := test
 
 .venv/installed: requirements.lock pyproject.toml
@@ -24,6 +24,9 @@ test: .venv/installed lint ## everything that needs no cluster and no long time:
 
 test-long: .venv/installed ## the laws with thirty times the examples, and what else takes long
 	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900
+
+explore: .venv/installed ## every state of small flows, by a process a core: an hour or more
+	PYTHONPATH=tests $(BIN)/python -m model.explorer $(EXPLORE_ARGS)
 
 test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)

@@ -229,6 +229,7 @@ class Life:
 
     def check(self, planned: Planned) -> None:
         """What must hold of every plan, at every moment."""
+        assert not planned.asks_at_once and not planned.wakes_for_nothing
         for action in planned.plan.actions:
             if isinstance(action, CreateJob):
                 self.check_create(action, planned)

@@ -6,7 +6,6 @@ The step is `a`, and `b` depends on it. Nothing here decides anything.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -69,7 +68,7 @@ def waited(world: World) -> World:
     """Time goes on until there is something to do, and that is done."""
     wake = world.plan().plan.requeue_after
     assert wake is not None, "nobody waits for anything"
-    return world.later(max(wake, timedelta(0)).total_seconds()).settled()
+    return world.later(wake.total_seconds()).settled()
 
 
 def there(world: World) -> dict[str, str]:

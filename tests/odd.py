@@ -3,26 +3,19 @@ from before admission, by hand, by another version. Each is drawn by dice."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from jobflow.api import labels
 from jobflow.api.control import Backoff, Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry
-from jobflow.api.flow_status import (
-    Decisions,
-    FlowState,
-    JobFlowStatus,
-    JobRecord,
-    JobRunningHistory,
-    RequestedHours,
-    RunCondition,
-    StepCondition,
-)
-from jobflow.api.job import Job, JobCondition, JobState, TaskState
+from jobflow.api.flow_status import JobFlowStatus, JobRecord, RunCondition
+from jobflow.api.job import Job, JobCondition, JobState
 from jobflow.api.jobflow import (
     DependsOn,
     JobFlow,
@@ -63,7 +56,50 @@ _REASONS = (
     *("DaemonEnded", "NotTaken", "UpstreamFailed", "Stopped", "Parallelism", "Starting", "weird"),
 )
 _JOBS = ("f-a", "f-a-0", "f-a-1", "f-b", "f-c-r1", "f-a-r1")
+_TEXTS = ("", "a", "t", "é", "x" * 500, "99999999999999h", "1e999", "c", "uid-c")
+_FLOW_PHASES = ("", "Pending", "Running", "Failed", "Succeed", "Terminating", "weird")
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "phase": (*_PHASES, *_FLOW_PHASES),
+    "state": _PHASES,
+    "reason": (*_REASONS, "Invalid"),
+    "job": ("", "x", *_JOBS),
+    "name": _JOBS,
+    "passed_targets": _NAMES,
+    "suspended_by": ("", "AbortJob", "SuspendFlow", "spec.suspend", "weird"),
+    "handled_commands": ("uid-c", "gone"),
+}
+"""The texts of a status, by their field; of other fields any."""
+_WHOLE = (0, 1, 2, -1, 100, 1000, 2**31 - 1, -(2**31))
+_COUNTS: Mapping[str, tuple[int, ...]] = {
+    "attempts": (0, 1, 1, 2, *_WHOLE),
+    "past_attempts": (0, 0, 0, 1, *_WHOLE),
+    "index": (0, 1, 2, *_WHOLE),
+    "suspended_seconds": (5, 10**9, 10**18, *_WHOLE),
+}
+
+
+def _nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"k": [value]}
+    return value
+
+
+_JSON = (None, 1, -1, 1e308, "q", [], {}, {"k": 1}, [1, {"k": 2}], _nested(50), "x" * 500)
+MANY = 5000
+"""Entries of a list or a map that is very long."""
+MOST_BYTES = 1_500_000
+"""About as much as a cluster stores of one object."""
 _COMMANDS = ("AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "RestartJob", "x")
+
+
+def _numbered(entry: Any, number: int) -> Any:
+    """One more entry like this, that is not the same."""
+    if isinstance(entry, RunCondition):
+        return msgspec.structs.replace(entry, index=number, job=f"f-a-{number}")
+    if isinstance(entry, JobRecord):
+        return msgspec.structs.replace(entry, name=f"f-a-{number}")
+    return f"{entry}-{number}" if isinstance(entry, str) else entry
 
 
 class Odd:
@@ -184,64 +220,44 @@ class Odd:
     # --------------------------------------------------------------------- what is remembered
 
     def _status(self) -> JobFlowStatus:
-        one = self._one
-        ran = JobRunningHistory(
-            state="Running", start_timestamp=one(_TIMES), end_timestamp=one(_TIMES)
-        )
-        record = JobRecord(
-            name="f-a",
-            state=one(_PHASES),
-            start_timestamp=one(_TIMES),
-            end_timestamp=one(_TIMES),
-            running_histories=one([None, [ran]]),
-        )
-        phases = ["", "Pending", "Running", "Failed", "Succeed", "Terminating", "weird"]
-        return JobFlowStatus(
-            state=FlowState(phase=one(phases), reason=one([*_REASONS, "Invalid"])),
-            start_time=one(_TIMES),
-            completion_time=one(_TIMES),
-            conditions={f"f-{name}": self._condition() for name in _NAMES if self._rarely(2)},
-            job_status_list=one([None, [record]]),
-            suspended_at=one([None, None, one(_TIMES)]),
-            suspended_by=one(["", "AbortJob", "SuspendFlow"]),
-            suspended_seconds=one([None, 5, -5, 10**9]),
-        )
+        """A status of any content that its types allow; in most fields something is there."""
+        drawn = self._drawn(JobFlowStatus)
+        assert isinstance(drawn, JobFlowStatus)
+        return drawn
 
-    def _condition(self) -> StepCondition:
-        one = self._one
-        runs = [
-            RunCondition(index=one([0, 1, None, -1, 2**31 - 1]), **self._said())
-            for _ in range(self._dice.randint(0, 3))
-        ]
-        decided = Decisions(
-            when=one([None, False]), case=one(_NUMBERS), items=one([None, [], [1, {"k": 1}]])
-        )
-        return StepCondition(
-            passed_targets=one([None, ["a"]]),
-            decisions=one([None, decided]),
-            runs=one([None, runs]),
-            **self._said(),
-        )
-
-    def _said(self) -> dict[str, Any]:
-        one = self._one
+    def _drawn(self, kind: Any, name: str = "") -> Any:
+        """A value of a type, for a field of this name; texts are mostly words that a plan knows."""
+        if get_origin(kind) is Annotated:
+            return self._drawn(get_args(kind)[0], name)
+        if get_origin(kind) in (Union, UnionType):
+            return self._drawn(get_args(kind)[0], name) if self._rarely(2) else None
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            hints = get_type_hints(kind, include_extras=True)
+            return kind(**{n: self._drawn(hint, n) for n, hint in hints.items()})
+        if get_origin(kind) in (dict, list):
+            return self._several(kind, name)
+        if kind is str:
+            return self._one(_WORDS.get(name, _JOBS if name.endswith("jobs") else _TEXTS))
         return {
-            "phase": one(_PHASES),
-            "reason": one(_REASONS),
-            "create_time": one(_TIMES),
-            "job": one(["", "x", *_JOBS]),
-            "attempts": one([0, 1, 1, 2, -1, 2**31 - 1]),
-            "next_attempt_time": one(_TIMES),
-            "deadline": one(_TIMES),
-            "abort_time": one([None, one(_TIMES)]),
-            "last_transition_time": one(_TIMES),
-            "failures": one([0, 1, -1, 200]),
-            "past_attempts": one([0, 0, 1, 5, -1]),
-            "avoid_nodes": one([None, [], ["n"]]),
-            "outputs": one([None, {}, {"x": 2, "y": "q"}]),
-            "requested_hours": one([None, RequestedHours(cpu="x")]),
-            "task_status_count": one([None, {"t": TaskState(phase={"Running": 1})}]),
-        }
+            int: lambda: self._one(_COUNTS.get(name, _WHOLE)),
+            bool: lambda: self._one([False, True]),
+            datetime: lambda: self._one(_TIMES[1:]),
+            Any: lambda: self._one(_JSON),
+        }[kind]()
+
+    def _several(self, kind: Any, name: str) -> Any:
+        """A few entries, or very many that are much alike."""
+        inner = get_args(kind)[-1]
+        few = [self._drawn(inner, name) for _ in range(self._dice.randint(0, 3))]
+        many = few
+        if few and self._rarely(40):
+            size = len(msgspec.json.encode(few))
+            many = few * min(MANY // len(few), 1 + MOST_BYTES // size)
+        if get_origin(kind) is list:
+            return [_numbered(entry, n) if n >= len(few) else entry for n, entry in enumerate(many)]
+        keys = [f"f-{name}" for name in _NAMES] if name == "conditions" else list(_TEXTS)
+        self._dice.shuffle(keys)
+        return {keys[n] if n < len(keys) else f"f-{n}": entry for n, entry in enumerate(many)}
 
     def _job(self, world: World, name: str) -> Job:
         one = self._one

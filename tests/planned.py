@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from jobflow.api.flow_status import JobFlowStatus, StepCondition
@@ -122,6 +123,20 @@ class Planned:
     @property
     def events(self) -> list[str]:
         return [event.reason for event in self.plan.events]
+
+    @property
+    def asks_at_once(self) -> bool:
+        """Whether it asks for a plan at or before its own time, which would be the same plan."""
+        after = self.plan.requeue_after
+        return after is not None and after <= timedelta(0)
+
+    @property
+    def wakes_for_nothing(self) -> bool:
+        """Whether it has nothing to do, and asks for a plan that will have nothing to do either."""
+        after = self.plan.requeue_after
+        if after is None or not self.nothing:
+            return False
+        return self.world.later(after.total_seconds()).plan().nothing
 
     @property
     def nothing(self) -> bool:

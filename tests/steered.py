@@ -230,6 +230,7 @@ class Life:
 
     def check(self, planned: Planned) -> None:
         """What must hold of every plan, at every moment."""
+        assert not planned.asks_at_once and not planned.wakes_for_nothing
         live = self.live()
         alive = Counter(live.values())
         for action in planned.plan.actions:

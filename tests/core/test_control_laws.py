@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES
 from laws import tries
@@ -69,6 +70,26 @@ def test_a_plan_carried_out_leaves_nothing_to_do(made) -> None:
     assert world.plan().nothing
     again = replace(world, absent=frozenset(), read={}, aborts={}, refusals={})
     assert not again.plan().plan.events
+
+
+@given(lives(), st.sampled_from([None, "1m"]))
+@tries(40)
+def test_a_flow_that_is_being_deleted_comes_to_rest(made, timeout: str | None) -> None:
+    """A finalizer keeps it: its vcjobs end, and then only time passes."""
+    world, random, things = made
+    life = lived(world.with_spec(timeout=timeout), random, things)
+    life.world = life.world.being_deleted()
+    for _ in range(100):
+        before = life.world
+        life.reconcile()
+        for name in sorted(life.live()):
+            life.goes(name, "Completed")
+        if life.world == before:
+            wake = life.world.plan().plan.requeue_after
+            if wake is None:
+                return
+            life.world = life.world.later(wake.total_seconds())
+    raise AssertionError(f"it asks for plan after plan: {life.world.plan().plan}")
 
 
 @given(lives())

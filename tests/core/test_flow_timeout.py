@@ -117,3 +117,13 @@ def test_what_is_no_time_limits_nothing(timeout: str) -> None:
 def test_expressions_of_finally_know_that_it_failed() -> None:
     world = timed().with_last(z=step(when='flow.phase == "Failed"')).later(60).settled()
     assert world.ended("f-a", "Completed").settled().plan().phases["z"] == "Pending"
+
+
+def test_a_flow_that_has_nothing_left_to_end_is_not_looked_at_for_its_timeout() -> None:
+    """A finalizer keeps it, and its steps have ended: neither before the timeout nor after."""
+    world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled()
+    world = world.being_deleted().later(10).ended("f-a", "Completed").settled()
+    for seconds in (0, 50, 3600):
+        planned = world.later(seconds).plan()
+        assert planned.nothing
+        assert planned.plan.requeue_after is None

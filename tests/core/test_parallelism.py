@@ -197,7 +197,7 @@ def test_handlers_of_which_none_can_be_made_fail_one_behind_the_other(most: int 
     world = past_admission(most, h0=step(patch=BROKEN), **chain)
     first = world.plan()
     assert first.phases["h0"] == "Failed"
-    assert first.plan.requeue_after == timedelta(0)
+    assert (first.plan.urgent, first.plan.requeue_after) == (True, None)
     last = world.settled()
     assert {phase for name, phase in last.plan().phases.items() if name != "x"} == {"Failed"}
     assert last.flow.final

@@ -209,6 +209,17 @@ def test_phases_that_passed_unseen_are_told_by_volcanos_own_conditions() -> None
     assert histories(world) == [("Pending", 0, 2), ("Running", 2, 5), ("Failed", 5, None)]
 
 
+def test_a_job_that_another_step_names_as_its_own_tells_its_end_itself() -> None:
+    """Somebody else wrote the status: b names the job of a, which runs."""
+    world = flow("a", "b").with_jobs(a="Running", b="Failed").settled()
+    failed = msgspec.structs.replace(world.plan().conditions["b"], job="f-a")
+    conditions = {**(world.flow.status.conditions or {}), "f-b": failed}
+    world = world.without_jobs("b")
+    world = world.with_status(msgspec.structs.replace(world.flow.status, conditions=conditions))
+    assert world.stored().plan().status == world.plan().status
+    assert world.settled().records["f-a"].state == "Running"
+
+
 def test_times_once_written_do_not_move() -> None:
     world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
     world = with_conditions(world, ("Pending", 3), ("Running", 4), ("Completing", 6)).settled()

@@ -210,7 +210,7 @@ class Plan:
     """What is worth telling of the way from the flow's status to `status`: to be sent once, when
     that status is written. Until it is, every plan tells it again."""
     requeue_after: timedelta | None = None
-    """When to plan again although nothing happened; None: not by time."""
+    """When to plan again although nothing happened, always later than now; None: not by time."""
     probes: tuple[Probe, ...] = ()
     """What is to be probed until the next plan; what is no longer among them is not. They are no
     actions: carrying them out changes nothing."""

@@ -136,12 +136,13 @@ def _carried_on(at_first: Scene) -> Plan:
 def _in_time(
     course: Course, scene: Scene, decisions: Sequence[Decision]
 ) -> tuple[Course, datetime | None]:
-    """The course as time changes it, and when it may."""
+    """Return the course as the timeout changes it, and when the timeout will be over; None: it
+    cannot change anything any more."""
     timeout = scene.flow.spec.timeout
     until = deadline(timeout, course)
-    if timeout is None or until is None or scene.now < until or is_over(scene, decisions):
-        return course, until
-    return course.timed_out(timeout), None
+    if timeout is None or until is None or is_over(scene, decisions):
+        return course, None
+    return (course, until) if scene.now < until else (course.timed_out(timeout), None)
 
 
 def _decide(scene: Scene) -> tuple[Scene, list[Decision]]:
@@ -188,6 +189,7 @@ def _once_more(
 
 
 def _until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:
-    """How long it is until the first of them, at least nothing."""
-    first = min((moment for moment in moments if moment is not None), default=None)
-    return None if first is None else max(first - now, timedelta(0))
+    """Return the time until the first moment after `now`. This plan has decided what the others
+    change already: another plan at once would decide the same."""
+    first = min((moment for moment in moments if moment is not None and now < moment), default=None)
+    return None if first is None else first - now

@@ -263,8 +263,11 @@ def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
 def _close(
     new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, scene: Scene
 ) -> None:
-    """A vcjob that is gone and has no end on record has ended all the same: as its run has, or,
-    where the run waits for its next attempt, nobody knows how."""
+    """Record the end of a vcjob that is gone and has no end on record: as its run has ended or, if
+    the run waits for its next attempt, an unknown end. A vcjob that is there tells its own end,
+    whichever run names it."""
+    if run.job in scene.view.jobs and run.job not in scene.view.deleted:
+        return
     record = new.get(run.job) or old.get(run.job)
     if record is None or ended(record) or run.phase not in _CLOSED:
         return

@@ -1,0 +1,209 @@
+"""The API server's and Volcano's side: what becomes of a state when requests arrive, in full or in
+part. It follows `controller/apply.py` and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jobflow.api import labels
+from jobflow.core.actions import (
+    AbortJob,
+    Action,
+    Confirm,
+    CreateJob,
+    DeleteCommand,
+    DeleteFlow,
+    DeleteJob,
+    Plan,
+    ReadPods,
+)
+from model.explorer.sight import Sight
+from model.explorer.states import Event, Flow, State, Vcjob
+
+CAN_BE_ABORTED = frozenset({"Pending", "Running"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How much of a plan is carried out."""
+
+    acts: bool = True
+    writes: bool = True
+    """Whether the status is sent."""
+    act_answers: bool = True
+    """Whether the answers to the actions arrive."""
+    write_answer: bool = True
+    stored: bool = True
+    """Whether a status that is sent is stored."""
+
+
+def carried_out(sight: Sight, state: State, plan: Plan, part: Part) -> State:
+    """The state once this part of the plan has been carried out."""
+    base = state.known
+    if part.acts:
+        for action in plan.actions:
+            state = _ACTIONS[type(action)](sight, state, action, part.act_answers)
+    if part.writes and plan.status != base.status.value:
+        state = _written(sight, state, plan, base, part)
+    return _forgotten(state) if base.final else state
+
+
+def restarted(state: State) -> State:
+    """Another process takes over: it lists everything, and remembers nothing."""
+    jobs = tuple(
+        replace(job, seen=0 if job.gone else len(job.phases), seen_gone=job.gone)
+        for job in state.jobs
+    )
+    state = replace(state, known=state.flow, known_commands=state.commands, events=(), jobs=jobs)
+    return _forgotten(state)
+
+
+def moved(state: State, job: Vcjob, phase: str, now: int) -> State:
+    """A vcjob goes into a phase, and an event of it is on its way."""
+    after = replace(job, phases=(*job.phases, (phase, now)))
+    return changed(state, after, Event(job.uid, len(after.phases)))
+
+
+def deleted(state: State, job: Vcjob) -> State:
+    """A vcjob is deleted, and an event of it is on its way."""
+    records = state.flow.status.value.job_status_list or ()
+    told = job.ended and any((r.name, r.state) == (job.name, job.phase) for r in records)
+    return changed(
+        state, replace(job, gone=True, lost=not told), Event(job.uid, len(job.phases), gone=True)
+    )
+
+
+def changed(state: State, job: Vcjob, event: Event | None = None) -> State:
+    """The state with this vcjob as it is now."""
+    jobs = tuple(job if each.uid == job.uid else each for each in state.jobs)
+    return replace(state, jobs=jobs, events=(*state.events, event) if event else state.events)
+
+
+def seen(job: Vcjob, phases: int, *, gone: bool) -> Vcjob:
+    """The vcjob once the controller has seen it so; what is older than what it has seen is not
+    taken in."""
+    return replace(job, seen=max(job.seen, phases), seen_gone=job.seen_gone or gone)
+
+
+# ----------------------------------------------------------------------------- the actions
+
+
+def _create(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    """A vcjob of this name that exists already is as good."""
+    assert isinstance(action, CreateJob)
+    sight.learn(action)
+    there = _there(state, action.name)
+    if there is None:
+        there = _new(sight, state, action)
+        jobs = tuple(sorted((*state.jobs, there), key=lambda job: job.uid))
+        state = replace(state, jobs=jobs, events=(*state.events, Event(there.uid, 1)))
+    return _found(state, there) if answered else state
+
+
+def _new(sight: Sight, state: State, action: CreateJob) -> Vcjob:
+    metadata = action.manifest["metadata"]
+    earlier = sum(job.name == action.name for job in state.jobs)
+    return Vcjob(
+        name=action.name,
+        step=action.step,
+        index=(metadata.get("annotations") or {}).get(labels.INDEX, ""),
+        attempt=int(metadata["labels"].get(labels.ATTEMPT, "1")),
+        uid=f"{action.name}#{earlier}",
+        phases=(("Pending", state.now if sight.configuration.times_jobs else 0),),
+        round=state.round,
+    )
+
+
+def _delete(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    assert isinstance(action, DeleteJob)
+    job = state.job(action.uid)
+    return state if job.gone else deleted(state, job)
+
+
+def _abort(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    """Volcano is asked; `moves` says when it reacts."""
+    assert isinstance(action, AbortJob)
+    job = state.job(action.uid)
+    if not job.gone and not job.ended:
+        state = changed(state, replace(job, asked=True))
+    if answered:
+        aborts = tuple(sorted({**dict(state.aborts), action.uid: state.now}.items()))
+        state = replace(state, aborts=aborts)
+    return state
+
+
+def _delete_command(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    assert isinstance(action, DeleteCommand)
+    left = tuple(command for command in state.commands if command.uid != action.uid)
+    return replace(state, commands=left)
+
+
+def _delete_flow(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    """Only if it is as it was when that was planned."""
+    if state.flow != state.known:
+        return replace(state, known=state.flow)
+    return replace(state, flow=replace(state.flow, gone=True))
+
+
+def _confirm(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    """Reads the flow, then the vcjob."""
+    assert isinstance(action, Confirm)
+    if not answered:
+        return state
+    state = replace(state, known=state.flow)
+    there = _there(state, action.name)
+    if there is not None:
+        return _found(state, there)
+    return replace(state, absent=state.absent | {action.name})
+
+
+def _read(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    assert isinstance(action, ReadPods)
+    return changed(state, replace(state.job(action.uid), read=True)) if answered else state
+
+
+_ACTIONS: dict[type[Action], Callable[[Sight, State, Action, bool], State]] = {
+    CreateJob: _create,
+    DeleteJob: _delete,
+    AbortJob: _abort,
+    DeleteCommand: _delete_command,
+    DeleteFlow: _delete_flow,
+    Confirm: _confirm,
+    ReadPods: _read,
+}
+
+
+def _there(state: State, name: str) -> Vcjob | None:
+    return next((job for job in state.jobs if job.name == name and not job.gone), None)
+
+
+def _found(state: State, job: Vcjob) -> State:
+    """The controller was answered with this vcjob."""
+    state = changed(state, seen(job, len(job.phases), gone=False))
+    return replace(state, absent=state.absent - {job.name})
+
+
+# ------------------------------------------------------------------------------ the status
+
+
+def _written(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> State:
+    """The status is stored if the flow is still as the plan saw it; else the flow is read."""
+    if base != state.flow:
+        return replace(state, known=state.flow)
+    if not part.stored:
+        return state
+    flow = replace(state.flow, status=sight.statuses.of(plan.status))
+    again = base.final and not flow.final
+    return replace(
+        state,
+        flow=flow,
+        known=flow if part.write_answer else state.known,
+        round=state.round + again,
+    )
+
+
+def _forgotten(state: State) -> State:
+    """What is remembered of a flow goes with its end."""
+    jobs = tuple(replace(job, read=False) if job.read else job for job in state.jobs)
+    return replace(state, jobs=jobs, absent=frozenset(), aborts=(), probed=frozenset())

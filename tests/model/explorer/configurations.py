@@ -1,0 +1,215 @@
+"""What the explorer explores: small flows, and how often what is rare may happen to each.
+
+A name says both: the flow, then the rare things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from jobflow.api.control import Backoff, Case, ForEach, Repeat, Retry
+from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
+from jobflow.core.validate import Known, validate_flow
+from steps import TEMPLATE_SPEC, step, template
+from worlds import World, flow
+
+COMMANDS = {
+    "suspend": "SuspendFlow",
+    "suspend and abort": "AbortJob",
+    "resume": "ResumeJob",
+    "cancel": "TerminateJob",
+    "retry": "RestartJob",
+}
+"""Commands that users make, by what a budget calls them."""
+RARE = frozenset(
+    {"crash", "lost answer", "fail", "delete job", "delete flow", "template", "late", *COMMANDS}
+)
+"""What may have a budget."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A flow, and how often each rare thing may happen to it."""
+
+    world: World
+    budget: Mapping[str, int]
+    reads: bool = False
+    """Whether the controller has to read the pods of vcjobs that failed; else it has read them."""
+    name: str = ""
+    rare: tuple[str, ...] = field(init=False)
+    """The rare things that have a budget, by name."""
+
+    def __post_init__(self) -> None:
+        assert not validate_flow(self.world.flow, Known(templates=self.world.templates)).violations
+        assert set(self.budget) <= RARE, self.budget
+        object.__setattr__(self, "rare", tuple(sorted(self.budget)))
+
+    @cached_property
+    def steps(self) -> dict[str, Step]:
+        return {step.name: step for step in self.world.flow.all_steps}
+
+    @cached_property
+    def last(self) -> frozenset[str]:
+        """The steps of `finally`."""
+        return frozenset(step.name for step in self.world.flow.spec.finally_ or ())
+
+    @cached_property
+    def times_jobs(self) -> bool:
+        """Whether it matters when a vcjob came into a phase."""
+        ttl = any("ttlSecondsAfterFinished" in each.spec for each in self.world.templates.values())
+        return ttl or any(step.timeout for step in self.steps.values())
+
+    @cached_property
+    def times_flow(self) -> bool:
+        """Whether it matters when the flow started, was suspended and ended."""
+        spec = self.world.flow.spec
+        return spec.timeout is not None or spec.ttl_seconds_after_finished is not None
+
+
+def _with_ttl(world: World, seconds: int) -> World:
+    spec = {**TEMPLATE_SPEC, "ttlSecondsAfterFinished": seconds}
+    return replace(world, templates={name: template(name, spec) for name in world.templates})
+
+
+def _probing(probe: Probe) -> Step:
+    return Step(depends_on=DependsOn(targets=["a"], probe=probe))
+
+
+ONCE = Retry(limit=1)
+AT_ONCE = Retry(limit=1, backoff=Backoff(duration="0s"))
+TWICE = ForEach(count=2)
+ONE_BY_ONE = ForEach(count=2, parallelism=1)
+UNTIL = Repeat(until="index >= 1", max=2)
+RUNNING = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Running")])
+PORT = Probe(tcp_socket_list=[TCPSocketProbe(task_name="t", port=80)])
+CASES = [Case(when='steps["a"].phase == "Failed"', template="c"), Case(template="b")]
+FAILED = 'steps["a"].phase == "Failed"'
+
+FLOWS: dict[str, World] = {
+    "one step": flow("a"),
+    "chain": flow("a", b="a"),
+    "chain of 3": flow("a", b="a", c="b"),
+    "fan-in": flow("a", "b", c="a b"),
+    "any Running": flow("a", "b", c=step("a b", strategy="any", condition="Running")),
+    "on failure": flow("a", h=step("a", condition="Failed"), b="a"),
+    "when": flow("a", b=step("a", condition="Finished", when=FAILED)),
+    "switch": flow("a", b=step("a", condition="Finished", switch=CASES)).with_spec(),
+    "forEach": flow(a=step(for_each=TWICE), b="a"),
+    "forEach from": flow("a", b=step("a", for_each=ForEach(from_='["x", "y"]'))),
+    "forEach one by one": flow(a=step(for_each=ONE_BY_ONE, retry=ONCE), b="a"),
+    "forEach that continues": flow(a=step(for_each=TWICE, continue_on_failure=True), b="a"),
+    "repeat": flow(a=step(repeat=UNTIL), b="a"),
+    "repeat with retry": flow(a=step(repeat=UNTIL, retry=ONCE)),
+    "retry": flow(a=step(retry=ONCE), b="a"),
+    "retry at once": flow(a=step(retry=AT_ONCE), b="a"),
+    "retry when": flow(a=step(retry=Retry(limit=1, when='phase == "Failed"')), b="a"),
+    "step timeout": flow(a=step(timeout="30s"), b="a"),
+    "step timeout and retry": flow(a=step(timeout="30s", retry=ONCE), b="a"),
+    "flow timeout": flow("a", b="a").with_spec(timeout="100s"),
+    "flow timeout and finally": flow("a", b="a").with_spec(timeout="100s").with_last("z"),
+    "parallelism": flow("a", "b").with_spec(parallelism=1),
+    "parallelism and a chain": flow("a", "b", c="a").with_spec(parallelism=1),
+    "Abort": flow("a", "b").with_spec(failure_policy="Abort"),
+    "Abort with a handler": flow(
+        "a", "b", h=step("a", condition="Finished")
+    ).with_spec(failure_policy="Abort"),
+    "Abort and finally": flow("a", "b").with_spec(failure_policy="Abort").with_last("z"),
+    "Continue": flow("a", "b", c="a").with_spec(failure_policy="Continue"),
+    "continueOnFailure": flow(
+        a=step(continue_on_failure=True), b="a", h=step("a", condition="Failed")
+    ),
+    "finally": flow("a", b="a").with_last("z"),
+    "daemon": flow(d=step(daemon=True), b=step("d", condition="Running")),
+    "daemon and Abort": flow(
+        "x", d=step(daemon=True), b=step("d", condition="Running")
+    ).with_spec(failure_policy="Abort"),
+    "daemon and finally": flow(
+        d=step(daemon=True), b=step("d", condition="Running")
+    ).with_last("z"),
+    "created suspended": flow("a", b="a").with_spec(suspend=True),
+    "probe of a task": flow("a", b=_probing(RUNNING)),
+    "probe of a port": flow("a", b=_probing(PORT)),
+    "ttl of jobs": _with_ttl(flow("a", b="a"), 5),
+    "ttl of the flow": flow("a").with_spec(ttl_seconds_after_finished=5),
+    "retain policy delete": flow("a", b="a", retain="delete"),
+}  # fmt: skip
+
+
+def _explored(name: str, *rare: str, reads: bool = False) -> Configuration:
+    """`rare`: "crash" once, "fail 2" twice."""
+    budget: dict[str, int] = {}
+    for each in rare:
+        what, _, times = each.rpartition(" ")
+        budget |= {what: int(times)} if times.isdigit() else {each: 1}
+    return Configuration(FLOWS[name], budget, reads, f"{name}: {', '.join(rare)}")
+
+
+CONFIGURATIONS: tuple[Configuration, ...] = (
+    _explored("one step", "fail", "crash", reads=True),
+    _explored("one step", "crash", "fail", "retry"),
+    _explored("ttl of the flow", "crash", "retry", "fail"),
+    _explored("one step", "crash", "lost answer", "fail"),
+    _explored("ttl of the flow", "crash", "lost answer", "fail"),
+    _explored("created suspended", "crash", "resume"),
+    _explored("chain", "crash", "late", "fail", reads=True),
+    _explored("when", "crash", "lost answer", "fail"),
+    _explored("retry when", "crash", "fail 2", reads=True),
+    _explored("chain", "crash", "lost answer", "fail"),
+    _explored("chain", "crash", "template", "fail"),
+    _explored("retain policy delete", "crash", "lost answer", "fail"),
+    _explored("forEach", "crash", "fail"),
+    _explored("switch", "crash", "lost answer", "fail"),
+    _explored("on failure", "crash", "lost answer", "fail"),
+    _explored("retry", "crash", "template", "fail"),
+    _explored("forEach from", "crash", "fail"),
+    _explored("forEach that continues", "crash", "fail"),
+    _explored("retry at once", "crash", "lost answer", "fail 2"),
+    _explored("retry", "crash", "lost answer", "fail 2"),
+    _explored("probe of a task", "crash", "lost answer", "fail"),
+    _explored("parallelism and a chain", "crash", "lost answer", "fail"),
+    _explored("repeat", "crash", "lost answer", "fail"),
+    _explored("chain", "crash", "fail", "suspend", "resume"),
+    _explored("Continue", "crash", "fail"),
+    _explored("retry", "crash", "retry", "fail 3"),
+    _explored("repeat", "crash", "fail", "retry"),
+    _explored("chain of 3", "crash 2", "lost answer", "fail"),
+    _explored("finally", "crash", "fail", "retry"),
+    _explored("chain", "crash", "fail", "retry", "template"),
+    _explored("chain", "crash", "delete job", "fail"),
+    _explored("fan-in", "crash", "lost answer", "fail"),
+    _explored("chain", "crash", "fail", "cancel"),
+    _explored("one step", "fail", "suspend and abort", "resume"),
+    _explored("ttl of jobs", "crash", "lost answer", "fail"),
+    _explored("daemon", "crash", "lost answer", "fail"),
+    _explored("finally", "crash", "lost answer", "fail", "delete flow"),
+    _explored("retry", "crash", "delete job", "fail"),
+    _explored("any Running", "crash", "fail"),
+    _explored("retry", "crash", "suspend", "resume", "fail"),
+    _explored("Abort", "crash", "lost answer", "fail"),
+    _explored("repeat", "crash", "delete job", "fail"),
+    _explored("chain", "cancel", "suspend and abort"),
+    _explored("chain", "crash", "fail", "retry", "delete job"),
+    _explored("parallelism", "crash", "delete job", "lost answer", "fail"),
+    _explored("step timeout and retry", "crash", "late"),
+    _explored("daemon and finally", "crash", "cancel"),
+    _explored("finally", "crash", "fail", "cancel"),
+    _explored("daemon and Abort", "delete flow", "crash", "fail"),
+    _explored("forEach one by one", "crash", "delete job", "fail"),
+    _explored("daemon", "crash", "fail", "retry"),
+    _explored("step timeout", "crash", "late", "fail"),
+    _explored("Abort and finally", "crash", "fail"),
+    _explored("flow timeout", "suspend and abort", "resume", "crash"),
+    _explored("forEach", "cancel", "fail"),
+    _explored("repeat with retry", "crash", "fail", "suspend and abort", "resume"),
+    _explored("Abort with a handler", "crash", "lost answer", "fail"),
+    _explored("continueOnFailure", "crash", "delete job", "fail"),
+    _explored("retry", "suspend and abort", "cancel", "fail"),
+    _explored("probe of a port", "crash", "fail", "delete job"),
+    _explored("flow timeout and finally", "late", "crash"),
+    _explored("flow timeout", "delete flow", "fail", "crash"),
+    _explored("chain", "crash", "fail", "suspend and abort", "resume"),
+    _explored("forEach one by one", "suspend and abort", "resume", "fail"),
+)
+"""The smallest come first, by the states that they have."""

@@ -1,0 +1,115 @@
+"""What follows if nothing rare happens any more: the law that every flow ends, or waits for
+something that its status names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobflow.core.reasons import FlowReason, StepReason
+from model.explorer.cluster import carried_out, moved, seen
+from model.explorer.configurations import COMMANDS
+from model.explorer.keys import Key, Keys
+from model.explorer.moves import ALL, probing
+from model.explorer.sight import Sight
+from model.explorer.states import Command, State
+
+MOST = 400
+"""Moves after which a flow that goes on does not end."""
+
+
+class Fairness:
+    """Follows states to the end of their flow; where one has come before is known."""
+
+    def __init__(self, sight: Sight, keys: Keys) -> None:
+        self._sight = sight
+        self._keys = keys
+        self._ends: set[Key] = set()
+
+    def every_flow_ends(self, state: State) -> str:
+        """Why a flow does not end although nothing rare happens; empty: it does."""
+        on_the_way: list[Key] = []
+        for _ in range(MOST):
+            key = self._keys.fair_key(state)
+            if key in self._ends:
+                break
+            on_the_way.append(key)
+            after = follows(self._sight, state)
+            if after is None:
+                if why := _stuck(state):
+                    return why
+                break
+            state = after
+        else:
+            return f"it has not ended after {MOST} moves"
+        self._ends.update(on_the_way)
+        return ""
+
+
+def follows(sight: Sight, state: State) -> State | None:
+    """The next state: events arrive, then the controller acts, then vcjobs move, then time passes;
+    at last comes what the flow says that it waits for. None: nothing follows."""
+    if state.flow.gone:
+        return None
+    if state.events or state.known != state.flow or state.known_commands != state.commands:
+        return _seen(state)
+    plan = sight.plan(state)
+    if not sight.idles(state):
+        return carried_out(sight, state, plan, ALL)
+    after = _volcano(sight, state) or next((to for _, to in probing(sight, state)), None)
+    if after is not None:
+        return after
+    if plan.requeue_after is not None:
+        seconds = max(1, -int(-plan.requeue_after.total_seconds() // 1))
+        return replace(state, now=state.now + seconds)
+    return _granted(state)
+
+
+def _seen(state: State) -> State:
+    for event in state.events:
+        jobs = tuple(
+            seen(job, event.phases, gone=event.gone) if job.uid == event.uid else job
+            for job in state.jobs
+        )
+        state = replace(state, jobs=jobs)
+    return replace(state, events=(), known=state.flow, known_commands=state.commands)
+
+
+def _volcano(sight: Sight, state: State) -> State | None:
+    """The next phase of the first vcjob that has one. A service runs until it is asked to stop."""
+    now = state.now if sight.configuration.times_jobs else 0
+    for job in state.jobs:
+        if not job.alive:
+            continue
+        if job.phase == "Aborting":
+            return moved(state, job, "Aborted", now)
+        if job.asked:
+            return moved(state, job, "Aborting", now)
+        if job.phase == "Pending":
+            return moved(state, job, "Running", now)
+        if not sight.configuration.steps[job.step].daemon:
+            return moved(state, job, "Completed", now)
+    return None
+
+
+def _granted(state: State) -> State | None:
+    """What somebody has to do, if the flow names it."""
+    status = state.flow.status.value
+    reasons = {step.reason for step in (status.conditions or {}).values()}
+    if state.flow.terminating:
+        return None
+    if StepReason.WAITING_FOR_TEMPLATE in reasons and state.missing:
+        return replace(state, missing=frozenset())
+    if status.state.reason == FlowReason.SUSPENDED:
+        resume = Command(f"resume at {state.now}", COMMANDS["resume"])
+        return replace(state, commands=(*state.commands, resume))
+    return None
+
+
+def _stuck(state: State) -> str:
+    """Why this is no end; empty: it is one. A flow that is being deleted ends with the deletion of
+    its vcjobs, which is not the controller's."""
+    if state.flow.gone or state.flow.terminating or (state.flow.final and not state.commands):
+        return ""
+    status = state.flow.status.value
+    steps = {key: (each.phase, each.reason) for key, each in (status.conditions or {}).items()}
+    return f"nothing follows: the flow is {status.state.phase} {status.state.reason}, {steps}"

@@ -1,0 +1,62 @@
+"""Which states are one: those from which the same can happen.
+
+Time is counted from now, and only as far as something waits for it. Values that many states share
+are stored once, under a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from model.explorer.configurations import Configuration
+from model.explorer.states import Flow, State, Vcjob
+from model.explorer.statuses import FLOW_TIMES, WAITED_FOR
+
+Key = tuple[int, ...]
+
+ASKED_AGAIN = 10
+"""Seconds after which a vcjob may be asked to abort again."""
+LONG_AGO = 200
+"""Seconds after which no timeout or ttl of a vcjob is left."""
+
+
+class Keys:
+    """The keys of one configuration's states."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._times_flow = configuration.times_flow
+        self._times_jobs = configuration.times_jobs
+        self._numbers: dict[Hashable, int] = {}
+
+    def key(self, state: State) -> Key:
+        """Two states with this key are one."""
+        return (*self.fair_key(state), self._number(state.budget))
+
+    def fair_key(self, state: State) -> Key:
+        """The key without the budget: two states with it end alike if nothing rare happens."""
+        flow = self._flow(state.flow, state.now)
+        same = state.known == state.flow
+        known = flow if same else self._flow(state.known, state.now)
+        asked = tuple((uid, min(state.now - at, ASKED_AGAIN)) for uid, at in state.aborts)
+        memory = state.absent, asked, state.probed, state.missing, state.round
+        orders = state.commands, state.known_commands
+        jobs = tuple(self._job(job, state.now) for job in state.jobs)
+        return flow, known, *jobs, -1, self._number((memory, orders, state.events))
+
+    def _flow(self, flow: Flow, now: int) -> int:
+        moments = tuple(
+            max(at - now, WAITED_FOR[what])
+            for what, at in flow.status.moments
+            if self._times_flow or what not in FLOW_TIMES
+        )
+        return self._number((flow.status.shape, moments, flow.terminating, flow.gone))
+
+    def _job(self, job: Vcjob, now: int) -> int:
+        if not self._times_jobs:
+            return self._number(job)
+        ages = tuple((phase, min(now - at, LONG_AGO)) for phase, at in job.phases)
+        return self._number(replace(job, phases=ages))
+
+    def _number(self, value: Hashable) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))

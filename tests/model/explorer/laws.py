@@ -1,0 +1,230 @@
+"""What must hold in every state and of every move. A law yields what breaks it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import cache, lru_cache
+
+import jsonschema_rs
+import msgspec
+
+from jobflow.api.crd import openapi_schema
+from jobflow.api.flow_status import (
+    ENDED_STEP_PHASES,
+    JobFlowStatus,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.job import ENDED_PHASES, JobPhase
+from jobflow.core.actions import CreateJob, DeleteCommand, DeleteFlow, DeleteJob
+from jobflow.core.course import HALTS
+from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
+from model.explorer.sight import Sight
+from model.explorer.states import State, Vcjob
+from model.explorer.statuses import Status
+
+Broken = Iterator[str]
+
+_STEP_PHASES = {*StepPhase, *JobPhase}
+_STEP_REASONS = {"", *StepReason}
+_FLOW_REASONS = {"", *FlowReason, *HELD_UP}
+
+
+# ------------------------------------------------------------------------- laws of a state
+
+
+def no_plan_asks_for_itself(sight: Sight, state: State) -> Broken:
+    """A plan that asks for a plan at once, or for a plan that will have nothing to do either,
+    occupies the process without end: this took all replicas down once."""
+    plan = sight.plan(state)
+    after = plan.requeue_after
+    if after is None:
+        return
+    if after <= timedelta(0):
+        yield f"the plan asks for another plan after {after}"
+    elif sight.idles(state):
+        later = sight.plan(state, after=-int(-after.total_seconds() // 1))
+        if not later.actions and later.status == state.known.status.value:
+            yield f"nothing is to be done, and nothing after {after}, for which the plan asks"
+
+
+def nothing_starts_that_is_to_end(sight: Sight, state: State) -> Broken:
+    """A job that starts in a flow that is over, suspended, cancelled or deleted costs machines that
+    nobody wants to pay, and holds up the flow's end."""
+    known = state.known
+    status = known.status.value
+    for action in sight.plan(state).actions:
+        if not isinstance(action, CreateJob):
+            continue
+        if known.final or known.terminating:
+            yield f"{action.name} is created in a flow that is over or being deleted"
+        if status.suspended_at is not None and sight.plan(state).status.suspended_at is not None:
+            yield f"{action.name} is created in a suspended flow"
+        last = action.step in sight.configuration.last
+        if status.state.reason in HALTS and not last:
+            yield f"{action.name} is created although the flow is {status.state.reason}"
+
+
+def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
+    """The status is the only memory: what is deleted before its reason is stored is forgotten by
+    the next process."""
+    status = state.known.status.value
+    for action in sight.plan(state).actions:
+        if isinstance(action, DeleteJob) and not _may_go(sight, state, state.job(action.uid)):
+            yield f"{action.name} is deleted, and the status does not say why"
+        if isinstance(action, DeleteCommand) and action.uid not in (status.handled_commands or ()):
+            yield f"Command {action.name} is deleted, and the status does not say what it did"
+        if isinstance(action, DeleteFlow) and not state.known.final:
+            yield "the flow is deleted before its end is stored"
+
+
+def _may_go(sight: Sight, state: State, job: Vcjob) -> bool:
+    status = state.known.status.value
+    seen = job.phases[job.seen - 1][0]
+    if seen in ENDED_PHASES:
+        return any((r.name, r.state) == (job.name, seen) for r in status.job_status_list or ())
+    aborting = sight.configuration.world.flow.spec.failure_policy == "Abort"
+    condition = condition_of(state.known.status, job)
+    told = condition is not None and condition.abort_time is not None
+    return told or aborting or status.state.reason in HALTS
+
+
+def the_status_is_well_formed(sight: Sight, state: State) -> Broken:
+    """The API server refuses a status that its schema does not take, and what reads a status knows
+    no other words."""
+    yield from _faults(state.flow.status)
+
+
+@lru_cache(10_000)
+def _faults(status: Status) -> tuple[str, ...]:
+    errors = _schema().iter_errors(msgspec.to_builtins(status.value))
+    return (*(error.message for error in errors), *_strange_words(status.value))
+
+
+def _strange_words(value: JobFlowStatus) -> Broken:
+    if value.state.reason not in _FLOW_REASONS:
+        yield f"{value.state.reason!r} is no reason of a flow"
+    for key, condition in (value.conditions or {}).items():
+        for each in (condition, *(condition.runs or ())):
+            if each.phase not in _STEP_PHASES or each.reason not in _STEP_REASONS:
+                yield f"{key} is {each.phase!r} for {each.reason!r}"
+
+
+@cache
+def _schema() -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for(openapi_schema("JobFlow")["properties"]["status"])
+
+
+# -------------------------------------------------------------------------- laws of a move
+
+
+def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
+    """A second job beside the first corrupts what both write; one more after the end
+    wastes hours of machines. A vcjob that was deleted before its end was stored may run again."""
+    known = {job.uid for job in before.jobs}
+    for job in after.jobs:
+        if job.uid in known:
+            continue
+        condition = condition_of(before.flow.status, job)
+        if condition is not None and condition.phase in ENDED_STEP_PHASES:
+            yield f"{job.name} is made, and its run is stored as {condition.phase}"
+        others = [each for each in after.jobs if each.run == job.run and each.uid != job.uid]
+        for other in others:
+            if other.alive:
+                yield f"{job.name} is made while {other.name} is {other.phase}"
+            if other.phase == "Completed" and _counts(sight, other, job):
+                yield f"{job.name} is made, and {other.name} had completed"
+        failed = sum(
+            other.phase == "Failed" and _counts(sight, other, job) and not _suspends(sight)
+            for other in others
+        )
+        retry = sight.configuration.steps[job.step].retry
+        limit = (retry.limit or 0) if retry is not None else 0
+        if failed > limit:
+            yield f"{job.name} is made after {failed} failures, with a retry limit of {limit}"
+
+
+def _counts(sight: Sight, earlier: Vcjob, job: Vcjob) -> bool:
+    """Whether the end of an earlier vcjob of the run still holds when another one is made: a retry
+    of the flow runs again what failed, `finally`, services, and loops that look at those."""
+    step = sight.configuration.steps[job.step]
+    keeps = not (
+        step.daemon or step.for_each or step.repeat or job.step in sight.configuration.last
+    )
+    same = earlier.round == job.round or (keeps and earlier.phase == "Completed")
+    return same and not earlier.lost
+
+
+def _suspends(sight: Sight) -> bool:
+    """Whether vcjobs are aborted by a suspension: one that fails just then may run again."""
+    return "suspend and abort" in sight.configuration.rare
+
+
+def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
+    """When a flow ends, its status tells of every vcjob how it ended, and of every run what its
+    last vcjob came to: dependants and users have no other source. A vcjob whose create was not
+    answered, and which no watch has shown, cannot be known."""
+    if before.flow.final or not after.flow.final:
+        return
+    records = {r.name: r.state for r in after.flow.status.value.job_status_list or ()}
+    known = {job.uid for job in before.jobs if job.seen or job.gone}
+    jobs = [job for job in after.jobs if job.round == after.round]
+    latest = {job.run: job for job in sorted(jobs, key=lambda job: job.attempt)}
+    for job in jobs:
+        if job.alive and job.uid in known:
+            yield f"the flow ends while {job.name} is {job.phase}"
+        if not job.ended or job.lost or job.uid not in known:
+            continue
+        if records.get(job.name) != job.phase:
+            yield f"{job.name} ended {job.phase}, and the status says {records.get(job.name)}"
+        daemon = sight.configuration.steps[job.step].daemon
+        if latest[job.run] is not job or job.phase not in ("Completed", "Failed") or daemon:
+            continue
+        condition = condition_of(after.flow.status, job)
+        if condition is None or condition.phase != job.phase:
+            said = condition.phase if condition is not None else "not there"
+            yield f"{job.name} ended {job.phase}, and its run is {said}"
+
+
+def final_stays_final(sight: Sight, before: State, after: State) -> Broken:
+    """Who was told that a flow has ended acts on it; only a retry takes it up again."""
+    was, now = before.flow.status.value.state.phase, after.flow.status.value.state.phase
+    if before.flow.final and was != now and not (was == "Failed" and after.round > before.round):
+        yield f"the flow was {was} and is {now}"
+
+
+def what_has_ended_stays_ended(sight: Sight, before: State, after: State) -> Broken:
+    """Dependants have started on it."""
+    if before.flow.status is after.flow.status or after.round > before.round:
+        return
+    now = after.flow.status.value.conditions or {}
+    for key, was in (before.flow.status.value.conditions or {}).items():
+        condition = now.get(key, StepCondition())
+        if was.phase in ENDED_STEP_PHASES and condition.phase != was.phase:
+            yield f"{key} was {was.phase} and is {condition.phase or 'forgotten'}"
+        if condition.attempts < was.attempts:
+            yield f"{key} had {was.attempts} attempts and has {condition.attempts}"
+
+
+def condition_of(status: Status, job: Vcjob) -> RunCondition | None:
+    """The condition of a vcjob's run."""
+    condition = (status.value.conditions or {}).get(f"f-{job.step}")
+    if condition is None or not job.index:
+        return condition
+    return next((run for run in condition.runs or () if str(run.index) == job.index), None)
+
+
+OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
+    no_plan_asks_for_itself,
+    nothing_starts_that_is_to_end,
+    only_what_is_recorded_is_deleted,
+    the_status_is_well_formed,
+)
+OF_A_MOVE: tuple[Callable[[Sight, State, State], Broken], ...] = (
+    nothing_runs_twice,
+    nothing_is_lost,
+    final_stays_final,
+    what_has_ended_stays_ended,
+)

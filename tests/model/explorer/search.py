@@ -1,0 +1,122 @@
+"""The search: breadth-first, so that the first story of a violation is a shortest one."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from model.explorer.configurations import CONFIGURATIONS, Configuration
+from model.explorer.fair import Fairness
+from model.explorer.keys import Key, Keys
+from model.explorer.laws import OF_A_MOVE, OF_A_STATE
+from model.explorer.moves import moves
+from model.explorer.sight import Planner, Sight, planned
+from model.explorer.states import State
+from model.explorer.story import told
+
+
+@dataclass
+class Explored:
+    """What came of one configuration."""
+
+    name: str
+    states: int = 0
+    moves: int = 0
+    exhausted: bool = False
+    """Whether no state is left to look at."""
+    seconds: float = 0.0
+    """CPU time."""
+    violations: dict[str, int] = field(default_factory=dict)
+    """How often each law was broken."""
+    stories: dict[str, str] = field(default_factory=dict)
+    """For each broken law the first story."""
+
+    def __str__(self) -> str:
+        end = "exhausted" if self.exhausted else "cut off"
+        line = f"{self.name}: {self.states} states, {self.moves} moves, {end}, {self.seconds:.0f} s"
+        return "\n".join((line, *self.stories.values()))
+
+
+class Search:
+    """Looks at the states of one configuration."""
+
+    def __init__(self, configuration: Configuration, planner: Planner = planned) -> None:
+        self._sight = Sight(configuration, planner)
+        self._keys = Keys(configuration)
+        self._fairness = Fairness(self._sight, self._keys)
+        self._start = State(tuple(configuration.budget[rare] for rare in configuration.rare))
+        self._came_from: dict[Key, tuple[Key, int] | None] = {}
+        """For each state that was found: from which, and by which of its moves."""
+        self.explored = Explored(configuration.name)
+
+    def run(
+        self,
+        *,
+        seconds: float | None = None,
+        until: float | None = None,
+        states: int | None = None,
+    ) -> Explored:
+        """Explore until nothing is left; or for so many seconds of CPU time, until this monotonic
+        time, or so many states."""
+        explored, began = self.explored, time.process_time()
+        left = deque([(self._keys.key(self._start), self._start)])
+        self._came_from[left[0][0]] = None
+        while left:
+            spent = time.process_time() - began
+            if seconds is not None and spent > seconds:
+                break
+            if until is not None and time.monotonic() > until:
+                break
+            if states is not None and explored.states >= states:
+                break
+            left.extend(self._expanded(*left.popleft()))
+        explored.exhausted = not left
+        explored.seconds = time.process_time() - began
+        return explored
+
+    def _expanded(self, key: Key, state: State) -> Iterator[tuple[Key, State]]:
+        """The states behind this one that are new."""
+        self.explored.states += 1
+        for law in OF_A_STATE:
+            for said in law(self._sight, state):
+                self._broken(law.__name__, said, key)
+        if why := self._fairness.every_flow_ends(state):
+            self._broken("every_flow_ends", why, key)
+        for number, (_, after) in enumerate(moves(self._sight, state)):
+            self.explored.moves += 1
+            for move_law in OF_A_MOVE:
+                for said in move_law(self._sight, state, after):
+                    self._broken(move_law.__name__, said, key, number)
+            then = self._keys.key(after)
+            if then not in self._came_from:
+                self._came_from[then] = key, number
+                yield then, after
+
+    # ------------------------------------------------------------------------- violations
+
+    def _broken(self, law: str, said: str, key: Key, last: int | None = None) -> None:
+        explored = self.explored
+        explored.violations[law] = explored.violations.get(law, 0) + 1
+        if law not in explored.stories:
+            story = told(self._path(key, last), self._start)
+            name = law.replace("_", " ")
+            explored.stories[law] = f"{explored.name} breaks the law: {name}\n{story}\n  => {said}"
+
+    def _path(self, key: Key, last: int | None) -> list[tuple[str, State]]:
+        """The moves that lead to a state, and one more."""
+        numbers = [] if last is None else [last]
+        while (step := self._came_from[key]) is not None:
+            key, number = step
+            numbers.append(number)
+        path, state = [], self._start
+        for number in reversed(numbers):
+            path.append(list(moves(self._sight, state))[number])
+            state = path[-1][1]
+        return path
+
+
+def explored_alone(number: int, *, seconds: float | None = None) -> Explored:
+    """Explore one of CONFIGURATIONS, for a process of its own."""
+    return Search(CONFIGURATIONS[number]).run(seconds=seconds)

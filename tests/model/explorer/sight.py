@@ -1,0 +1,153 @@
+"""What the controller sees of a state, and what it plans: the View as `store` and `Answers` make
+it. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from datetime import datetime, timedelta
+
+import msgspec
+
+from jobflow.api.command import Command
+from jobflow.api.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import JOBFLOWS
+from jobflow.core.actions import CreateJob, Plan, PodsRead, ProbeResult, View
+from jobflow.core.plan import plan as real_plan
+from jobflow.store.pods import entries, recorded_ends
+from jobflow.store.slim import slim_job
+from model.explorer import states
+from model.explorer.configurations import Configuration
+from model.explorer.states import State, Vcjob
+from model.explorer.statuses import Statuses
+from worlds import NOW
+
+Planner = Callable[[JobFlow, View, datetime], Plan]
+KEPT = 20_000
+"""Plans that are remembered: many states look the same to the controller."""
+
+
+def planned(flow: JobFlow, view: View, now: datetime) -> Plan:
+    """What `plan` says."""
+    return real_plan(flow, view, now=now)
+
+
+class Sight:
+    """Looks at the states of one configuration."""
+
+    def __init__(self, configuration: Configuration, planner: Planner = planned) -> None:
+        self.configuration = configuration
+        self.statuses = Statuses()
+        self._planner = planner
+        self._manifests: dict[str, Job] = {}
+        self._jobs: dict[tuple[str, tuple[tuple[str, int], ...]], Job] = {}
+        self._plans: dict[Hashable, Plan] = {}
+
+    def plan(self, state: State, *, after: int = 0) -> Plan:
+        """What the controller plans, now or so many seconds later."""
+        now = state.now + after
+        jobs = tuple((j.uid, j.phases[: j.seen], j.seen_gone, j.read) for j in state.jobs if j.seen)
+        remembered = state.absent, state.aborts, state.probed, state.known_commands
+        key = state.known, now, jobs, remembered, state.missing
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) > KEPT:
+                self._plans.clear()
+            at = NOW + timedelta(seconds=now)
+            plan = self._planner(self.flow(state.known), self.view(state), at)
+            self._plans[key] = plan
+        return plan
+
+    def idles(self, state: State) -> bool:
+        """Whether the controller has nothing to do."""
+        plan = self.plan(state)
+        return not plan.actions and plan.status == state.known.status.value
+
+    def flow(self, known: states.Flow) -> JobFlow:
+        """The JobFlow object."""
+        made = self.configuration.world.flow
+        meta = made.metadata
+        if known.terminating:
+            meta = msgspec.structs.replace(meta, deletion_timestamp=NOW)
+        return msgspec.structs.replace(made, metadata=meta, status=known.status.value)
+
+    def view(self, state: State) -> View:
+        """All that a plan may look at."""
+        flow = self.flow(state.known)
+        jobs: dict[str, Job] = {}
+        deleted: set[str] = set()
+        for each in sorted(state.jobs, key=lambda job: not job.seen_gone):
+            job = self._job(each) if each.seen else None
+            if job is None or (each.seen_gone and _recorded(flow, job)):
+                continue
+            jobs[each.name] = job
+            (deleted.add if each.seen_gone else deleted.discard)(each.name)
+        templates = self.configuration.world.templates
+        return View(
+            templates={n: made for n, made in templates.items() if n not in state.missing},
+            jobs=jobs,
+            deleted=frozenset(deleted),
+            absent=frozenset(state.absent - (jobs.keys() - deleted)),
+            commands={command.name: _command(command) for command in state.known_commands},
+            aborts={uid: NOW + timedelta(seconds=at) for uid, at in state.aborts},
+            read={job.uid: PodsRead() for job in state.jobs if self._is_read(job)},
+            probes={key: ProbeResult(passed=True) for key in state.probed},
+        )
+
+    def _is_read(self, job: Vcjob) -> bool:
+        ended = job.seen and job.phases[job.seen - 1][0] in ENDED_PHASES
+        return bool(ended) and (job.read or not self.configuration.reads)
+
+    # ------------------------------------------------------------------------ vcjobs
+
+    def learn(self, action: CreateJob) -> None:
+        """Take in the manifest of a vcjob that is being made."""
+        if action.name not in self._manifests:
+            made = msgspec.json.encode(action.manifest)
+            self._manifests[action.name] = msgspec.json.decode(made, type=Job)
+
+    def _job(self, job: Vcjob) -> Job:
+        """A vcjob as the controller has seen it last."""
+        phases = job.phases[: job.seen]
+        key = job.uid, phases
+        found = self._jobs.get(key)
+        if found is None:
+            made = self._manifests[job.name]
+            first = NOW + timedelta(seconds=phases[0][1])
+            meta = msgspec.structs.replace(made.metadata, uid=job.uid, creation_timestamp=first)
+            full = msgspec.structs.replace(made, metadata=meta, status=_status(phases))
+            found = self._jobs[key] = slim_job(full)
+        return found
+
+
+def _status(phases: tuple[tuple[str, int], ...]) -> JobStatus:
+    """As Volcano writes it; it counts pods only of a vcjob that is Running."""
+    conditions = [
+        JobCondition(status=phase, last_transition_time=NOW + timedelta(seconds=at))
+        for phase, at in phases
+    ]
+    phase = phases[-1][0]
+    return JobStatus(
+        state=JobState(phase=phase, last_transition_time=conditions[-1].last_transition_time),
+        conditions=conditions,
+        task_status_count={"t": TaskState(phase={phase: 1})} if phase == "Running" else None,
+    )
+
+
+def _command(command: states.Command) -> Command:
+    meta = ObjectMeta(name=command.name, namespace="ns", uid=command.uid, creation_timestamp=NOW)
+    target = OwnerReference(
+        api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name="f", uid="uid-f"
+    )
+    return Command(metadata=meta, action=command.action, target=target)
+
+
+def _recorded(flow: JobFlow, last: Job) -> bool:
+    """Whether the store forgets a deleted vcjob, because the flow's status knows it."""
+    name = last.metadata.name
+    if last.ended:
+        return name in recorded_ends(flow)
+    records = [record.name for record in flow.status.job_status_list or ()]
+    known = [job for job, entry in entries(flow) if entry.job or entry.attempts]
+    return name in (*records, *known)

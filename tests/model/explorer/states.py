@@ -1,0 +1,119 @@
+"""States of the explorer: all there is at one moment, as values that never change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobflow.api.flow_status import FINAL_PHASES
+from jobflow.api.job import ENDED_PHASES
+from model.explorer.statuses import NEW, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Vcjob:
+    """A vcjob as it is in the cluster, and what the controller has seen of it."""
+
+    name: str
+    step: str
+    index: str
+    """Which item or repeat of its step it is; empty: the step has only one run."""
+    attempt: int
+    uid: str
+    phases: tuple[tuple[str, int], ...]
+    """Every phase that it has been in, with the second in which the phase began."""
+    round: int = 0
+    """How often the flow had been retried when the vcjob was made."""
+    gone: bool = False
+    lost: bool = False
+    """Whether it was deleted before the flow's status told its end: its run may start again."""
+    asked: bool = False
+    """Whether Volcano has been asked to abort it."""
+    seen: int = 0
+    """How many of its phases the controller has seen; 0: not even that it exists."""
+    seen_gone: bool = False
+    read: bool = False
+    """Whether the controller has read its pods, and has not forgotten it."""
+
+    @property
+    def phase(self) -> str:
+        return self.phases[-1][0]
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED_PHASES
+
+    @property
+    def alive(self) -> bool:
+        return not self.gone and not self.ended
+
+    @property
+    def run(self) -> tuple[str, str]:
+        """The run that it belongs to: two vcjobs of one run are attempts."""
+        return self.step, self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The JobFlow object, as far as it changes."""
+
+    status: Status = NEW
+    terminating: bool = False
+    gone: bool = False
+
+    @property
+    def final(self) -> bool:
+        return self.status.value.state.phase in FINAL_PHASES
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A watch event of a vcjob that is on its way."""
+
+    uid: str
+    phases: int
+    """How many phases the vcjob had been in."""
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A Command on the flow."""
+
+    name: str
+    action: str
+
+    @property
+    def uid(self) -> str:
+        return f"uid-{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One moment."""
+
+    budget: tuple[int, ...]
+    """How often each rare thing may still happen, in the order of `Configuration.rare`."""
+    now: int = 0
+    """Seconds since the flow was created."""
+    flow: Flow = Flow()
+    known: Flow = Flow()
+    """The controller's copy of the flow."""
+    jobs: tuple[Vcjob, ...] = ()
+    """By UID."""
+    events: tuple[Event, ...] = ()
+    """What the controller has yet to see, in order."""
+    commands: tuple[Command, ...] = ()
+    known_commands: tuple[Command, ...] = ()
+    missing: frozenset[str] = frozenset()
+    """Templates that are not there."""
+    absent: frozenset[str] = frozenset()
+    """What the controller remembers: vcjobs that a live read did not find."""
+    aborts: tuple[tuple[str, int], ...] = ()
+    """What it remembers: when it last asked to abort a vcjob, by UID."""
+    probed: frozenset[tuple[str, str]] = frozenset()
+    """What it remembers: probes that have passed, by step and UID of the target's vcjob."""
+    round: int = 0
+    """How often the flow has been retried."""
+
+    def job(self, uid: str) -> Vcjob:
+        return next(job for job in self.jobs if job.uid == uid)

@@ -1,0 +1,89 @@
+"""Statuses of explored flows: each is kept once, and compared by identity.
+
+A status says the same as another if both are equal but for times that only tell when something was
+(`shape`), and if the times that something waits for (`moments`) are as far away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow_status import JobFlowStatus
+from worlds import NOW
+
+WAITED_FOR = {
+    "nextAttemptTime": 0,
+    "deadline": 0,
+    "abortTime": -60,
+    "startTime": -1000,
+    "suspendedAt": -1000,
+    "completionTime": -1000,
+}
+"""Times that something waits for, and after how many seconds they make no further difference."""
+FLOW_TIMES = frozenset({"startTime", "suspendedAt", "completionTime"})
+"""Those that only a flow with a timeout or a ttl waits for."""
+_TOLD = frozenset(
+    {
+        "createTime",
+        "startTimestamp",
+        "endTimestamp",
+        "lastTransitionTime",
+        "runningDuration",
+        "requestedHours",
+        "suspendedSeconds",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Status:
+    """A status as the API server stores it."""
+
+    value: JobFlowStatus
+    shape: bytes
+    """The status as JSON, without times."""
+    moments: tuple[tuple[str, int], ...]
+    """The times that something may wait for: their field, and seconds since NOW."""
+
+
+def _without_times(value: Any, moments: list[tuple[str, int]]) -> Any:
+    if isinstance(value, list):
+        return [_without_times(each, moments) for each in value]
+    if not isinstance(value, dict):
+        return value
+    left: dict[str, Any] = {}
+    for key, each in value.items():
+        if key in WAITED_FOR:
+            at = msgspec.convert(each, type(NOW), strict=False)
+            moments.append((key, round((at - NOW).total_seconds())))
+            left[key] = None
+        elif key not in _TOLD:
+            left[key] = _without_times(each, moments)
+    return left
+
+
+def _status(encoded: bytes) -> Status:
+    moments: list[tuple[str, int]] = []
+    shape = msgspec.json.encode(_without_times(msgspec.json.decode(encoded), moments))
+    return Status(msgspec.json.decode(encoded, type=JobFlowStatus), shape, tuple(moments))
+
+
+NEW = _status(b"{}")
+"""Of a flow that was just created."""
+
+
+class Statuses:
+    """Those of one search."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Status] = {}
+
+    def of(self, value: JobFlowStatus) -> Status:
+        """Return the one Status that says this."""
+        encoded = msgspec.json.encode(value)
+        if encoded not in self._known:
+            self._known[encoded] = _status(encoded)
+        return self._known[encoded]

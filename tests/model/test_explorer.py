@@ -1,0 +1,159 @@
+"""The explorer finds no state of a small flow that breaks a law, and it would find one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.job import JobState
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.actions import DeleteJob, Plan, View
+from model.explorer.__main__ import summary
+from model.explorer.configurations import CONFIGURATIONS, Configuration
+from model.explorer.search import Explored, Search
+from model.explorer.sight import Planner, planned
+from worlds import flow
+
+SMALLEST = CONFIGURATIONS[:16]
+"""Explored to their end in a few seconds altogether."""
+TEN_MINUTES = 570.0
+"""Seconds, with some to spare."""
+SMALL = Configuration(flow("a"), {"fail": 1, "delete flow": 1}, name="small")
+
+
+def _stories(explored: Explored) -> str:
+    return "\n".join(explored.stories.values())
+
+
+@pytest.mark.parametrize("configuration", SMALLEST, ids=lambda each: each.name)
+def test_every_state_of_the_smallest_flows_keeps_the_laws(configuration: Configuration) -> None:
+    explored = Search(configuration).run()
+    assert explored.exhausted
+    assert not explored.violations, _stories(explored)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_states_that_ten_minutes_reach_keep_the_laws(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Smallest configurations first; the later ones share the time that is left."""
+    end = time.monotonic() + TEN_MINUTES
+    explored: list[Explored] = []
+    for number, configuration in enumerate(CONFIGURATIONS):
+        left = (end - time.monotonic()) / (len(CONFIGURATIONS) - number)
+        explored.append(Search(configuration).run(until=time.monotonic() + max(left, 1.0)))
+    with capsys.disabled():
+        print(f"\nexplorer: {summary(explored)}")
+    assert not any(each.violations for each in explored), "\n".join(map(_stories, explored))
+
+
+# ------------------------------------------------------------------- faults that it finds
+
+
+def _asks_at_once(flow: JobFlow, view: View, now: datetime) -> Plan:
+    return replace(planned(flow, view, now), requeue_after=timedelta(0))
+
+
+def _wakes_for_nothing(flow: JobFlow, view: View, now: datetime) -> Plan:
+    return replace(planned(flow, view, now), requeue_after=timedelta(seconds=5))
+
+
+def _writes_nothing(flow: JobFlow, view: View, now: datetime) -> Plan:
+    return replace(planned(flow, view, now), status=flow.status)
+
+
+def _does_not_see_deletions(flow: JobFlow, view: View, now: datetime) -> Plan:
+    metadata = msgspec.structs.replace(flow.metadata, deletion_timestamp=None)
+    return planned(msgspec.structs.replace(flow, metadata=metadata), view, now)
+
+
+def _deletes_at_once(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan = planned(flow, view, now)
+    ended = [job.metadata for job in view.jobs.values() if job.ended]
+    return replace(plan, actions=(*plan.actions, *(DeleteJob(m.name, m.uid) for m in ended)))
+
+
+def _sees_no_ends(flow: JobFlow, view: View, now: datetime) -> Plan:
+    jobs = {name: job for name, job in view.jobs.items() if not job.ended}
+    absent = frozenset({"f-a", "f-a-r1", "f-a-r2", "f-a-r3"})
+    return planned(flow, replace(view, jobs=jobs, absent=absent), now)
+
+
+def _takes_failures_for_successes(flow: JobFlow, view: View, now: datetime) -> Plan:
+    jobs = {
+        name: msgspec.structs.replace(
+            job, status=msgspec.structs.replace(job.status, state=JobState(phase="Completed"))
+        )
+        if job.phase == "Failed"
+        else job
+        for name, job in view.jobs.items()
+    }
+    return planned(flow, replace(view, jobs=jobs), now)
+
+
+def _changes_its_mind(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan = planned(flow, view, now)
+    phase = "Running" if flow.final else plan.status.state.phase
+    return _saying(plan, state=FlowState(phase=phase))
+
+
+def _forgets_steps(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan = planned(flow, view, now)
+    return _saying(plan, conditions=None) if flow.final else plan
+
+
+def _invents_words(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan = planned(flow, view, now)
+    return _saying(plan, state=msgspec.structs.replace(plan.status.state, reason="Because"))
+
+
+def _saying(plan: Plan, **said: object) -> Plan:
+    status: JobFlowStatus = msgspec.structs.replace(plan.status, **said)
+    return replace(plan, status=status)
+
+
+FAULTY: dict[str, Planner] = {
+    "no_plan_asks_for_itself": _asks_at_once,
+    "nothing_starts_that_is_to_end": _does_not_see_deletions,
+    "only_what_is_recorded_is_deleted": _deletes_at_once,
+    "the_status_is_well_formed": _invents_words,
+    "nothing_runs_twice": _sees_no_ends,
+    "nothing_is_lost": _takes_failures_for_successes,
+    "final_stays_final": _changes_its_mind,
+    "what_has_ended_stays_ended": _forgets_steps,
+    "every_flow_ends": _writes_nothing,
+}
+
+
+@pytest.mark.parametrize(("law", "planner"), FAULTY.items(), ids=FAULTY.keys())
+def test_a_planner_that_breaks_a_law_is_found(law: str, planner: Planner) -> None:
+    explored = Search(SMALL, planner).run(states=156)
+    assert law in explored.violations
+
+
+def test_a_wake_for_nothing_is_found() -> None:
+    assert "no_plan_asks_for_itself" in Search(SMALL, _wakes_for_nothing).run(states=50).violations
+
+
+def test_a_violation_is_told_by_a_shortest_story() -> None:
+    explored = Search(SMALL, _takes_failures_for_successes).run()
+    story = explored.stories["nothing_is_lost"].splitlines()
+    assert story[0] == "small breaks the law: nothing is lost"
+    assert story[1:-1] == [
+        "     0 s  the controller carries out its plan: f-a is made; stored: flow Pending; "
+        "stored: f-a Waiting (Starting)",
+        "     0 s  the watch shows f-a Pending",
+        "     0 s  f-a runs",
+        "     0 s  the watch shows f-a Running",
+        "     0 s  f-a fails",
+        "     0 s  the watch shows f-a Failed",
+        "     0 s  the controller carries out its plan: stored: flow Succeed; "
+        "stored: f-a Completed",
+    ]
+    assert story[-1] == "  => f-a ended Failed, and the status says Completed"
