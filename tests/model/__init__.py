@@ -16,7 +16,8 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A step is begun once it has had a vcjob. Its failure is known when the step has ended, so a
   forEach of which an item has failed has not failed before the items that have begun are over.
 - An item that has begun goes on with its attempts although another has failed for good, and keeps
-  its place of `forEach.parallelism` between two of them.
+  its place of `forEach.parallelism` between two of them. With `continueOnFailure` on the step, or
+  `failurePolicy: Continue`, the items that have not begun begin too; otherwise they do not.
 - A run of a repeat that failed for good fails the step; `until` is not asked.
 - retry counts for each run (item, repeat) by itself. A timeout of the step is a failure like
   others. A create that is refused, or a reference without a value, is not tried again: there was

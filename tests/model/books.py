@@ -155,6 +155,8 @@ class Shown:
     attempts: int
     intents: dict[str, str]
     """Why a vcjob is to be aborted, by its name."""
+    failed: frozenset[int | None] = frozenset()
+    """Its items and repeats that have failed, by index."""
 
 
 @dataclass

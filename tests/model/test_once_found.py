@@ -156,3 +156,24 @@ def test_a_refusal_may_come_before_it_is_written_that_there_are_no_items() -> No
         scripts={"c": (Script(refused=True),)},
     )
     assert reasons(world) == {"c": "Refused", "b": "Stopped"}
+
+
+@pytest.mark.parametrize("parallelism", [None, 1, 2])
+@pytest.mark.parametrize("script", [FAILS, (Script(refused=True),)], ids=["fails", "refused"])
+@pytest.mark.parametrize("allowed", ["step", "flow"])
+def test_every_item_runs_whatever_the_others_end_as(
+    allowed: str, script: tuple[Script, ...], parallelism: int | None
+) -> None:
+    world = carried(
+        Step(
+            name="a",
+            template="t",
+            for_each=ForEach(count=4, parallelism=parallelism),
+            continue_on_failure=True if allowed == "step" else None,
+        ),
+        scripts={"a": (*script, Script())},
+        failure_policy="Continue" if allowed == "flow" else None,
+    )
+    runs = (world.flow.status.conditions or {})["f-a"].runs or []
+    assert [run.phase for run in runs] == ["Failed", "Completed"] * 2
+    assert world.flow.status.state.phase == ("Succeed" if allowed == "step" else "Failed")

@@ -27,7 +27,8 @@ class Made(NamedTuple):
     decisions: list[Decision]
     """Without drafts: each is an action, waits for room, or could not be built."""
     faults: Mapping[str, Failure]
-    """Why, by the vcjob's name. Its step is as it was, and looked at again at once."""
+    """Why, by the vcjob's name. Its step is as it was, and looked at again at once: what this plan
+    has found out so far is written first."""
 
 
 def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
@@ -50,6 +51,7 @@ def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
             actions=(*decision.actions, *creates),
             drafts=(),
             wake_at=scene.now if wrong else decision.wake_at,
+            urgent=decision.urgent or bool(wrong),
         )
         found[position] = made if creates or wrong else _without_room(made, most or 0)
     return Made(found, faults)
