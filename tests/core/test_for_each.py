@@ -274,7 +274,7 @@ def test_items_without_a_value_take_no_place_of_the_others() -> None:
     each = ForEach(from_="[{'p': 1}, {'p': 2}, {'p': 3}, {'p': 4}, {'q': 'z'}]", parallelism=1)
     world = stepped(for_each=each, patch=patch, continue_on_failure=True).stored().settled()
     assert list(there(world)) == ["f-a-4"]
-    failed = {index: "Failed ExpressionError" for index in range(4)}
+    failed = dict.fromkeys(range(4), "Failed ExpressionError")
     assert runs(world.plan()) == {**failed, 4: "Pending"}
 
 

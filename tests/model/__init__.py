@@ -26,7 +26,8 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A forEach or repeat has been Running once one of its vcjobs has. After a retry command only what
   has been made since counts.
 - A vcjob that was to be aborted and completes all the same has completed, with its outputs. One
-  that fails leaves those that watched pods show; its pods are not read.
+  that fails leaves those that watched pods show; its pods are not read. One that a suspension was
+  to abort, and that is Failed or Terminated instead, has failed by itself.
 - What ends when the flow is cancelled or out of time, be it in that very second, is not asked
   whether to try again.
 - What sets off an abort by the failure policy is not aborted by it.

@@ -106,12 +106,12 @@ class Running:
             run.phase, run.reason = "Completed", ""
         elif attempt.intent == "DaemonEnded":
             run.phase, run.reason = "Completed", "DaemonEnded"
+        elif attempt.failed_by_itself:
+            self.failed(state, run, ENDED_SO[phase], for_good=False)
         elif attempt.intent == "Suspended":
             self.again(run, 0)
-        elif attempt.intent:
-            self.failed(state, run, attempt.intent, for_good=attempt.for_good)
         else:
-            self.failed(state, run, ENDED_SO[phase], for_good=False)
+            self.failed(state, run, attempt.intent, for_good=attempt.for_good)
 
     def failed(self, state: State, run: Run, reason: str, *, for_good: bool) -> None:
         run.reason = reason
@@ -278,7 +278,7 @@ class Running:
         return {
             attempt.vcjob.script.node
             for attempt in run.attempts
-            if attempt.vcjob.phase == attempt.vcjob.script.end != "Completed" and not attempt.intent
+            if attempt.vcjob.phase == attempt.vcjob.script.end and attempt.failed_by_itself
         }
 
 

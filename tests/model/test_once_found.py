@@ -117,6 +117,24 @@ def test_a_daemon_that_a_suspension_has_aborted_is_over_when_all_others_are() ->
     assert set(world.jobs) == {"f-d", "f-a"}
 
 
+@pytest.mark.parametrize("end", ["Failed", "Terminated"])
+def test_what_fails_by_itself_while_it_is_to_be_aborted_for_a_suspension_has_failed(
+    end: str,
+) -> None:
+    world = carried(
+        Step(name="a", template="t"),
+        Step(name="b", template="t", retry=Retry(limit=1)),
+        commands=((2, "AbortJob"), (8, "ResumeJob")),
+        scripts={
+            "a": (Script(lasts=3, end=end, obeys=DEAF),),
+            "b": (Script(lasts=3, end=end, obeys=DEAF), Script()),
+        },
+        failure_policy="Continue",
+    )
+    assert reasons(world) == {"a": f"Job{end}", "b": ""}
+    assert set(world.jobs) == {"f-a", "f-b", "f-b-r1"}
+
+
 @pytest.mark.parametrize("dice", [0, 4, 7])
 def test_a_later_item_may_be_there_before_an_earlier_one_whose_create_was_lost(dice: int) -> None:
     steps = [Step(name=name, template="t") for name in "abc"]
