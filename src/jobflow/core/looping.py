@@ -16,9 +16,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.api.job import JobPhase
 from jobflow.core.aborting import aborted, halted
-from jobflow.core.begun import Inferred, again, begun
+from jobflow.core.begun import Told, again, begun
 from jobflow.core.evidence import Evidence, Run, fresh
 from jobflow.core.expressions import Failure
 from jobflow.core.failure_policy import runs_every_item
@@ -27,6 +26,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.scene import RunDecision, Scene
 from jobflow.core.scope import holds
 from jobflow.core.starting import first_attempt, refused_for_good
+from jobflow.core.target_ends import TargetEnd, reason_of
 
 
 class Verdict(NamedTuple):
@@ -84,32 +84,42 @@ class Loop:
         return decision
 
 
-def carried_on(evidence: Evidence, scene: Scene, inferred: Inferred) -> Loop | None:
-    """What comes of a step that has begun; None where it has not."""
-    loop = _known(evidence, scene, inferred)
-    if not evidence.begun and not loop.failed:
+def carried_on(evidence: Evidence, scene: Scene, told: Told) -> Loop | None:
+    """What comes of a step that has begun; None where it has not.
+
+    If its dependants tell that it ended after more attempts than are known, it ends so once the
+    runs that are known are over.
+    """
+    loop = _known(evidence, scene, told)
+    end = told()
+    if end is not None and end.attempts > evidence.attempts:
+        _end_as(loop, end)
+    elif evidence.begun or loop.failed:
+        _go_on(loop, scene, end)
+    else:
         return None
-    return _go_on(loop, scene, inferred)
+    return loop
 
 
 def begin(evidence: Evidence, scene: Scene) -> Loop:
     """What comes of a step that may start now."""
     loop = _known(evidence, scene, _nothing)
-    return _go_on(loop, scene, _nothing)
+    _go_on(loop, scene, None)
+    return loop
 
 
 def _nothing() -> None:
     """A step that has not begun tells nothing by its dependants."""
 
 
-def _known(evidence: Evidence, scene: Scene, inferred: Inferred) -> Loop:
+def _known(evidence: Evidence, scene: Scene, told: Told) -> Loop:
     step = evidence.step
     items = items_of(step, evidence.decided)
     total = _most(evidence) if step.for_each is None else len(items or ())
     every = runs_every_item(scene.flow, step)
     loop = Loop(evidence, total, {run.index: run for run in evidence.runs}, every)
     for run in evidence.runs:
-        decision = begun(run, scene, inferred)
+        decision = begun(run, scene, told)
         if decision is not None and run.index is not None:
             loop.decided[run.index] = run, decision
     for index, run, decision in _refused(loop, scene):
@@ -138,13 +148,20 @@ def _refused(loop: Loop, scene: Scene) -> Iterator[tuple[int, Run, RunDecision]]
                 yield index, run, decision
 
 
-def _go_on(loop: Loop, scene: Scene, inferred: Inferred) -> Loop:
-    evidence = loop.evidence
-    if evidence.step.for_each is not None:
+def _end_as(loop: Loop, end: TargetEnd) -> None:
+    if any(d.condition.phase not in ENDED_STEP_PHASES for _, d in loop.decided.values()):
+        return
+    if end.phase == StepPhase.COMPLETED or loop.failed:
+        loop.verdict = Verdict()
+    else:
+        loop.verdict = Verdict(reason_of(end), "what started after it tells its end")
+
+
+def _go_on(loop: Loop, scene: Scene, end: TargetEnd | None) -> None:
+    if loop.evidence.step.for_each is not None:
         _items(loop, scene)
     else:
-        _repeats(loop, scene, inferred)
-    return loop
+        _repeats(loop, scene, sure=end is not None and end.phase == StepPhase.COMPLETED)
 
 
 # ------------------------------------------------------------------------------- forEach
@@ -192,7 +209,8 @@ def _next_items(loop: Loop, scene: Scene, under_way: int) -> int:
 # -------------------------------------------------------------------------------- repeat
 
 
-def _repeats(loop: Loop, scene: Scene, inferred: Inferred) -> None:
+def _repeats(loop: Loop, scene: Scene, *, sure: bool) -> None:
+    """Begin the next repeat, or end the step. `sure`: a dependant tells that it has completed."""
     for index in range(loop.total):
         if index not in loop.decided:
             _next_repeat(loop, index, scene)
@@ -206,7 +224,6 @@ def _repeats(loop: Loop, scene: Scene, inferred: Inferred) -> None:
             return
         if index + 1 in loop.decided:
             continue
-        sure = inferred() is JobPhase.COMPLETED
         if not sure and scene.allowance.spent:
             loop.wake_at = scene.later
             return
