@@ -22,7 +22,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.retrying import settled
 from jobflow.core.scene import RunDecision, Scene, not_before
 from jobflow.core.starting import next_attempt, next_name, waiting
-from jobflow.core.target_ends import TargetEnd, reason_of, told_of
+from jobflow.core.target_ends import TargetEnd, told_of
 from jobflow.core.timeouts import is_over
 
 FIRST_BACKOFF = timedelta(seconds=1)
@@ -142,7 +142,7 @@ def _as_told(run: Run, shown: RunCondition, end: TargetEnd, scene: Scene) -> Run
     return msgspec.structs.replace(
         shown,
         phase=end.phase,
-        reason=reason_of(end),
+        reason=end.reason,
         message=f"{told_of(run.job_name)}what started after it tells its end",
         job=run.job_name,
         attempts=run.attempts,

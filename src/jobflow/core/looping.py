@@ -26,7 +26,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.scene import RunDecision, Scene
 from jobflow.core.scope import holds
 from jobflow.core.starting import first_attempt, refused_for_good
-from jobflow.core.target_ends import TargetEnd, reason_of
+from jobflow.core.target_ends import TargetEnd
 
 
 class Verdict(NamedTuple):
@@ -154,7 +154,7 @@ def _end_as(loop: Loop, end: TargetEnd) -> None:
     if end.phase == StepPhase.COMPLETED or loop.failed:
         loop.verdict = Verdict()
     else:
-        loop.verdict = Verdict(reason_of(end), "what started after it tells its end")
+        loop.verdict = Verdict(end.reason, "what started after it tells its end")
 
 
 def _go_on(loop: Loop, scene: Scene, end: TargetEnd | None) -> None:

@@ -44,7 +44,7 @@ class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _REASONS = frozenset({"", *StepReason})
 _BY_CONDITION: Mapping[Condition, TargetEnd] = {
-    Condition.COMPLETED: TargetEnd(StepPhase.COMPLETED),
+    Condition.COMPLETED: TargetEnd(StepPhase.COMPLETED, StepReason.JOB_LOST),
     Condition.FAILED: TargetEnd(StepPhase.FAILED, StepReason.JOB_FAILED),
 }
 """How a target must have ended if a dependant that waits for this has started."""
@@ -92,6 +92,7 @@ def _end(entry: msgspec.Raw) -> TargetEnd | None:
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
     sound = end.phase in ENDED_STEP_PHASES and end.reason in _REASONS
+    sound = sound and (end.phase == StepPhase.COMPLETED or end.reason != "")
     return end if sound and 0 <= end.attempts < MOST_ATTEMPTS else None
 
 
@@ -203,7 +204,7 @@ def as_told(end: TargetEnd, evidence: Evidence) -> StepCondition:
     job = latest_name(evidence.key, end.attempts) if end.attempts else ""
     return StepCondition(
         phase=end.phase,
-        reason=reason_of(end),
+        reason=end.reason,
         message=f"{told_of(job)}what started after it tells its end",
         job=job,
         attempts=end.attempts,
@@ -212,11 +213,6 @@ def as_told(end: TargetEnd, evidence: Evidence) -> StepCondition:
         requested_hours=memory.requested_hours,
         decisions=memory.decisions,
     )
-
-
-def reason_of(end: TargetEnd) -> str:
-    """Return the reason of a step or run that ended so."""
-    return end.reason or StepReason.JOB_LOST
 
 
 def told_of(job: str) -> str:
