@@ -20,7 +20,7 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
 from jobflow.api.job import Job, JobPhase
 from jobflow.core.actions import AbortJob, Action, DeleteJob
 from jobflow.core.course import HALTS
-from jobflow.core.evidence import Evidence, Run, attempt_of
+from jobflow.core.evidence import Evidence, Run
 from jobflow.core.failure_policy import policy_of, stored_failures
 from jobflow.core.moments import later
 from jobflow.core.readiness import breaks
@@ -132,11 +132,10 @@ def unheard_of(scene: Scene) -> Iterator[DeleteJob]:
     """
     for evidence in scene.evidence:
         for run in evidence.each:
-            if not (scene.flow.final or _is_over(run, evidence)):
-                continue
-            for job in run.jobs:
+            for job in run.unheard_of:
+                over = scene.flow.final or _is_over(run, evidence)
                 made = labels.TARGET_ENDS in (job.metadata.annotations or {})
-                if made and attempt_of(job) > run.memory.attempts and _is_there(job, scene):
+                if over and made and _is_there(job, scene):
                     yield _delete(job)
 
 

@@ -9,7 +9,7 @@ from jobflow.core.evidence import Evidence
 from jobflow.core.folding import folded
 from jobflow.core.scene import Decision, RunDecision, Scene
 from jobflow.core.starting import first_attempt, refused_for_good
-from jobflow.core.target_ends import as_told, is_all_that_is_known, told, told_or_guessed
+from jobflow.core.target_ends import as_told, is_all_that_is_known, named, told, told_or_guessed
 
 
 def begun_steps(scene: Scene) -> list[Decision | None]:
@@ -17,13 +17,14 @@ def begun_steps(scene: Scene) -> list[Decision | None]:
     before those that depend on them, for what a step's runs begin with may depend on theirs."""
     found: list[Decision | None] = [None] * len(scene.steps)
     answered = bool(scene.view.refusals or scene.view.holders)
+    named_ends = named(scene)
     for position in scene.layout.order:
         evidence = scene.evidence[position]
         memory = evidence.memory
         if memory.phase in ENDED_STEP_PHASES:
             found[position] = Decision(memory)
             continue
-        end = told(position, scene)
+        end = told(position, scene) if position in named_ends else None
         if end is not None and is_all_that_is_known(end, evidence):
             scene.standing[position] = as_told(end, evidence)
             found[position] = Decision(scene.standing[position])

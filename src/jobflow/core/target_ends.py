@@ -21,7 +21,7 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition, Step, Strategy
-from jobflow.core.evidence import NOTHING, Evidence, attempt_of
+from jobflow.core.evidence import NOTHING, Evidence
 from jobflow.core.names import latest_name
 from jobflow.core.readiness import probe_of, strategy, wanted_of
 from jobflow.core.reasons import StepReason
@@ -118,23 +118,24 @@ def told(position: int, scene: Scene) -> TargetEnd | None:
     the step, because it cannot be told from one before a retry of the flow; the step's own targets
     lead to it again.
     """
-    evidence = scene.evidence[position]
-    end = _gathered(scene).get(position)
+    end = named(scene).get(position)
     if end is None:
         return None
+    evidence = scene.evidence[position]
     if end.phase == StepPhase.SKIPPED or not end.attempts:
         return end if evidence.memory is NOTHING and not evidence.attempts else None
     return end if end.attempts >= evidence.attempts else None
 
 
-def _gathered(scene: Scene) -> Mapping[int, TargetEnd]:
-    """The ends that annotations tell, by the position of the target; gathered once."""
+def named(scene: Scene) -> Mapping[int, TargetEnd]:
+    """Return the ends in the annotations of vcjobs that the stored status does not know, by the
+    position of the target; gathered once a plan."""
     if scene.told is not None:
         return scene.told
     found = scene.told = dict[int, TargetEnd]()
     graph = scene.graph
     for position, evidence in enumerate(scene.evidence):
-        if not evidence.jobs or not graph.targets[position]:
+        if not evidence.jobs or evidence.memory.phase in ENDED_STEP_PHASES:
             continue
         targets = frozenset(graph.targets[position])
         for text in _texts(evidence):
@@ -145,15 +146,10 @@ def _gathered(scene: Scene) -> Mapping[int, TargetEnd]:
     return found
 
 
-def _texts(evidence: Evidence) -> frozenset[str]:
-    """What the annotations say of a step's vcjobs that the stored status does not know. All items
-    of a step usually say the same."""
-    return frozenset(
-        (job.metadata.annotations or {}).get(labels.TARGET_ENDS, "")
-        for run in evidence.each
-        for job in run.jobs
-        if attempt_of(job) > run.memory.attempts
-    )
+def _texts(evidence: Evidence) -> set[str]:
+    """The values of a step's annotations. All items of a step usually have the same."""
+    unheard_of = (job.metadata for run in evidence.each for job in run.unheard_of)
+    return {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in unheard_of}
 
 
 def _rank(end: TargetEnd) -> tuple[int, str, str]:
@@ -166,7 +162,7 @@ def told_or_guessed(position: int, scene: Scene) -> TargetEnd | None:
     if (end := told(position, scene)) is not None:
         return end
     step = scene.steps[position]
-    if step.continue_on_failure or position in _gathered(scene):
+    if step.continue_on_failure or position in named(scene):
         return None  # dependants start after either end, or what they tell is void
     for dependant in scene.graph.dependants[position]:
         other = scene.evidence[dependant]
