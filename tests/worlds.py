@@ -176,7 +176,7 @@ class World:
             uid=f"uid-{name}",
             creation_timestamp=made,
             labels={labels.STEP: step, labels.ATTEMPT: str(run + 1)},
-            annotations={labels.STEP: step, **annotations},
+            annotations={labels.STEP: step, labels.TARGET_ENDS: "{}", **annotations},
             owner_references=[owner(self.flow.metadata.name, self.flow.metadata.uid)],
         )
         status = job_status(phase, self.now, since=made)

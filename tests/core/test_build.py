@@ -65,6 +65,7 @@ def test_the_whole_manifest():
                 "volcano.sh/createdByJobFlow": "default.test",
                 "volcano.sh/createdByJobTemplate": "default.a",
                 "flow.volcano.sh/step": "a",
+                "flow.volcano.sh/target-ends": "{}",
                 "flow.volcano.sh/template-generation": "3",
             },
             "ownerReferences": [

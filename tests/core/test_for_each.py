@@ -10,7 +10,7 @@ import pytest
 
 from containers import outlined
 from jobflow.api import labels
-from jobflow.api.control import ForEach, Patch
+from jobflow.api.control import ForEach, Patch, Retry
 from jobflow.api.flow_status import (
     Decisions,
     JobFlowStatus,
@@ -156,10 +156,13 @@ def test_an_item_that_failed_starts_no_further_ones_and_lets_others_end() -> Non
     world = ends(begun(5, parallelism=2), "Failed", "f-a-0")
     assert list(there(world)) == ["f-a-0", "f-a-1"]
     assert world.plan().phases["a"] == "Running"
+    said = "1 of 5 items are over, 1 under way, 3 will not start"
+    assert world.plan().conditions["a"].message == said
     world = ends(world, "Completed", "f-a-1")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
-    assert condition.message.startswith("item 0: the job f-a-0 ended Failed")
+    said = "3 of 5 items not started; item 0: the job f-a-0 ended Failed"
+    assert condition.message.startswith(said)
     assert runs(world.plan()) == {0: "Failed JobFailed", 1: "Completed"}
     assert world.flow.status.state.reason == "StepFailed"
 
@@ -203,7 +206,7 @@ def test_a_refused_item_fails_the_step_and_lets_others_end() -> None:
     assert runs(planned) == {1: "Failed Refused"}
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "Refused")
-    assert condition.message == "item 1: no such queue"
+    assert condition.message == "2 of 3 items not started; item 1: no such queue"
 
 
 def test_an_item_whose_name_is_taken_fails_the_step_once_the_others_ended() -> None:
@@ -232,7 +235,121 @@ def test_an_item_without_a_value_fails_and_starts_no_others() -> None:
     assert runs(world.plan()) == {0: "Pending", 1: "Failed ExpressionError"}
     world = ends(world, "Completed", "f-a-0")
     assert world.plan().failed == {"a": "ExpressionError"}
-    assert world.plan().conditions["a"].message.startswith("item 1: $(item.q) has no value")
+    said = "1 of 3 items not started; item 1: $(item.q) has no value"
+    assert world.plan().conditions["a"].message.startswith(said)
+
+
+# ------------------------------------------------- failures after which every item starts
+
+
+def every(count: int, parallelism: int | None = None, **fields: object) -> World:
+    """A step that may fail, so that all its items start."""
+    return begun(count, parallelism=parallelism, continue_on_failure=True, **fields)
+
+
+@pytest.mark.parametrize("policy", ["Stop", "Continue"])
+def test_every_item_starts_where_a_failure_holds_nothing_up(policy: str) -> None:
+    forgiven = policy != "Continue" or None
+    steps = [Step(name="a", for_each=ForEach(count=8, parallelism=2), continue_on_failure=forgiven)]
+    world = world_of(steps).with_spec(failure_policy=policy).settled()
+    for index in range(8):
+        assert world.plan().phases["a"] == "Running"
+        world = ends(world, "Failed" if index == 1 else "Completed", f"f-a-{index}")
+    assert runs(world.plan()) == {
+        i: "Failed JobFailed" if i == 1 else "Completed" for i in range(8)
+    }
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
+    assert condition.message.startswith("item 1: the job f-a-1 ended Failed")
+    assert world.plan().phase == ("Succeed" if forgiven else "Failed")
+
+
+def test_an_item_that_failed_makes_room_for_the_next() -> None:
+    world = ends(every(4, parallelism=2), "Failed", "f-a-1")
+    assert list(there(world)) == ["f-a-0", "f-a-1", "f-a-2"]
+
+
+def test_items_without_a_value_take_no_place_of_the_others() -> None:
+    patch = Patch(job_spec={"queue": "$(item.q)"})
+    each = ForEach(from_="[{'p': 1}, {'p': 2}, {'p': 3}, {'p': 4}, {'q': 'z'}]", parallelism=1)
+    world = stepped(for_each=each, patch=patch, continue_on_failure=True).stored().settled()
+    assert list(there(world)) == ["f-a-4"]
+    failed = dict.fromkeys(range(4), "Failed ExpressionError")
+    assert runs(world.plan()) == {**failed, 4: "Pending"}
+
+
+def test_refused_items_are_followed_by_the_others() -> None:
+    world = stepped(for_each=ForEach(count=3, parallelism=1), continue_on_failure=True).stored()
+    world = world.with_refusal("a-0", 422, "no such queue").settled()
+    assert runs(world.plan()) == {0: "Failed Refused", 1: "Pending"}
+
+
+def test_an_item_that_is_to_be_retried_keeps_its_place() -> None:
+    world = ends(every(3, parallelism=1, retry=Retry(limit=1)), "Failed", "f-a-0")
+    assert runs(world.plan()) == {0: "Waiting Retrying"}
+    world = ends(waited(world), "Failed", "f-a-0-r1")
+    assert runs(world.plan()) == {0: "Failed JobFailed", 1: "Pending"}
+
+
+def test_an_item_that_takes_longer_than_the_steps_timeout_is_followed_by_the_next() -> None:
+    world = ends(every(2, parallelism=1, timeout="5s"), "Running", "f-a-0")
+    world = ends(world.later(6).settled(), "Aborted", "f-a-0")
+    assert runs(world.plan()) == {0: "Failed Timeout", 1: "Pending"}
+
+
+def test_a_suspended_flow_keeps_the_items_that_have_not_started_for_later() -> None:
+    world = every(3, parallelism=1).with_command("SuspendFlow").settled()
+    world = ends(world, "Failed", "f-a-0")
+    assert world.plan().phases["a"] == "Running"
+    assert list(there(world)) == ["f-a-0"]
+    world = world.with_command("ResumeJob", name="r").settled()
+    assert list(there(world)) == ["f-a-0", "f-a-1"]
+
+
+def test_a_cancelled_flow_starts_no_further_items() -> None:
+    world = ends(every(3, parallelism=1), "Failed", "f-a-0").cancelled()
+    world = ends(world, "Aborted", "f-a-1")
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
+    said = "2 of 3 items failed; 1 of 3 items not started; item 0: the job f-a-0 ended Failed"
+    assert condition.message.startswith(said)
+
+
+def test_a_flow_that_aborts_for_another_step_starts_no_further_items() -> None:
+    each = Step(name="a", for_each=ForEach(count=3, parallelism=1), continue_on_failure=True)
+    world = world_of([each, Step(name="x")]).with_spec(failure_policy="Abort").settled()
+    world = ends(world, "Failed", "f-x").settled()
+    world = ends(world, "Aborted", "f-a-0")
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "FailurePolicy")
+    assert condition.message.startswith("2 of 3 items not started; item 0: x failed")
+
+
+@pytest.mark.parametrize("policy", ["Stop", "Continue"])
+def test_a_retry_runs_the_items_that_failed_and_those_that_never_started(policy: str) -> None:
+    steps = [Step(name="a", for_each=ForEach(count=3, parallelism=1))]
+    world = world_of(steps).with_spec(failure_policy=policy).settled()
+    world = ends(world, "Completed", "f-a-0")
+    world = ends(world, "Failed", "f-a-1")
+    if policy == "Continue":
+        world = ends(world, "Failed", "f-a-2")
+    assert world.plan().phase == "Failed"
+    world = world.with_command("RestartJob").settled()
+    assert world.plan().phases["a"] != "Failed"
+    world = ends(world, "Completed", "f-a-1-r1")
+    last = "f-a-2-r1" if policy == "Continue" else "f-a-2"
+    world = ends(world, "Completed", last)
+    assert runs(world.plan()) == {0: "Completed", 1: "Completed", 2: "Completed"}
+    assert world.plan().phase == "Succeed"
+
+
+def test_next_jobs_are_the_items_that_will_start() -> None:
+    stops = ends(begun(4, parallelism=2), "Failed", "f-a-0")
+    assert stops.plan().status.next_jobs is None
+    goes_on = ends(every(4, parallelism=2), "Failed", "f-a-0")
+    assert goes_on.plan().status.next_jobs == ["f-a-3"]
+    last = ends(goes_on, "Completed", "f-a-1")
+    assert last.plan().status.next_jobs == ["f-b"]
 
 
 # ------------------------------------------------------------------------- other orders

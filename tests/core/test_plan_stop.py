@@ -5,7 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from worlds import after, flow
+from jobflow.api import labels
+from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.job import Job
+from looped import each, ends
+from worlds import World, after, flow
 
 # ------------------------------------------------------------------ kinds of Skipped
 
@@ -169,3 +173,67 @@ def test_several_failures_are_named() -> None:
     names = ["a", "b", "c", "d", "e"]
     planned = flow(*names).with_jobs(**dict.fromkeys(names, "Failed")).plan()
     assert planned.message == "steps a, b, c and 2 more failed"
+
+
+# ------------------------------------------------------------- creates that land too late
+
+
+def late(step: str = "a") -> World:
+    """b has failed the flow; the create of another step got no answer, and landed later."""
+    world = flow("a", "b").stored().with_jobs(b="Failed").settled()
+    assert world.plan().skipped == {"a": "Stopped"}
+    return world.with_jobs(**{step: "Running"})
+
+
+def without_annotation(job: Job) -> Job:
+    annotations = {
+        key: value
+        for key, value in (job.metadata.annotations or {}).items()
+        if key != labels.TARGET_ENDS
+    }
+    metadata = msgspec.structs.replace(job.metadata, annotations=annotations)
+    return msgspec.structs.replace(job, metadata=metadata)
+
+
+def test_a_job_whose_create_lands_after_the_end_of_its_flow_is_deleted() -> None:
+    world = late()
+    assert world.flow.final
+    planned = world.plan()
+    assert (planned.deletes, planned.status) == (["f-a"], world.flow.status)
+    assert world.carried_out().plan().nothing
+
+
+def test_after_the_end_a_job_that_has_ended_is_left_for_its_logs() -> None:
+    assert late().ended("f-a", "Completed").plan().nothing
+
+
+def test_after_the_end_a_job_that_no_jobflow_of_today_made_is_left_alone() -> None:
+    world = late()
+    assert world.with_job(without_annotation(world.jobs["f-a"])).plan().nothing
+
+
+def test_after_the_end_a_job_that_the_status_knows_is_left_alone() -> None:
+    """Somebody has resumed it."""
+    assert late().with_jobs(b="Running", a="Completed").plan().nothing
+
+
+def test_an_item_whose_create_lands_after_the_end_of_the_flow_is_deleted() -> None:
+    world = ends(each(3, parallelism=1).settled(), "Failed", "f-a-0")
+    assert world.flow.final
+    made = each(3).carried_out().jobs["f-a-2"]
+    assert world.with_job(made).plan().deletes == ["f-a-2"]
+
+
+def test_a_job_whose_create_lands_after_its_step_was_stopped_is_deleted_at_once() -> None:
+    world = flow("a", "b", "c").stored().with_jobs(b="Failed", c="Running").settled()
+    world = world.with_jobs(a="Running")
+    planned = world.plan()
+    assert (planned.phase, planned.deletes) == ("Running", ["f-a"])
+    assert world.carried_out().plan().nothing
+    written_only = world.stored()
+    assert written_only.plan().deletes == ["f-a"]
+
+
+def test_a_job_whose_status_is_lost_is_not_taken_for_late() -> None:
+    world = late().with_status(JobFlowStatus())
+    assert world.plan().deletes == []

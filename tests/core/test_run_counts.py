@@ -33,7 +33,7 @@ def standing(phases: str, phase: str = "Running") -> StepCondition:
         (
             FORTY,
             standing("Completed Failed", "Failed"),
-            "1/40 items done, 1 failed",
+            "1/40 items done, 1 failed, 38 not started",
             "1/40 items",
         ),
         (FORTY, standing("Completed " * 40), "40/40 items done", "40/40 items"),

@@ -114,6 +114,18 @@ def test_runs_that_are_over_take_less(monkeypatch: pytest.MonkeyPatch) -> None:
     assert size <= repeated == one_by_one < at_once
 
 
+@pytest.mark.parametrize("reason", ["OutputsTooLarge", "ExpressionError", "NameConflict"])
+def test_there_is_room_for_items_that_all_failed_one_after_another(
+    monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    runs = [
+        RunCondition(index=i, phase="Failed", reason=reason, job=f"flow-a-{i}", attempts=1, **DEAR)
+        for i in range(RUNS)
+    ]
+    step = Step(name="a", for_each=ForEach(count=RUNS, parallelism=1), continue_on_failure=True)
+    assert smallest(monkeypatch, status_of(runs, **DEAR)) <= room(step)
+
+
 def test_there_is_room_for_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     items = ["x" * 100] * 300
     decisions = Decisions(when=False, case=99, items=items)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from looped import each, ends, repeated, there
+from jobflow.core.actions import ReadPods
+from looped import each, ends, repeated, retried, there
 from worlds import World, flow
 
 
@@ -124,6 +125,35 @@ def test_one_that_shows_up_late_is_aborted_too() -> None:
     assert world.plan().conditions["x"].reason == "Suspended"
     late = suspended("SuspendFlow").with_jobs(x="Pending").settled()
     assert late.plan().conditions["x"].reason == ""
+
+
+@pytest.mark.parametrize("end", ["Failed", "Terminated"])
+def test_one_that_fails_by_itself_meanwhile_has_failed(end: str) -> None:
+    """An abort ends Aborted, so that any other end is the vcjob's own."""
+    world = suspended("AbortJob").ended("f-a", end).settled()
+    assert world.plan().failed == {"a": f"Job{end}"}
+    assert world.plan().conditions["a"].message == f"the job f-a ended {end}"
+    world = resumed(world).with_absent("f-a-r1").settled()
+    assert "f-a-r1" not in world.jobs
+
+
+def test_the_failure_of_one_that_fails_by_itself_meanwhile_counts_for_its_retries() -> None:
+    world = (
+        retried(1).settled().ended("f-a", "Running").with_command("AbortJob", name="s").settled()
+    )
+    world = world.ended("f-a", "Failed").settled()
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.failures) == ("Retrying", 1)
+    world = resumed(world.later(5))
+    assert list(there(world)) == ["f-a", "f-a-r1"]
+    assert world.ended("f-a-r1", "Failed").settled().plan().failed == {"a": "JobFailed"}
+
+
+def test_of_one_that_fails_by_itself_meanwhile_the_pods_are_read() -> None:
+    world = replace(suspended("AbortJob").ended("f-a", "Failed"), asked_before=False)
+    assert [action for action in world.plan().plan.actions if isinstance(action, ReadPods)]
+    aborted = replace(suspended("AbortJob").ended("f-a", "Aborted"), asked_before=False)
+    assert not aborted.plan().plan.actions
 
 
 def test_finally_is_aborted_too_and_runs_again() -> None:

@@ -16,7 +16,8 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A step is begun once it has had a vcjob. Its failure is known when the step has ended, so a
   forEach of which an item has failed has not failed before the items that have begun are over.
 - An item that has begun goes on with its attempts although another has failed for good, and keeps
-  its place of `forEach.parallelism` between two of them.
+  its place of `forEach.parallelism` between two of them. With `continueOnFailure` on the step, or
+  `failurePolicy: Continue`, the items that have not begun begin too; otherwise they do not.
 - A run of a repeat that failed for good fails the step; `until` is not asked.
 - retry counts for each run (item, repeat) by itself. A timeout of the step is a failure like
   others. A create that is refused, or a reference without a value, is not tried again: there was
@@ -25,7 +26,8 @@ policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A forEach or repeat has been Running once one of its vcjobs has. After a retry command only what
   has been made since counts.
 - A vcjob that was to be aborted and completes all the same has completed, with its outputs. One
-  that fails leaves those that watched pods show; its pods are not read.
+  that fails leaves those that watched pods show; its pods are not read. One that a suspension was
+  to abort, and that is Failed or Terminated instead, has failed by itself.
 - What ends when the flow is cancelled or out of time, be it in that very second, is not asked
   whether to try again.
 - What sets off an abort by the failure policy is not aborted by it.

@@ -23,6 +23,14 @@ class Attempt:
     for_good: bool = False
     """Whether it was not its own timeout."""
 
+    @property
+    def failed_by_itself(self) -> bool:
+        """Whether nobody ended it. What a suspension aborts is Aborted in the end, so that any
+        other end is the vcjob's own."""
+        if self.vcjob.phase in ("", "Running", "Completed"):
+            return False
+        return not self.intent or (self.intent == "Suspended" and self.vcjob.phase != "Aborted")
+
 
 @dataclass
 class Run:
@@ -58,7 +66,7 @@ class Run:
         if self.last is None or self.between:
             return None
         vcjob = self.last.vcjob
-        asked = vcjob.phase == "Completed" or not self.last.intent
+        asked = vcjob.phase == "Completed" or self.last.failed_by_itself
         return vcjob.output if asked or vcjob.script.watched else None
 
 
@@ -155,6 +163,8 @@ class Shown:
     attempts: int
     intents: dict[str, str]
     """Why a vcjob is to be aborted, by its name."""
+    failed: frozenset[int | None] = frozenset()
+    """Its items and repeats that have failed, by index."""
 
 
 @dataclass

@@ -276,7 +276,8 @@ def step_shown(condition: StepCondition) -> Shown:
     intents = {run.job: run.reason for run in condition.runs or [] if run.abort_time is not None}
     if not condition.runs and condition.abort_time is not None:
         intents = {condition.job: condition.reason}
-    return Shown(condition.phase, condition.reason, _attempts(condition), intents)
+    failed = frozenset(run.index for run in condition.runs or [] if run.phase == "Failed")
+    return Shown(condition.phase, condition.reason, _attempts(condition), intents, failed)
 
 
 def _attempts(condition: StepCondition) -> int:

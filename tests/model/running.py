@@ -53,13 +53,12 @@ class Running:
     def look_into_references(self, state: State) -> None:
         """One that has no value when a vcjob is to be made. Whether there is room left for it is
         seen by that it fails; it has to, where there is (`check_nothing_is_left`)."""
-        told = self.reference.seen.steps[state.name].phase == "Failed"
-        goes_on = state.alive and self.reference.room()
+        shown = self.reference.seen.steps[state.name]
         for index in list(self.ready(state, strict=True)):
             try:
                 expected_spec(self.reference, state, index)
             except Trouble:
-                if told or goes_on:
+                if shown.phase == "Failed" or index in shown.failed:
                     self.no_vcjob(state, index, EXPRESSION_ERROR)
                     return
 
@@ -107,12 +106,12 @@ class Running:
             run.phase, run.reason = "Completed", ""
         elif attempt.intent == "DaemonEnded":
             run.phase, run.reason = "Completed", "DaemonEnded"
+        elif attempt.failed_by_itself:
+            self.failed(state, run, ENDED_SO[phase], for_good=False)
         elif attempt.intent == "Suspended":
             self.again(run, 0)
-        elif attempt.intent:
-            self.failed(state, run, attempt.intent, for_good=attempt.for_good)
         else:
-            self.failed(state, run, ENDED_SO[phase], for_good=False)
+            self.failed(state, run, attempt.intent, for_good=attempt.for_good)
 
     def failed(self, state: State, run: Run, reason: str, *, for_good: bool) -> None:
         run.reason = reason
@@ -204,12 +203,21 @@ class Running:
         if any(not run.phase for run in state.runs):
             return
         failed = [run for run in state.runs if run.phase == "Failed"]
+        ended = self.begins_no_more(state) and not self.began_before_that_was_known(state)
+        if len(state.runs) < len(state.items or ()) and not ended:
+            if not failed or self.runs_every_item(state):
+                return
         if failed:
             self.end_as(state, *failed)
         elif len(state.runs) == len(state.items or ()):
             state.end("Completed", "", now=self.now)
-        elif self.begins_no_more(state) and not self.began_before_that_was_known(state):
+        else:
             state.end("Failed", now=self.now)
+
+    def runs_every_item(self, state: State) -> bool:
+        """Whether all items run, whatever the others came to."""
+        policy = self.reference.flow.spec.failure_policy
+        return bool(state.step.continue_on_failure) or policy == "Continue"
 
     # ------------------------------------------------------------------- what is next
 
@@ -254,7 +262,8 @@ class Running:
         if for_each.parallelism is not None:
             places = for_each.parallelism - under_way
         in_order = strict or not self.reference.seen.blurred
-        if any(run.phase == "Failed" for run in state.runs):
+        failed = any(run.phase == "Failed" for run in state.runs)
+        if failed and not self.runs_every_item(state):
             return
         for index in range(len(state.items or ())):
             tried = not strict and (state.name, index) in self.reference.batch.refused
@@ -269,7 +278,7 @@ class Running:
         return {
             attempt.vcjob.script.node
             for attempt in run.attempts
-            if attempt.vcjob.phase == attempt.vcjob.script.end != "Completed" and not attempt.intent
+            if attempt.vcjob.phase == attempt.vcjob.script.end and attempt.failed_by_itself
         }
 
 

@@ -117,6 +117,24 @@ def test_a_daemon_that_a_suspension_has_aborted_is_over_when_all_others_are() ->
     assert set(world.jobs) == {"f-d", "f-a"}
 
 
+@pytest.mark.parametrize("end", ["Failed", "Terminated"])
+def test_what_fails_by_itself_while_it_is_to_be_aborted_for_a_suspension_has_failed(
+    end: str,
+) -> None:
+    world = carried(
+        Step(name="a", template="t"),
+        Step(name="b", template="t", retry=Retry(limit=1)),
+        commands=((2, "AbortJob"), (8, "ResumeJob")),
+        scripts={
+            "a": (Script(lasts=3, end=end, obeys=DEAF),),
+            "b": (Script(lasts=3, end=end, obeys=DEAF), Script()),
+        },
+        failure_policy="Continue",
+    )
+    assert reasons(world) == {"a": f"Job{end}", "b": ""}
+    assert set(world.jobs) == {"f-a", "f-b", "f-b-r1"}
+
+
 @pytest.mark.parametrize("dice", [0, 4, 7])
 def test_a_later_item_may_be_there_before_an_earlier_one_whose_create_was_lost(dice: int) -> None:
     steps = [Step(name=name, template="t") for name in "abc"]
@@ -156,3 +174,24 @@ def test_a_refusal_may_come_before_it_is_written_that_there_are_no_items() -> No
         scripts={"c": (Script(refused=True),)},
     )
     assert reasons(world) == {"c": "Refused", "b": "Stopped"}
+
+
+@pytest.mark.parametrize("parallelism", [None, 1, 2])
+@pytest.mark.parametrize("script", [FAILS, (Script(refused=True),)], ids=["fails", "refused"])
+@pytest.mark.parametrize("allowed", ["step", "flow"])
+def test_every_item_runs_whatever_the_others_end_as(
+    allowed: str, script: tuple[Script, ...], parallelism: int | None
+) -> None:
+    world = carried(
+        Step(
+            name="a",
+            template="t",
+            for_each=ForEach(count=4, parallelism=parallelism),
+            continue_on_failure=True if allowed == "step" else None,
+        ),
+        scripts={"a": (*script, Script())},
+        failure_policy="Continue" if allowed == "flow" else None,
+    )
+    runs = (world.flow.status.conditions or {})["f-a"].runs or []
+    assert [run.phase for run in runs] == ["Failed", "Completed"] * 2
+    assert world.flow.status.state.phase == ("Succeed" if allowed == "step" else "Failed")

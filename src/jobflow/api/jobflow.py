@@ -180,7 +180,11 @@ class Step(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     continue_on_failure: Annotated[
-        bool | None, Doc("Its failure neither fails the flow nor holds up dependants.")
+        bool | None,
+        Doc(
+            "Its failure neither fails the flow nor holds up dependants; with forEach every item "
+            "runs, however the others end."
+        ),
     ] = None
 
     @property
@@ -239,7 +243,8 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Doc(
             "Once a step has failed: Stop (default) starts nothing new, Abort also aborts what "
-            "runs, Continue goes on with what does not depend on it."
+            "runs, Continue goes on with what does not depend on it, and with every item of a "
+            "forEach."
         ),
     ] = None
     finally_: Annotated[

@@ -14,12 +14,13 @@ from datetime import timedelta
 
 import msgspec
 
+from jobflow.api import labels
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
 from jobflow.api.job import Job, JobPhase
 from jobflow.core.actions import AbortJob, Action, DeleteJob
 from jobflow.core.course import HALTS
-from jobflow.core.evidence import Run, attempt_of
+from jobflow.core.evidence import Evidence, Run
 from jobflow.core.failure_policy import policy_of, stored_failures
 from jobflow.core.moments import later
 from jobflow.core.readiness import breaks
@@ -123,15 +124,25 @@ def left_over(scene: Scene) -> Iterator[DeleteJob]:
 
 
 def unheard_of(scene: Scene) -> Iterator[DeleteJob]:
-    """Vcjobs of a flow that was brought to its end which its status has never known: a create that
-    was under way just then. One that it knows may have been resumed by somebody."""
-    if not brings_to_end(scene):
-        return
+    """Vcjobs whose create landed after their run, or the whole flow, was over.
+
+    Deleted is only a vcjob that this version made for this very flow (it carries the annotation of
+    its target's ends, and the View holds no vcjobs of other flows), that has not ended, and that
+    the stored status does not know: one that it knows may have been resumed by somebody.
+    """
     for evidence in scene.evidence:
         for run in evidence.each:
-            for job in run.jobs:
-                if attempt_of(job) > run.memory.attempts and _is_there(job, scene):
+            for job in run.unheard_of:
+                over = scene.flow.final or _is_over(run, evidence)
+                made = labels.TARGET_ENDS in (job.metadata.annotations or {})
+                if over and made and _is_there(job, scene):
                     yield _delete(job)
+
+
+def _is_over(run: Run, evidence: Evidence) -> bool:
+    """Whether the stored status says that the run has ended, or its step."""
+    phases = (run.memory.phase, evidence.memory.phase)
+    return any(phase in ENDED_STEP_PHASES for phase in phases)
 
 
 def _is_there(job: Job, scene: Scene) -> bool:

@@ -12,32 +12,27 @@ from datetime import datetime, timedelta
 import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.api.job import Job, JobPhase
-from jobflow.api.jobflow import Condition, Strategy
+from jobflow.api.job import Job
 from jobflow.core.aborting import abort, aborted, intent
 from jobflow.core.actions import Confirm
 from jobflow.core.ending import ending, ends_as, held, running_as
-from jobflow.core.evidence import FAILURES, Evidence, Run
+from jobflow.core.evidence import Run
 from jobflow.core.moments import later
-from jobflow.core.readiness import probe_of, strategy, wanted_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.retrying import settled
 from jobflow.core.scene import RunDecision, Scene, not_before
 from jobflow.core.starting import next_attempt, next_name, waiting
+from jobflow.core.target_ends import TargetEnd, told_of
 from jobflow.core.timeouts import is_over
 
 FIRST_BACKOFF = timedelta(seconds=1)
 LONGEST_BACKOFF = timedelta(minutes=5)
 
-ENDS_BY_CONDITION = {Condition.COMPLETED: JobPhase.COMPLETED, Condition.FAILED: JobPhase.FAILED}
-"""How a target must have ended if a dependant that wanted this has started."""
+Told = Callable[[], TargetEnd | None]
+"""How a step ended, as its dependants tell (`target_ends.told`); worked out only if it matters."""
 
 
-Inferred = Callable[[], JobPhase | None]
-"""How a step must have ended, judging by its dependants; worked out only where it matters."""
-
-
-def begun(run: Run, scene: Scene, inferred: Inferred) -> RunDecision | None:
+def begun(run: Run, scene: Scene, told: Told) -> RunDecision | None:
     """What comes of a run; None where it has not begun."""
     if run.memory.phase in ENDED_STEP_PHASES:
         return RunDecision(run.memory)
@@ -45,13 +40,13 @@ def begun(run: Run, scene: Scene, inferred: Inferred) -> RunDecision | None:
         return None
     job = run.job
     if job is None:
-        return _without_job(run, scene, inferred)
+        return _without_job(run, scene, told)
     if job.ended:
         recorded = run.between and run.memory.reason != StepReason.JOB_LOST
         return again(run, scene) if recorded else settled(run, ending(run, job, scene), scene)
     if not run.gone:
         return _running(run, job, scene)
-    return _without_job(run, scene, inferred)
+    return _without_job(run, scene, told)
 
 
 def again(run: Run, scene: Scene) -> RunDecision:
@@ -85,12 +80,12 @@ def backoff(attempts: int) -> timedelta:
     return min(FIRST_BACKOFF * (1 << min(attempts - 1, 30)), LONGEST_BACKOFF)
 
 
-def _without_job(run: Run, scene: Scene, inferred: Inferred) -> RunDecision:
+def _without_job(run: Run, scene: Scene, told: Told) -> RunDecision:
     """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
     between, job = run.between, run.job
     shown = run.memory if between or job is None else running_as(run, job, scene)
-    if (end := inferred()) is not None:
-        return RunDecision(_known_by_dependant(run, shown, end, scene))
+    if (end := told()) is not None:
+        return RunDecision(_as_told(run, shown, end, scene))
     if between:
         return again(run, scene)
     if why := intent(run, scene):
@@ -142,47 +137,18 @@ def _lost(run: Run, scene: Scene) -> RunDecision:
     return RunDecision(condition, wake_at=until, urgent=True)
 
 
-def inferred(position: int, scene: Scene) -> JobPhase | None:
-    """How the step must have ended, judging by a vcjob that a dependant would not have otherwise.
-
-    A create and the status that holds its reason are sent together; a crash between the two can
-    leave only the create. So this counts where the status does not know yet that the dependant
-    has begun (docs/decisions/lost-jobs.md).
-    """
-    step = scene.steps[position]
-    if step.continue_on_failure:
-        return None  # they start after either end
-    for dependant in scene.graph.dependants[position]:
-        other = scene.evidence[dependant]
-        if probe_of(other.step) is not None:
-            continue  # it does not tell that its target has ended
-        alone = len(scene.graph.targets[dependant]) == 1
-        if _unknown(other):
-            if alone or strategy(other.step) is Strategy.ALL:
-                end = ENDS_BY_CONDITION.get(wanted_of(other.step, step))
-                if end is not None:
-                    return end
-    return None
-
-
-def _unknown(other: Evidence) -> bool:
-    """Whether it has begun, and the status does not know it."""
-    if not other.jobs or any(run.known for run in other.each):
-        return False
-    return any(run.job is not None for run in other.each)
-
-
-def _known_by_dependant(run: Run, shown: RunCondition, end: JobPhase, scene: Scene) -> RunCondition:
-    reason = FAILURES.get(end, "")
+def _as_told(run: Run, shown: RunCondition, end: TargetEnd, scene: Scene) -> RunCondition:
+    """The end of a run whose vcjob is gone, as its step's dependants tell it."""
     return msgspec.structs.replace(
         shown,
-        phase=StepPhase.FAILED if reason else StepPhase.COMPLETED,
-        reason=reason or StepReason.JOB_LOST,
-        message=f"the job {run.job_name} is gone; what started after it tells its end",
+        phase=end.phase,
+        reason=end.reason,
+        message=f"{told_of(run.job_name)}what started after it tells its end",
         job=run.job_name,
         attempts=run.attempts,
         next_attempt_time=None,
         deadline=None,
+        abort_time=None,
         avoid_nodes=None,
         requested_hours=held(run, scene),
     )

@@ -51,6 +51,8 @@ class Attempt:
     """The case of `switch` that was taken."""
     avoid_nodes: Sequence[str] = ()
     """Nodes that its pods are to keep off."""
+    target_ends: str = "{}"
+    """How the targets of the step have ended, as the annotation says it (`target_ends`)."""
     seen: Seen | None = None
     """What references in patches see; None: they stay as they stand."""
 
@@ -173,12 +175,14 @@ def _index(attempt: Attempt) -> dict[str, str]:
 def _annotations(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
 ) -> dict[str, str]:
-    """The full names behind the labels, and which state of the template this is."""
+    """The full names behind the labels, which state of the template this is, and on which ends of
+    its targets the vcjob starts."""
     namespace = flow.metadata.namespace
     annotations = {
         labels.CREATED_BY_FLOW: qualified(namespace, flow.metadata.name),
         labels.CREATED_BY_TEMPLATE: qualified(namespace, template.metadata.name),
         labels.STEP: step.name,
+        labels.TARGET_ENDS: attempt.target_ends,
         **_index(attempt),
     }
     if template.metadata.generation is not None:

@@ -3,8 +3,11 @@
 What the pods of a vcjob say goes with them, so it is recorded together with the end: by which pod
 it failed, its outputs, its tasks. Where the watched pods do not say it, they are first read live,
 and until the answer is there the step and the vcjob's record stay as they were before the end.
-Then it is recorded with what there is. A vcjob that we aborted ourselves is not asked about: of its
-outputs is kept what watched pods show.
+Then it is recorded with what there is. A vcjob that was to be aborted and did not complete is not
+asked about: of its outputs is kept what watched pods show. Its end is ours, for the reason that is
+recorded, with one exception: a vcjob that was to be aborted for a suspension and ends Failed or
+Terminated has failed by itself, because what is aborted for a suspension ends Aborted, and runs
+again without counting as a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from jobflow.api.flow_status import RequestedHours, RunCondition, StepPhase
-from jobflow.api.job import Job, TaskState
+from jobflow.api.job import Job, JobPhase, TaskState
 from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.aborting import aborted
 from jobflow.core.actions import ReadPods
@@ -109,7 +112,7 @@ def _insight(run: Run, job: Job, scene: Scene) -> Insight:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
     said = _said(job, pods)
-    if run.memory.abort_time is not None and job.phase in FAILURES:
+    if job.phase in FAILURES and _is_aborted(run, job):
         return Insight(pods, said=said)
     blamed = blame(pods) if job.phase in FAILURES else None
     needed = run.step.name in scene.layout.outputs_needed and has_first_pod(job.spec)
@@ -199,10 +202,16 @@ def _why(run: Run, job: Job, insight: Insight, scene: Scene) -> tuple[str, str]:
     said = blamed.said if blamed is not None else state.message or state.reason
     message = f"the job {job.metadata.name} ended {job.phase}"
     message = f"{message}: {said}" if said else message
-    memory = run.memory
-    if memory.abort_time is not None:
-        return memory.reason, aborted(memory.reason, message, run, scene)
+    if _is_aborted(run, job):
+        return run.memory.reason, aborted(run.memory.reason, message, run, scene)
     return reason, message
+
+
+def _is_aborted(run: Run, job: Job) -> bool:
+    """Return whether the end of a vcjob that did not complete is the abort that is recorded."""
+    if run.memory.abort_time is None:
+        return False
+    return run.memory.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
 
 
 def _lasted(job: Job) -> str:

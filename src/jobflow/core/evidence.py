@@ -75,6 +75,14 @@ class Run:
         return known if self.job is None else max(known, attempt_of(self.job))
 
     @property
+    def unheard_of(self) -> Sequence[Job]:
+        """Its vcjobs of attempts that the status does not know."""
+        known = self.memory.attempts
+        if self.job is None or attempt_of(self.job) <= known:
+            return ()
+        return [job for job in self.jobs if attempt_of(job) > known]
+
+    @property
     def begun(self) -> bool:
         """Whether it has begun; where the flow was retried, since then."""
         return self.attempts > self.memory.past_attempts

@@ -30,6 +30,15 @@ def policy_of(flow: JobFlow) -> FailurePolicy:
     return _POLICIES.get(flow.spec.failure_policy or "", FailurePolicy.STOP)
 
 
+def runs_every_item(flow: JobFlow, step: Step) -> bool:
+    """Return whether every item of the step's forEach starts, however the other items end.
+
+    `continueOnFailure` on the step says so, and so does `failurePolicy: Continue`. For any other
+    step an item that fails for good starts no further item.
+    """
+    return bool(step.continue_on_failure) or policy_of(flow) is FailurePolicy.CONTINUE
+
+
 def broken(scene: Scene, decisions: Sequence[Decision | None]) -> list[str]:
     """The steps that have failed the flow by themselves, in order; those of `finally` are not
     looked at."""

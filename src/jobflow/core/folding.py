@@ -117,6 +117,8 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
         return _waits(loop.evidence, held_up)
     message = f"{ended} of {counted(loop.total, 'item')} are over"
     message += f", {running} under way" if running else ""
+    if loop.starts_no_more and loop.not_started:
+        message += f", {loop.not_started} will not start"
     if held_up is not None:
         message += f"; item {held_up.index}: {held_up.message}"
     aborted = _aborted(c for c in conditions if _has_job(c))
@@ -192,13 +194,15 @@ def _over(loop: Loop, verdict: Verdict, runs: Sequence[RunCondition]) -> dict[st
 
 
 def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
-    """By the first run that failed by itself."""
+    """By the first run that failed by itself. The counts come first, so that a long message does
+    not cut them off."""
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
     message = by.message  # of a repeat, which names the job
     if loop.evidence.step.for_each is not None:
-        message = f"item {by.index}: {by.message}"
-        if len(failed) > 1:
-            message = f"{len(failed)} of {counted(loop.total, 'item')} failed; {message}"
+        items = counted(loop.total, "item")
+        said = [f"{len(failed)} of {items} failed"] if len(failed) > 1 else []
+        said += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
+        message = "; ".join([*said, f"item {by.index}: {by.message}"])
     return {
         "phase": StepPhase.FAILED,
         "reason": by.reason,

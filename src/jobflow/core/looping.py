@@ -3,8 +3,9 @@
 The theory. Every run that has begun is decided about by itself (`begun`). Then the next ones are
 begun: items in their order, as many as may be under way at once; a repeat once the one before it
 has completed, that is stored, and its `until` does not hold. Once an item has failed for good no
-further one begins, and those that have begun carry on. What holds up the flow, or brings it to its
-end, holds up what has not begun. What the runs come to together is `folding`'s business.
+further one begins, unless the step runs every item (`failure_policy.runs_every_item`), and those
+that have begun carry on. What holds up the flow, or brings it to its end, holds up what has not
+begun. What the runs come to together is `folding`'s business.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from datetime import datetime
 from typing import NamedTuple
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.api.job import JobPhase
 from jobflow.core.aborting import aborted, halted
-from jobflow.core.begun import Inferred, again, begun
+from jobflow.core.begun import Told, again, begun
 from jobflow.core.evidence import Evidence, Run, fresh
 from jobflow.core.expressions import Failure
+from jobflow.core.failure_policy import runs_every_item
 from jobflow.core.items import MOST_RUNS, items_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import RunDecision, Scene
 from jobflow.core.scope import holds
 from jobflow.core.starting import first_attempt, refused_for_good
+from jobflow.core.target_ends import TargetEnd
 
 
 class Verdict(NamedTuple):
@@ -43,6 +45,8 @@ class Loop:
     """How many runs there are at most."""
     known: Mapping[int | None, Run]
     """The runs of which anything is known, by index."""
+    every: bool = False
+    """Whether every item starts, however the others end."""
     decided: dict[int, tuple[Run, RunDecision]] = field(default_factory=dict)
     """By index: those that have begun, or are to begin now."""
     verdict: Verdict | None = None
@@ -62,6 +66,16 @@ class Loop:
         """Whether a run has failed for good."""
         return any(d.condition.phase == StepPhase.FAILED for _, d in self.decided.values())
 
+    @property
+    def not_started(self) -> int:
+        """How many of the runs have not begun."""
+        return self.total - sum(index < self.total for index in self.decided)
+
+    @property
+    def starts_no_more(self) -> bool:
+        """Whether no further item starts because one has failed for good."""
+        return self.failed and not self.every
+
     def start(self, index: int, scene: Scene) -> RunDecision:
         """Begin a run."""
         run = self.known.get(index) or fresh(self.evidence, scene.flow.metadata.name, index)
@@ -70,31 +84,42 @@ class Loop:
         return decision
 
 
-def carried_on(evidence: Evidence, scene: Scene, inferred: Inferred) -> Loop | None:
-    """What comes of a step that has begun; None where it has not."""
-    loop = _known(evidence, scene, inferred)
-    if not evidence.begun and not loop.failed:
+def carried_on(evidence: Evidence, scene: Scene, told: Told) -> Loop | None:
+    """What comes of a step that has begun; None where it has not.
+
+    If its dependants tell that it ended after more attempts than are known, it ends so once the
+    runs that are known are over.
+    """
+    loop = _known(evidence, scene, told)
+    end = told()
+    if end is not None and end.attempts > evidence.attempts:
+        _end_as(loop, end)
+    elif evidence.begun or loop.failed:
+        _go_on(loop, scene, end)
+    else:
         return None
-    return _go_on(loop, scene, inferred)
+    return loop
 
 
 def begin(evidence: Evidence, scene: Scene) -> Loop:
     """What comes of a step that may start now."""
     loop = _known(evidence, scene, _nothing)
-    return _go_on(loop, scene, _nothing)
+    _go_on(loop, scene, None)
+    return loop
 
 
 def _nothing() -> None:
     """A step that has not begun tells nothing by its dependants."""
 
 
-def _known(evidence: Evidence, scene: Scene, inferred: Inferred) -> Loop:
+def _known(evidence: Evidence, scene: Scene, told: Told) -> Loop:
     step = evidence.step
     items = items_of(step, evidence.decided)
     total = _most(evidence) if step.for_each is None else len(items or ())
-    loop = Loop(evidence, total, {run.index: run for run in evidence.runs})
+    every = runs_every_item(scene.flow, step)
+    loop = Loop(evidence, total, {run.index: run for run in evidence.runs}, every)
     for run in evidence.runs:
-        decision = begun(run, scene, inferred)
+        decision = begun(run, scene, told)
         if decision is not None and run.index is not None:
             loop.decided[run.index] = run, decision
     for index, run, decision in _refused(loop, scene):
@@ -123,52 +148,69 @@ def _refused(loop: Loop, scene: Scene) -> Iterator[tuple[int, Run, RunDecision]]
                 yield index, run, decision
 
 
-def _go_on(loop: Loop, scene: Scene, inferred: Inferred) -> Loop:
-    evidence = loop.evidence
-    if evidence.step.for_each is not None:
+def _end_as(loop: Loop, end: TargetEnd) -> None:
+    if any(d.condition.phase not in ENDED_STEP_PHASES for _, d in loop.decided.values()):
+        return
+    if end.phase == StepPhase.COMPLETED or loop.failed:
+        loop.verdict = Verdict()
+    else:
+        loop.verdict = Verdict(end.reason, "what started after it tells its end")
+
+
+def _go_on(loop: Loop, scene: Scene, end: TargetEnd | None) -> None:
+    if loop.evidence.step.for_each is not None:
         _items(loop, scene)
     else:
-        _repeats(loop, scene, inferred)
-    return loop
+        _repeats(loop, scene, sure=end is not None and end.phase == StepPhase.COMPLETED)
 
 
 # ------------------------------------------------------------------------------- forEach
 
 
 def _items(loop: Loop, scene: Scene) -> None:
+    """Begin the next items, or end the step.
+
+    The step ends when all items that have begun are over and no other item may begin: because all
+    have begun, because one failed and the step does not run every item, or because the flow is
+    brought to its end. A flow that is suspended or being deleted only holds items up.
+    """
     ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
     why = halted(loop.evidence, scene)
-    if not (why or scene.terminating or scene.suspended or loop.failed):
+    if not (why or scene.terminating or scene.suspended or loop.starts_no_more):
         ended += _next_items(loop, scene, len(loop.decided) - ended)
     if ended < len(loop.decided):
         return
-    if loop.failed or len(loop.decided) >= loop.total:
+    for_good = why not in ("", StepReason.SUSPENDED)
+    if not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
         loop.verdict = Verdict()
-    elif why and why != StepReason.SUSPENDED:
+    elif for_good:
         over = f"{ended} of {loop.total} items were over"
         loop.verdict = Verdict(why, aborted(why, over, loop.evidence, scene))
 
 
 def _next_items(loop: Loop, scene: Scene, under_way: int) -> int:
-    """Begin as many as there is room for; how many of them failed by that."""
+    """Begin as many items as there is room for. Return how many of them failed at once."""
     each = loop.evidence.step.for_each
     most = each.parallelism if each is not None else None
     room = loop.total if most is None or most < 1 else most
+    failed = 0
     for index in range(loop.total):
-        if under_way >= room:
+        if under_way >= room or (failed and not loop.every):
             break
         if index in loop.decided:
             continue
         if loop.start(index, scene).condition.phase == StepPhase.FAILED:
-            return 1
-        under_way += 1
-    return 0
+            failed += 1
+        else:
+            under_way += 1
+    return failed
 
 
 # -------------------------------------------------------------------------------- repeat
 
 
-def _repeats(loop: Loop, scene: Scene, inferred: Inferred) -> None:
+def _repeats(loop: Loop, scene: Scene, *, sure: bool) -> None:
+    """Begin the next repeat, or end the step. `sure`: a dependant tells that it has completed."""
     for index in range(loop.total):
         if index not in loop.decided:
             _next_repeat(loop, index, scene)
@@ -182,7 +224,6 @@ def _repeats(loop: Loop, scene: Scene, inferred: Inferred) -> None:
             return
         if index + 1 in loop.decided:
             continue
-        sure = inferred() is JobPhase.COMPLETED
         if not sure and scene.allowance.spent:
             loop.wake_at = scene.later
             return

@@ -9,7 +9,7 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.jobflow import Condition
 from jobflow.core.actions import CreateJob
 from jobflow.core.evidence import has_run
-from jobflow.core.failure_policy import Stopping
+from jobflow.core.failure_policy import Stopping, runs_every_item
 from jobflow.core.items import items_of
 from jobflow.core.names import job_name
 from jobflow.core.readiness import (
@@ -87,7 +87,18 @@ class Forecast:
             if items is not None and next(self._more(position, items), None) is not None:
                 self._goes_on.append(position)
             else:
-                self._end(position, End.COMPLETED)
+                self._end(position, self._end_of_runs(position))
+
+    def _end_of_runs(self, position: int) -> End:
+        """How a step ends when all its vcjobs complete: an item may have failed before."""
+        if not self._has_failed(position):
+            return End.COMPLETED
+        forgiven = self._scene.steps[position].continue_on_failure
+        return End.FORGIVEN if forgiven else End.FAILED
+
+    def _has_failed(self, position: int) -> bool:
+        runs = self._conditions[position].runs or ()
+        return any(run.phase == StepPhase.FAILED for run in runs)
 
     def _end(self, position: int, how: End) -> None:
         self._ends[position] = how
@@ -176,6 +187,8 @@ class Forecast:
     def _more(self, position: int, each: ForEach) -> Iterator[int]:
         """The items of a step that are to begin next, by index; at most MOST."""
         step, condition = self._scene.steps[position], self._conditions[position]
+        if self._has_failed(position) and not runs_every_item(self._scene.flow, step):
+            return
         items = items_of(step, condition.decisions)
         count = 1 if items is None else len(items)
         begun = {run.index for run in condition.runs or ()}

@@ -114,7 +114,7 @@ def _carried_on(at_first: Scene) -> Plan:
     kept = retention(flow, view, now)
     made = [action for decision in decisions for action in decision.actions]
     reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
-    strays = left_over(scene) if brings_to_end(scene) else ()
+    strays = left_over(scene) if brings_to_end(scene) else unheard_of(scene)
     urgent = (
         status.state.phase != flow.status.state.phase
         or kept.urgent

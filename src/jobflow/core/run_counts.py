@@ -13,9 +13,9 @@ from jobflow.core.wording import counted
 
 
 def run_progress(step: Step, condition: StepCondition, *, brief: bool = False) -> str:
-    """`12/40 items done, 3 running, 1 failed` and, once all are over, `40 items`; of a repeat
-    `run 3 of at most 10` and, once it is over, `3 runs`. Empty for any other step, and before the
-    first run. `brief`: `12/40 items`, `run 3`."""
+    """`12/40 items done, 3 running, 1 failed` and, once all are over, `40 items`, or `1/8 items
+    done, 1 failed, 6 not started`; of a repeat `run 3 of at most 10` and, once it is over, `3
+    runs`. Empty for any other step, and before the first run. `brief`: `12/40 items`, `run 3`."""
     runs = condition.runs or ()
     over = condition.phase in ENDED_STEP_PHASES
     if step.repeat is not None and runs:
@@ -44,6 +44,7 @@ def _items(total: int, runs: Sequence[RunCondition], *, over: bool, brief: bool)
         "running": sum(_has_job(run) for run in runs),
         "to run again": sum(_runs_again(run) for run in runs),
         "failed": sum(run.phase == StepPhase.FAILED for run in runs),
+        "not started": total - sum(run.phase in ENDED_STEP_PHASES for run in runs) if over else 0,
     }
     said = (f", {count:,} {what}" for what, count in counts.items() if count)
     return f"{share} done{''.join(said)}"

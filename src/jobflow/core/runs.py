@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.core import looping
-from jobflow.core.begun import again, begun, inferred
+from jobflow.core.begun import again, begun
 from jobflow.core.evidence import Evidence
 from jobflow.core.folding import folded
 from jobflow.core.scene import Decision, RunDecision, Scene
 from jobflow.core.starting import first_attempt, refused_for_good
+from jobflow.core.target_ends import as_told, is_all_that_is_known, named, told, told_or_guessed
 
 
 def begun_steps(scene: Scene) -> list[Decision | None]:
@@ -16,11 +17,17 @@ def begun_steps(scene: Scene) -> list[Decision | None]:
     before those that depend on them, for what a step's runs begin with may depend on theirs."""
     found: list[Decision | None] = [None] * len(scene.steps)
     answered = bool(scene.view.refusals or scene.view.holders)
+    named_ends = named(scene)
     for position in scene.layout.order:
         evidence = scene.evidence[position]
         memory = evidence.memory
         if memory.phase in ENDED_STEP_PHASES:
             found[position] = Decision(memory)
+            continue
+        end = told(position, scene) if position in named_ends else None
+        if end is not None and is_all_that_is_known(end, evidence):
+            scene.standing[position] = as_told(end, evidence)
+            found[position] = Decision(scene.standing[position])
             continue
         known = memory.attempts > memory.past_attempts or evidence.job is not None
         if not (known or answered or evidence.loops):
@@ -41,9 +48,9 @@ def begin(evidence: Evidence, scene: Scene) -> Decision:
 
 def _carried_on(position: int, evidence: Evidence, scene: Scene) -> Decision | None:
     if evidence.loops:
-        loop = looping.carried_on(evidence, scene, lambda: inferred(position, scene))
+        loop = looping.carried_on(evidence, scene, lambda: told_or_guessed(position, scene))
         return None if loop is None else folded(loop)
-    decision = begun(evidence, scene, lambda: inferred(position, scene))
+    decision = begun(evidence, scene, lambda: told_or_guessed(position, scene))
     if decision is None:
         decision = refused_for_good(evidence, scene)
     return None if decision is None else _of_step(decision)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +24,9 @@ from jobflow.core.moments import later
 from jobflow.core.outputs import OutputsRoom
 from jobflow.core.readiness import breaks
 from jobflow.core.scope import Seen, Standing
+
+if TYPE_CHECKING:
+    from jobflow.core.target_ends import TargetEnd
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -101,6 +105,10 @@ class Scene:
         """The answer of `failure_policy.stored_failures`, once it was asked."""
         self.pod_suffixes: dict[str, int] = {}
         """What `starting` has found out of the names of each step's pods."""
+        self.target_ends: dict[str, str] = {}
+        """What `target_ends` has written for each step's vcjobs."""
+        self.told: dict[int, TargetEnd] | None = None
+        """What `target_ends` has read in all vcjobs, once it was asked."""
         self.suspended: str = self.course.suspended
         """Why nothing starts for now; empty: the flow is not suspended."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None

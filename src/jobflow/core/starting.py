@@ -22,6 +22,7 @@ from jobflow.core.names import attempt_name
 from jobflow.core.pod_names import pod_names
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import RunDecision, Scene, not_before
+from jobflow.core.target_ends import ends_of_targets
 from jobflow.core.wording import short
 
 UNPROCESSABLE = 422
@@ -137,6 +138,7 @@ def _planned(run: Run, scene: Scene, name: str, number: int) -> Attempt:
         index=run.index,
         case=run.case,
         avoid_nodes=run.memory.avoid_nodes or (),
+        target_ends=ends_of_targets(run.step, scene),
         seen=scene.seen(run),
     )
 
