@@ -47,7 +47,8 @@ class Answers:
     """Monotonic time since when there is a status to write that was not written yet."""
     sent: tuple[JobFlowStatus, str] | None = None
     """The status last written and the flow's resource version after it."""
-
+    failed: set[str] = field(default_factory=set)
+    """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
     asked: Counter[str] = field(default_factory=Counter)
     """How often each question was asked, since a plan asked for nothing."""
 

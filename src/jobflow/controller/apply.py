@@ -7,9 +7,10 @@ own writes; the others go into the flow's Answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import structlog
@@ -43,6 +44,8 @@ log = structlog.get_logger(__name__)
 
 REQUESTS_AT_ONCE = 16
 """Of one plan."""
+STATUS = "status"
+"""The status write among the requests of a plan."""
 
 
 @dataclass(slots=True)
@@ -53,6 +56,8 @@ class Applied:
     """An answer is there that no watch event will bring: plan again at once."""
     errors: list[str] = field(default_factory=list)
     """What failed and may work later."""
+    failed: set[str] = field(default_factory=set)
+    """Which requests that were, by `request_of`; the status write is STATUS."""
     retry_after: float = 0.0
     """Seconds the server asked to wait; the longest."""
     status_written: bool = False
@@ -79,43 +84,62 @@ class Applier:
     async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
         """Carry out the plan's actions, and write its status if asked to, all at once.
 
-        Raises nothing that a server or a network can cause: it is in the result.
+        Returns when every request has ended, however it ended: two plans of one flow never overlap.
+        Raises nothing but what breaks this task off; an error is in the result.
         """
         applied = Applied()
         slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         confirming = [action for action in plan.actions if isinstance(action, Confirm)]
-        work: list[Awaitable[None]] = [
-            self._within(slots, self._act(flow, action, applied), applied)
+        work: list[Coroutine[Any, Any, None]] = [
+            self._within(slots, self._act(flow, action, applied), applied, request_of(action))
             for action in plan.actions
             if not isinstance(action, Confirm)
         ]
         if confirming:
-            work.append(self._guard(self._confirm(flow, confirming, applied), applied))
+            reading = self._confirm(flow, confirming, applied)
+            work.append(self._guard(reading, applied, *map(request_of, confirming)))
         if write_status:
-            work.append(self._guard(self._write_status(flow, plan.status, applied), applied))
+            writing = self._write_status(flow, plan.status, applied)
+            work.append(self._guard(writing, applied, STATUS))
         if len(work) == 1:
             await work[0]
-        elif work:
-            await asyncio.gather(*work)
+        else:
+            async with asyncio.TaskGroup() as group:
+                for each in work:
+                    group.create_task(each)
         return applied
 
     # ------------------------------------------------------------------ errors
 
     async def _within(
-        self, slots: asyncio.Semaphore, work: Awaitable[None], applied: Applied
+        self, slots: asyncio.Semaphore, work: Awaitable[None], applied: Applied, request: str
     ) -> None:
         async with slots:
-            await self._guard(work, applied)
+            await self._guard(work, applied, request)
 
-    async def _guard(self, work: Awaitable[None], applied: Applied) -> None:
-        """Whatever a request can fail with becomes part of the outcome."""
+    async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
+        """Make every error of these requests a part of the outcome.
+
+        Only a cancellation of this task passes: then nobody waits for the outcome. One that comes
+        from inside a request, such as from connections that are being closed, is an error too.
+        """
         try:
             await work
+            return
         except ApiError as error:
             applied.errors.append(str(error))
             applied.retry_after = max(applied.retry_after, error.retry_after or 0.0)
         except NETWORK_ERRORS as error:
             applied.errors.append(f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            applied.errors.append("CancelledError: the request was broken off")
+        except Exception as error:
+            log.exception("request failed unexpectedly", requests=requests)
+            applied.errors.append(f"{type(error).__name__}: {error}")
+        applied.failed.update(requests)
 
     # ------------------------------------------------------------------ actions
 
@@ -332,6 +356,12 @@ class Applier:
             raise conflict
         self._store.learn_flow(live)
         applied.again = applied.stale = True
+
+
+def request_of(action: Action) -> str:
+    """A name for what the action asks of the server: the next plan's same request has it too."""
+    what = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
+    return f"{type(action).__name__} {what}"
 
 
 def is_refusal(error: ApiError) -> bool:
