@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -23,8 +23,9 @@ from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.answers import Memory
 from jobflow.controller.commands import abort_command
-from jobflow.controller.live_pods import pods_of
+from jobflow.controller.live_pods import READS_AT_ONCE, pods_of
 from jobflow.controller.status_patch import status_patch
+from jobflow.controller.turns import Turns
 from jobflow.core.actions import (
     AbortJob,
     Action,
@@ -37,10 +38,13 @@ from jobflow.core.actions import (
     PodsRead,
     ReadPods,
 )
+from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 REQUESTS_AT_ONCE = 16
 """Of one plan."""
@@ -80,6 +84,9 @@ class Applier:
         self._store = store
         self._memory = memory
         self._now = now
+        self._reads: Turns[Key] = Turns(seconds=0.0, at_once=READS_AT_ONCE)
+        """Live reads of all flows. They share connections with the watches, so they are bounded;
+        a flow with many of them does not keep the others waiting."""
 
     async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
         """Carry out the plan's actions, and write its status if asked to, all at once.
@@ -182,7 +189,7 @@ class Applier:
     async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
         """A vcjob of this name is there already: ours, or whose?"""
         try:
-            job = await self._client.get(JOBS, flow.metadata.namespace, name, Job)
+            job = await self._get(flow, JOBS, name, Job)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -202,20 +209,21 @@ class Applier:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
             return
-        alive = True if ours else await self._alive(flow.metadata.namespace, owner)
+        alive = True if ours else await self._alive(flow, owner)
         self._memory.hold(flow, job, owner_alive=alive, now=self._now())
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
-    async def _alive(self, namespace: str, owner: OwnerReference | None) -> bool:
+    async def _alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
         """Whether the owner of a vcjob is there and not being deleted. True where it has none, and
         where this account cannot find out: then it is left to its owner."""
         if owner is None:
             return True
-        resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
+        async with self._reads.turn(key_of(flow)):
+            resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
         if resource is None:
             return True
         try:
-            found = await self._client.get(resource, namespace, owner.name, Object)
+            found = await self._get(flow, resource, owner.name, Object)
         except ApiError as error:
             if error.code == 403:
                 return True
@@ -283,7 +291,7 @@ class Applier:
             return
         for action in actions:
             try:
-                job = await self._client.get(JOBS, meta.namespace, action.name, Job)
+                job = await self._get(flow, JOBS, action.name, Job)
             except ApiError as error:
                 if not error.not_found:
                     raise
@@ -295,7 +303,8 @@ class Applier:
     async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
         """After the last try that it cannot be done is an answer too."""
         try:
-            pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
+            async with self._reads.turn(key_of(flow)):
+                pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
             trouble = str(error) or type(error).__name__
             if not self._memory.unread(flow, action.uid, trouble):
@@ -307,13 +316,17 @@ class Applier:
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
         """The flow as it is now; None where it is gone."""
-        meta = flow.metadata
         try:
-            return await self._client.get(JOBFLOWS, meta.namespace, meta.name, JobFlow)
+            return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
         except ApiError as error:
             if error.not_found:
                 return None
             raise
+
+    async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
+        """Read an object of the flow's namespace live, in turn with other flows' reads."""
+        async with self._reads.turn(key_of(flow)):
+            return await self._client.get(resource, flow.metadata.namespace, name, type)
 
     # ------------------------------------------------------------------ status
 
