@@ -23,6 +23,7 @@ from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.answers import Memory
 from jobflow.controller.commands import abort_command
+from jobflow.controller.due import STATUS, request_of
 from jobflow.controller.live_pods import READS_AT_ONCE, pods_of
 from jobflow.controller.status_patch import status_patch
 from jobflow.controller.turns import Turns
@@ -48,8 +49,6 @@ T = TypeVar("T")
 
 REQUESTS_AT_ONCE = 16
 """Of one plan."""
-STATUS = "status"
-"""The status write among the requests of a plan."""
 
 
 @dataclass(slots=True)
@@ -369,12 +368,6 @@ class Applier:
             raise conflict
         self._store.learn_flow(live)
         applied.again = applied.stale = True
-
-
-def request_of(action: Action) -> str:
-    """A name for what the action asks of the server: the next plan's same request has it too."""
-    what = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
-    return f"{type(action).__name__} {what}"
 
 
 def is_refusal(error: ApiError) -> bool:

@@ -7,8 +7,8 @@ handled, in one place (`_settle`): done, again at once, again later, or a retry 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
@@ -19,13 +19,14 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
 from jobflow.controller.answers import Answers, Memory
-from jobflow.controller.apply import STATUS, Applied, Applier, request_of
+from jobflow.controller.apply import Applied, Applier
+from jobflow.controller.due import Due, due_of
 from jobflow.controller.events import Recorder
 from jobflow.controller.hooks import Hooks, Result
 from jobflow.controller.interest import Interest
 from jobflow.controller.probing import Probing
 from jobflow.controller.queue import Queue
-from jobflow.core.actions import Confirm, CreateJob, DeleteFlow, Plan, ReadPods, View
+from jobflow.core.actions import Plan, View
 from jobflow.core.plan import plan as plan_flow
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store, flow_of, owner_uid
@@ -159,7 +160,7 @@ class Reconciler:
 
         An error puts the flow in backoff. Until it ends, nothing that failed is repeated: a
         requeue waits for the end (the queue's rule), and a plan that an event brings about leaves
-        out the requests that failed (`_due`); it sends the others, so that a flow with one
+        out the requests that failed (`due`); it sends the others, so that a flow with one
         request that keeps failing can still be cancelled. Only a pass that leaves out nothing,
         has no error and asks for no other one at once ends the backoff.
         """
@@ -189,7 +190,7 @@ class Reconciler:
             answers.failed.clear()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         self._probing.want(key, flow.metadata.uid, plan.probes)
-        due = _due(plan, self._status_wait(flow, plan, answers), answers.failed)
+        due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
         if due.plan.actions or due.write:
             applied = await self._applier.apply(flow, due.plan, write_status=due.write)
@@ -239,14 +240,14 @@ class Reconciler:
     def _outcome(self, flow: JobFlow, due: Due, applied: Applied, answers: Answers) -> Outcome:
         if applied.status_written:
             answers.written_at, answers.changed_at = self._clock(), None
-        asked = _questions(due.plan, applied) if applied.again else []
+        asked = due.questions(stale=applied.stale) if applied.again else []
         times = answers.asks(asked)
         error = "; ".join(dict.fromkeys(applied.errors))
         answers.failed |= applied.failed
         if times > AGAIN_AT_ONCE and not error:
             error = "planned again and again without getting on"
             answers.failed.update(asked)
-        if flow.final and not answers.failed:
+        if flow.final and not answers.failed and not answers.asked:
             self._memory.forget(key_of(flow))
         waits = [due.status_wait] if due.status_wait else []
         if due.plan.requeue_after is not None:
@@ -258,37 +259,3 @@ class Reconciler:
             retry_after=applied.retry_after,
             held=due.held,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """What is sent of a plan now."""
-
-    plan: Plan
-    status_wait: float | None
-    """Seconds until its status may be written; None: it is not written."""
-    held: bool = False
-    """Whether a part of the plan waits for the end of the backoff."""
-
-    @property
-    def write(self) -> bool:
-        """Whether the status is written now."""
-        return self.status_wait == 0.0
-
-
-def _due(plan: Plan, status_wait: float | None, failed: Collection[str]) -> Due:
-    """The plan without the requests that failed in the backoff that still lasts."""
-    if not failed:
-        return Due(plan, status_wait)
-    actions = tuple(each for each in plan.actions if request_of(each) not in failed)
-    held = len(actions) < len(plan.actions)
-    if STATUS in failed and status_wait is not None:
-        status_wait, held = None, True
-    return Due(replace(plan, actions=actions), status_wait, held)
-
-
-def _questions(plan: Plan, applied: Applied) -> list[str]:
-    """What the plan asked the server that it had to be planned again for."""
-    kinds = (CreateJob, Confirm, ReadPods, *([DeleteFlow] if applied.stale else []))
-    asked = [request_of(action) for action in plan.actions if isinstance(action, kinds)]
-    return [STATUS, *asked] if applied.stale else asked
