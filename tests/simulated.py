@@ -70,7 +70,10 @@ class Sending:
 
 
 class Plain(Sending, Client):
-    """The process's own client."""
+    """The process's own client. The simulated network has no connections to wait for."""
+
+    def sibling(self) -> Client:
+        return self
 
 
 class Fenced(FencedClient):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.queue import Queue
+from jobflow.controller.queue import FLOOR, Queue
 
 
 class Counting(Hooks):
@@ -115,9 +115,26 @@ async def test_a_wait_of_many_years_is_none_too_long(timed: Timed) -> None:
     assert await timed.take() == ["a"]
 
 
-async def test_no_delay_is_now(timed: Timed) -> None:
-    timed.queue.add_after("a", 0)
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, FLOOR / 2])
+async def test_no_requeue_comes_before_the_floor(timed: Timed, seconds: float) -> None:
+    timed.queue.add_after("a", seconds)
+    timed.pass_time(FLOOR * 0.9)
+    assert await timed.take() == []
+    timed.pass_time(FLOOR * 0.2)
     assert await timed.take() == ["a"]
+
+
+async def test_a_key_that_always_asks_to_come_back_at_once_costs_ten_passes_a_second(
+    timed: Timed,
+) -> None:
+    passes = 0
+    timed.queue.add("a")
+    for _ in range(10_000):
+        for key in await timed.take():
+            passes += 1
+            timed.queue.add_after(key, 0)
+        timed.pass_time(0.001)
+    assert 90 <= passes <= 101
 
 
 async def test_backoff_doubles_for_each_key_alone_until_it_works(timed: Timed) -> None:
@@ -131,6 +148,77 @@ async def test_backoff_doubles_for_each_key_alone_until_it_works(timed: Timed) -
 
 async def test_backoff_has_a_limit(timed: Timed) -> None:
     assert max(timed.queue.retry("a") for _ in range(100)) == 60
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_no_requeue_undercuts_a_backoff(timed: Timed, before: bool) -> None:
+    if before:
+        timed.queue.add_after("a", 0.1)
+    for wait in (0.2, 0.4):
+        assert timed.queue.retry("a") == wait
+    if not before:
+        timed.queue.add_after("a", 0.1)
+    timed.pass_time(0.39)
+    assert await timed.take() == []
+    timed.pass_time(0.02)
+    assert await timed.take() == ["a"]
+
+
+async def test_an_event_is_worked_on_in_a_backoff_whose_end_still_comes(timed: Timed) -> None:
+    timed.queue.retry("a")
+    timed.queue.retry("a")
+    timed.pass_time(0.1)
+    timed.queue.add("a")
+    assert timed.queue.backoff("a") == pytest.approx(0.3)
+    assert await timed.take() == ["a"]
+    timed.pass_time(0.29)
+    assert await timed.take() == []
+    timed.pass_time(0.02)
+    assert timed.queue.backoff("a") == 0
+    assert await timed.take() == ["a"]
+
+
+async def test_a_backoff_that_ends_during_the_work_on_its_key_is_not_forgotten(
+    timed: Timed,
+) -> None:
+    timed.queue.retry("a")
+    timed.queue.add("a")
+    await timed.queue.get()
+    timed.pass_time(1)
+    timed.queue.done("a")
+    timed.pass_time(2 * FLOOR)
+    assert await timed.take() == ["a"]
+
+
+async def test_work_that_succeeds_ends_the_backoff(timed: Timed) -> None:
+    timed.queue.retry("a", at_least=5)
+    timed.queue.add("a")
+    timed.pass_time(5)
+    assert await timed.queue.get() == "a"
+    timed.queue.forget("a")
+    timed.queue.add_after("a", 1)
+    timed.queue.done("a")
+    assert timed.queue.backoff("a") == 0
+    timed.pass_time(1)
+    assert await timed.take() == ["a"]
+    timed.pass_time(100)
+    assert await timed.take() == []
+
+
+async def test_nothing_is_handed_out_before_the_time_that_a_server_asked_for(
+    timed: Timed,
+) -> None:
+    timed.queue.add("a")
+    await timed.queue.get()
+    timed.queue.add("a")
+    timed.queue.retry("a", at_least=7)
+    timed.queue.done("a")
+    timed.queue.add("a")
+    timed.pass_time(6.9)
+    timed.queue.add_after("a", 0)
+    assert await timed.take() == []
+    timed.pass_time(0.1)
+    assert await timed.take() == ["a"]
 
 
 async def test_a_waiting_worker_is_woken(timed: Timed) -> None:
@@ -202,3 +290,29 @@ async def test_no_key_is_lost_and_none_is_worked_on_twice_at_once() -> None:
             await asyncio.sleep(0)
         queue.close()
     assert seen.keys() == set(range(10))
+
+
+async def test_everything_else_gets_a_turn_between_two_keys() -> None:
+    """Work that never waits, by many workers."""
+    queue, turns, seen = Queue[int](), 0, list[int]()
+
+    async def beat() -> None:
+        nonlocal turns
+        while len(seen) < 100:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        while (key := await queue.get()) is not None:
+            seen.append(turns)
+            queue.done(key)
+
+    for key in range(100):
+        queue.add(key)
+    async with asyncio.TaskGroup() as group:
+        beating = group.create_task(beat())
+        for _ in range(8):
+            group.create_task(work())
+        await beating
+        queue.close()
+    assert len(set(seen)) == 100

@@ -4,54 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.controller import reconciler as module
-from jobflow.controller.answers import Memory
-from jobflow.controller.apply import Applier
-from jobflow.controller.events import Recorder
-from jobflow.controller.prober import Prober
-from jobflow.controller.queue import Queue
-from jobflow.controller.reconciler import AGAIN_AT_ONCE, Reconciler
+from jobflow.controller.reconciler import AGAIN_AT_ONCE
 from jobflow.core.actions import Confirm, Event, EventType, Plan, View
-from jobflow.kube.cache import Key
-from jobflow.store import Store
-from running import NAMESPACE, Cluster, cluster, flow, template
-
-KEY = (NAMESPACE, "f")
-
-
-class World:
-    """A reconciler without workers, over a server with one flow, by a clock that the test moves."""
-
-    def __init__(self, servers: Cluster, subject: JobFlow) -> None:
-        self.servers = servers
-        self.now = 100.0
-        self.store = Store()
-        self.store.flows.replace([subject], subject.metadata.resource_version)
-        self.store.jobs.replace([], subject.metadata.resource_version)
-        self.queue = Queue[Key](clock=lambda: self.now, dice=lambda: 0.0)
-        self.recorder = Recorder(servers.client)
-        memory = Memory()
-        self.reconciler = Reconciler(
-            self.store,
-            Applier(servers.client, self.store, memory),
-            memory,
-            self.recorder,
-            self.queue,
-            Prober(self.store.pods.of, self.queue.add),
-            clock=lambda: self.now,
-        )
-
-    @property
-    def writes(self) -> int:
-        return self.servers.count("PATCH", JOBFLOWS, subresource="status")
+from reconciling import KEY, World, planning
+from running import NAMESPACE, cluster, flow, template
 
 
 @pytest.fixture
@@ -59,22 +23,6 @@ async def world() -> AsyncIterator[World]:
     async with cluster() as servers:
         await servers.apply(flow("f", {"a": ""}))
         yield World(servers, await servers.flow("f"))
-
-
-def planning(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
-    """Let every plan be this one; a status that is given as words becomes the state's message."""
-
-    def always(flow: JobFlow, view: View, *, now: datetime) -> Plan:
-        said = plan.get("says")
-        status = flow.status if said is None else saying(said)
-        rest = {key: value for key, value in plan.items() if key != "says"}
-        return Plan(status=status, **{"actions": (), **rest})
-
-    monkeypatch.setattr(module, "plan_flow", always)
-
-
-def saying(message: str) -> JobFlowStatus:
-    return JobFlowStatus(state=FlowState(phase="Running", message=message))
 
 
 async def test_status_that_nothing_waits_for_is_written_once_a_second_and_not_forgotten(

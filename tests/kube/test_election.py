@@ -11,7 +11,7 @@ import pytest
 
 from jobflow.api.resources import JOBS, LEASES
 from jobflow.kube.candidate import Timing
-from jobflow.kube.client import Client
+from jobflow.kube.client import CONNECTIONS, Client
 from jobflow.kube.election import Election, new_identity
 from jobflow.kube.fence import NotLeading
 from jobflow.sandbox.apiserver.failures import failure
@@ -145,6 +145,25 @@ async def test_a_term_ends_when_the_lease_cannot_be_renewed_and_another_may_begi
     assert one.changes[:3] == [True, False, True]
     assert len(clients) == 2
     assert (await lease(world))["leaseTransitions"] == 0
+
+
+async def test_the_lease_waits_for_no_connection_that_others_keep_busy(world: Cluster) -> None:
+    """More watches than a client has connections, as slow reads would be."""
+
+    async def keep_busy() -> None:
+        async for _ in world.client.watch(JOBS, resource_version="1"):
+            pass
+
+    watching = [asyncio.create_task(keep_busy()) for _ in range(CONNECTIONS + 1)]
+    one = Replica(world, "one")
+    try:
+        async with one.standing() as task:
+            await one.until(leads=True)
+            await one.ended(task)
+    finally:
+        for each in watching:
+            each.cancel()
+        await asyncio.wait(watching)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after it was stored"])

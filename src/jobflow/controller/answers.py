@@ -47,7 +47,8 @@ class Answers:
     """Monotonic time since when there is a status to write that was not written yet."""
     sent: tuple[JobFlowStatus, str] | None = None
     """The status last written and the flow's resource version after it."""
-
+    failed: set[str] = field(default_factory=set)
+    """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
     asked: Counter[str] = field(default_factory=Counter)
     """How often each question was asked, since a plan asked for nothing."""
 
@@ -68,12 +69,16 @@ class Answers:
 
     def outdate(self, jobs: Mapping[str, Job]) -> None:
         """What was read of pods holds as long as their vcjob has ended: of one that is gone, or
-        was resumed, it has to be read anew."""
-        if self.read or self.unread:
-            ended = {job.metadata.uid for job in jobs.values() if job.ended}
-            for uid in (self.read.keys() | self.unread.keys()) - ended:
-                self.read.pop(uid, None)
-                self.unread.pop(uid, None)
+        was resumed, it has to be read anew. When an abort was asked for is of interest as long as
+        the vcjob has not ended."""
+        if self.read or self.unread or self.aborts:
+            ended = {job.metadata.uid: job.ended for job in jobs.values()}
+            for uid in self.read.keys() | self.unread.keys():
+                if not ended.get(uid):
+                    self.read.pop(uid, None)
+                    self.unread.pop(uid, None)
+            for uid in [uid for uid in self.aborts if ended.get(uid, True)]:
+                del self.aborts[uid]
 
 
 class Memory:

@@ -7,9 +7,10 @@ own writes; the others go into the flow's Answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -22,8 +23,10 @@ from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.answers import Memory
 from jobflow.controller.commands import abort_command
-from jobflow.controller.live_pods import pods_of
+from jobflow.controller.due import STATUS, request_of
+from jobflow.controller.live_pods import READS_AT_ONCE, pods_of
 from jobflow.controller.status_patch import status_patch
+from jobflow.controller.turns import Turns
 from jobflow.core.actions import (
     AbortJob,
     Action,
@@ -36,10 +39,13 @@ from jobflow.core.actions import (
     PodsRead,
     ReadPods,
 )
+from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 REQUESTS_AT_ONCE = 16
 """Of one plan."""
@@ -53,6 +59,8 @@ class Applied:
     """An answer is there that no watch event will bring: plan again at once."""
     errors: list[str] = field(default_factory=list)
     """What failed and may work later."""
+    failed: set[str] = field(default_factory=set)
+    """Which requests that were, by `request_of`; the status write is STATUS."""
     retry_after: float = 0.0
     """Seconds the server asked to wait; the longest."""
     status_written: bool = False
@@ -75,47 +83,69 @@ class Applier:
         self._store = store
         self._memory = memory
         self._now = now
+        self._reads: Turns[Key] = Turns(seconds=0.0, at_once=READS_AT_ONCE)
+        """Live reads of all flows. They share connections with the watches, so they are bounded;
+        a flow with many of them does not keep the others waiting."""
 
     async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
         """Carry out the plan's actions, and write its status if asked to, all at once.
 
-        Raises nothing that a server or a network can cause: it is in the result.
+        Returns when every request has ended, however it ended: two plans of one flow never overlap.
+        Raises nothing but what breaks this task off; an error is in the result.
         """
         applied = Applied()
         slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         confirming = [action for action in plan.actions if isinstance(action, Confirm)]
-        work: list[Awaitable[None]] = [
-            self._within(slots, self._act(flow, action, applied), applied)
+        work: list[Coroutine[Any, Any, None]] = [
+            self._within(slots, self._act(flow, action, applied), applied, request_of(action))
             for action in plan.actions
             if not isinstance(action, Confirm)
         ]
         if confirming:
-            work.append(self._guard(self._confirm(flow, confirming, applied), applied))
+            reading = self._confirm(flow, confirming, applied)
+            work.append(self._guard(reading, applied, *map(request_of, confirming)))
         if write_status:
-            work.append(self._guard(self._write_status(flow, plan.status, applied), applied))
+            writing = self._write_status(flow, plan.status, applied)
+            work.append(self._guard(writing, applied, STATUS))
         if len(work) == 1:
             await work[0]
-        elif work:
-            await asyncio.gather(*work)
+        else:
+            async with asyncio.TaskGroup() as group:
+                for each in work:
+                    group.create_task(each)
         return applied
 
     # ------------------------------------------------------------------ errors
 
     async def _within(
-        self, slots: asyncio.Semaphore, work: Awaitable[None], applied: Applied
+        self, slots: asyncio.Semaphore, work: Awaitable[None], applied: Applied, request: str
     ) -> None:
         async with slots:
-            await self._guard(work, applied)
+            await self._guard(work, applied, request)
 
-    async def _guard(self, work: Awaitable[None], applied: Applied) -> None:
-        """Whatever a request can fail with becomes part of the outcome."""
+    async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
+        """Make every error of these requests a part of the outcome.
+
+        Only a cancellation of this task passes: then nobody waits for the outcome. One that comes
+        from inside a request, such as from connections that are being closed, is an error too.
+        """
         try:
             await work
+            return
         except ApiError as error:
             applied.errors.append(str(error))
             applied.retry_after = max(applied.retry_after, error.retry_after or 0.0)
         except NETWORK_ERRORS as error:
             applied.errors.append(f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            applied.errors.append("CancelledError: the request was broken off")
+        except Exception as error:
+            log.exception("request failed unexpectedly", requests=requests)
+            applied.errors.append(f"{type(error).__name__}: {error}")
+        applied.failed.update(requests)
 
     # ------------------------------------------------------------------ actions
 
@@ -158,7 +188,7 @@ class Applier:
     async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
         """A vcjob of this name is there already: ours, or whose?"""
         try:
-            job = await self._client.get(JOBS, flow.metadata.namespace, name, Job)
+            job = await self._get(flow, JOBS, name, Job)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -178,20 +208,21 @@ class Applier:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
             return
-        alive = True if ours else await self._alive(flow.metadata.namespace, owner)
+        alive = True if ours else await self._alive(flow, owner)
         self._memory.hold(flow, job, owner_alive=alive, now=self._now())
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
-    async def _alive(self, namespace: str, owner: OwnerReference | None) -> bool:
+    async def _alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
         """Whether the owner of a vcjob is there and not being deleted. True where it has none, and
         where this account cannot find out: then it is left to its owner."""
         if owner is None:
             return True
-        resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
+        async with self._reads.turn(key_of(flow)):
+            resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
         if resource is None:
             return True
         try:
-            found = await self._client.get(resource, namespace, owner.name, Object)
+            found = await self._get(flow, resource, owner.name, Object)
         except ApiError as error:
             if error.code == 403:
                 return True
@@ -259,7 +290,7 @@ class Applier:
             return
         for action in actions:
             try:
-                job = await self._client.get(JOBS, meta.namespace, action.name, Job)
+                job = await self._get(flow, JOBS, action.name, Job)
             except ApiError as error:
                 if not error.not_found:
                     raise
@@ -271,7 +302,8 @@ class Applier:
     async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
         """After the last try that it cannot be done is an answer too."""
         try:
-            pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
+            async with self._reads.turn(key_of(flow)):
+                pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
             trouble = str(error) or type(error).__name__
             if not self._memory.unread(flow, action.uid, trouble):
@@ -283,13 +315,17 @@ class Applier:
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
         """The flow as it is now; None where it is gone."""
-        meta = flow.metadata
         try:
-            return await self._client.get(JOBFLOWS, meta.namespace, meta.name, JobFlow)
+            return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
         except ApiError as error:
             if error.not_found:
                 return None
             raise
+
+    async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
+        """Read an object of the flow's namespace live, in turn with other flows' reads."""
+        async with self._reads.turn(key_of(flow)):
+            return await self._client.get(resource, flow.metadata.namespace, name, type)
 
     # ------------------------------------------------------------------ status
 

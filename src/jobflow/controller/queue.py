@@ -11,6 +11,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from jobflow.controller.hooks import Hooks
@@ -18,6 +19,9 @@ from jobflow.kube.backoff import delay
 
 K = TypeVar("K")
 
+FLOOR = 0.1
+"""Shortest delay of a requeue, in seconds: as long as the shortest backoff. A key that always asks
+to come back at once costs ten passes a second instead of a whole core."""
 FIRST_RETRY = 0.2
 LONGEST_RETRY = 60.0
 VOID_ENTRIES = 64
@@ -25,11 +29,34 @@ VOID_ENTRIES = 64
 this: a flow that has days left to its timeout asks anew with each pass over it."""
 
 
+@dataclass(slots=True)
+class Failing:
+    """A key whose work failed and has not succeeded since."""
+
+    failures: int = 0
+    """In a row."""
+    until: float = 0.0
+    """End of the backoff."""
+    asked_until: float = 0.0
+    """End of the time that a server asked for: until then, events wait too."""
+
+
 class Queue(Generic[K]):
     """Keys that are ready, keys that are due later, keys that are being worked on.
 
-    `clock` gives seconds and `dice` a number from 0 to 1, so that tests decide both. A key that is
-    added while it is being worked on is handed out again after `done`.
+    A key is handed out
+
+    - after an event (`add`): as soon as a worker is free;
+    - after a requeue (`add_after`): when its delay is over, and FLOOR at the earliest;
+    - in backoff (`retry`): a requeue waits for the end of the backoff. An event does not, because
+      it may have nothing to do with what failed: whoever works on the key then asks `backoff` and
+      does not repeat what failed. The key comes back at the end of the backoff in any case;
+    - in the time that a server asked for (`retry` with `at_least`): neither an event nor a requeue
+      hands it out.
+
+    The queue hands out one key per turn of the event loop, so that everything else gets a turn
+    between two of them. `clock` gives seconds and `dice` a number from 0 to 1, so that tests decide
+    both. A key that is added while it is being worked on is handed out again after `done`.
     """
 
     def __init__(
@@ -50,8 +77,10 @@ class Queue(Generic[K]):
         self._later: list[tuple[float, int, K]] = []
         """A heap; an entry counts only while `_due` names the same time."""
         self._count = 0
-        self._failures: dict[K, int] = {}
-        self._getters: deque[asyncio.Future[None]] = deque()
+        self._failing: dict[K, Failing] = {}
+        self._turn = asyncio.Lock()
+        """Held by the worker that takes the next key."""
+        self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -62,7 +91,7 @@ class Queue(Generic[K]):
     # ------------------------------------------------------------------ putting in
 
     def add(self, key: K) -> None:
-        """Ready now."""
+        """Hand the key out now, or at the end of the time that a server asked for."""
         if self._closed or key in self._since:
             return
         self._since[key] = self._clock()
@@ -70,37 +99,42 @@ class Queue(Generic[K]):
             self._push(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Ready in `seconds`, or earlier where an earlier time was asked for before."""
+        """Hand the key out in `seconds`, FLOOR at the least, or at the end of its backoff if that
+        is later. An earlier time that was asked for before stands."""
         if self._closed:
             return
-        if seconds <= 0:
-            self.add(key)
-            return
-        at = self._clock() + seconds
-        if self._due.get(key, at + 1) <= at:
-            return
-        self._due[key] = at
-        self._count += 1
-        heapq.heappush(self._later, (at, self._count, key))
-        if len(self._later) > 2 * len(self._due) + VOID_ENTRIES:
-            self._later = [entry for entry in self._later if self._due.get(entry[2]) == entry[0]]
-            heapq.heapify(self._later)
-        self._wind()
+        at = self._clock() + max(seconds, FLOOR)
+        if (failing := self._failing.get(key)) is not None:
+            at = max(at, failing.until)
+        self._schedule(key, at)
 
     def retry(self, key: K, *, at_least: float = 0.0) -> float:
-        """Ready after this key's backoff, `at_least` so many seconds; returns which. The backoff
-        doubles with each `retry` until `forget`."""
-        tries = self._failures.get(key, 0)
-        self._failures[key] = tries + 1
-        wait = delay(tries, first=FIRST_RETRY, most=LONGEST_RETRY, dice=self._dice)
-        wait = max(wait, at_least)
+        """Put the key in backoff and return its seconds: they double with each `retry` until
+        `forget`, and are `at_least` as many as the server asked for.
+
+        Called by whoever works on the key. A time that was asked for before is void.
+        """
+        failing = self._failing.setdefault(key, Failing())
+        now = self._clock()
+        wait = delay(failing.failures, first=FIRST_RETRY, most=LONGEST_RETRY, dice=self._dice)
+        wait = max(wait, at_least, failing.until - now)
+        failing.failures += 1
+        failing.until = now + wait
+        failing.asked_until = max(failing.asked_until, now + at_least)
         self._hooks.retried()
-        self.add_after(key, wait)
+        if not self._closed:
+            self._due.pop(key, None)
+            self._schedule(key, failing.until)
         return wait
 
+    def backoff(self, key: K) -> float:
+        """Seconds left of the key's backoff; 0: it is in none."""
+        failing = self._failing.get(key)
+        return max(0.0, failing.until - self._clock()) if failing is not None else 0.0
+
     def forget(self, key: K) -> None:
-        """It worked: the next `retry` starts from the shortest delay."""
-        self._failures.pop(key, None)
+        """End the backoff, because the work succeeded: the next one starts from the shortest."""
+        self._failing.pop(key, None)
 
     # ------------------------------------------------------------------ taking out
 
@@ -109,20 +143,14 @@ class Queue(Generic[K]):
 
         A later time that was asked for is void: who works on the key now will ask anew.
         """
-        while not self._ready and not self._closed:
-            getter = asyncio.get_running_loop().create_future()
-            self._getters.append(getter)
-            try:
-                await getter
-            except asyncio.CancelledError:
-                if getter in self._getters:
-                    self._getters.remove(getter)
-                elif self._ready:
-                    self._wake()
-                raise
-        if self._closed:
-            return None
-        key = self._ready.popleft()
+        async with self._turn:
+            await asyncio.sleep(0)
+            while not self._ready and not self._closed:
+                self._news.clear()
+                await self._news.wait()
+            if self._closed:
+                return None
+            key = self._ready.popleft()
         self._working.add(key)
         self._due.pop(key, None)
         self._hooks.waited(self._clock() - self._since.pop(key))
@@ -130,10 +158,15 @@ class Queue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """Work on the key is over."""
+        """End the work on the key. It is handed out again if an event came meanwhile, and at the
+        end of its backoff if it is in one."""
         self._working.discard(key)
-        if key in self._since and not self._closed:
+        if self._closed:
+            return
+        if key in self._since:
             self._push(key)
+        if (failing := self._failing.get(key)) is not None:
+            self._schedule(key, max(failing.until, self._clock() + FLOOR))
 
     def close(self) -> None:
         """Hand out nothing more."""
@@ -141,8 +174,7 @@ class Queue(Generic[K]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._getters:
-            self._wake()
+        self._news.set()
 
     # ------------------------------------------------------------------ time
 
@@ -154,6 +186,18 @@ class Queue(Generic[K]):
             if self._due.get(key) == at:
                 del self._due[key]
                 self.add(key)
+        self._wind()
+
+    def _schedule(self, key: K, at: float) -> None:
+        """Make the key ready then, unless it is due earlier."""
+        if self._due.get(key, at + 1) <= at:
+            return
+        self._due[key] = at
+        self._count += 1
+        heapq.heappush(self._later, (at, self._count, key))
+        if len(self._later) > 2 * len(self._due) + VOID_ENTRIES:
+            self._later = [entry for entry in self._later if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._later)
         self._wind()
 
     def _wind(self) -> None:
@@ -170,13 +214,12 @@ class Queue(Generic[K]):
     # ------------------------------------------------------------------
 
     def _push(self, key: K) -> None:
+        """Let a worker have the key, if no server has asked for time."""
+        failing = self._failing.get(key)
+        if failing is not None and failing.asked_until > self._clock():
+            del self._since[key]
+            self._schedule(key, failing.asked_until)
+            return
         self._ready.append(key)
         self._hooks.depth(len(self._ready))
-        self._wake()
-
-    def _wake(self) -> None:
-        while self._getters:
-            getter = self._getters.popleft()
-            if not getter.done():
-                getter.set_result(None)
-                return
+        self._news.set()

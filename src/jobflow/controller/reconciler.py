@@ -20,12 +20,13 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
 from jobflow.controller.answers import Answers, Memory
 from jobflow.controller.apply import Applied, Applier
+from jobflow.controller.due import Due, due_of
 from jobflow.controller.events import Recorder
 from jobflow.controller.hooks import Hooks, Result
 from jobflow.controller.interest import Interest
 from jobflow.controller.probing import Probing
 from jobflow.controller.queue import Queue
-from jobflow.core.actions import Confirm, CreateJob, Plan, ReadPods, View
+from jobflow.core.actions import Plan, View
 from jobflow.core.plan import plan as plan_flow
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store, flow_of, owner_uid
@@ -52,6 +53,8 @@ class Outcome:
     error: str = ""
     """What failed and may work later; empty: nothing."""
     retry_after: float = 0.0
+    held: bool = False
+    """A request that failed earlier waits for the end of the backoff."""
 
 
 class Reconciler:
@@ -153,17 +156,26 @@ class Reconciler:
             return Outcome(error=f"{type(error).__name__}: {error}")
 
     def _settle(self, key: Key, outcome: Outcome) -> Result:
-        """What happens to the key now. The one place that handles an outcome."""
-        if outcome.after is not None:
-            self._queue.add_after(key, outcome.after)
+        """What happens to the key now. The one place that handles an outcome.
+
+        An error puts the flow in backoff. Until it ends, nothing that failed is repeated: a
+        requeue waits for the end (the queue's rule), and a plan that an event brings about leaves
+        out the requests that failed (`due`); it sends the others, so that a flow with one
+        request that keeps failing can still be cancelled. Only a pass that leaves out nothing,
+        has no error and asks for no other one at once ends the backoff.
+        """
         if outcome.error:
             wait = self._queue.retry(key, at_least=outcome.retry_after)
             log.warning("retrying", flow="/".join(key), error=outcome.error, seconds=round(wait, 3))
+        elif not outcome.held and not outcome.again:
+            self._queue.forget(key)
+        if outcome.after is not None:
+            self._queue.add_after(key, outcome.after)
+        if outcome.error:
             return Result.RETRIED
         if outcome.again:
             self._queue.add(key)
             return Result.REQUEUED
-        self._queue.forget(key)
         return Result.DONE
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -174,18 +186,19 @@ class Reconciler:
             self._probing.forget(key)
             return Outcome()
         answers = self._memory.of(flow)
+        if not self._queue.backoff(key):
+            answers.failed.clear()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         self._probing.want(key, flow.metadata.uid, plan.probes)
-        wait = self._status_wait(flow, plan, answers)
-        write = wait == 0.0
+        due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
-        if plan.actions or write:
-            applied = await self._applier.apply(flow, plan, write_status=write)
+        if due.plan.actions or due.write:
+            applied = await self._applier.apply(flow, due.plan, write_status=due.write)
         if applied.status_written:
             self._hooks.recorded(flow.status, plan.status)
             for event in plan.events:
                 self._recorder.record(flow, event)
-        return self._outcome(flow, plan, applied, wait or None)
+        return self._outcome(flow, due, applied, answers)
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
@@ -224,34 +237,25 @@ class Reconciler:
         due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + self._status_seconds)
         return max(0.0, due - now)
 
-    def _outcome(
-        self, flow: JobFlow, plan: Plan, applied: Applied, status_wait: float | None
-    ) -> Outcome:
-        answers = self._memory.of(flow)
+    def _outcome(self, flow: JobFlow, due: Due, applied: Applied, answers: Answers) -> Outcome:
         if applied.status_written:
             answers.written_at, answers.changed_at = self._clock(), None
-        if flow.final:
-            self._memory.forget(key_of(flow))
-        waits = [status_wait] if status_wait is not None else []
-        if plan.requeue_after is not None:
-            waits.append(plan.requeue_after.total_seconds())
-        times = answers.asks(_questions(plan, applied) if applied.again else ())
+        asked = due.questions(stale=applied.stale) if applied.again else []
+        times = answers.asks(asked)
         error = "; ".join(dict.fromkeys(applied.errors))
+        answers.failed |= applied.failed
         if times > AGAIN_AT_ONCE and not error:
             error = "planned again and again without getting on"
+            answers.failed.update(asked)
+        if flow.final and not answers.failed and not answers.asked:
+            self._memory.forget(key_of(flow))
+        waits = [due.status_wait] if due.status_wait else []
+        if due.plan.requeue_after is not None:
+            waits.append(due.plan.requeue_after.total_seconds())
         return Outcome(
             again=applied.again,
             after=min(waits) if waits else None,
             error=error,
             retry_after=applied.retry_after,
+            held=due.held,
         )
-
-
-def _questions(plan: Plan, applied: Applied) -> list[str]:
-    """What the plan asked the server that it had to be planned again for."""
-    questions = ["the flow"] if applied.stale else []
-    for action in plan.actions:
-        match action:
-            case Confirm(name) | CreateJob(name=name) | ReadPods(uid=name):
-                questions.append(f"{type(action).__name__} {name}")
-    return questions

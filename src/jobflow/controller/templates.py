@@ -6,7 +6,6 @@ list is right already costs no request. It never looks at flows.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable
@@ -95,7 +94,6 @@ class TemplateStatuses:
                 await self.bring_level(key)
             finally:
                 self._due.done(key)
-            await asyncio.sleep(0)  # a new leader looks at many, and others have to get on
 
     def stop(self) -> None:
         """Let `run` return once what it is writing is answered."""

@@ -1,4 +1,5 @@
-"""Who may open a connection next: everyone in turn, within a budget. Opens none itself."""
+"""Who may open a connection or send a request next: everyone in turn, within a budget. Opens and
+sends nothing itself."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ AT_ONCE = 100
 class Turns(Generic[K]):
     """Turns of many who each want many, handed out one each in rotation.
 
-    In any stretch of `seconds` (closed at one end) at most `most` begin, and at most `at_once` are
-    under way. Whoever comes new waits for no more turns than there are others with one wish each,
-    however many wishes those have. Goes by the event loop's clock.
+    In any stretch of `seconds` (closed at one end; 0: without such a budget) at most `most` begin,
+    and at most `at_once` are under way. Whoever comes new waits for no more turns than there are
+    others with one wish each, however many wishes those have. Goes by the event loop's clock.
     """
 
     def __init__(

@@ -35,6 +35,8 @@ stands for no answer at all."""
 PAGE = 500
 """Objects a page of a list."""
 CONNECT_SECONDS = 5.0
+CONNECTIONS = 100
+"""Open at once, of one client; a request beyond them waits."""
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -93,6 +95,13 @@ class Client:
         authorization = f"Bearer {token}" if token else None
         login = Login(server.rstrip("/"), authorization=authorization, tls=tls)
         return cls(Credentials(login), namespace=namespace)
+
+    def sibling(self) -> Client:
+        """Another client of the same server, with connections of its own: its requests never wait
+        for one of this client's connections. To be closed by whoever asked for it."""
+        made = Client(self.auth, namespace=self.namespace)
+        made.observe = self.observe
+        return made
 
     async def __aenter__(self) -> Self:
         return self
@@ -363,7 +372,7 @@ class Client:
         return self._session
 
     def _connector(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(limit=100)
+        return aiohttp.TCPConnector(limit=CONNECTIONS)
 
     def _traces(self) -> Sequence[aiohttp.TraceConfig]:
         return ()

@@ -38,6 +38,8 @@ def new_identity() -> str:
 class Election:
     """One process's part in it. `run` once, `stop` to end it.
 
+    Requests about the Lease have a client of their own: they never wait for connections that reads
+    and watches of this process keep busy.
     `on_change` is told True when this process begins to lead and False when it no longer does.
     """
 
@@ -57,6 +59,7 @@ class Election:
         self.identity = identity or new_identity()
         self.leads = False
         self._client = client
+        self._lease_client = client.sibling()
         self._lead = lead
         self._namespace = namespace
         self._name = name
@@ -75,12 +78,13 @@ class Election:
         Raises what `lead` raises, and returns early where `lead` does: the Lease is released then
         too. Cancelled, it leaves the Lease to expire, for nobody knows then what is under way.
         """
-        while not self._stopping.is_set():
-            if not self._candidate.leads(self._clock()):
-                await self._step(self._stopping)
-            elif await self._term():
-                return
-        await self._release()
+        async with self._lease_client:
+            while not self._stopping.is_set():
+                if not self._candidate.leads(self._clock()):
+                    await self._step(self._stopping)
+                elif await self._term():
+                    return
+            await self._release()
 
     def stop(self) -> None:
         """Finish the term in good order and release the Lease; `run` returns when that is done."""
@@ -199,7 +203,7 @@ class Election:
             seconds = max(0.0, min(seconds, self._candidate.until - self._clock()))
         async with asyncio.timeout(seconds):
             path = LEASES.path(self._namespace, name)
-            return await self._client.request(method, path, body=body, timeout=seconds)
+            return await self._lease_client.request(method, path, body=body, timeout=seconds)
 
     async def _release(self) -> None:
         """Let another replica lead at once. Best effort: else the Lease expires."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 
-from jobflow.kube.client import ApiError, Client, Query
+from jobflow.kube.client import CONNECTIONS, ApiError, Client, Query
 
 
 class NotLeading(ConnectionError):
@@ -118,7 +118,7 @@ class FencedClient(Client):
                 )
 
     def _connector(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(limit=100, socket_factory=self._socket)
+        return aiohttp.TCPConnector(limit=CONNECTIONS, socket_factory=self._socket)
 
     def _traces(self) -> Sequence[aiohttp.TraceConfig]:
         """aiohttp itself sends a PUT or DELETE again where a kept connection turns out closed; it
