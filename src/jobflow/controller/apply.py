@@ -36,6 +36,7 @@ from jobflow.core.actions import (
     PodsRead,
     ReadPods,
 )
+from jobflow.core.reasons import StepReason
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 
@@ -56,8 +57,32 @@ class Applied:
     retry_after: float = 0.0
     """Seconds the server asked to wait; the longest."""
     status_written: bool = False
+    held_back: bool = False
+    """A create was refused for the namespace's sake; those that were not sent yet are left to the
+    next plan."""
+    let_in: bool = field(default=False, compare=False)
+    """A create was carried out."""
     stale: bool = False
     """The flow is not what the plan was made for; it was read anew."""
+
+
+class _Slots(asyncio.Semaphore):
+    """How many requests of a plan are under way at once. If there are many creates, or the stored
+    status says that creates are refused, it is one until a create is carried out: so one try is
+    enough to learn that the namespace takes no more."""
+
+    def __init__(self, flow: JobFlow, plan: Plan) -> None:
+        creates = sum(isinstance(action, CreateJob) for action in plan.actions)
+        refused = flow.status.state.reason == StepReason.CREATE_REFUSED
+        careful = creates > REQUESTS_AT_ONCE or (refused and creates > 0)
+        self._spared = REQUESTS_AT_ONCE - 1 if careful else 0
+        super().__init__(REQUESTS_AT_ONCE - self._spared)
+
+    def widen(self) -> None:
+        """Allow as many as ever."""
+        while self._spared:
+            self._spared -= 1
+            self.release()
 
 
 class Applier:
@@ -82,7 +107,7 @@ class Applier:
         Raises nothing that a server or a network can cause: it is in the result.
         """
         applied = Applied()
-        slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        slots = _Slots(flow, plan)
         confirming = [action for action in plan.actions if isinstance(action, Confirm)]
         work: list[Awaitable[None]] = [
             self._within(slots, self._act(flow, action, applied), applied)
@@ -101,11 +126,11 @@ class Applier:
 
     # ------------------------------------------------------------------ errors
 
-    async def _within(
-        self, slots: asyncio.Semaphore, work: Awaitable[None], applied: Applied
-    ) -> None:
+    async def _within(self, slots: _Slots, work: Awaitable[None], applied: Applied) -> None:
         async with slots:
             await self._guard(work, applied)
+        if applied.let_in:
+            slots.widen()
 
     async def _guard(self, work: Awaitable[None], applied: Applied) -> None:
         """Whatever a request can fail with becomes part of the outcome."""
@@ -137,6 +162,8 @@ class Applier:
                 await self._read(flow, action, applied)
 
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
+        if applied.held_back:
+            return
         namespace = flow.metadata.namespace
         body = msgspec.json.encode(action.manifest)
         try:
@@ -147,11 +174,13 @@ class Applier:
             elif is_refusal(error):
                 self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
+                applied.held_back |= bool(error.for_the_namespace)
                 _say(flow, "job refused", action, code=error.code, message=error.message)
             else:
                 raise
         else:
-            self._memory.of(flow).settle(action.name)
+            applied.let_in = True
+            self._memory.let_in(flow, action.name, self._now())
             self._store.learn_job(decoder(Job).decode(answer))
             _say(flow, "job created", action)
 

@@ -199,6 +199,7 @@ class Reconciler:
             absent=frozenset(answers.absent - (jobs.keys() - deleted)),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
+            held=answers.held,
             commands=self._store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),
             pods={each: pods for each in uids if (pods := self._store.pods.of(each))},
