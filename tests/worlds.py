@@ -250,11 +250,11 @@ class World:
         return replace(self, refusals={**self.refusals, self.name_of(step, run): refusal})
 
     def with_held(
-        self, *tried: str, room: int = 1, retry_in: float | None = 0, message: str = "exceeded quota"
+        self, *tried: str, room: int = 1, retry_in: float | None = 0, why: str = "exceeded quota"
     ) -> World:
         """The namespace takes no more vcjobs; `tried`: names that were refused, in this order."""
         retry_at = None if retry_in is None else self.now + timedelta(seconds=retry_in)
-        return replace(self, held=Held(message, retry_at, tried, room))
+        return replace(self, held=Held(why, retry_at, tried, room))
 
     def without_template(self, name: str) -> World:
         return replace(self, templates={n: t for n, t in self.templates.items() if n != name})

@@ -102,7 +102,7 @@ RIGHTS = (
     'jobs.batch.volcano.sh is forbidden: User "system:serviceaccount:a:b" cannot create resource '
     '"jobs" in API group "batch.volcano.sh" in the namespace "ns"'
 )
-POLICY = 'jobs.batch.volcano.sh "x" is forbidden: ValidatingAdmissionPolicy \'p\' denied request: '
+POLICY = "jobs.batch.volcano.sh \"x\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: "
 
 
 @pytest.mark.parametrize(

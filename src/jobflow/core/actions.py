@@ -100,7 +100,7 @@ class View:
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     """Answers to creates that were refused for the vcjob's own sake, by its name."""
     held: Held | None = None
-    """The answer that holds back all creates of the flow but a few; None: no create is held back."""
+    """The answer that holds back all creates of the flow but a few; None: nothing does."""
     commands: Mapping[str, Command] | None = field(default_factory=dict)
     """Commands by name that target a flow of this name, be it this one or an earlier one; None:
     not known."""

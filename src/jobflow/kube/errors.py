@@ -44,9 +44,9 @@ _FOR_THE_NAMESPACE = re.compile(
     re.DOTALL,
 )
 """How the API server itself says that it makes nothing of a kind in a namespace: its quota
-(k8s.io/apiserver, pkg/admission/plugin/resourcequota) and its authorization (pkg/endpoints/handlers/
-responsewriters). An admission webhook and a ValidatingAdmissionPolicy word a denial otherwise, also
-if they repeat this text."""
+(k8s.io/apiserver, pkg/admission/plugin/resourcequota) and its authorization (the same,
+pkg/endpoints/handlers/responsewriters). An admission webhook and a ValidatingAdmissionPolicy put
+other words in front, also if they repeat this text."""
 
 
 class ApiError(Exception):
