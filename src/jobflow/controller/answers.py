@@ -25,8 +25,11 @@ LONGEST_HELD = 60.0
 """Most seconds between two tries while creates are held back."""
 FREED = 16
 """Room at which no create is held back any more: after 1, 2, 4 and 8 were let in."""
-READS = 3
-"""How often pods are tried to be read before it is planned without them."""
+FIRST_READ = 0.4
+LONGEST_READ = 30.0
+"""Seconds until pods are asked for again, at first and at most."""
+DEFINITE = (403, 404)
+"""Codes that say that pods cannot be read at all."""
 
 
 @dataclass(slots=True)
@@ -168,14 +171,19 @@ class Memory:
         more = replace(held, room=held.room + 1, tried=tried)
         answers.held = more if more.room < FREED else None
 
-    def unread(self, flow: JobFlow, job_uid: str, trouble: str) -> bool:
-        """The pods of a vcjob could not be read. True: that was the last try, and is the answer."""
+    def unread(self, flow: JobFlow, job_uid: str, error: Exception, now: datetime) -> PodsRead:
+        """The pods of a vcjob could not be read; they may be asked for again after a backoff, not
+        before the server wants it, and never if the answer is definite."""
         answers = self.of(flow)
-        tries = answers.unread[job_uid] = answers.unread.get(job_uid, 0) + 1
-        if tries < READS:
-            return False
-        answers.read[job_uid] = PodsRead(trouble=trouble)
-        return True
+        trouble, retry_at = str(error) or type(error).__name__, None
+        if not isinstance(error, ApiError) or error.code not in DEFINITE:
+            tries = answers.unread.get(job_uid, 0)
+            answers.unread[job_uid] = tries + 1
+            wait = delay(tries, first=FIRST_READ, most=LONGEST_READ, dice=self._dice)
+            asked = error.retry_after if isinstance(error, ApiError) else None
+            retry_at = now + timedelta(seconds=max(wait, asked or 0.0))
+        answers.read[job_uid] = PodsRead(trouble=trouble, retry_at=retry_at)
+        return answers.read[job_uid]
 
     def lift(self, flow: Key) -> None:
         """What was refused may be taken now: its template changed."""

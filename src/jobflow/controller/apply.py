@@ -298,17 +298,21 @@ class Applier:
                 await self._take_in(flow, job, applied)
 
     async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
-        """After the last try that it cannot be done is an answer too."""
+        """That it cannot be done is an answer too, which says whether to try again."""
+        applied.again = True
         try:
             pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
-            trouble = str(error) or type(error).__name__
-            if not self._memory.unread(flow, action.uid, trouble):
-                raise
-            log.warning("pods cannot be read", flow=_name(flow), job=action.job, error=trouble)
+            unread = self._memory.unread(flow, action.uid, error, self._now())
+            log.warning(
+                "pods cannot be read",
+                flow=_name(flow),
+                job=action.job,
+                error=unread.trouble,
+                again=unread.retry_at is not None,
+            )
         else:
             self._memory.of(flow).read[action.uid] = PodsRead(pods)
-        applied.again = True
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
         """The flow as it is now; None where it is gone."""

@@ -68,7 +68,9 @@ class PodsRead:
 
     pods: tuple[Pod, ...] = ()
     trouble: str = ""
-    """Why they could not be read, after three tries; empty: they were."""
+    """Why they could not be read; empty: they were."""
+    retry_at: datetime | None = None
+    """When they may be asked for again; None: the answer is definite."""
 
 
 @dataclass(frozen=True, slots=True)

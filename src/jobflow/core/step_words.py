@@ -51,6 +51,7 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.TERMINATING: "",
     StepReason.BLOCKED: "Nothing will free it: cancel and delete the flow, correct it, and apply "
     "it anew.",
+    StepReason.PODS_UNREAD: "They are asked for again by itself, for five minutes.",
     StepReason.CANCELLED: "",
     StepReason.TIMEOUT: "",
     StepReason.FAILURE_POLICY: "",

@@ -101,7 +101,7 @@ class ApiError(Exception):
         missing rights, or the namespace is being deleted. Empty: it is refused for the object's
         own sake, or not for good."""
         if self.namespace_gone:
-            return self.message
+            return self.message or self.reason
         match = _FOR_THE_NAMESPACE.fullmatch(self.message) if self.code == 403 else None
         return match["cause"] if match is not None else ""
 
