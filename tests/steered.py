@@ -32,7 +32,10 @@ Key = tuple[str, str]
 MOVES = ("Pending", "Running", "Running", "Restarting", "Completing", "Aborting")
 OUTCOMES = ("Completed", "Completed", "Completed", "Failed", "Terminated", "Aborted")
 MESSAGES = ("", "oops", *(json.dumps({"n": n, "l": [1] * n}) for n in range(3)))
-COMMANDS = ("SuspendFlow", "AbortJob", "ResumeJob", "ResumeJob", "TerminateJob", "RestartJob")
+COMMANDS = (
+    "SuspendFlow", "AbortJob", "ResumeJob", "ResumeJob",
+    "TerminateJob", "TerminateNow", "RestartJob",
+)  # fmt: skip
 
 
 @st.composite

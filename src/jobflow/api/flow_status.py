@@ -231,6 +231,9 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
         str,
         Doc("What suspended it: SuspendFlow, AbortJob (what runs is aborted) or spec.suspend."),
     ] = ""
+    finally_cancelled: Annotated[
+        bool, Doc("Whether its finally is cancelled too (TerminateNow, `jobflow cancel --now`).")
+    ] = False
     handled_commands: Annotated[
         list[str] | None,
         Doc("UIDs of Commands that were carried out or refused and are not gone yet."),

@@ -58,6 +58,7 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
         suspended_seconds=None,
         suspended_at=None,
         suspended_by="",
+        finally_cancelled=False,
         handled_commands=handled,
     )
 

@@ -51,6 +51,7 @@ def flow_status(
         suspended_seconds=course.suspended_seconds,
         suspended_at=course.suspended_at,
         suspended_by=course.suspended_by,
+        finally_cancelled=course.finally_too,
         **lists,
     )
     return stored if status == stored else fitted(status, stored)

@@ -143,6 +143,8 @@ class Pass:
 
     def _last(self, position: int, evidence: Evidence) -> Decision:
         """A step of `finally`."""
+        if self.scene.course.finally_too:
+            return self._skipped(evidence, End.STOPPED, self.scene.course.halted)
         if not self._rest_is_over and not self.scene.terminating:
             return Decision(waiting(evidence, "", "waits until all other steps are over"))
         return self._ready(position, NOBODY)
