@@ -68,7 +68,7 @@ def planning(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
         said = plan.get("says")
         status = flow.status if said is None else saying(said)
         rest = {key: value for key, value in plan.items() if key != "says"}
-        return Plan(status=status, **{"actions": (), **rest})
+        return Plan(**{"actions": (), "status": status, **rest})
 
     monkeypatch.setattr(module, "plan_flow", always)
 
@@ -115,7 +115,9 @@ async def test_a_status_that_the_server_stores_otherwise_is_not_sent_again_and_a
     assert stored is not None
     pruned = msgspec.structs.replace(stored, status=JobFlowStatus())
     world.store.flows._objects[KEY] = pruned
-    for _ in range(3):
+    for seconds in range(3):
+        later = msgspec.structs.replace(saying("x"), duration=f"{seconds}s")
+        planning(monkeypatch, status=later, urgent=True)
         await world.reconciler.reconcile(KEY)
     assert world.writes == 1
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+import msgspec
+
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
@@ -57,7 +59,8 @@ class Answers:
     changed_at: float | None = None
     """Monotonic time since when there is a status to write that was not written yet."""
     sent: tuple[JobFlowStatus, str] | None = None
-    """The status last written and the flow's resource version after it."""
+    """The status last written, without what time alone changes, and the flow's resource version
+    after it."""
 
     asked: Counter[str] = field(default_factory=Counter)
     """How often each question was asked, since a plan asked for nothing."""
@@ -85,6 +88,11 @@ class Answers:
             for uid in (self.read.keys() | self.unread.keys()) - ended:
                 self.read.pop(uid, None)
                 self.unread.pop(uid, None)
+
+
+def timeless(status: JobFlowStatus) -> JobFlowStatus:
+    """Return the status without what time alone changes."""
+    return msgspec.structs.replace(status, duration="")
 
 
 class Memory:

@@ -20,7 +20,7 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
-from jobflow.controller.answers import Memory
+from jobflow.controller.answers import Memory, timeless
 from jobflow.controller.commands import abort_command
 from jobflow.controller.live_pods import pods_of
 from jobflow.controller.status_patch import status_patch
@@ -344,7 +344,7 @@ class Applier:
             await self._catch_up(flow, applied, error)
             return
         stored = decoder(JobFlow).decode(body)
-        answers.sent = (status, stored.metadata.resource_version)
+        answers.sent = (timeless(status), stored.metadata.resource_version)
         applied.status_written = True
         self._store.learn_flow(stored)
         state = status.state

@@ -18,7 +18,7 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
-from jobflow.controller.answers import Answers, Memory
+from jobflow.controller.answers import Answers, Memory, timeless
 from jobflow.controller.apply import Applied, Applier
 from jobflow.controller.events import Recorder
 from jobflow.controller.hooks import Hooks, Result
@@ -215,7 +215,7 @@ class Reconciler:
         """
         if plan.status == flow.status:
             return None
-        if answers.sent == (plan.status, flow.metadata.resource_version):
+        if answers.sent == (timeless(plan.status), flow.metadata.resource_version):
             return None
         if plan.urgent or answers.written_at is None:
             return 0.0
