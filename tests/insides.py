@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -124,10 +125,12 @@ class Insides:
         return replace(world, probes={**world.probes, key: result})
 
     def read(self, world: World, action: ReadPods) -> World:
-        """Sometimes they cannot be read."""
-        if self.random.random() < 0.9:
+        """Sometimes they cannot be read, for now or at all."""
+        if self.random.random() < 0.8:
             return world.acted(action)
-        return replace(world, read={**world.read, action.uid: PodsRead(trouble="503")})
+        later = self.random.choice((None, world.now, world.now + timedelta(seconds=2)))
+        answer = PodsRead(trouble="no", retry_at=later)
+        return replace(world, read={**world.read, action.uid: answer})
 
     def planned(self, world: World, plan: Plan) -> World:
         """What no plan asks for is forgotten, and so is what was read of a vcjob that goes on."""
@@ -161,7 +164,8 @@ class Insides:
         if job is None or not job.ended or _asks(step):
             return False
         uid = job.metadata.uid
-        trouble = uid in world.read and world.read[uid].trouble
+        answer = world.read.get(uid)
+        trouble = answer is not None and answer.trouble and answer.retry_at is None
         now = Insides(self.random)
         now.note(world, job)
         return not trouble and now._phases(step, uid, now.most)

@@ -59,7 +59,7 @@ def planning(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
         said = plan.get("says")
         status = flow.status if said is None else saying(said)
         rest = {key: value for key, value in plan.items() if key != "says"}
-        return Plan(status=status, **{"actions": (), **rest})
+        return Plan(**{"actions": (), "status": status, **rest})
 
     monkeypatch.setattr(module, "plan_flow", always)
 

@@ -32,7 +32,10 @@ Key = tuple[str, str]
 MOVES = ("Pending", "Running", "Running", "Restarting", "Completing", "Aborting")
 OUTCOMES = ("Completed", "Completed", "Completed", "Failed", "Terminated", "Aborted")
 MESSAGES = ("", "oops", *(json.dumps({"n": n, "l": [1] * n}) for n in range(3)))
-COMMANDS = ("SuspendFlow", "AbortJob", "ResumeJob", "ResumeJob", "TerminateJob", "RestartJob")
+COMMANDS = (
+    "SuspendFlow", "AbortJob", "ResumeJob", "ResumeJob",
+    "TerminateJob", "TerminateNow", "RestartJob",
+)  # fmt: skip
 
 
 @st.composite
@@ -101,7 +104,7 @@ class Life:
         if self.world.flow.final:
             if status.completion_time is None:
                 self.go_back(planned)
-            self.world = replace(self.world, refusals={}, absent=frozenset(), read={})
+            self.world = replace(self.world, refusals={}, held=None, absent=frozenset(), read={})
         self.world = self.world.with_status(status)
 
     def go_back(self, planned: Planned) -> None:
@@ -136,7 +139,7 @@ class Life:
 
     def restart(self) -> None:
         self.world = replace(
-            self.world, aborts={}, absent=frozenset(), read={}, probes={}, refusals={}
+            self.world, aborts={}, absent=frozenset(), read={}, probes={}, refusals={}, held=None
         )
 
     def live(self) -> dict[str, Key]:
@@ -184,7 +187,10 @@ class Life:
 
     def refuse(self) -> None:
         names = [a.name for a in self.world.plan().plan.actions if isinstance(a, CreateJob)]
-        if names and self.random.random() < 0.5:
+        if names and self.random.random() < 0.3:
+            wait = self.random.choice((0.0, 2.0))
+            self.world = self.world.with_held(self.random.choice(names), retry_in=wait)
+        elif names and self.random.random() < 0.5:
             again = self.world.now.replace(microsecond=0)
             refusal = Refusal(self.random.choice((403, 403, 422)), "no", again)
             refusals = {**self.world.refusals, self.random.choice(names): refusal}
@@ -202,7 +208,7 @@ class Life:
     def end_well(self) -> None:
         """From here on nothing is lost or refused, and every vcjob ends; a flow that failed is
         retried, perhaps."""
-        self.world = replace(self.world, refusals={})
+        self.world = replace(self.world, refusals={}, held=None)
         self.to_the_end()
         if self.random.random() < 0.5:
             self.world = self.world.with_command("RestartJob", name="again")

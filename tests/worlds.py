@@ -30,6 +30,7 @@ from jobflow.core.actions import (
     DeleteCommand,
     DeleteFlow,
     DeleteJob,
+    Held,
     Holder,
     PodsRead,
     ProbeResult,
@@ -110,6 +111,7 @@ class World:
     absent: frozenset[str] = frozenset()
     holders: Mapping[str, Holder] = field(default_factory=dict)
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    held: Held | None = None
     commands: Mapping[str, Command] | None = field(default_factory=dict)
     aborts: Mapping[str, datetime] = field(default_factory=dict)
     pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
@@ -132,6 +134,7 @@ class World:
             absent=self.absent,
             holders=self.holders,
             refusals=self.refusals,
+            held=self.held,
             commands=self.commands,
             aborts=self.aborts,
             pods=self.pods,
@@ -245,6 +248,13 @@ class World:
         retry_at = None if retry_in is None else self.now + timedelta(seconds=retry_in)
         refusal = Refusal(code, message, retry_at)
         return replace(self, refusals={**self.refusals, self.name_of(step, run): refusal})
+
+    def with_held(
+        self, *tried: str, room: int = 1, retry_in: float | None = 0, why: str = "exceeded quota"
+    ) -> World:
+        """The namespace takes no more vcjobs; `tried`: names that were refused, in this order."""
+        retry_at = None if retry_in is None else self.now + timedelta(seconds=retry_in)
+        return replace(self, held=Held(why, retry_at, tried, room))
 
     def without_template(self, name: str) -> World:
         return replace(self, templates={n: t for n, t in self.templates.items() if n != name})

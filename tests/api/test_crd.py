@@ -88,7 +88,10 @@ def test_printer_columns() -> None:
         for kind in KINDS
     }
     assert columns == {
-        "JobFlow": ["Status", "Progress", "Age", "Reason*", "Message*", "Started*"],
+        "JobFlow": [
+            *("Status", "Reason", "Progress", "Duration", "Age"),
+            *("Message*", "Started*"),
+        ],
         "JobTemplate": ["Queue", "Tasks", "Age"],
     }
 

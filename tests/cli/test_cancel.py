@@ -80,6 +80,58 @@ async def test_a_flow_that_is_over_is_not_cancelled(world: Cluster, kubeconfig: 
     assert await world.raw(COMMANDS) == []
 
 
+ALREADY = "is being cancelled already: it is over once its jobs have ended"
+
+
+async def test_a_flow_that_is_being_cancelled_is_ended_now_or_not_at_all(
+    world: Cluster, kubeconfig: Path
+) -> None:
+    last = {"finally": [{"name": "z", "template": "a"}]}
+    async with stand_in(world), world.controller():
+        await long_flow(world, **last)
+        await world.until_jobs(f_a="Running")
+        assert (await cancelled(kubeconfig, "f")).code == 0
+        await world.until_jobs(f_z="Running")
+        made = len(await world.raw(COMMANDS))
+        said = await cancelled(kubeconfig, "f", "--wait")
+        now = "then its finally runs: `jobflow cancel --now f` ends that too"
+        assert said == Said(1, "", f"jobflow cancel: JobFlow f {ALREADY}, {now}\n")
+        assert len(await world.raw(COMMANDS)) == made
+        said = await waited_for(kubeconfig, "cancel", "f", "--now")
+        assert (said.code, said.err) == (0, "")
+        assert said.out.startswith("JobFlow f: asked to cancel (Command f-terminatenow-")
+        done = await world.flow("f")
+    assert (done.status.state.phase, done.status.state.reason) == ("Failed", "Cancelled")
+    assert {each.phase for each in (done.status.conditions or {}).values()} == {"Failed", "Skipped"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("f", "--now"), f"{ALREADY}, and its finally is being ended too"),
+        (("f",), f"{ALREADY}, and its finally is being ended too"),
+        (("g", "--now"), f"{ALREADY}, and it has no finally"),
+        (("g",), f"{ALREADY}, and it has no finally"),
+        (("t",), "is being ended (Timeout) already: it is over once its jobs have ended, then its "
+         "finally runs: `jobflow cancel --now t` ends that too"),
+    ],
+)  # fmt: skip
+async def test_nothing_is_not_asked_for(
+    world: Cluster, kubeconfig: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    last = {"finally": [{"name": "z", "template": "a"}]}
+    await world.apply(flow("f", {"a": ""}, **last), flow("g", {"a": ""}))
+    await world.apply(flow("t", {"a": ""}, **last))
+    for name, reason, now in (("f", "Cancelled", True), ("g", "Cancelled", False),
+                              ("t", "Timeout", False)):  # fmt: skip
+        status = {"state": {"phase": "Running", "reason": reason}, "finallyCancelled": now}
+        body = json.dumps({"status": status}).encode()
+        await world.client.patch(JOBFLOWS, NAMESPACE, name, body, subresource="status")
+    said = await cancelled(kubeconfig, *arguments)
+    assert said == Said(1, "", f"jobflow cancel: JobFlow {arguments[0]} {why}\n")
+    assert await world.raw(COMMANDS) == []
+
+
 async def test_a_flow_that_is_being_deleted_is_not_cancelled(
     world: Cluster, kubeconfig: Path
 ) -> None:

@@ -50,9 +50,10 @@ async def test_get_and_its_short_names(api: Server) -> None:
     await kubectl(api, "apply", "-f", "-", stdin=as_list(template("a"), jobflow("f", {"a": []})))
     said = await kubectl(api, "get", "jf,jt,vcjob,vj")
     assert "jobflow.flow.volcano.sh/f" in said.out and "jobtemplate.flow.volcano.sh/a" in said.out
-    assert (await kubectl(api, "get", "jf")).rows[0] == ["NAME", "STATUS", "PROGRESS", "AGE"]
+    head = ["NAME", "STATUS", "REASON", "PROGRESS", "DURATION", "AGE"]
+    assert (await kubectl(api, "get", "jf")).rows[0] == head
     wide = (await kubectl(api, "get", "jf", "-o", "wide")).rows[0]
-    assert wide == ["NAME", "STATUS", "PROGRESS", "AGE", "REASON", "MESSAGE", "STARTED"]
+    assert wide == [*head, "MESSAGE", "STARTED"]
     assert (await kubectl(api, "get", "jf", "-o", "name")).out == "jobflow.flow.volcano.sh/f\n"
     missing = await kubectl(api, "get", "jf", "g")
     assert (missing.code, missing.err) == (

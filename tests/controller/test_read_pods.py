@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from applying import World
+from applying import NOW, World
 from jobflow.api.job import Job
 from jobflow.api.resources import JOBS, PODS
 from jobflow.controller.apply import Applied
-from jobflow.core.actions import ReadPods
+from jobflow.core.actions import PodsRead, ReadPods
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from running import NAMESPACE, cluster, flow
 
@@ -38,19 +39,37 @@ async def test_the_pods_of_a_job_are_read_by_label_and_owner(world: World) -> No
     assert ([each.metadata.name for each in found.pods], found.trouble) == (["f-a-w-0"], "")
 
 
-@pytest.mark.parametrize("how", [failure(500, "", "x"), failure(403, "Forbidden", "x"), None])
-async def test_pods_that_cannot_be_read_thrice_are_given_up(
-    world: World, how: Failure | None
-) -> None:
-    world.fails("GET", "/pods", how, times=None)
-    for _ in range(2):
-        applied = await world.apply(READ)
-        assert (len(applied.errors), applied.again) == (1, False)
-        assert world.answers.read == {}
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_definite_answer_is_final(world: World, code: int) -> None:
+    world.fails("GET", "/pods", failure(code, "", "x"), times=None)
     assert await world.apply(READ) == Applied(again=True)
     found = world.answers.read["uid-a"]
-    assert found.pods == ()
-    assert found.trouble
+    assert (found.pods, found.retry_at) == ((), None)
+    assert found.trouble.endswith("x")
+
+
+@pytest.mark.parametrize(
+    ("how", "waits"),
+    [
+        (failure(401, "Unauthorized", "x"), (0.4, 0.8, 1.6, 3.2)),
+        (failure(429, "TooManyRequests", "x", retryAfterSeconds=2), (2, 2, 2, 3.2)),
+        (failure(500, "", "x"), (0.4, 0.8, 1.6, 3.2)),
+        (failure(503, "", "x"), (0.4, 0.8, 1.6, 3.2)),
+        (None, (0.4, 0.8, 1.6, 3.2)),
+    ],
+)
+async def test_pods_that_cannot_be_read_for_now_are_asked_for_after_a_backoff(
+    world: World, how: Failure | None, waits: tuple[float, ...]
+) -> None:
+    world.fails("GET", "/pods", how, times=None)
+    for wait in waits:
+        assert await world.apply(READ) == Applied(again=True)
+        found = world.answers.read["uid-a"]
+        assert found.trouble
+        assert found.retry_at == NOW + timedelta(seconds=wait)
+    world.cluster.server.faults.clear()
+    await world.apply(READ)
+    assert world.answers.read["uid-a"] == PodsRead()
 
 
 async def test_what_was_read_holds_while_the_job_has_ended(world: World) -> None:

@@ -63,7 +63,9 @@ async def test_a_status_that_the_server_stores_otherwise_is_not_sent_again_and_a
     assert stored is not None
     pruned = msgspec.structs.replace(stored, status=JobFlowStatus())
     world.store.flows._objects[KEY] = pruned
-    for _ in range(3):
+    for seconds in range(3):
+        later = msgspec.structs.replace(saying("x"), duration=f"{seconds}s")
+        planning(monkeypatch, status=later, urgent=True)
         await world.reconciler.reconcile(KEY)
     assert world.writes == 1
 

@@ -296,7 +296,16 @@ def test_a_refused_create_is_told_with_its_next_try() -> None:
     world = flow("a").with_refusal("a", 403, "quota exceeded", retry_in=250).settled().later(10)
     assert why(world, "a") == [
         "Step a has been Waiting for 10s (since 12:00:00 UTC, CreateRefused): quota exceeded.",
-        "Lift what refuses it, such as a quota: the step tries again by itself in 4m.",
+        "Lift what refuses it, such as a quota: it is tried again by itself in 4m.",
+    ]
+
+
+def test_steps_that_the_namespace_refuses_are_told_together() -> None:
+    world = flow(*"abcde").with_held("f-a", retry_in=50).settled().later(10)
+    assert why(world)[1:] == [
+        "Steps a, b, c and 2 more are Waiting (CreateRefused): exceeded quota; the flow's jobs are "
+        "tried in turn.",
+        "Lift what refuses it, such as a quota: it is tried again by itself in 40s.",
     ]
 
 

@@ -106,7 +106,7 @@ def test_two_cancel_once() -> None:
 @pytest.mark.parametrize("action", ["CloseQueue", "terminatejob", ""])
 def test_an_action_that_flows_do_not_know_is_refused(action: str) -> None:
     world = running().with_command(action)
-    known = "AbortJob, RestartJob, ResumeJob, SuspendFlow and TerminateJob"
+    known = "AbortJob, RestartJob, ResumeJob, SuspendFlow, TerminateJob and TerminateNow"
     assert refusals(world) == [f"JobFlow carries out {known} on flows and no other action"]
     assert world.plan().plan.urgent
     assert world.plan().phases == {"a": "Running", "b": "Waiting"}

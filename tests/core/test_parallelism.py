@@ -11,7 +11,7 @@ from jobflow.api.control import Backoff, ForEach, Patch, Repeat, Retry
 from jobflow.api.jobflow import Step
 from looped import each, ends, run
 from steps import step
-from worlds import World, flow
+from worlds import NOW, World, flow
 
 
 def of(most: int | None, *names: str) -> World:
@@ -30,6 +30,12 @@ def test_it_says_what_it_waits_for() -> None:
     condition = of(1, "a", "b").plan().conditions["b"]
     assert condition.message == "waits for room: the flow has at most 1 job at once"
     assert of(2, "a", "b", "c").plan().conditions["c"].message.endswith("at most 2 jobs at once")
+
+
+def test_waiting_longer_changes_no_status() -> None:
+    world = of(1, "a", "b").settled()
+    assert world.later(5).plan().nothing
+    assert world.later(5).plan().conditions["b"].last_transition_time == NOW
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Running", "Restarting", "Aborting"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -57,6 +58,18 @@ def test_pods_that_could_not_be_read_are_said() -> None:
     planned = world.plan()
     assert planned.failed == {"next": "ProbeUnsatisfiable"}
     assert planned.conditions["next"].message.endswith("could not be read: 503 Service Unavailable")
+
+
+def test_a_probe_waits_for_pods_that_cannot_be_read_for_now() -> None:
+    world = serving(SUCCEEDED).with_jobs(serve="Completed")
+    answer = PodsRead(trouble="503", retry_at=world.now + timedelta(seconds=2))
+    world = replace(world, read={"uid-f-serve": answer})
+    planned = world.plan()
+    assert planned.waiting_for_probe["next"].endswith("; its pods cannot be read yet: 503")
+    assert (planned.reads, planned.plan.requeue_after) == ([], timedelta(seconds=2))
+    world = world.stored()
+    assert world.plan().nothing
+    assert world.later(3600).plan().reads == ["f-serve"]
 
 
 @pytest.mark.parametrize(

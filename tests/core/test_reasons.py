@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,13 @@ def without_a_pod() -> World:
     """The vcjob has completed, and nobody has seen its pod, which b asks for."""
     world = without_outputs().with_jobs(a="Completed")
     return replace(world, read={"uid-f-a": PodsRead()})
+
+
+def unread() -> World:
+    """The vcjob has completed, and its pod, which b asks for, cannot be read for now."""
+    world = without_a_pod()
+    answer = PodsRead(trouble="503", retry_at=world.now + timedelta(seconds=2))
+    return replace(world, read={"uid-f-a": answer})
 
 
 def timed_out() -> World:
@@ -112,6 +120,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Failed", "FailurePolicy"): lambda: ends(aborting().settled(), "Aborted", "f-b"),
     ("Waiting", "Retrying"): lambda: ends(retried().settled(), "Failed", "f-a"),
     (RUNS, "Timeout"): lambda: timed_out(),
+    (RUNS, "PodsUnread"): unread,
     ("Completed", "OutputsMissing"): without_a_pod,
     ("Failed", "Timeout"): lambda: ends(timed_out().settled(), "Aborted", "f-a"),
     ("Failed", "UntilNotReached"): lambda: ends(

@@ -30,6 +30,7 @@ def test_every_step_has_a_condition_from_the_first_plan_on() -> None:
         "state": {"phase": "Pending"},
         "progress": "0/2",
         "startTime": "2026-01-01T12:00:00Z",
+        "duration": "0s",
         "observedGeneration": 1,
         "conditions": {
             "f-a": {
@@ -48,6 +49,25 @@ def test_every_step_has_a_condition_from_the_first_plan_on() -> None:
     }
 
 
+def test_the_duration_comes_up_to_date_with_other_news_and_is_exact_at_the_end() -> None:
+    world = flow("a", b="a").settled().later(1).ended("f-a", "Running").settled()
+    assert world.flow.status.duration == "1s"
+    world = world.later(3600)
+    assert world.plan().nothing
+    world = world.ended("f-a", "Completed").settled()
+    assert world.flow.status.duration == "1h0m1s"
+    world = world.later(62).ended("f-b", "Completed").stored().later(500)
+    assert world.flow.status.duration == "1h1m3s"
+    assert world.plan().nothing
+
+
+def test_a_flow_that_is_retried_counts_from_then() -> None:
+    world = flow("a").settled().later(30).ended("f-a", "Failed").settled()
+    assert world.flow.status.duration == "30s"
+    world = world.later(100).with_command("RestartJob").settled().later(5)
+    assert world.run().flow.status.duration == "6s"
+
+
 def test_a_finished_flow_in_full() -> None:
     world = flow("a").settled().later(1).ended("f-a", "Running").settled()
     world = world.later(2).ended("f-a", "Completed")
@@ -56,6 +76,7 @@ def test_a_finished_flow_in_full() -> None:
         "progress": "1/1",
         "startTime": "2026-01-01T12:00:00Z",
         "completionTime": "2026-01-01T12:00:03Z",
+        "duration": "3s",
         "observedGeneration": 1,
         "conditions": {
             "f-a": {

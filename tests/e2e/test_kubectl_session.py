@@ -35,20 +35,31 @@ def test_the_documentation_sample_succeeds(kubectl: Kubectl, namespace: str) -> 
     wait_for(kubectl, namespace, "Succeed")
 
     flows = kubectl("-n", namespace, "get", "jf").rows
-    assert flows[0] == ["NAME", "STATUS", "PROGRESS", "AGE"]
+    head = ["NAME", "STATUS", "REASON", "PROGRESS", "DURATION", "AGE"]
+    assert flows[0] == head
     assert flows[1][:3] == ["test", "Succeed", "5/5"]
+    assert flows[1][3].endswith("s")
     everything = kubectl("-n", namespace, "get", "jf,jt,vcjob").out
     for name in ("jobflow.flow.volcano.sh/test", "jobtemplate.flow.volcano.sh/a"):
         assert name in everything
     assert "job.batch.volcano.sh/test-e" in everything
     wide = kubectl("-n", namespace, "get", "jf", "-o", "wide").rows[0]
-    assert wide == ["NAME", "STATUS", "PROGRESS", "AGE", "REASON", "MESSAGE", "STARTED"]
+    assert wide == [*head, "MESSAGE", "STARTED"]
     templates = kubectl("-n", namespace, "get", "jt").rows
     assert templates[0] == ["NAME", "QUEUE", "TASKS", "AGE"]
     assert templates[1][:3] == ["a", "default", "main"]
     assert {
         name: job["status"]["state"]["phase"] for name, job in jobs(kubectl, namespace).items()
     } == {f"test-{step}": "Completed" for step in DIAMOND}
+
+
+def test_a_suspended_flow_is_told_from_a_pending_one(kubectl: Kubectl, namespace: str) -> None:
+    suspended = jobflow("test", DIAMOND)
+    suspended["spec"]["suspend"] = True
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=json.dumps(suspended))
+    wait_for(kubectl, namespace, "Pending")
+    [row] = kubectl("-n", namespace, "get", "jf", "--no-headers").rows
+    assert row[:5] == ["test", "Pending", "Suspended", "0/5", "0s"]
 
 
 def test_describe_tells_the_story_by_events(kubectl: Kubectl, namespace: str) -> None:

@@ -97,6 +97,43 @@ async def test_retry_after_is_what_the_server_asks(
     assert (await caught(client)).retry_after == seconds
 
 
+QUOTA = 'jobs.batch.volcano.sh "x" is forbidden: exceeded quota: q, requested: count/jobs=1'
+RIGHTS = (
+    'jobs.batch.volcano.sh is forbidden: User "system:serviceaccount:a:b" cannot create resource '
+    '"jobs" in API group "batch.volcano.sh" in the namespace "ns"'
+)
+POLICY = "jobs.batch.volcano.sh \"x\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: "
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "cause"),
+    [
+        (403, QUOTA, "exceeded quota: q, requested: count/jobs=1"),
+        (403, QUOTA.replace("exceeded quota", "status unknown for quota"), "status unknown for"),
+        (403, QUOTA.replace("exceeded quota", "insufficient quota to consume"), "insufficient"),
+        (403, RIGHTS, 'User "system:serviceaccount:a:b" cannot create resource "jobs"'),
+        (403, f"{RIGHTS}: RBAC: role not found", 'User "system:serviceaccount:a:b" cannot'),
+        (403, QUOTA.replace("exceeded quota: q", "failed quota: q: must specify cpu"), ""),
+        (403, f'admission webhook "w" denied the request: {QUOTA}', ""),
+        (403, f'admission webhook "w" denied the request: {RIGHTS}', ""),
+        (403, f"{POLICY}exceeded quota: mine", ""),
+        (403, f"{POLICY}{RIGHTS}", ""),
+        (403, "exceeded quota", ""),
+        (400, QUOTA, ""),
+        (422, QUOTA, ""),
+        (429, QUOTA, ""),
+        (500, QUOTA, ""),
+    ],
+)
+async def test_quotas_and_missing_rights_refuse_for_the_namespace(
+    server: ScriptedServer, client: Client, code: int, message: str, cause: str
+) -> None:
+    server.others.append(Answer(code, failure(code, "Forbidden", message)))
+    found = (await caught(client)).for_the_namespace
+    assert found.startswith(cause)
+    assert bool(found) == bool(cause)
+
+
 async def test_a_connection_that_breaks_is_a_network_error(
     server: ScriptedServer, client: Client
 ) -> None:

@@ -24,6 +24,9 @@ class Commands:
             return
         elif command == "TerminateJob" and not reference.ending and not self.too_late():
             reference.ending, reference.suspended = "Cancelled", False
+        elif command == "TerminateNow" and not self.too_late():
+            reference.ending = reference.ending or "Cancelled"
+            reference.suspended, reference.finally_too = False, True
         elif command in ("SuspendFlow", "AbortJob") and not reference.ending:
             self.suspend(abort=command == "AbortJob")
         elif command == "ResumeJob" and reference.suspended:
@@ -53,6 +56,7 @@ class Commands:
         for name in back:
             self.go_back(reference.states[name], back)
         reference.over = reference.ending = ""
+        reference.finally_too = False
         reference.suspended, reference.not_counted = False, 0.0
         reference.started = reference.now
 

@@ -249,7 +249,9 @@ class Drawing:
     def commands(self) -> tuple[tuple[int, str], ...]:
         if not self.has("commands"):
             return ()
-        actions = ("SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "RestartJob")
+        actions = (
+            "SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob",
+        )  # fmt: skip
         some = st.tuples(st.integers(0, 14), st.sampled_from(actions))
         return tuple(sorted(self.draw(st.lists(some, max_size=3, unique_by=lambda c: c[0]))))
 

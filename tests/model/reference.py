@@ -34,6 +34,8 @@ class Reference:
         """Seconds that do not count for the flow's timeout."""
         self.started = 0.0
         self.ending = ""
+        self.finally_too = False
+        """Whether `finally` is ended with the rest."""
         """Cancelled or Timeout: the flow is being brought to an end."""
         self.over = ""
         """Succeed or Failed, once it is."""
@@ -148,10 +150,15 @@ class Reference:
     def abort_what_has_to_be(self) -> None:
         for state in self.states.values():
             for attempt in state.attempts:
-                if self.ending and not state.finally_:
-                    self.intend(attempt, self.ending, for_good=True)
+                if self.ends(state):
+                    reason = "Cancelled" if state.finally_ else self.ending
+                    self.intend(attempt, reason, for_good=True)
                 elif self.aborts(state):
                     self.intend(attempt, "FailurePolicy", for_good=True)
+
+    def ends(self, state: State) -> bool:
+        """Whether it is brought to its end with the flow."""
+        return bool(self.ending) and (self.finally_too or not state.finally_)
 
     def intend(self, attempt: Attempt, intent: str, *, for_good: bool = False) -> None:
         """Of several reasons that come at once the one that is told."""
@@ -200,7 +207,7 @@ class Reference:
         """Skipped, failed by an expression, or ready; ready is told by `may_start`."""
         targets = [self.states[name] for name in state.step.targets]
         so_far = verdict(state.step, targets)
-        if self.ending and not state.finally_:
+        if self.ends(state):
             if all(target.phase != "Waiting" for target in targets):
                 self.end_unbegun(state, so_far)
             return

@@ -97,8 +97,7 @@ class Running:
     def begins_no_more(self, state: State) -> bool:
         """Whether a begun step gets no further vcjob."""
         reference = self.reference
-        ending = bool(reference.ending) and not state.finally_
-        return ending or reference.aborts(state)
+        return reference.ends(state) or reference.aborts(state)
 
     def attempt_ended(self, state: State, run: Run, attempt: Attempt) -> None:
         phase = attempt.vcjob.phase
@@ -134,7 +133,7 @@ class Running:
         """Whether an attempt that ends now is not asked about another one: the flow is brought to
         its end, be it in this very second."""
         reference = self.reference
-        return not state.finally_ and bool(reference.ending or reference.tells_timeout())
+        return reference.ends(state) or (not state.finally_ and reference.tells_timeout())
 
     def again(self, run: Run, seconds: float) -> None:
         run.again_at, run.between_since = self.now + seconds, self.now

@@ -17,7 +17,7 @@ from model.random_flows import EVERY
 
 pytestmark = pytest.mark.skipif(LANDED != EVERY, reason="it uses every primitive")
 
-COMMANDS = ("SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "RestartJob")
+COMMANDS = ("SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob")
 FLOWS = {
     "succeeds": big(),
     "fails": big(again=(Script(lasts=3, end="Failed"),)),

@@ -88,18 +88,22 @@ def test_diff_shows_what_an_apply_would_change(kubectl: Kubectl) -> None:
     assert answer.code == 1 and "+  jobRetainPolicy: delete" in answer.out
 
 
+HEAD = ["NAME", "STATUS", "REASON", "PROGRESS", "DURATION", "AGE"]
+
+
 def test_get_prints_the_columns(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=TEMPLATE)
     kubectl("create", "-f", "-", stdin=text(flow(), vcjob("j")))
-    status = {"status": {"state": {"phase": "Running", "reason": "Busy"}, "progress": "0/1"}}
+    state = {"phase": "Running", "reason": "Busy"}
+    status = {"status": {"state": state, "progress": "0/1", "duration": "1m2s"}}
     merge = ("--type", "merge", "--subresource", "status", "-p")
     kubectl("patch", "jf", "f", *merge, json.dumps(status))
     job = {"status": {"state": {"phase": "Running"}, "minAvailable": 1, "running": 1}}
     kubectl("patch", "vj", "j", *merge, json.dumps(job))
     head, row = kubectl("get", "jf").rows
-    assert head == ["NAME", "STATUS", "PROGRESS", "AGE"] and row[:3] == ["f", "Running", "0/1"]
+    assert head == HEAD and row[:5] == ["f", "Running", "Busy", "0/1", "1m2s"]
     head, row = kubectl("get", "jobflows", "-o", "wide").rows
-    assert head[4:] == ["REASON", "MESSAGE", "STARTED"] and row[4] == "Busy"
+    assert head == [*HEAD, "MESSAGE", "STARTED"]
     head, row = kubectl("get", "jt").rows
     assert head == ["NAME", "QUEUE", "TASKS", "AGE"] and row[:4] == ["a", "default", "ps", "worker"]
     head, row = kubectl("get", "vcjob").rows
@@ -158,7 +162,7 @@ def test_get_watches(world: Served, kubectl: Kubectl) -> None:
     ) as process:
         assert process.stdout is not None
         lines = iter(process.stdout)
-        assert next(lines).split() == ["EVENT", "NAME", "STATUS", "PROGRESS", "AGE"]
+        assert next(lines).split() == ["EVENT", *HEAD]
         assert next(lines).split()[:2] == ["ADDED", "f"]
         status = json.dumps({"status": {"state": {"phase": "Running"}}})
         kubectl("patch", "jf", "f", "--type=merge", "--subresource=status", "-p", status)

@@ -25,6 +25,8 @@ class Action(StrEnum):
     """Resume a suspended flow."""
     TERMINATE_JOB = "TerminateJob"
     """Cancel it."""
+    TERMINATE_NOW = "TerminateNow"
+    """Cancel it and its `finally` too, also if it is being ended already. JobFlow's own word."""
     RESTART_JOB = "RestartJob"
     """Retry it from the steps that failed."""
 

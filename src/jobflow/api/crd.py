@@ -46,9 +46,10 @@ _KINDS = {
         JobFlowStatus,
         (
             ("Status", "string", ".status.state.phase", 0),
+            ("Reason", "string", ".status.state.reason", 0),
             ("Progress", "string", ".status.progress", 0),
+            ("Duration", "string", ".status.duration", 0),
             _AGE,
-            ("Reason", "string", ".status.state.reason", 1),
             ("Message", "string", ".status.state.message", 1),
             ("Started", "date", ".status.startTime", 1),
         ),

@@ -196,6 +196,13 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
     progress: Annotated[str, Doc('Ended steps of all, such as "3/5"; skipped ones count.')] = ""
     start_time: Annotated[datetime | None, Doc("When the flow was taken up.")] = None
     completion_time: Annotated[datetime | None, Doc("When the flow ended.")] = None
+    duration: Annotated[
+        str,
+        Doc(
+            'From its start to its end, such as "1h2m3s"; while it is under way, to when this '
+            "status was written."
+        ),
+    ] = ""
     observed_generation: Annotated[
         int | None, Doc("The generation of the spec this status is about.", format="int64")
     ] = None
@@ -231,6 +238,9 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
         str,
         Doc("What suspended it: SuspendFlow, AbortJob (what runs is aborted) or spec.suspend."),
     ] = ""
+    finally_cancelled: Annotated[
+        bool, Doc("Whether its finally is cancelled too (TerminateNow, `jobflow cancel --now`).")
+    ] = False
     handled_commands: Annotated[
         list[str] | None,
         Doc("UIDs of Commands that were carried out or refused and are not gone yet."),

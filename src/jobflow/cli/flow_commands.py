@@ -50,6 +50,7 @@ def why(
     epilog=examples(
         "jobflow cancel train",
         "jobflow cancel train -n team --wait",
+        "jobflow cancel train --now",
         "jobflow cancel train -o json",
     ),
 )
@@ -57,22 +58,26 @@ def cancel(
     flow: FlowName,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="End finally too, also if it runs already.")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Until every job has ended, telling how it goes.")
     ] = False,
     output: Answer = Output.TEXT,
 ) -> None:
     """End a flow: jobs that run are aborted, steps that have not begun are skipped, finally runs,
-    and the flow is Failed (Cancelled) once every job has ended.
+    and the flow is Failed (Cancelled) once every job has ended. With --now finally is ended too,
+    also if the flow is being cancelled already.
 
-    Exit code: 0 asked for, with --wait: done; 1 refused, or the flow is over already; 2 no such
-    flow, or no cluster; 130 interrupted.
+    Exit code: 0 asked for, with --wait: done; 1 refused, or the flow is over or being cancelled
+    already; 2 no such flow, or no cluster; 130 interrupted.
     """
     from jobflow.cli.asking import Order, ask
-    from jobflow.cli.cancel import CANCEL
+    from jobflow.cli.cancel import CANCEL, CANCEL_NOW
 
     order = Order(flow, namespace, kubeconfig, wait=wait, as_json=output is Output.JSON)
-    raise typer.Exit(ask(CANCEL, order))
+    raise typer.Exit(ask(CANCEL_NOW if now else CANCEL, order))
 
 
 @commands.command(

@@ -8,21 +8,30 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+
+import msgspec
 
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.actions import Holder, PodsRead, Refusal
+from jobflow.core.actions import Held, Holder, PodsRead, Refusal
 from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError
 
 FIRST_REFUSAL = 1.0
 LONGEST_REFUSAL = 300.0
-READS = 3
-"""How often pods are tried to be read before it is planned without them."""
+LONGEST_HELD = 60.0
+"""Most seconds between two tries while creates are held back."""
+FREED = 16
+"""Room at which no create is held back any more: after 1, 2, 4 and 8 were let in."""
+FIRST_READ = 0.4
+LONGEST_READ = 30.0
+"""Seconds until pods are asked for again, at first and at most."""
+DEFINITE = (403, 404)
+"""Codes that say that pods cannot be read at all."""
 
 
 @dataclass(slots=True)
@@ -35,6 +44,10 @@ class Answers:
     refusals: dict[str, Refusal] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     """How often in a row the create of each job was refused or met a name in use."""
+    held: Held | None = None
+    """What holds back all creates but a few."""
+    held_tries: int = 0
+    """How many tries in a row were refused meanwhile."""
     aborts: dict[str, datetime] = field(default_factory=dict)
     """When the API server was last asked to take an AbortJob, by the vcjob's UID."""
     read: dict[str, PodsRead] = field(default_factory=dict)
@@ -46,7 +59,8 @@ class Answers:
     changed_at: float | None = None
     """Monotonic time since when there is a status to write that was not written yet."""
     sent: tuple[JobFlowStatus, str] | None = None
-    """The status last written and the flow's resource version after it."""
+    """The status last written, without what time alone changes, and the flow's resource version
+    after it."""
     failed: set[str] = field(default_factory=set)
     """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
     asked: Counter[str] = field(default_factory=Counter)
@@ -79,6 +93,11 @@ class Answers:
                     self.unread.pop(uid, None)
             for uid in [uid for uid in self.aborts if ended.get(uid, True)]:
                 del self.aborts[uid]
+
+
+def timeless(status: JobFlowStatus) -> JobFlowStatus:
+    """Return the status without what time alone changes."""
+    return msgspec.structs.replace(status, duration="")
 
 
 class Memory:
@@ -126,20 +145,58 @@ class Memory:
         return flows
 
     def refuse(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
-        """A create was refused; it may be tried again after a backoff of 1 s to 5 min, or never
-        where the namespace is going."""
+        """A create was refused. For the namespace's sake: that holds back the others too, and one
+        of them may be tried after a backoff of 1 s to 1 min, or never if the namespace is being
+        deleted. For the vcjob's own sake: it may be tried again after a backoff of 1 s to 5 min."""
         answers = self.of(flow)
-        retry_at = None if error.namespace_gone else now + self._wait(answers, name)
+        if why := error.for_the_namespace:
+            self._hold_back(answers, name, why, None if error.namespace_gone else now)
+            return
+        retry_at = now + self._wait(answers, name)
         answers.refusals[name] = Refusal(error.code, error.message, retry_at)
 
-    def unread(self, flow: JobFlow, job_uid: str, trouble: str) -> bool:
-        """The pods of a vcjob could not be read. True: that was the last try, and is the answer."""
+    def _hold_back(self, answers: Answers, name: str, why: str, now: datetime | None) -> None:
+        """Several that were under way together count as one try. `now`: None if no create will
+        ever be let in."""
+        held, retry_at = answers.held, None
+        if now is not None and held is not None and not held.is_due(now):
+            retry_at = held.retry_at
+        elif now is not None:
+            wait = delay(
+                answers.held_tries, first=FIRST_REFUSAL, most=LONGEST_HELD, dice=self._dice
+            )
+            retry_at = now + timedelta(seconds=wait)
+            answers.held_tries += 1
+        answers.refusals.pop(name, None)
+        before = held.tried if held is not None else ()
+        tried = (*(each for each in before if each != name), name)
+        answers.held = Held(why, retry_at, tried)
+
+    def let_in(self, flow: JobFlow, name: str, now: datetime) -> None:
+        """A create was carried out: if others are held back, one more may be tried at once."""
         answers = self.of(flow)
-        tries = answers.unread[job_uid] = answers.unread.get(job_uid, 0) + 1
-        if tries < READS:
-            return False
-        answers.read[job_uid] = PodsRead(trouble=trouble)
-        return True
+        answers.settle(name)
+        held = answers.held
+        if held is None or not held.is_due(now):
+            return
+        answers.held_tries = 0
+        tried = tuple(each for each in held.tried if each != name)
+        more = replace(held, room=held.room + 1, tried=tried)
+        answers.held = more if more.room < FREED else None
+
+    def unread(self, flow: JobFlow, job_uid: str, error: Exception, now: datetime) -> PodsRead:
+        """The pods of a vcjob could not be read; they may be asked for again after a backoff, not
+        before the server wants it, and never if the answer is definite."""
+        answers = self.of(flow)
+        trouble, retry_at = str(error) or type(error).__name__, None
+        if not isinstance(error, ApiError) or error.code not in DEFINITE:
+            tries = answers.unread.get(job_uid, 0)
+            answers.unread[job_uid] = tries + 1
+            wait = delay(tries, first=FIRST_READ, most=LONGEST_READ, dice=self._dice)
+            asked = error.retry_after if isinstance(error, ApiError) else None
+            retry_at = now + timedelta(seconds=max(wait, asked or 0.0))
+        answers.read[job_uid] = PodsRead(trouble=trouble, retry_at=retry_at)
+        return answers.read[job_uid]
 
     def lift(self, flow: Key) -> None:
         """What was refused may be taken now: its template changed."""

@@ -21,7 +21,7 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
-from jobflow.controller.answers import Memory
+from jobflow.controller.answers import Memory, timeless
 from jobflow.controller.commands import abort_command
 from jobflow.controller.due import STATUS, request_of
 from jobflow.controller.live_pods import READS_AT_ONCE, pods_of
@@ -39,6 +39,7 @@ from jobflow.core.actions import (
     PodsRead,
     ReadPods,
 )
+from jobflow.core.reasons import StepReason
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
@@ -64,8 +65,32 @@ class Applied:
     retry_after: float = 0.0
     """Seconds the server asked to wait; the longest."""
     status_written: bool = False
+    held_back: bool = False
+    """A create was refused for the namespace's sake; those that were not sent yet are left to the
+    next plan."""
+    let_in: bool = field(default=False, compare=False)
+    """A create was carried out."""
     stale: bool = False
     """The flow is not what the plan was made for; it was read anew."""
+
+
+class _Slots(asyncio.Semaphore):
+    """How many requests of a plan are under way at once. If there are many creates, or the stored
+    status says that creates are refused, it is one until a create is carried out: so one try is
+    enough to learn that the namespace takes no more."""
+
+    def __init__(self, flow: JobFlow, plan: Plan) -> None:
+        creates = sum(isinstance(action, CreateJob) for action in plan.actions)
+        refused = flow.status.state.reason == StepReason.CREATE_REFUSED
+        careful = creates > REQUESTS_AT_ONCE or (refused and creates > 0)
+        self._spared = REQUESTS_AT_ONCE - 1 if careful else 0
+        super().__init__(REQUESTS_AT_ONCE - self._spared)
+
+    def widen(self) -> None:
+        """Allow as many as ever."""
+        while self._spared:
+            self._spared -= 1
+            self.release()
 
 
 class Applier:
@@ -94,7 +119,7 @@ class Applier:
         Raises nothing but what breaks this task off; an error is in the result.
         """
         applied = Applied()
-        slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        slots = _Slots(flow, plan)
         confirming = [action for action in plan.actions if isinstance(action, Confirm)]
         work: list[Coroutine[Any, Any, None]] = [
             self._within(slots, self._act(flow, action, applied), applied, request_of(action))
@@ -118,10 +143,12 @@ class Applier:
     # ------------------------------------------------------------------ errors
 
     async def _within(
-        self, slots: asyncio.Semaphore, work: Awaitable[None], applied: Applied, request: str
+        self, slots: _Slots, work: Awaitable[None], applied: Applied, request: str
     ) -> None:
         async with slots:
             await self._guard(work, applied, request)
+        if applied.let_in:
+            slots.widen()
 
     async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
         """Make every error of these requests a part of the outcome.
@@ -167,6 +194,8 @@ class Applier:
                 await self._read(flow, action, applied)
 
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
+        if applied.held_back:
+            return
         namespace = flow.metadata.namespace
         body = msgspec.json.encode(action.manifest)
         try:
@@ -177,11 +206,13 @@ class Applier:
             elif is_refusal(error):
                 self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
+                applied.held_back |= bool(error.for_the_namespace)
                 _say(flow, "job refused", action, code=error.code, message=error.message)
             else:
                 raise
         else:
-            self._memory.of(flow).settle(action.name)
+            applied.let_in = True
+            self._memory.let_in(flow, action.name, self._now())
             self._store.learn_job(decoder(Job).decode(answer))
             _say(flow, "job created", action)
 
@@ -300,18 +331,22 @@ class Applier:
                 await self._take_in(flow, job, applied)
 
     async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
-        """After the last try that it cannot be done is an answer too."""
+        """That it cannot be done is an answer too, which says whether to try again."""
+        applied.again = True
         try:
             async with self._reads.turn(key_of(flow)):
                 pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
-            trouble = str(error) or type(error).__name__
-            if not self._memory.unread(flow, action.uid, trouble):
-                raise
-            log.warning("pods cannot be read", flow=_name(flow), job=action.job, error=trouble)
+            unread = self._memory.unread(flow, action.uid, error, self._now())
+            log.warning(
+                "pods cannot be read",
+                flow=_name(flow),
+                job=action.job,
+                error=unread.trouble,
+                again=unread.retry_at is not None,
+            )
         else:
             self._memory.of(flow).read[action.uid] = PodsRead(pods)
-        applied.again = True
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
         """The flow as it is now; None where it is gone."""
@@ -347,7 +382,7 @@ class Applier:
             await self._catch_up(flow, applied, error)
             return
         stored = decoder(JobFlow).decode(body)
-        answers.sent = (status, stored.metadata.resource_version)
+        answers.sent = (timeless(status), stored.metadata.resource_version)
         applied.status_written = True
         self._store.learn_flow(stored)
         state = status.state

@@ -18,7 +18,7 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
-from jobflow.controller.answers import Answers, Memory
+from jobflow.controller.answers import Answers, Memory, timeless
 from jobflow.controller.apply import Applied, Applier
 from jobflow.controller.due import Due, due_of
 from jobflow.controller.events import Recorder
@@ -212,6 +212,7 @@ class Reconciler:
             absent=frozenset(answers.absent - (jobs.keys() - deleted)),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
+            held=answers.held,
             commands=self._store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),
             pods={each: pods for each in uids if (pods := self._store.pods.of(each))},
@@ -227,7 +228,7 @@ class Reconciler:
         """
         if plan.status == flow.status:
             return None
-        if answers.sent == (plan.status, flow.metadata.resource_version):
+        if answers.sent == (timeless(plan.status), flow.metadata.resource_version):
             return None
         if plan.urgent or answers.written_at is None:
             return 0.0

@@ -4,7 +4,7 @@ The theory (DESIGN §2, "Aborting is level-triggered"). First the intent is writ
 `abortTime` of the step's condition. Once it is stored, Volcano is asked to abort the vcjob, again
 every AGAIN while that shows no effect, and after PATIENCE the vcjob is deleted. When it has ended,
 or is gone, the recorded intent gives the reason. Whether to abort at all is decided by what holds
-for the flow as a whole; `finally` is aborted by a suspension alone.
+for the flow as a whole; `finally` is aborted by a suspension and by TerminateNow alone.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ def halted(run: Run, scene: Scene) -> str:
             return StepReason.FAILURE_POLICY
         if scene.daemons_done and run.step.daemon:
             return StepReason.DAEMON_ENDED
+    elif course.finally_too:
+        return StepReason.CANCELLED
     return StepReason.SUSPENDED if course.aborts_what_runs else ""
 
 

@@ -34,13 +34,32 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The API server's answer to a create that it did not carry out."""
+    """The API server's answer to a create that it refused for this vcjob's sake alone."""
 
     code: int
-    """HTTP status: 422 is for good; 400 and 403 may be lifted (quota, another webhook)."""
+    """HTTP status: 422 is for good; 400 and 403 may be lifted (another webhook)."""
     message: str
     retry_at: datetime | None
-    """When the create may be tried again; None: never (the namespace is being deleted)."""
+    """When the create may be tried again; None: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The API server refused a create for the namespace's sake (quota, missing rights), so it
+    would refuse the flow's other creates too."""
+
+    message: str
+    """Why, in the API server's words."""
+    retry_at: datetime | None
+    """When the next create may be tried; None: never (the namespace is being deleted)."""
+    tried: tuple[str, ...] = ()
+    """The vcjobs that were refused, the one that was refused longest ago first."""
+    room: int = 1
+    """How many creates may be tried at once; it grows with each one that is let in."""
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether a create may be tried."""
+        return self.retry_at is not None and now >= self.retry_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +68,9 @@ class PodsRead:
 
     pods: tuple[Pod, ...] = ()
     trouble: str = ""
-    """Why they could not be read, after three tries; empty: they were."""
+    """Why they could not be read; empty: they were."""
+    retry_at: datetime | None = None
+    """When they may be asked for again; None: the answer is definite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +100,9 @@ class View:
     holders: Mapping[str, Holder] = field(default_factory=dict)
     """Answers to creates that met a name already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """Answers to creates that were refused, by vcjob name."""
+    """Answers to creates that were refused for the vcjob's own sake, by its name."""
+    held: Held | None = None
+    """The answer that holds back all creates of the flow but a few; None: nothing does."""
     commands: Mapping[str, Command] | None = field(default_factory=dict)
     """Commands by name that target a flow of this name, be it this one or an earlier one; None:
     not known."""

@@ -30,6 +30,8 @@ class Course:
     """Why it is being brought to its end, for good: Cancelled or Timeout; empty: it is not."""
     halted: str = ""
     """The same in a sentence."""
+    finally_too: bool = False
+    """Whether `finally` is brought to its end with the rest."""
     suspended_at: datetime | None = None
     """Since when nothing starts; None: it is not suspended."""
     suspended_by: str = ""
@@ -57,6 +59,10 @@ class Course:
         said = f": {said}" if said else ""
         sentence = short(f"the flow was cancelled{said}")
         return replace(self.resumed(now), halted_for=CANCELLED, halted=sentence)
+
+    def cancelled_now(self, now: datetime, said: str = "") -> Course:
+        """Cancelled, and `finally` too; a flow that is ended already keeps the reason for it."""
+        return replace(self.cancelled(now, said), finally_too=True)
 
     def timed_out(self, timeout: str) -> Course:
         """Brought to its end by its own timeout."""
@@ -98,6 +104,7 @@ def stored_course(flow: JobFlow, now: datetime) -> Course:
         started=_started(flow, now),
         halted_for=state.reason if halted else "",
         halted=state.message if halted else "",
+        finally_too=status.finally_cancelled,
         suspended_at=suspended[0],
         suspended_by=suspended[1],
         suspended_seconds=status.suspended_seconds,

@@ -2,19 +2,20 @@
 
 What the pods of a vcjob say goes with them, so it is recorded together with the end: by which pod
 it failed, its outputs, its tasks. Where the watched pods do not say it, they are first read live,
-and until the answer is there the step and the vcjob's record stay as they were before the end.
-Then it is recorded with what there is. A vcjob that was to be aborted and did not complete is not
-asked about: of its outputs is kept what watched pods show. Its end is ours, for the reason that is
-recorded, with one exception: a vcjob that was to be aborted for a suspension and ends Failed or
-Terminated has failed by itself, because what is aborted for a suspension ends Aborted, and runs
-again without counting as a failure.
+and until the answer is there the step and the vcjob's record stay as they were before the end. A
+read that fails for now is tried again, for PATIENCE since the status says so; then the end is
+recorded with what there is. A vcjob that was to be aborted and did not complete is not asked about:
+of its outputs is kept what watched pods show. Its end is ours, for the reason that is recorded,
+with one exception: a vcjob that was to be aborted for a suspension and ends Failed or Terminated
+has failed by itself, because what is aborted for a suspension ends Aborted, and runs again without
+counting as a failure.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -22,10 +23,11 @@ import msgspec
 from jobflow.api.flow_status import RequestedHours, RunCondition, StepPhase
 from jobflow.api.job import Job, JobPhase, TaskState
 from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
-from jobflow.core.aborting import aborted
-from jobflow.core.actions import ReadPods
+from jobflow.core.aborting import aborted, intent
 from jobflow.core.evidence import FAILURES, Run
 from jobflow.core.failure import Blame, blame
+from jobflow.core.live_reads import unread
+from jobflow.core.moments import later
 from jobflow.core.outputs import TooLarge, first_pod, has_first_pod, message_of, parsed
 from jobflow.core.reasons import StepReason
 from jobflow.core.records import before_its_end, job_record, running_time
@@ -34,6 +36,8 @@ from jobflow.core.scene import RunDecision, Scene, whole
 from jobflow.core.timeouts import deadline
 from jobflow.core.wording import go_duration, short
 
+PATIENCE = timedelta(minutes=5)
+"""How long pods that cannot be read for now are asked for."""
 MOST_AVOIDED = 10
 """Nodes that an attempt keeps off."""
 
@@ -46,7 +50,7 @@ class Insight(NamedTuple):
     said: str | None = None
     """The termination message that is the step's outputs; None: there is none to be had."""
     enough: bool = True
-    """Whether a live read could tell no more."""
+    """Whether nothing more has to be known that a live read tells."""
     missing: str = ""
     """Why outputs that are needed are not to be had; empty: they are, or nobody needs them."""
 
@@ -54,10 +58,36 @@ class Insight(NamedTuple):
 def ending(run: Run, job: Job, scene: Scene) -> RunDecision:
     """The end of a run whose vcjob, there or gone, has ended."""
     insight = _insight(run, job, scene)
-    if insight.enough:
+    waits = None if insight.enough else unread(job, scene.view, scene.now)
+    if waits is None:
         return RunDecision(_ended(run, job, insight, scene))
-    read = ReadPods(job.metadata.name, job.metadata.uid)
-    return msgspec.structs.replace(not_judged(run, job, scene), reads=(read,))
+    decision = not_judged(run, job, scene)
+    if waits.trouble:
+        until = _patient_until(run, job, scene)
+        if until is None or scene.now >= until:
+            return RunDecision(_ended(run, job, insight, scene))
+        wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
+        condition = _not_yet_read(run, decision.condition, waits.trouble)
+        decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
+    reads = () if waits.read is None else (waits.read,)
+    return msgspec.structs.replace(decision, reads=reads)
+
+
+def _patient_until(run: Run, job: Job, scene: Scene) -> datetime | None:
+    """Until when pods that cannot be read for now are asked for, counted from when the status says
+    so; None: the run is to be aborted, so its end does not wait for them."""
+    memory = run.memory
+    if memory.abort_time is not None or intent(run, scene) not in ("", StepReason.SUSPENDED):
+        return None
+    if memory.reason != StepReason.PODS_UNREAD:
+        return scene.now + PATIENCE
+    return later(memory.last_transition_time or _since(job) or scene.second, PATIENCE)
+
+
+def _not_yet_read(run: Run, shown: RunCondition, trouble: str) -> RunCondition:
+    said = f"has ended, and its pods cannot be read yet: {trouble}"
+    condition = msgspec.structs.replace(shown, reason=StepReason.PODS_UNREAD, message=short(said))
+    return run.memory if condition == run.memory else condition
 
 
 def not_judged(run: Run, job: Job, scene: Scene) -> RunDecision:
@@ -123,7 +153,7 @@ def _insight(run: Run, job: Job, scene: Scene) -> Insight:
     missing = ""
     if needed and said is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
-    return Insight(pods, blamed, said, enough or read is not None, missing)
+    return Insight(pods, blamed, said, enough, missing)
 
 
 def _said(job: Job, pods: Iterable[Pod]) -> str | None:

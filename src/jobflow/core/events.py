@@ -1,7 +1,8 @@
 """What is worth telling as Events: only what changes from the stored status to the next one.
 
 So what was written once is not told again, by whichever process plans next. Skipped steps are
-told together, one event a kind, so that a failure in a large flow is not a thousand events.
+told together, one event a kind, and so are steps that cannot start for the same cause, so that a
+failure in a large flow is not a thousand events.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _HALTED: Mapping[str, tuple[EventType, str]] = {
 def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
     """Of every step that changed, in the order of `spec.flows`; at most three a step."""
     skipped: dict[str, list[str]] = {}
+    troubles: dict[tuple[str, str], list[str]] = {}
     for evidence, decision in zip(scene.evidence, decisions, strict=True):
         old, new = evidence.memory, decision.condition
         if new is old:  # which every step is that had ended before
@@ -61,10 +63,11 @@ def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
             else:
                 yield _ended(name, new)
         elif new.reason in TROUBLES and new.reason != old.reason and not new.runs:
-            yield Event(EventType.WARNING, new.reason, f"step {name}: {new.message}")
+            troubles.setdefault((new.reason, new.message), []).append(name)
+    for (reason, message), names in troubles.items():
+        yield Event(EventType.WARNING, reason, f"{_steps(names)}: {message}")
     for reason, names in sorted(skipped.items()):
-        steps = "step" if len(names) == 1 else "steps"
-        yield Event(EventType.NORMAL, "StepSkipped", f"{steps} {listed(names)}: {reason}")
+        yield Event(EventType.NORMAL, "StepSkipped", f"{_steps(names)}: {reason}")
 
 
 def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
@@ -84,6 +87,11 @@ def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
         yield Event(EventType.NORMAL, "FlowSucceeded", f"all is done: {status.progress} steps")
     else:
         yield Event(EventType.WARNING, "FlowFailed", status.state.message)
+
+
+def _steps(names: Sequence[str]) -> str:
+    """`step a`, `steps a and b`."""
+    return f"{'step' if len(names) == 1 else 'steps'} {listed(names)}"
 
 
 def _begun(name: str, old: StepCondition, new: StepCondition) -> Iterator[Event]:

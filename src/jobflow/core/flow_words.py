@@ -205,11 +205,16 @@ class FlowWords:
         return f"{self._steps.name(step)} ({said})" if said else self._steps.name(step)
 
     def _trouble(self) -> Iterator[str]:
-        for step in self._held_up[:SHOWN]:
-            yield from self._steps.told(step)
-        if len(self._held_up) > SHOWN:
-            more = counted(len(self._held_up) - SHOWN, "more step")
-            yield f"{more} cannot start for reasons of their own."
+        """Steps that cannot start for the same cause are told together."""
+        by_cause: dict[tuple[str, str], list[int]] = {}
+        for step in self._held_up:
+            memory = self._steps.memory(step)
+            by_cause.setdefault((memory.reason, memory.message), []).append(step)
+        causes = list(by_cause.values())
+        for steps in causes[:SHOWN]:
+            yield from self._steps.told_together(steps)
+        if left := sum(map(len, causes[SHOWN:])):
+            yield f"{counted(left, 'more step')} cannot start for reasons of their own."
 
     def _waiting(self) -> Iterator[str]:
         """What waits for a probe, or alone, is told whole."""

@@ -132,6 +132,13 @@ class _Reader:
         self.course = self.course.cancelled(self._now, command.message)
         return ""
 
+    def cancel_now(self, command: Command) -> str:
+        """Also if the flow is being ended already."""
+        if why := self._too_late():
+            return why
+        self.course = self.course.cancelled_now(self._now, command.message)
+        return ""
+
     def suspend(self, command: Command) -> str:
         if why := self._too_late():
             return why
@@ -168,6 +175,7 @@ _READINGS: Mapping[str, Callable[[_Reader, Command], str]] = {
     Action.SUSPEND_FLOW: _Reader.suspend,
     Action.RESUME_JOB: _Reader.resume,
     Action.TERMINATE_JOB: _Reader.cancel,
+    Action.TERMINATE_NOW: _Reader.cancel_now,
     Action.RESTART_JOB: _Reader.restart,
 }
 _ACTIONS = f"{', '.join(sorted(_READINGS)[:-1])} and {max(_READINGS)}"

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.actions import Confirm, CreateJob, View
 from jobflow.core.build import Draft
 from jobflow.core.expressions import Failure
+from jobflow.core.held_creates import Turn, under_way, waits_instead
 from jobflow.core.reasons import StepReason
 from jobflow.core.scene import Decision, Scene
 from jobflow.core.wording import counted
@@ -33,16 +33,19 @@ class Made(NamedTuple):
 
 def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
     """The decisions with as many creates as there is room for; `spec.flows` first, then
-    `finally`."""
-    most = scene.flow.spec.parallelism
+    `finally`. While the API server refuses creates for the namespace's sake, only those whose turn
+    it is are made."""
+    most, held = scene.flow.spec.parallelism, scene.view.held
     room = None if most is None or most < 1 else max(most - _alive(scene.view), 0)
+    turn = Turn(held, decisions, scene.now, room) if held is not None and room != 0 else None
     found, faults = list(decisions), dict[str, Failure]()
     for position, decision in enumerate(decisions):
         if room is not None and decision.actions:
             room = max(room - _asked_about(decision), 0)
-        if not decision.drafts:
+        if not (drafts := decision.drafts):
             continue
-        creates, wrong = _built(scene, decision.drafts, room)
+        tried = drafts if turn is None else turn.let_through(drafts)
+        creates, wrong = _built(scene, tried, room)
         faults |= wrong
         if room is not None:
             room -= len(creates)
@@ -52,7 +55,12 @@ def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
             drafts=(),
             urgent=decision.urgent or bool(wrong),
         )
-        found[position] = made if creates or wrong else _without_room(made, most or 0)
+        if wrong:
+            found[position] = made
+        elif turn is not None:
+            found[position] = turn.held_back(made, drafts)
+        else:
+            found[position] = made if creates else _without_room(made, most or 0)
     return Made(found, faults)
 
 
@@ -88,19 +96,12 @@ def _alive(view: View) -> int:
 def _without_room(decision: Decision, most: int) -> Decision:
     """What else it does, and when it wakes, stays: other runs of the step are under way."""
     condition = decision.condition
-    if _under_way(condition):
+    if under_way(condition):
         return decision
-    condition = msgspec.structs.replace(
+    condition = waits_instead(
         condition,
-        phase=StepPhase.WAITING,
         reason=StepReason.PARALLELISM,
         message=f"waits for room: the flow has at most {counted(most, 'job')} at once",
         next_attempt_time=None,
     )
     return msgspec.structs.replace(decision, condition=condition)
-
-
-def _under_way(condition: StepCondition) -> bool:
-    """Whether the step, or with forEach and repeat any of its runs, has a vcjob that goes on."""
-    runs = condition.runs or (condition,)
-    return any(run.phase not in (StepPhase.WAITING, *ENDED_STEP_PHASES) for run in runs)

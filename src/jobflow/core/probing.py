@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from jobflow.api import jobflow as api
@@ -20,6 +21,7 @@ from jobflow.api.jobflow import Step, TaskStatusProbe
 from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.actions import Check, Probe, ProbeResult, ReadPods, View
 from jobflow.core.evidence import Evidence
+from jobflow.core.live_reads import unread
 from jobflow.core.readiness import End, Reach
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -54,13 +56,16 @@ class Look(NamedTuple):
     """What has to be asked of its pods, or is not to be forgotten yet."""
     read: ReadPods | None = None
     """What has to be known before it can be said to be impossible."""
+    wake_at: datetime | None = None
+    """When that may be asked again."""
 
 
 class Probing:
     """Looks into targets, in one plan."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, now: datetime) -> None:
         self._view = view
+        self._now = now
         self._counts: dict[str, list[Counts]] = {}
         self._sizes: dict[str, Mapping[str, int]] = {}
         """How many pods each task has; by target, as what was counted."""
@@ -94,9 +99,11 @@ class Probing:
         if unanswered:
             why = f"before the probe passed: {_unanswered(result, checks)}"
             return Look(Reach.UNSATISFIABLE, f"{over} {why}")
+        waits = unread(job, self._view, self._now)
+        if waits is not None and job.ended:  # one that somebody has resumed has ended for its step
+            said = f"{missing}; its pods cannot be read yet: {waits.trouble}"
+            return Look(Reach.NOT_YET, said if waits.trouble else missing, asked, *waits[1:])
         read = self._view.read.get(uid)
-        if read is None and job.ended:  # one that somebody has resumed has ended for its step
-            return Look(Reach.NOT_YET, missing, asked, ReadPods(name, uid))
         trouble = f"; its pods could not be read: {read.trouble}" if read and read.trouble else ""
         return Look(Reach.UNSATISFIABLE, f"{over} with {missing}{trouble}")
 

@@ -27,6 +27,8 @@ class StepReason(StrEnum):
     TERMINATING = "Terminating"
     BLOCKED = "Blocked"
     PARALLELISM = "Parallelism"
+    # its job has ended
+    PODS_UNREAD = "PodsUnread"
     # while its job is being aborted, and Failed
     CANCELLED = _CANCELLED
     TIMEOUT = _TIMEOUT

@@ -52,12 +52,14 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
         progress=progress_of(conditions.values()),
         start_time=whole(now),
         completion_time=None,
+        duration="",
         observed_generation=flow.metadata.generation,
         conditions=conditions,
         next_jobs=None,
         suspended_seconds=None,
         suspended_at=None,
         suspended_by="",
+        finally_cancelled=False,
         handled_commands=handled,
     )
 

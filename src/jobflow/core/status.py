@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from jobflow.api.flow_status import FINAL_PHASES, FlowPhase, FlowState, JobFlowStatus
 from jobflow.core.flow_phase import (
     completion_time,
@@ -20,25 +22,30 @@ from jobflow.core.records import job_lists, job_records
 from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.status_size import fitted
 from jobflow.core.violations import Violation
-from jobflow.core.wording import SHOWN, short
+from jobflow.core.wording import SHOWN, go_duration, short
 
 
 def flow_status(
     scene: Scene, decisions: Sequence[Decision], handled: list[str] | None = None
 ) -> JobFlowStatus:
-    """The whole status; the stored one itself where it says the same. `handled`: Commands."""
+    """The whole status; the stored one itself if it says the same but for the duration, which time
+    alone changes. `handled`: Commands."""
     stored = scene.flow.status
     records = job_records(scene, decisions)
     state = flow_state(scene, decisions, records)
     course = scene.course
     if state.phase in FINAL_PHASES:
         course = course.resumed(scene.second)
+    ended = completion_time(scene, state)
+    duration = go_duration((ended or scene.second) - course.started)
+    known = msgspec.structs.replace(stored, duration=duration)
     lists = job_lists(records, decisions)
     status = JobFlowStatus(
         state=state,
         progress=progress(decisions),
         start_time=course.started,
-        completion_time=completion_time(scene, state),
+        completion_time=ended,
+        duration=duration,
         observed_generation=scene.flow.metadata.generation,
         conditions={
             evidence.key: decision.condition
@@ -51,9 +58,11 @@ def flow_status(
         suspended_seconds=course.suspended_seconds,
         suspended_at=course.suspended_at,
         suspended_by=course.suspended_by,
+        finally_cancelled=course.finally_too,
         **lists,
     )
-    return stored if status == stored else fitted(status, stored)
+    found = known if status == known else fitted(status, known)
+    return stored if found is known else found
 
 
 def invalid_status(scene: Scene, violations: Iterable[Violation]) -> JobFlowStatus:
@@ -69,5 +78,6 @@ def invalid_status(scene: Scene, violations: Iterable[Violation]) -> JobFlowStat
         progress=f"0/{len(scene.steps)}",
         start_time=now,
         completion_time=now,
+        duration="0s",
         observed_generation=scene.flow.metadata.generation,
     )

@@ -5,7 +5,7 @@ It explains what was decided and decides nothing. What it repeats of a status is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -41,8 +41,8 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.WAITING_FOR_PROBE: "",
     StepReason.STARTING: "That takes moments; where it does not, look whether `jobflow serve` "
     "runs.",
-    StepReason.CREATE_REFUSED: "Lift what refuses it, such as a quota: the step tries again by "
-    "itself{again}.",
+    StepReason.CREATE_REFUSED: "Lift what refuses it, such as a quota: it is tried again by itself"
+    "{again}.",
     StepReason.NAME_IN_USE: "It starts by itself once that job is gone.",
     StepReason.JOB_LOST: "Nothing has to be done{again}.",
     StepReason.RETRYING: "{look}",
@@ -51,6 +51,7 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.TERMINATING: "",
     StepReason.BLOCKED: "Nothing will free it: cancel and delete the flow, correct it, and apply "
     "it anew.",
+    StepReason.PODS_UNREAD: "They are asked for again by itself, for five minutes.",
     StepReason.CANCELLED: "",
     StepReason.TIMEOUT: "",
     StepReason.FAILURE_POLICY: "",
@@ -92,6 +93,22 @@ class StepWords:
         yield from tell(self, step, memory)
         yield from facts(self._scene.evidence[step].step, memory, self._now)
         if remedy := self._remedy(step, memory):
+            yield remedy
+
+    def told_together(self, steps: Sequence[int]) -> Iterator[str]:
+        """Tell of steps that wait for the same cause; of one it is `told`."""
+        if len(steps) == 1:
+            yield from self.told(steps[0])
+            return
+        first = self.memory(steps[0])
+        names = listed([self.name(step) for step in steps[:SHOWN]], total=len(steps))
+        why = f": {first.message}" if first.message else ""
+        yield f"Steps {names} are Waiting ({first.reason}){why}."
+        times = [self.memory(step).next_attempt_time for step in steps]
+        until = min((time for time in times if time is not None), default=None)
+        if remedy := self._remedy(
+            steps[0], msgspec.structs.replace(first, next_attempt_time=until)
+        ):
             yield remedy
 
     def memory(self, step: int) -> StepCondition:

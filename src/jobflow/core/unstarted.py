@@ -143,6 +143,8 @@ class Pass:
 
     def _last(self, position: int, evidence: Evidence) -> Decision:
         """A step of `finally`."""
+        if self.scene.course.finally_too:
+            return self._skipped(evidence, End.STOPPED, self.scene.course.halted)
         if not self._rest_is_over and not self.scene.terminating:
             return Decision(waiting(evidence, "", "waits until all other steps are over"))
         return self._ready(position, NOBODY)
@@ -213,7 +215,7 @@ class Pass:
 
     @cached_property
     def _probing(self) -> Probing:
-        return Probing(self.scene.view)
+        return Probing(self.scene.view, self.scene.now)
 
     @cached_property
     def _rest_is_over(self) -> bool:
@@ -251,11 +253,13 @@ class Pass:
         ]
         if self.scene.terminating:
             looks = []
+        moments = [at for at in (decision.wake_at, *(look.wake_at for look in looks)) if at]
         news = not set(met) <= set(memory.passed_targets or ())
         return msgspec.structs.replace(
             decision,
             condition=memory if condition == memory else condition,
             urgent=decision.urgent or (bool(waits.looks) and news and not decision.drafts),
+            wake_at=min(moments, default=None),
             reads=tuple(look.read for look in looks if look.read is not None),
             probes=tuple(look.probe for look in looks if look.probe is not None),
         )

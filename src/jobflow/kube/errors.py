@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from email.utils import parsedate_to_datetime
 
@@ -34,6 +35,18 @@ REASONS = {
     504: "Timeout",
 }
 """`Status.reason` by HTTP code (k8s.io/apimachinery meta/v1 StatusReason), for bodies without."""
+
+
+_FOR_THE_NAMESPACE = re.compile(
+    r'[\w.-]+(?: "[^"]*")? is forbidden: (?P<cause>'
+    r"(?:exceeded|insufficient|status unknown for) quota\b.*"
+    r'|User "[^"]*" cannot create resource .*)',
+    re.DOTALL,
+)
+"""How the API server itself says that it makes nothing of a kind in a namespace: its quota
+(k8s.io/apiserver, pkg/admission/plugin/resourcequota) and its authorization (the same,
+pkg/endpoints/handlers/responsewriters). An admission webhook and a ValidatingAdmissionPolicy put
+other words in front, also if they repeat this text."""
 
 
 class ApiError(Exception):
@@ -81,6 +94,16 @@ class ApiError(Exception):
     def gone(self) -> bool:
         """410: the resource version or the continue token is too old."""
         return self.code == 410 or self.reason in ("Gone", "Expired")
+
+    @property
+    def for_the_namespace(self) -> str:
+        """Why a create is refused for the namespace's sake, whatever the object is: a quota,
+        missing rights, or the namespace is being deleted. Empty: it is refused for the object's
+        own sake, or not for good."""
+        if self.namespace_gone:
+            return self.message or self.reason
+        match = _FOR_THE_NAMESPACE.fullmatch(self.message) if self.code == 403 else None
+        return match["cause"] if match is not None else ""
 
     @property
     def namespace_gone(self) -> bool:
