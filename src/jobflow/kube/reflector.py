@@ -126,6 +126,7 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(self._after(error))
             except NETWORK_ERRORS as error:
                 self._tell(f"{type(error).__name__}: {error}")
+                self.cache.follow_fails(True)
                 await asyncio.sleep(self._wait())
             else:
                 await asyncio.sleep(self._wait() if quiet else 0)
@@ -187,6 +188,10 @@ class Reflector(Generic[T]):
         await self._deletions(gone)
         self.cache.level_with(version, gone)
         log.info("level", kind=self.resource.kind, newer=len(newer), gone=len(gone))
+
+    def unsure(self) -> None:
+        """Take the copy for unknown until it is level again."""
+        self.cache.unsure()
 
     async def reread(self) -> None:
         """List anew and believe it, also where versions have not changed: for after the server
@@ -318,7 +323,8 @@ class Reflector(Generic[T]):
     # ------------------------------------------------------------------ trouble
 
     def _after(self, error: ApiError) -> float:
-        """Seconds to wait after an error of the server. Only throttling leaves the version good."""
+        """Seconds to wait after an error of the server. Only throttling leaves the version good,
+        and it says nothing of the kind."""
         self._tell(str(error))
         if error.gone:
             self._version = None
@@ -329,6 +335,7 @@ class Reflector(Generic[T]):
             return max(ABSENT_SECONDS if error.code == 404 else 0.0, self._wait())
         if error.code != 429:
             self._version = None
+            self.cache.follow_fails(True)
         return max(self._wait(), min(error.retry_after or 0.0, LONGEST_WAIT))
 
     def _wait(self) -> float:
@@ -350,6 +357,7 @@ class Reflector(Generic[T]):
     def _recovered(self) -> None:
         self._backoff.reset()
         self._worked = True
+        self.cache.follow_fails(False)
         if self.trouble:
             self.trouble = ""
             log.info("following again", kind=self.resource.kind)
