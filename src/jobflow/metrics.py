@@ -164,6 +164,16 @@ class Metrics:
             lambda: {(plural,): float(fails) for plural, fails in failing().items()},
         )
 
+    def watch_passed_over(self, objects: Callable[[], Mapping[str, int]]) -> None:
+        """How many objects of each kind cannot be read."""
+        self._scraped(
+            "objects_passed_over",
+            "Objects that cannot be read, because they do not fit their kind or are nested too "
+            "deeply.",
+            ["resource"],
+            lambda: {(plural,): float(count) for plural, count in objects().items()},
+        )
+
     def watch_definitions(self, faults: Callable[[], Mapping[str, int]]) -> None:
         """What of the served CustomResourceDefinitions this version cannot work with."""
         text = "Fields of a served definition that this version cannot work with."

@@ -284,6 +284,9 @@ class Product:
         self.metrics.watch_failing(
             lambda: {feed.resource.plural: feed.cache.failing for feed in self._feeds}
         )
+        self.metrics.watch_passed_over(
+            lambda: {feed.resource.plural: feed.passed_over for feed in self._feeds}
+        )
         self.metrics.watch_definitions(self._guard.faults)
 
     # ------------------------------------------------------------------ making

@@ -36,7 +36,7 @@ from jobflow.core.actions import (
     PodsRead,
     ReadPods,
 )
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Unreadable, decoder
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)
@@ -158,7 +158,7 @@ class Applier:
     async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
         """A vcjob of this name is there already: ours, or whose?"""
         try:
-            job = await self._client.get(JOBS, flow.metadata.namespace, name, Job)
+            job = await self._job(flow.metadata.namespace, name)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -259,7 +259,7 @@ class Applier:
             return
         for action in actions:
             try:
-                job = await self._client.get(JOBS, meta.namespace, action.name, Job)
+                job = await self._job(meta.namespace, action.name)
             except ApiError as error:
                 if not error.not_found:
                     raise
@@ -280,6 +280,16 @@ class Applier:
         else:
             self._memory.of(flow).read[action.uid] = PodsRead(pods)
         applied.again = True
+
+    async def _job(self, namespace: str, name: str) -> Job:
+        """A vcjob as it is now; only its metadata if the rest cannot be read, which is enough to
+        know whose it is, and says of no end."""
+        try:
+            return await self._client.get(JOBS, namespace, name, Job)
+        except Unreadable as error:
+            found = await self._client.get(JOBS, namespace, name, Object)
+            log.warning("job cannot be read", job=f"{namespace}/{name}", error=error.message)
+            return Job(metadata=found.metadata)
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
         """The flow as it is now; None where it is gone."""

@@ -188,6 +188,12 @@ class Cache(Generic[T]):
         elif newer:
             self._drop(held)
 
+    def forgotten(self, namespace: str, name: str, uid: str) -> None:
+        """A DELETED event whose last object cannot be read."""
+        held = self._objects.get((namespace, name))
+        if held is not None and held.metadata.uid == uid:
+            self._drop(held)
+
     def bookmark(self, version: str) -> None:
         """Nothing of this kind has changed up to `version` but what was told."""
         self._advance(version)
