@@ -1,49 +1,54 @@
 # The two commands of the README are `make demo` and `make test`; each builds its own virtual
-# environment from the lock first. PYTHON chooses the interpreter, 3.11 or newer.
+# environment from the lock first. PYTHON chooses the interpreter, 3.11 to 3.13, and VENV the folder
+# of the environment, so that two interpreters do not share one.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 # What is compiled is kept: by the first test process for the others, and for every `jobflow` they start.
 unexport PYTHONDONTWRITEBYTECODE
 # A third of the tests' time is waiting, so two cores have time for three of them.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test test-long test-cluster lint crds manifests bench bench-cluster lock clean
+.PHONY: demo test tests test-long test-cluster lint crds manifests bench bench-cluster lock clean
 .DEFAULT_GOAL := test
 
-.venv/installed: requirements.lock pyproject.toml
-	$(PYTHON) -m venv .venv
+$(VENV)/installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-demo: .venv/installed ## carry the examples through, without a cluster
+demo: $(VENV)/installed ## carry the examples through, without a cluster
 	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
-test: .venv/installed lint ## everything that needs no cluster and no long time: about four minutes
+test: $(VENV)/installed lint ## everything that needs no cluster and no long time: about four minutes
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95
 
-test-long: .venv/installed ## the laws with thirty times the examples, and what else takes long
+tests: $(VENV)/installed ## the same tests without lint and coverage, for another Python
+	$(PYTEST)
+
+test-long: $(VENV)/installed ## the laws with thirty times the examples, and what else takes long
 	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900
 
-test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
+test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, which Go builds once
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
-lint: .venv/installed
+lint: $(VENV)/installed
 	$(BIN)/ruff check src tests bench charts
 	$(BIN)/ruff format --check src tests bench charts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-crds: .venv/installed ## write charts/jobflow/crds from the types
+crds: $(VENV)/installed ## write charts/jobflow/crds from the types
 	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
 
 manifests: crds ## write deploy/ from the chart
 	$(BIN)/python charts/manifests.py deploy
 
-bench: .venv/installed ## print the figures of docs/performance.md that need only this machine
+bench: $(VENV)/installed ## print the figures of docs/performance.md that need only this machine
 	$(BIN)/python -m bench
 
-bench-cluster: .venv/installed ## those on a real kube-apiserver, and with very many objects
+bench-cluster: $(VENV)/installed ## those on a real kube-apiserver, and with very many objects
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/python -m bench cluster
 	$(BIN)/python -m bench copies
 
@@ -56,4 +61,4 @@ lock: ## resolve the locks anew (needs uv): hashes only, no addresses; the image
 	$(LOCK) --group build -c requirements.lock -o requirements-build.lock
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
