@@ -1,52 +1,57 @@
 # The two commands of the README are `make demo` and `make test`; each builds its own virtual
-# environment from the lock first. PYTHON chooses the interpreter, 3.11 or newer.
+# environment from the lock first. PYTHON chooses the interpreter, 3.11 to 3.13, and VENV the folder
+# of the environment, so that two interpreters do not share one.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 # What is compiled is kept: by the first test process for the others, and for every `jobflow` they start.
 unexport PYTHONDONTWRITEBYTECODE
 # A third of the tests' time is waiting, so two cores have time for three of them.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test test-long explore test-cluster lint crds manifests bench bench-cluster lock sbom clean
+.PHONY: demo test tests test-long explore test-cluster lint crds manifests bench bench-cluster lock sbom clean
 .DEFAULT_GOAL := test
 
-.venv/installed: requirements.lock pyproject.toml
-	$(PYTHON) -m venv .venv
+$(VENV)/installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-demo: .venv/installed ## carry the examples through, without a cluster
+demo: $(VENV)/installed ## carry the examples through, without a cluster
 	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
-test: .venv/installed lint ## everything that needs no cluster and no long time: about four minutes
+test: $(VENV)/installed lint ## everything that needs no cluster and no long time: about four minutes
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95
 
-test-long: .venv/installed ## the laws with thirty times the examples, and what else takes long
+tests: $(VENV)/installed ## the same tests without lint and coverage, for another Python
+	$(PYTEST)
+
+test-long: $(VENV)/installed ## the laws with thirty times the examples, and what else takes long
 	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900
 
-explore: .venv/installed ## every state of small flows, by a process a core: an hour or more
+explore: $(VENV)/installed ## every state of small flows, by a process a core: an hour or more
 	PYTHONPATH=tests $(BIN)/python -m model.explorer $(EXPLORE_ARGS)
 
-test-cluster: .venv/installed ## the tests that need a real kube-apiserver, which Go builds once
+test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, which Go builds once
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
-lint: .venv/installed
+lint: $(VENV)/installed
 	$(BIN)/ruff check src tests bench charts
 	$(BIN)/ruff format --check src tests bench charts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-crds: .venv/installed ## write charts/jobflow/crds from the types
+crds: $(VENV)/installed ## write charts/jobflow/crds from the types
 	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
 
 manifests: crds ## write deploy/ from the chart; IMAGE=REPOSITORY@sha256:DIGEST names the image
 	$(BIN)/python charts/manifests.py deploy $(IMAGE)
 
-bench: .venv/installed ## print the figures of docs/performance.md that need only this machine
+bench: $(VENV)/installed ## print the figures of docs/performance.md that need only this machine
 	$(BIN)/python -m bench
 
-bench-cluster: .venv/installed ## those on a real kube-apiserver, and with very many objects
+bench-cluster: $(VENV)/installed ## those on a real kube-apiserver, and with very many objects
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/python -m bench cluster
 	$(BIN)/python -m bench copies
 
@@ -59,15 +64,15 @@ lock: ## resolve the locks anew (needs uv): hashes only, no addresses; the image
 	$(LOCK) --group build -c requirements.lock -o requirements-build.lock
 	$(LOCK) --group sbom -o requirements-sbom.lock
 
-.venv/sbom/installed: requirements-sbom.lock
-	$(PYTHON) -m venv .venv/sbom
-	.venv/sbom/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.lock
+$(VENV)/sbom/installed: requirements-sbom.lock
+	$(PYTHON) -m venv $(VENV)/sbom
+	$(VENV)/sbom/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.lock
 	touch $@
 
 SBOM ?= sbom.cdx.json
-sbom: .venv/installed .venv/sbom/installed ## write what the image installs as CycloneDX, from the lock
-	.venv/sbom/bin/cyclonedx-py requirements requirements-runtime.lock --pyproject pyproject.toml \
+sbom: $(VENV)/installed $(VENV)/sbom/installed ## write what the image installs as CycloneDX, from the lock
+	$(VENV)/sbom/bin/cyclonedx-py requirements requirements-runtime.lock --pyproject pyproject.toml \
 		--output-reproducible --output-file $(SBOM)
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -155,6 +155,25 @@ class Metrics:
         text = "Since the API server last said something about a kind, bookmarks included."
         self._scraped("watch_age_seconds", text, ["resource"], ages)
 
+    def watch_failing(self, failing: Callable[[], Mapping[str, bool]]) -> None:
+        """Which kinds cannot be followed at present."""
+        self._scraped(
+            "watch_failing",
+            "1 while a kind cannot be listed or watched, so that its objects are not known.",
+            ["resource"],
+            lambda: {(plural,): float(fails) for plural, fails in failing().items()},
+        )
+
+    def watch_passed_over(self, objects: Callable[[], Mapping[str, int]]) -> None:
+        """How many objects of each kind cannot be read."""
+        self._scraped(
+            "objects_passed_over",
+            "Objects that cannot be read, because they do not fit their kind or are nested too "
+            "deeply.",
+            ["resource"],
+            lambda: {(plural,): float(count) for plural, count in objects().items()},
+        )
+
     def watch_definitions(self, faults: Callable[[], Mapping[str, int]]) -> None:
         """What of the served CustomResourceDefinitions this version cannot work with."""
         text = "Fields of a served definition that this version cannot work with."

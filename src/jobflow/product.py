@@ -131,6 +131,13 @@ class Product:
         certificate = self._certificates.waiting_for() if self._certificates else []
         return [*self._unread(), *self._guard.waiting_for(), *certificate]
 
+    def unknown(self) -> list[str]:
+        """The kinds that cannot be followed at present, each with the error; what a kind says is
+        taken for not known until it can be followed again."""
+        return [
+            f"{feed.resource.plural}: {feed.trouble}" for feed in self._feeds if feed.cache.failing
+        ]
+
     async def wait_ready(self) -> None:
         """Return once nothing is waited for."""
         await self.store.wait_synced()
@@ -246,18 +253,24 @@ class Product:
                 log.info("not ready", waiting_for=now)
             elif now != before:
                 log.info("ready")
+                if unknown := self.unknown():
+                    log.warning("ready without knowing every kind", unknown=unknown)
             before = now
             await asyncio.sleep(LOOK_SECONDS)
 
     def _unread(self) -> Iterator[str]:
-        """Pods are of every cluster: who may not list them is told so, and is not ready, though
-        flows are carried out without them (docs/decisions/watched-pods.md)."""
+        """The kinds that readiness waits for. Every cluster has pods: a replica that may not list
+        them is not ready, though it carries flows out (docs/decisions/watched-pods.md)."""
         optional = (self.store.queues_cache, self.store.commands_cache)
         for feed in self._feeds:
-            if feed.cache is self.store.pods.cache and not self.store.listed:
-                continue  # their turn comes after the others
-            known = feed.cache.synced and feed.cache.served
-            if not known and (feed.cache not in optional or feed.cache.served is None):
+            cache = feed.cache
+            if cache is self.store.pods.cache:
+                waits = self.store.listed and (cache.served is False or not cache.answered)
+            elif cache in optional:
+                waits = not cache.answered
+            else:
+                waits = not (cache.synced and cache.served)
+            if waits:
                 yield _unread(feed)
 
     def _measure(self) -> None:
@@ -271,6 +284,12 @@ class Product:
         )
         self.metrics.watch_ages(
             lambda: {feed.resource.plural: feed.heard_at for feed in self._feeds}
+        )
+        self.metrics.watch_failing(
+            lambda: {feed.resource.plural: feed.cache.failing for feed in self._feeds}
+        )
+        self.metrics.watch_passed_over(
+            lambda: {feed.resource.plural: feed.passed_over for feed in self._feeds}
         )
         self.metrics.watch_definitions(self._guard.faults)
 

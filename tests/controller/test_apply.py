@@ -13,6 +13,7 @@ import pytest
 
 from applying import NOW, World
 from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.controller.apply import Applied
 from jobflow.core.actions import (
@@ -22,6 +23,7 @@ from jobflow.core.actions import (
     DeleteFlow,
     DeleteJob,
 )
+from jobflow.kube.client import Unreadable
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from running import NAMESPACE, cluster, flow
 
@@ -46,6 +48,31 @@ async def test_our_own_job_is_adopted(world: World) -> None:
     assert (await world.apply(world.create())).again
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
     assert world.answers.holders == {}
+
+
+async def unreadable(world: World, **owner: Any) -> None:
+    """The vcjob f-a is there, with fields that no vcjob has; a finalizer keeps it."""
+    client, manifest = world.cluster.client, world.manifest("f-a", **owner)
+    manifest["metadata"]["finalizers"] = ["test/hold"]
+    await client.create(JOBS, NAMESPACE, json.dumps(manifest).encode())
+    odd = json.dumps({"status": {"state": [1]}}).encode()
+    await client.patch(JOBS, NAMESPACE, "f-a", odd, subresource="status")
+    with pytest.raises(Unreadable):
+        await client.get(JOBS, NAMESPACE, "f-a", Job)
+
+
+async def test_our_own_job_that_cannot_be_read_is_adopted_by_its_metadata(world: World) -> None:
+    await unreadable(world)
+    for action in (world.create(), Confirm("f-a")):
+        assert await world.apply(action) == Applied(again=True)
+        jobs = world.store.jobs_of(world.flow.metadata.uid)
+        assert {name: job.ended for name, job in jobs.items()} == {"f-a": False}
+
+
+async def test_a_job_of_somebody_else_that_cannot_be_read_has_its_name(world: World) -> None:
+    await unreadable(world, uid="x", name="other")
+    assert await world.apply(world.create()) == Applied(again=True)
+    assert world.answers.holders.keys() == {"f-a"}
 
 
 async def owner_alive(world: World, **owner: Any) -> bool:

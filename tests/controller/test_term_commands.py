@@ -67,21 +67,27 @@ async def replica(world: Cluster) -> AsyncIterator[Replica]:
     await made.end()
 
 
-async def carried_out_by_the_last_leader(world: Cluster) -> None:
-    """The Command is recorded, its effect too; its deletion was yet to come."""
-    await world.apply(flow("f", {"a": ""}))
+async def ordered(world: Cluster, action: str) -> str:
+    """A Command `stop` on the flow f is there; returns its UID."""
     uid = (await world.flow("f")).metadata.uid
     command: dict[str, Any] = {
         "apiVersion": COMMANDS.api_version,
         "kind": "Command",
         "metadata": {"name": "stop"},
-        "action": "TerminateJob",
+        "action": action,
         "target": {
             "apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": "f", "uid": uid
         },
     }  # fmt: skip
     body = await world.client.create(COMMANDS, NAMESPACE, json.dumps(command).encode())
-    handled = [json.loads(body)["metadata"]["uid"]]
+    made: str = json.loads(body)["metadata"]["uid"]
+    return made
+
+
+async def carried_out_by_the_last_leader(world: Cluster) -> None:
+    """The Command is recorded, its effect too; its deletion was yet to come."""
+    await world.apply(flow("f", {"a": ""}))
+    handled = [await ordered(world, "TerminateJob")]
     state = {"phase": "Failed", "reason": "Cancelled"}
     status = {"status": {"state": state, "handledCommands": handled}}
     await world.client.patch(
@@ -98,6 +104,30 @@ async def test_a_leader_whose_copy_is_old_does_not_take_a_command_for_gone(
         await world.seen(COMMANDS, Command, lambda commands: not commands)
     assert len((await world.flow("f")).status.handled_commands or ()) == 1
     assert [event for event in await world.events() if event["reason"] == "CommandRefused"] == []
+
+
+async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read(
+    world: Cluster, replica: Replica
+) -> None:
+    """The last leader has carried it out, deleted and forgotten it; then the flow was resumed."""
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    await ordered(world, "SuspendFlow")
+    async with asyncio.timeout(20):
+        while not replica.store.commands_of(NAMESPACE, "f"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await replica.hear_no_more_of_commands()
+    await world.client.delete(COMMANDS, NAMESPACE, "stop")
+    broken = failure(500, "InternalError", "no")
+    fault = Fault(lambda request: request.path == COMMANDS.path(), broken, times=None)
+    world.server.faults.append(fault)
+    async with world.ends(), replica.leading():
+        assert (await world.ended("f")).status.state.phase == "Succeed"
+        assert replica.store.commands_of(NAMESPACE, "f") is None
+        world.server.faults.remove(fault)
+        async with asyncio.timeout(20):
+            while replica.store.commands_of(NAMESPACE, "f") is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert replica.store.commands_of(NAMESPACE, "f") == {}
 
 
 @pytest.mark.parametrize("code", [403, 404])

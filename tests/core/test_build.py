@@ -25,6 +25,14 @@ SPEC: dict[str, Any] = {
     ],
 }
 
+OURS = {
+    "volcano.sh/createdByJobFlow": "default.test",
+    "flow.volcano.sh/step": "a",
+    "flow.volcano.sh/attempt": "1",
+}
+TEMPLATE = SPEC["tasks"][0]["template"] | {"metadata": {"labels": OURS}}
+"""The pod template as a vcjob has it."""
+
 
 def flow(name: str = "test", namespace: str = "default") -> JobFlow:
     return JobFlow(metadata=ObjectMeta(name=name, namespace=namespace, uid="f-uid"))
@@ -79,7 +87,7 @@ def test_the_whole_manifest():
                 }
             ],
         },
-        "spec": SPEC,
+        "spec": {"minAvailable": 1, "tasks": [SPEC["tasks"][0] | {"template": TEMPLATE}]},
     }
 
 
@@ -108,7 +116,8 @@ def test_a_template_never_stored_has_no_generation():
 
 def test_the_patch_is_merged_in():
     job = built(patch={"tasks": [{"name": "main", "replicas": 2}], "minAvailable": None})
-    assert job["spec"] == {"tasks": [SPEC["tasks"][0] | {"replicas": 2}]}
+    task = SPEC["tasks"][0] | {"replicas": 2, "template": TEMPLATE}
+    assert job["spec"] == {"tasks": [task]}
 
 
 @pytest.mark.parametrize(
@@ -203,3 +212,64 @@ def test_changing_a_manifest_does_not_change_the_template(patch: dict[str, Any] 
     job["spec"]["tasks"][0]["template"]["spec"]["containers"].clear()
     job["spec"]["tasks"][0]["name"] = "other"
     assert spec == SPEC
+
+
+def pod_labels(job: dict[str, Any]) -> list[Any]:
+    return [task["template"].get("metadata", {}).get("labels") for task in job["spec"]["tasks"]]
+
+
+def labelled(*labels: Any) -> dict[str, Any]:
+    """A vcjob spec with a task for each of these labels of a pod template."""
+    tasks = [{"name": f"t{i}", "template": {"metadata": {"labels": each}}} for i, each in
+             enumerate(labels)]  # fmt: skip
+    return {"tasks": tasks}
+
+
+def test_pods_say_which_attempt_of_which_step_of_which_flow_they_are():
+    assert pod_labels(built()) == [OURS]
+    job = made(Step(name="a"), template(), Attempt("test-a-7-r1", 2, index=7))
+    assert pod_labels(job) == [
+        OURS | {"flow.volcano.sh/attempt": "2", "flow.volcano.sh/index": "7"}
+    ]
+    assert pod_labels(job)[0].items() <= job["metadata"]["labels"].items()
+
+
+def test_long_names_are_short_in_labels_of_pods_too():
+    job = made(Step(name="s" * 70), template(), Attempt("x"), flow("f" * 60, "n" * 20))
+    (labels,) = pod_labels(job)
+    assert labels.items() <= job["metadata"]["labels"].items()
+    assert len(labels["flow.volcano.sh/step"]) == 63
+
+
+def test_labels_of_pods_stay_and_ours_go_before_them():
+    job = built(labelled({"app": "x", "flow.volcano.sh/step": "mine"}, None, {}))
+    assert pod_labels(job) == [{"app": "x"} | OURS, OURS, OURS]
+
+
+def test_a_pod_of_a_plain_step_has_no_index_of_its_own():
+    assert pod_labels(built(labelled({"flow.volcano.sh/index": "3"}))) == [OURS]
+
+
+def test_patches_may_set_labels_of_pods():
+    patch = {"tasks": [{"name": "t0", "template": {"metadata": {"labels": {"app": "y"}}}}]}
+    spec = labelled({"app": "x", "team": "z"})
+    assert pod_labels(built(spec, patch)) == [{"app": "y", "team": "z"} | OURS]
+    assert spec == labelled({"app": "x", "team": "z"})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"tasks": None},
+        {"tasks": 5},
+        {"tasks": [5]},
+        {"tasks": [{"name": "a"}]},
+        {"tasks": [{"name": "a", "template": None}]},
+        {"tasks": [{"name": "a", "template": []}]},
+        {"tasks": [{"name": "a", "template": {"metadata": []}}]},
+        {"tasks": [{"name": "a", "template": {"metadata": {"labels": "x"}}}]},
+    ],
+)
+def test_what_is_no_pod_template_is_left_for_the_api_server_to_refuse(spec: dict[str, Any]):
+    assert built(spec)["spec"] == spec

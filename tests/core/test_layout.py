@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -106,12 +104,3 @@ def test_a_flow_larger_than_all_room_is_not_kept() -> None:
     large = flow_of(Step(name="a" * 3 * LEAST))
     assert layouts.of(large).graph.names == ["a" * 3 * LEAST]
     assert len(layouts) == 0
-
-
-def test_what_is_too_deep_to_be_written_is_laid_out_all_the_same() -> None:
-    layouts = Layouts(1_000_000)
-    deep: dict[str, object] = {}
-    for _ in range(sys.getrecursionlimit()):
-        deep = {"a": deep}
-    layout = layouts.of(flow_of(Step(name="a", patch=Patch(job_spec=deep))))
-    assert (layout.keys, len(layouts)) == (["f-a"], 0)

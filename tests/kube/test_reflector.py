@@ -6,8 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from jobflow.api.job import Job
 from jobflow.api.resources import JOBS
@@ -21,6 +23,8 @@ from scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 
 class World:
     """A scripted server and a copy that follows it."""
+
+    reflector: Reflector[Job]
 
     def __init__(self, server: ScriptedServer) -> None:
         self.server = server
@@ -44,7 +48,8 @@ async def following(server: ScriptedServer) -> AsyncIterator[World]:
     world = World(server)
     async with Client.at(server.url) as client:
         soon = Backoff(first=0.0001, most=0.001)
-        task = asyncio.create_task(Reflector(client, JOBS, Job, world.cache, backoff=soon).run())
+        world.reflector = Reflector(client, JOBS, Job, world.cache, backoff=soon)
+        task = asyncio.create_task(world.reflector.run())
         try:
             yield world
         finally:
@@ -187,37 +192,126 @@ async def test_one_unreadable_object_does_not_hide_the_others(server: ScriptedSe
     assert server.watched[1].query["resourceVersion"] == "8"
 
 
-DEEP = b'"deep": ' + b'{"a":' * 3000 + b"1" + b"}" * 3000
-"""Deeper than it can be read, and less deep than an API server takes."""
+HTML = b"<html>please log in</html>"
 
 
-def deepened(written: bytes, name: str) -> bytes:
-    """The JSON with a field in the object of that name that is far too deep."""
-    meta = json.dumps(thing(name, 8)["metadata"]).encode()
-    return written.replace(b'"metadata": ' + meta, b'"metadata": ' + meta + b", " + DEEP)
+@pytest.mark.parametrize("body", [HTML, b"", b"[]", b'{"items": 5}', b'{"items": [1', b"\xff"])
+async def test_a_list_that_is_none_is_asked_for_again(server: ScriptedServer, body: bytes) -> None:
+    server.lists += [Answer(body=body), page(7, thing("a", 1))]
+    async with following(server) as world:
+        await server.until(lambda: server.watched)
+        assert world.told == ["+a"]
 
 
-async def test_an_event_that_is_too_deep_to_be_read_is_passed_over(server: ScriptedServer) -> None:
-    server.lists.append(page(7, thing("a", 1)))
-    deep = deepened(frame("ADDED", thing("deep", 8)), "deep")
-    assert DEEP in deep
-    server.watches.append(Answer(chunks=[deep, frame("ADDED", thing("b", 9))]))
+@pytest.mark.parametrize(
+    "bad",
+    [
+        5,
+        None,
+        [],
+        {"metadata": 5},
+        {"metadata": {"name": 7}},
+        thing("bad", 2) | {"metadata": {"name": "bad", "creationTimestamp": "yesterday"}},
+        thing("bad", 2, status=[]),
+    ],
+)
+async def test_an_object_of_any_shape_does_not_hide_the_others(
+    server: ScriptedServer, bad: Any
+) -> None:
+    server.lists.append(page(7, thing("a", 1), bad))
+    server.watches.append(Answer(chunks=[frame("ADDED", bad), frame("ADDED", thing("b", 9))]))
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 2)
         assert world.held() == ["a", "b"]
-    assert server.watched[1].query["resourceVersion"] == "9"
+        assert world.reflector.passed_over == 1
+    assert len(server.listed) == 1
 
 
-async def test_a_list_that_is_too_deep_to_be_read_is_asked_for_again(
-    server: ScriptedServer,
+@pytest.mark.parametrize("obj", [5, {"metadata": 5}])
+@pytest.mark.parametrize("type", ["BOOKMARK", "ERROR"])
+async def test_a_bookmark_or_error_of_any_shape_leads_to_a_new_list(
+    server: ScriptedServer, type: str, obj: Any
 ) -> None:
-    """And ends nothing: somebody may delete what is in the way."""
-    listed = json.dumps(page(7, thing("a", 1), thing("deep", 8)).body).encode()
-    assert DEEP in (deep := deepened(listed, "deep"))
-    server.lists += [Answer(body=deep), Answer(body=deep), page(9, thing("a", 1))]
+    server.lists += [page(7), page(9, thing("a", 8))]
+    server.watches.append(Answer(chunks=[frame(type, obj)]))
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 2)
+        assert world.held() == ["a"]
+
+
+DEPTHS = pytest.mark.parametrize("depth", [600, 984, 3_000, 30_000])
+"""Too deep to be read: some of them below the limits of an interpreter, some above."""
+
+
+def deepened(written: bytes, depth: int) -> bytes:
+    """The JSON with so many maps in each other for the text DEEP."""
+    deep = b'{"a":' * depth + b"1" + b"}" * depth
+    assert b'"DEEP"' in written
+    return written.replace(b'"DEEP"', deep)
+
+
+@DEPTHS
+async def test_an_event_that_is_nested_too_deeply_is_passed_over(
+    server: ScriptedServer, depth: int
+) -> None:
+    server.lists.append(page(7, thing("a", 1)))
+    deep = deepened(frame("ADDED", thing("deep", 8, spec="DEEP")), depth)
+    server.watches.append(Answer(chunks=[deep]))
+    server.watches.append(Answer(chunks=[frame("ADDED", thing("b", 9))]))
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 3)
+        assert world.held() == ["a", "b"]
+        assert world.reflector.passed_over == 1
+    assert server.watched[1].query["resourceVersion"] == "8"
+
+
+@DEPTHS
+async def test_an_object_of_a_list_that_is_nested_too_deeply_is_passed_over(
+    server: ScriptedServer, depth: int
+) -> None:
+    listed = json.dumps(page(7, thing("a", 1), thing("deep", 8, spec="DEEP"), thing("b", 2)).body)
+    server.lists.append(Answer(body=deepened(listed.encode(), depth)))
     async with following(server) as world:
         await server.until(lambda: server.watched)
-        assert world.held() == ["a"]
+        assert world.told == ["+a", "+b"]
+        assert world.reflector.passed_over == 1
+
+
+@DEPTHS
+async def test_the_last_copy_of_what_became_too_deep_stays_until_it_is_deleted(
+    server: ScriptedServer, depth: int
+) -> None:
+    server.lists.append(page(7, thing("a", 1)))
+    changed, deleted = (
+        deepened(frame(word, thing("a", version, spec="DEEP")), depth)
+        for word, version in (("MODIFIED", 8), ("DELETED", 9))
+    )
+    server.watches += [Answer(chunks=[changed]), Answer(chunks=[deleted])]
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 2)
+        assert world.told == ["+a"]
+        await server.until(lambda: len(server.watched) == 3)
+        assert world.told == ["+a", "-a"]
+        assert world.reflector.passed_over == 0
+
+
+async def test_what_can_be_read_again_is_no_longer_passed_over(server: ScriptedServer) -> None:
+    server.lists.append(page(7, thing("a", 1, status=[])))
+    server.watches.append(Answer(chunks=[frame("MODIFIED", thing("a", 8))]))
+    async with following(server) as world:
+        await server.until(lambda: len(server.watched) == 2)
+        assert (world.held(), world.reflector.passed_over) == (["a"], 0)
+
+
+async def test_what_is_passed_over_is_logged_once_a_version(server: ScriptedServer) -> None:
+    bad = thing("bad", 2, status=[])
+    server.lists += [page(7, bad), page(8, bad), page(9, thing("bad", 9, status=[]))]
+    server.watches += [Answer(410, failure(410, "Expired"))] * 2
+    with capture_logs() as logs:
+        async with following(server):
+            await server.until(lambda: len(server.watched) == 3)
+    said = [entry for entry in logs if "passing it over" in entry["event"]]
+    assert [entry["object"] for entry in said] == ["ns/bad", "ns/bad"]
 
 
 def test_delays_double_up_to_a_limit_and_spread() -> None:

@@ -82,6 +82,15 @@ def test_phases_and_ages_are_those_at_the_time_of_asking() -> None:
     assert b'jobflow_flows{phase="Failed"} 1.0' in metrics.text()
 
 
+def test_kinds_that_fail_and_objects_that_are_passed_over_are_told_by_kind() -> None:
+    metrics = Metrics()
+    metrics.watch_failing(lambda: {"queues": True, "pods": False})
+    metrics.watch_passed_over(lambda: {"jobs": 2})
+    assert value(metrics, "watch_failing", resource="queues") == 1
+    assert value(metrics, "watch_failing", resource="pods") == 0
+    assert value(metrics, "objects_passed_over", resource="jobs") == 2
+
+
 def test_two_processes_in_one_do_not_share_counts() -> None:
     one, other = Metrics(), Metrics()
     one.requested("GET", "jobs", 200, 0.001)

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES, NAMESPACES, VALIDATING_WEBHOOKS
+from jobflow.api.resources import (
+    JOBFLOWS,
+    JOBS,
+    JOBTEMPLATES,
+    NAMESPACES,
+    PODS,
+    VALIDATING_WEBHOOKS,
+)
 from jobflow.kube.client import ApiError, Client
 from jobflow.listener import PortInUse
 from jobflow.sandbox.simulate import SimulateRunner
@@ -57,6 +64,24 @@ async def test_the_diamond_is_admitted_and_carried_through(world: World) -> None
     assert f"jobflow_api_request_seconds_count{{{created}}} 5.0" in metrics
     assert 'jobflow_watch_age_seconds{resource="jobflows"}' in metrics
     assert "jobflow_reconcile_seconds_count" in metrics
+
+
+async def test_pods_are_found_by_the_labels_of_flow_step_and_index(world: World) -> None:
+    flow = jobflow("f", {"a": [], "b": []})
+    flow["spec"]["flows"][0]["forEach"] = {"items": ["x", "y"]}
+    await apply(world.client, template("a"), template("b"), flow)
+    await ended(world, "f", "Succeed")
+
+    async def found(selector: str) -> list[str]:
+        query = [("labelSelector", selector)]
+        listed = await world.client.request("GET", PODS.path("default"), query=query)
+        return sorted(pod["metadata"]["name"] for pod in json.loads(listed)["items"])
+
+    of_flow = "volcano.sh/createdByJobFlow=default.f"
+    of_item = "flow.volcano.sh/step=a,flow.volcano.sh/index=1,flow.volcano.sh/attempt=1"
+    assert len(await found(of_flow)) == 3
+    (pod,) = await found(f"{of_flow},{of_item}")
+    assert pod.startswith("f-a-1-")
 
 
 async def test_the_api_server_hands_on_every_fault(world: World) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from admissions import FakeCluster, review, stored
+from jobflow.api.nesting import READABLE_DEPTH
 from jobflow.webhook.review import Answer, Outcome, reviewers
 from manifests import DIAMOND, jobflow, template
 
@@ -62,9 +63,7 @@ MALFORMED = {
     edited(GOOD, object=None): "a CREATE needs request.object",
     edited(GOOD, operation="UPDATE"): "a UPDATE needs request.oldObject",
     edited(GOOD, operation="DELETE", object=None): "a DELETE needs request.oldObject",
-    edited(GOOD, object=0).replace(b'"object": 0', b'"object":' + b"[" * 5000 + b"]" * 5000): (
-        "nested too deeply"
-    ),
+    edited(GOOD, object=0).replace(b'"object": 0', b'"object":' + b"[" * 5000): "not JSON",
 }
 
 
@@ -211,11 +210,75 @@ class TestStoredUnderAnotherSchema:
         assert (await answered(body, "JobTemplate")).outcome == Outcome.ALLOWED
 
 
-@pytest.mark.parametrize("depth", [100, 300, 900])
-async def test_deep_patches_have_an_answer(depth: int) -> None:
-    deep = b'{"a":' * depth + b"1" + b"}" * depth
-    flow = jobflow("diamond", {"a": []})
-    flow["spec"]["flows"][0]["patch"] = {"jobSpec": "HERE"}
-    body = review("CREATE", flow).replace(b'"HERE"', deep)
-    answer = await answered(body)
-    assert answer.outcome in (Outcome.ALLOWED, Outcome.REFUSED, Outcome.MALFORMED), answer.body
+def deepened(obj: dict[str, Any], depth: int, leaf: str = "1") -> bytes:
+    """The JSON of an object with so many maps in each other for the text DEEP."""
+    written = json.dumps(obj).encode()
+    assert b'"DEEP"' in written
+    return written.replace(b'"DEEP"', b'{"a":' * depth + leaf.encode() + b"}" * depth)
+
+
+def deep_flow(depth: int, leaf: str = "1", **meta: Any) -> bytes:
+    """A flow with so many maps in each other below its patch."""
+    flow = stored(jobflow("diamond", {"a": []}), **meta)
+    flow["spec"]["flows"][0]["patch"] = {"jobSpec": {"tasks": [{"template": "DEEP"}]}}
+    return deepened(flow, depth, leaf)
+
+
+def deep_review(operation: str, obj: bytes | None, old: bytes | None = None) -> bytes:
+    kinds = {"OBJ": obj, "OLD": old}
+    body = review(operation, *(word if each is not None else None for word, each in kinds.items()))
+    for word, each in kinds.items():
+        body = body.replace(f'"{word}"'.encode(), each) if each is not None else body
+    return body
+
+
+DEPTHS = pytest.mark.parametrize("depth", [100, 300, 900, 990, 3_000, 30_000])
+"""Below and above the recursion limits of interpreters."""
+TOO_DEEP_AT = "spec.flows[0].patch.jobSpec.tasks[0].template" + ".a" * 92
+
+
+@DEPTHS
+async def test_an_object_that_is_nested_too_deeply_is_refused_at_its_place(depth: int) -> None:
+    found = await causes(deep_review("CREATE", deep_flow(depth)))
+    assert found == {
+        TOO_DEEP_AT: "Too long: nested more than 100 deep; make the value flatter or write it as a "
+        "text"
+    }
+
+
+@pytest.mark.parametrize(("depth", "places"), [(92, []), (93, [TOO_DEEP_AT])])
+async def test_a_depth_of_a_hundred_is_not_too_deep(depth: int, places: list[str]) -> None:
+    answer = await answered(deep_review("CREATE", deep_flow(depth)))
+    too_deep = [each.path for each in answer.violations if "nested" in each.detail]
+    assert too_deep == places
+
+
+@DEPTHS
+async def test_a_template_that_is_nested_too_deeply_is_refused_at_its_place(depth: int) -> None:
+    spec = stored(template("a"))
+    spec["spec"]["tasks"][0]["template"]["spec"]["x"] = "DEEP"
+    body = review("CREATE", "OBJ", kind="JobTemplate").replace(b'"OBJ"', deepened(spec, depth))
+    cluster = FakeCluster()
+    answer = await reviewers(cluster)["/jobtemplates/validate"].review(body)
+    (violation,) = answer.violations
+    assert violation.path == "spec.tasks[0].template.spec.x" + ".a" * 94
+    assert cluster.tried == []
+
+
+@DEPTHS
+async def test_what_is_nested_too_deeply_and_of_the_wrong_shape_is_refused(depth: int) -> None:
+    flow = stored(jobflow("diamond", {"a": []})) | {"spec": {"flows": "DEEP"}}
+    (place,) = await causes(deep_review("CREATE", deepened(flow, depth)))
+    assert place == "spec.flows" + ".a" * 98
+
+
+@DEPTHS
+async def test_what_was_stored_too_deep_may_be_labelled_and_deleted_and_nothing_else(
+    depth: int,
+) -> None:
+    old, labelled = deep_flow(depth), deep_flow(depth, labels={"a": "b"})
+    changed = deep_flow(depth, "2")
+    assert (await answered(deep_review("UPDATE", labelled, old))).outcome == Outcome.ALLOWED
+    assert (await answered(deep_review("UPDATE", changed, old))).outcome == Outcome.REFUSED
+    if depth > READABLE_DEPTH:
+        assert (await answered(deep_review("DELETE", None, old))).outcome == Outcome.ALLOWED

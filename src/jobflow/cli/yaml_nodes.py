@@ -14,11 +14,10 @@ from typing import Any
 
 import yaml
 
+from jobflow.api.nesting import MAX_DEPTH
 from jobflow.cli.scalars import NotJSONError, key_text, plain_value
 from jobflow.cli.yaml_errors import NotYAMLError, Span, invalid_character, translated
 
-MAX_DEPTH = 100
-"""How deep mappings and lists may nest, aliases followed. A pod template needs about 20."""
 MAX_NODES = 500_000
 """How many values one text may hold, each alias counted as often as it is written. A flow of 5,000
 steps has about 50,000."""

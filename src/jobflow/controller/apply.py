@@ -41,7 +41,7 @@ from jobflow.core.actions import (
 )
 from jobflow.core.reasons import StepReason
 from jobflow.kube.cache import Key, key_of
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Unreadable, decoder
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)
@@ -219,7 +219,7 @@ class Applier:
     async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
         """A vcjob of this name is there already: ours, or whose?"""
         try:
-            job = await self._get(flow, JOBS, name, Job)
+            job = await self._job(flow, name)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -321,7 +321,7 @@ class Applier:
             return
         for action in actions:
             try:
-                job = await self._get(flow, JOBS, action.name, Job)
+                job = await self._job(flow, action.name)
             except ApiError as error:
                 if not error.not_found:
                     raise
@@ -347,6 +347,16 @@ class Applier:
             )
         else:
             self._memory.of(flow).read[action.uid] = PodsRead(pods)
+
+    async def _job(self, flow: JobFlow, name: str) -> Job:
+        """A vcjob as it is now; only its metadata if the rest cannot be read, which is enough to
+        know whose it is, and says of no end."""
+        try:
+            return await self._get(flow, JOBS, name, Job)
+        except Unreadable as error:
+            found = await self._get(flow, JOBS, name, Object)
+            log.warning("job cannot be read", flow=_name(flow), job=name, error=error.message)
+            return Job(metadata=found.metadata)
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
         """The flow as it is now; None where it is gone."""

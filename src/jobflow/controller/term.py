@@ -32,6 +32,8 @@ class Follower(Protocol):
 
     async def level(self) -> None: ...
 
+    def unsure(self) -> None: ...
+
 
 async def lead(
     client: Client,
@@ -48,48 +50,73 @@ async def lead(
 
     `followers` are the reflectors of flows, templates and vcjobs: each is brought level with a
     consistent read before the first plan, for whoever led before may have written what no watch
-    has told us yet. `optional`: of Commands, which a cluster may not serve, or not to us. Pods need
-    no such thing but where an end is yet to be recorded (`catch_up_pods`). A new Controller a term:
-    what the last one remembered is void.
+    has told us yet. `optional`: of Commands, which a cluster may not serve, or not to us; if they
+    cannot be read, plans go on without them until they can. Pods need no such thing but where an
+    end is yet to be recorded (`catch_up_pods`). A new Controller a term: what the last one
+    remembered is void.
     """
     if not await _before(ending, store.wait_synced()):
         return
-    if not await _before(ending, _level(followers, optional)):
+    if not await _before(ending, _level(followers)):
+        return
+    late: list[Follower] = []
+    if not await _before(ending, _try_each(optional, late)):
         return
     if not await _before(ending, catch_up_pods(client, store)):
         return
     controller = Controller(
         client, store, hooks=hooks, probing=probing, status_seconds=status_seconds
     )
-    stopping = asyncio.ensure_future(_then(ending, controller.stop))
+    beside = [
+        asyncio.ensure_future(_then(ending, controller.stop)),
+        asyncio.ensure_future(_level(late)),
+    ]
     try:
         await controller.run()
     finally:
-        stopping.cancel()
-        await asyncio.wait([stopping])
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
+        for task in beside:
+            if not task.cancelled():
+                task.result()
 
 
-async def _level(followers: Iterable[Follower], optional: Iterable[Follower]) -> None:
-    """All of them, tried until it works; what worked is not tried again."""
+async def _level(followers: Iterable[Follower]) -> None:
+    """Bring each level, by as many tries as it takes."""
     async with asyncio.TaskGroup() as group:
         for follower in followers:
             group.create_task(_level_one(follower))
-        for follower in optional:
-            group.create_task(_level_one(follower, absent=(403, 404)))
 
 
-async def _level_one(follower: Follower, *, absent: Collection[int] = ()) -> None:
-    """`absent`: HTTP codes that say that there is nothing to be level with."""
+async def _level_one(follower: Follower) -> None:
     backoff = Backoff(most=LONGEST_WAIT)
     while True:
-        try:
-            await follower.level()
+        if await _is_level(follower):
             return
-        except (ApiError, *NETWORK_ERRORS) as error:
-            if isinstance(error, ApiError) and error.code in absent:
-                return
-            log.warning("cannot read what the API server holds", error=str(error))
         await asyncio.sleep(backoff.next())
+
+
+async def _try_each(followers: Iterable[Follower], late: list[Follower]) -> None:
+    """Try once to bring kinds level that plans can do without. One that fails is added to `late`,
+    and is unknown until a later try works: the copy may hold what the last leader has deleted."""
+    for follower in followers:
+        if not await _is_level(follower, absent=(403, 404)):
+            follower.unsure()
+            late.append(follower)
+
+
+async def _is_level(follower: Follower, *, absent: Collection[int] = ()) -> bool:
+    """Whether one try brings it level. `absent`: HTTP codes that say that there is nothing to be
+    level with."""
+    try:
+        await follower.level()
+    except (ApiError, *NETWORK_ERRORS) as error:
+        if isinstance(error, ApiError) and error.code in absent:
+            return True
+        log.warning("cannot read what the API server holds", error=str(error))
+        return False
+    return True
 
 
 async def _before(ending: asyncio.Event, work: Awaitable[None]) -> bool:

@@ -111,6 +111,9 @@ class View:
     pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
     """Pods by their vcjob's UID and by name, as they were last watched: good enough to see that
     something has come about, never to conclude that it has not."""
+    pods_followed: bool = True
+    """False: pods cannot be watched at present, so that a vcjob without any in `pods` may have
+    some."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
     """Answers to ReadPods, by the vcjob's UID."""
     probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)

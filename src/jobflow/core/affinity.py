@@ -15,7 +15,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def keep_off(spec: dict[str, Any], nodes: Sequence[str]) -> None:
     """Have every task's pods stay off `nodes`. `spec`: a vcjob's, changed in place."""
-    for task in _maps(spec.get("tasks")):
+    for task in maps(spec.get("tasks")):
         template = task.get("template")
         pod = template.get("spec") if isinstance(template, dict) else None
         if isinstance(pod, dict):
@@ -23,9 +23,9 @@ def keep_off(spec: dict[str, Any], nodes: Sequence[str]) -> None:
 
 
 def _keep_off(pod: dict[str, Any], nodes: Sequence[str]) -> None:
-    affinity = _inner(pod, "affinity")
-    node = None if affinity is None else _inner(affinity, "nodeAffinity")
-    required = None if node is None else _inner(node, _REQUIRED)
+    affinity = inner(pod, "affinity")
+    node = None if affinity is None else inner(affinity, "nodeAffinity")
+    required = None if node is None else inner(node, _REQUIRED)
     if required is None:
         return
     if required.get("nodeSelectorTerms") is None:
@@ -37,19 +37,20 @@ def _keep_off(pod: dict[str, Any], nodes: Sequence[str]) -> None:
     if not terms:
         terms.append({"matchExpressions": [avoided]})
         return
-    for term in _maps(terms):  # one of them is enough for a node, so each has to say it
+    for term in maps(terms):  # one of them is enough for a node, so each has to say it
         expressions = term.get("matchExpressions") or []
         if term and isinstance(expressions, list):  # an empty term is no node's
             term["matchExpressions"] = [*expressions, dict(avoided)]
 
 
-def _inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
+def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
     """The map at a key, made where there is none; None where something else is there."""
     if value.get(key) is None:
         value[key] = {}
-    inner = value[key]
-    return inner if isinstance(inner, dict) else None
+    found = value[key]
+    return found if isinstance(found, dict) else None
 
 
-def _maps(value: Any) -> list[dict[str, Any]]:
+def maps(value: Any) -> list[dict[str, Any]]:
+    """The maps of a list; none if it is something else."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

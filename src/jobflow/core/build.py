@@ -14,7 +14,7 @@ from jobflow.api.control import Case, JobDefaults, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBS
-from jobflow.core.affinity import keep_off
+from jobflow.core.affinity import inner, keep_off, maps
 from jobflow.core.expressions import Failure
 from jobflow.core.merge import copied, merge
 from jobflow.core.names import label_value, qualified
@@ -36,6 +36,8 @@ of the template's apply set)."""
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _NO_DEFAULTS = JobDefaults()
+_OF_PODS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX, labels.ATTEMPT)
+"""The labels of a vcjob that its pods have too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +86,17 @@ def build_job(
     step's patch and its case's merged in. `ttlSecondsAfterFinished` becomes an annotation: the
     controller carries it out, once the job's outcome is in the flow's status. Labels and
     annotations of the template come along except bookkeeping of the tools that applied it; they
-    go before those of jobDefaults, and ours before them. The result shares nothing with the
-    arguments that a caller could change.
+    go before those of jobDefaults, and ours before them. Pods carry the labels that say which
+    attempt they belong to. The result shares nothing with the arguments that a caller could
+    change.
     """
     spec = _spec(flow, step, template, attempt)
     if isinstance(spec, Failure):
         return spec
     if attempt.avoid_nodes:
         keep_off(spec, attempt.avoid_nodes)
+    ours = _labels(flow, step, template, attempt)
+    _label_pods(spec, ours)
     defaults = flow.spec.job_defaults or _NO_DEFAULTS
     own = template.metadata
     annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
@@ -102,9 +107,7 @@ def build_job(
         "metadata": {
             "name": attempt.name,
             "namespace": flow.metadata.namespace,
-            "labels": _inherited(defaults.labels)
-            | _inherited(own.labels)
-            | _labels(flow, step, template, attempt),
+            "labels": _inherited(defaults.labels) | _inherited(own.labels) | ours,
             "annotations": annotations,
             "ownerReferences": [_owner(flow)],
         },
@@ -165,6 +168,20 @@ def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) 
         labels.ATTEMPT: str(attempt.number),
         **_index(attempt),
     }
+
+
+def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
+    """Put those labels of a vcjob that say which attempt it is on the pods of every task of `spec`,
+    in place and before the pods' own. What is no pod template is left for the API server to refuse
+    in its own words."""
+    for task in maps(spec.get("tasks")):
+        template = task.get("template")
+        metadata = inner(template, "metadata") if isinstance(template, dict) else None
+        own = inner(metadata, "labels") if metadata is not None else None
+        if own is not None:
+            for key in _OF_PODS:
+                own.pop(key, None)
+            own |= {key: ours[key] for key in _OF_PODS if key in ours}
 
 
 def _index(attempt: Attempt) -> dict[str, str]:

@@ -149,7 +149,8 @@ def _insight(run: Run, job: Job, scene: Scene) -> Insight:
     if job.phase in FAILURES:
         enough = blamed is not None and blamed.sure and (said is not None or not needed)
     else:
-        enough = said is not None or not (needed or (pods and has_first_pod(job.spec)))
+        hidden = bool(pods) or not scene.view.pods_followed
+        enough = said is not None or not (needed or (hidden and has_first_pod(job.spec)))
     missing = ""
     if needed and said is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"

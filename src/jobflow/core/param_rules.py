@@ -8,7 +8,6 @@ from typing import Any
 
 from jobflow.api.control import Param
 from jobflow.core.cel_words import RESERVED
-from jobflow.core.cel_work import MAX_DEPTH, weight
 from jobflow.core.outline import Outline
 from jobflow.core.references import size_of
 from jobflow.core.rules import Group, Rule
@@ -89,13 +88,6 @@ def _same(one: Any, other: Any) -> bool:
 def param_values_are_small(outline: Outline) -> Iterator[Violation]:
     """They are handed to every expression that mentions them."""
     params = outline.flow.spec.params or ()
-    for i, param in enumerate(params):
-        try:
-            weight(param.value)
-        except ValueError:
-            detail = f"at most {MAX_DEPTH} lists and maps in each other are allowed"
-            yield Violation(f"spec.params[{i}].value", Reason.TOO_LONG, None, detail)
-            return
     if (size := size_of([param.value for param in params])) > MAX_SIZE:
         detail = (
             f"its values come to {size:,} bytes; at most {MAX_SIZE:,} are allowed: put what is "

@@ -129,7 +129,7 @@ def _may_hold_any(value: Any) -> bool:
     """A quick look, which most patches do not get beyond."""
     try:
         return b"$(" in msgspec.json.encode(value)
-    except (UnicodeEncodeError, RecursionError):
+    except UnicodeEncodeError:
         return True
 
 
@@ -139,8 +139,6 @@ def size_of(value: Any) -> int:
         return len(msgspec.json.encode(value))
     except UnicodeEncodeError:  # half a character, which YAML can write
         return len(ascii(value))
-    except RecursionError:
-        return MAX_SIZE + 1
 
 
 def _text(text: str, look_up: Callable[[Reference], Any]) -> Any:

@@ -84,7 +84,7 @@ def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
     microseconds: it is read as the type first."""
     try:
         msgspec.convert(spec, JobSpec)
-    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError):
+    except (msgspec.ValidationError, UnicodeEncodeError):
         for violation in schema_violations("JobTemplate", {"spec": spec}, strict=False):
             at = path + violation.path.removeprefix("spec")
             detail = violation.detail.removeprefix(f"{violation.path} in body ")

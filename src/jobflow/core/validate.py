@@ -17,6 +17,7 @@ from jobflow.core.change_rules import flow_has_ended, is_same, spec_stays, templ
 from jobflow.core.clash_rules import CLASH_RULES
 from jobflow.core.control_rules import CONTROL_RULES
 from jobflow.core.default_rules import DEFAULT_RULES
+from jobflow.core.depth_rules import flow_is_not_too_deep
 from jobflow.core.expression_rules import EXPRESSION_RULES
 from jobflow.core.flow_rules import FLOW_RULES
 from jobflow.core.generated_rules import GENERATED_RULES
@@ -63,6 +64,9 @@ def validate_flow(flow: JobFlow, known: Known) -> Verdict:
     Linear in steps and targets. Violations are in the order of the object.
     """
     outline = Outline(flow, known)
+    if outline.special or flow.spec.params:
+        if too_deep := tuple(flow_is_not_too_deep(outline)):
+            return Verdict(too_deep)
     violations = findings(CREATE_RULES, outline)
     warnings = findings(FLOW_SUSPICIONS, outline)
     if len(violations) > 1:

@@ -58,8 +58,10 @@ class Cache(Generic[T]):
         """False while the server does not serve the kind or forbids it; None: not known yet."""
         self.synced = False
         """Whether the copy has ever been level with a whole list."""
+        self.failing = False
+        """Whether the last try to follow the kind failed, so that the copy may be empty or old."""
         self.on_state: Callable[[], None] = _nothing
-        """Called when `served` or `synced` may have changed."""
+        """Called when `served`, `synced` or `failing` may have changed."""
         self._objects: dict[Key, T] = {}
         self._doubted: set[Key] = set()
         self._slim = slim
@@ -70,6 +72,11 @@ class Cache(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._objects.values())
+
+    @property
+    def answered(self) -> bool:
+        """Whether the kind was listed, is refused to us, or cannot be followed at present."""
+        return self.served is not None or self.failing
 
     def get(self, namespace: str, name: str) -> T | None:
         """The copy of an object."""
@@ -107,6 +114,7 @@ class Cache(Generic[T]):
             if version_of(meta.resource_version) <= taken and meta.uid not in unreadable:
                 self._drop(obj)
         self.served = self.synced = True
+        self.failing = False
         self.on_state()
 
     def doubt(self) -> None:
@@ -133,10 +141,24 @@ class Cache(Generic[T]):
             held = self._objects.get(key_of(obj))
             if held is not None and held.metadata.uid == obj.metadata.uid:
                 self._drop(held)
+        self.synced = True
+        self.on_state()
 
     def absent(self) -> None:
         """The server does not serve the kind, or not to us. What was copied stays."""
-        self.served = False
+        self.served, self.failing = False, False
+        self.on_state()
+
+    def follow_fails(self, failing: bool) -> None:
+        """The last try to follow the kind failed, or worked. What was copied stays."""
+        if failing != self.failing:
+            self.failing = failing
+            self.on_state()
+
+    def unsure(self) -> None:
+        """Somebody else has written, and the copy cannot be brought level: it is not `synced` until
+        it is level again."""
+        self.synced = False
         self.on_state()
 
     def let_go(self, obj: T) -> None:
@@ -164,6 +186,12 @@ class Cache(Generic[T]):
         if held.metadata.uid == last.metadata.uid:
             self._drop(last if newer else held)
         elif newer:
+            self._drop(held)
+
+    def forgotten(self, namespace: str, name: str, uid: str) -> None:
+        """A DELETED event whose last object cannot be read."""
+        held = self._objects.get((namespace, name))
+        if held is not None and held.metadata.uid == uid:
             self._drop(held)
 
     def bookmark(self, version: str) -> None:

@@ -21,10 +21,20 @@ from jobflow.api.meta import ListMeta
 from jobflow.api.resources import Resource
 from jobflow.kube import credentials
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import NETWORK_ERRORS, ApiError, error_of
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError, Unreadable, error_of
+from jobflow.kube.reading import decoder
 from jobflow.kube.warnings import warnings_of
 
-__all__ = ["NETWORK_ERRORS", "ApiError", "Client", "Observe", "Query", "decoder", "resource_of"]
+__all__ = [
+    "NETWORK_ERRORS",
+    "ApiError",
+    "Client",
+    "Observe",
+    "Query",
+    "Unreadable",
+    "decoder",
+    "resource_of",
+]
 
 T = TypeVar("T")
 Query = Sequence[tuple[str, str]]
@@ -155,7 +165,7 @@ class Client:
                 self.observe(method, resource_of(path), code, time.perf_counter() - started)
 
     async def get(self, resource: Resource, namespace: str, name: str, type: type[T]) -> T:
-        """One object. Raises ApiError (404 where there is none)."""
+        """One object. Raises ApiError (404 if there is none, Unreadable if it is no `type`)."""
         return decoder(type).decode(await self.request("GET", resource.path(namespace, name)))
 
     async def list(
@@ -376,16 +386,6 @@ class Client:
 
     def _traces(self) -> Sequence[aiohttp.TraceConfig]:
         return ()
-
-
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
-
-
-def decoder(type: type[T]) -> msgspec.json.Decoder[T]:
-    """The one decoder of a type: making one costs more than decoding a small object."""
-    if (known := _decoders.get(type)) is None:
-        known = _decoders[type] = msgspec.json.Decoder(type)
-    return known
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -116,12 +116,19 @@ class ApiError(Exception):
         return any(cause.reason == NAMESPACE_TERMINATING for cause in details.causes or ())
 
 
+class Unreadable(ApiError):
+    """An answer, or an object in one, that is not JSON of the type that was asked for."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(Status(code=500, reason=REASONS[500], message=what))
+
+
 def error_of(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
     """The answer as an error; proxies and load balancers answer with anything but a Status."""
     code = response.status
     try:
         status = msgspec.json.decode(body, type=Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         status = Status(message="", kind="")
     if status.kind != "Status" or not status.code:
         text = status.message or body[:1000].decode(errors="replace").strip()

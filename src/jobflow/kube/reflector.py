@@ -11,16 +11,17 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
 
 from jobflow.api.meta import ListMeta, Object
+from jobflow.api.nesting import READABLE_DEPTH, is_deeper
 from jobflow.api.resources import Resource, Status
 from jobflow.kube.backoff import Backoff
-from jobflow.kube.cache import Cache, Kept, version_of
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, decoder
+from jobflow.kube.cache import Cache, Kept, Key, version_of
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, Unreadable, decoder
 
 log = structlog.get_logger(__name__)
 
@@ -110,8 +111,15 @@ class Reflector(Generic[T]):
         """Why the kind cannot be followed at the moment; empty where it can."""
         self._worked = False
         """Whether a watch has brought something since the last wait."""
+        self._passed: dict[Key, Identity] = {}
+        """The objects that cannot be read, as the last list or watch has them."""
         self._deletion = asyncio.Event()
         """Set by every DELETED event."""
+
+    @property
+    def passed_over(self) -> int:
+        """How many objects cannot be read, so that the copy lacks them or has an older version."""
+        return len(self._passed)
 
     async def run(self) -> None:
         """Keep the cache level until cancelled."""
@@ -126,6 +134,7 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(self._after(error))
             except NETWORK_ERRORS as error:
                 self._tell(f"{type(error).__name__}: {error}")
+                self.cache.follow_fails(True)
                 await asyncio.sleep(self._wait())
             else:
                 await asyncio.sleep(self._wait() if quiet else 0)
@@ -146,24 +155,20 @@ class Reflector(Generic[T]):
 
     async def _pages(self, limit: int) -> tuple[list[T], str, set[str]]:
         objects: list[T] = []
-        unreadable: set[str] = set()
+        passed: dict[Key, Identity] = {}
         version = ""
         pages = self._client.list(
             self.resource, RawList, namespace=self._namespace, query=self._query, limit=limit
         )
         async with aclosing(pages):
-            try:
-                async for page in pages:
-                    version = page.metadata.resource_version
-                    for raw in page.items or ():
-                        obj = self._read(raw)
-                        if obj is None:
-                            unreadable.add(decoder(Object).decode(raw).metadata.uid)
-                        elif (kept := self.cache.shared(obj)) is not None:
-                            objects.append(kept)
-            except RecursionError:
-                raise _garbled("a list with an object that is nested too deeply") from None
-        return objects, version, unreadable
+            async for page in pages:
+                version = page.metadata.resource_version
+                for raw in page.items or ():
+                    obj = self._read(raw, passed)
+                    if obj is not None and (kept := self.cache.shared(obj)) is not None:
+                        objects.append(kept)
+        self._passed = passed
+        return objects, version, {each.uid for each in passed.values()}
 
     # ------------------------------------------------------------------ level, on demand
 
@@ -187,6 +192,10 @@ class Reflector(Generic[T]):
         await self._deletions(gone)
         self.cache.level_with(version, gone)
         log.info("level", kind=self.resource.kind, newer=len(newer), gone=len(gone))
+
+    def unsure(self) -> None:
+        """Take the copy for unknown until it is level again."""
+        self.cache.unsure()
 
     async def reread(self) -> None:
         """List anew and believe it, also where versions have not changed: for after the server
@@ -229,7 +238,7 @@ class Reflector(Generic[T]):
             if not error.not_found:
                 raise
             return
-        if (obj := self._read(raw)) is not None:
+        if (obj := self._read(raw, self._passed)) is not None:
             self.cache.learn(obj)
 
     async def _deletions(self, gone: list[T]) -> None:
@@ -270,55 +279,64 @@ class Reflector(Generic[T]):
         return not heard and time.monotonic() - started < 1.0
 
     def _frame(self, line: bytes) -> None:
-        """Take in one event. Raises ApiError for an ERROR."""
-        try:
-            frame = decoder(Frame).decode(line)
-        except msgspec.DecodeError as error:
-            raise _garbled(f"a watch frame that is no event: {error}") from error
-        except RecursionError:  # an API server stores it; the version moves on with the next one
-            log.error("object is nested too deeply, passing it over", kind=self.resource.kind)
-            return
+        """Take in one event. Raises ApiError for an ERROR and for what is no event."""
+        frame = decoder(Frame).decode(line)
         match frame.type:
             case "ADDED" | "MODIFIED" | "DELETED":
-                obj = self._read(frame.object)
-                if obj is None:
-                    self._version = decoder(Object).decode(frame.object).metadata.resource_version
-                    return
-                if frame.type == "DELETED":
-                    self.cache.deleted(obj)
-                    self._deletion.set()
-                else:
-                    self.cache.changed(obj)
-                self._version = obj.metadata.resource_version
+                self._change(frame)
             case "BOOKMARK":
                 self._version = decoder(Object).decode(frame.object).metadata.resource_version
                 self.cache.bookmark(self._version)
             case "ERROR":
                 raise ApiError(decoder(Status).decode(frame.object))
             case other:
-                raise _garbled(f"a watch event of type {other!r}")
+                raise Unreadable(f"the API server sent a watch event of the unknown type {other!r}")
 
-    def _read(self, raw: msgspec.Raw) -> T | None:
-        """The object; None, and a line in the log, where its fields are not what the kind says.
+    def _change(self, frame: Frame) -> None:
+        """Bring the copy level with one object, or pass it over."""
+        obj = self._read(frame.object, self._passed)
+        meta = obj.metadata if obj is not None else identity_of(frame.object)
+        if frame.type == "DELETED":
+            self._passed.pop((meta.namespace, meta.name), None)
+            if obj is not None:
+                self.cache.deleted(obj)
+            else:
+                self.cache.forgotten(meta.namespace, meta.name, meta.uid)
+            self._deletion.set()
+        elif obj is not None:
+            self._passed.pop((meta.namespace, meta.name), None)
+            self.cache.changed(obj)
+        self._version = meta.resource_version or self._version
+
+    def _read(self, raw: msgspec.Raw, passed: dict[Key, Identity]) -> T | None:
+        """The object; None if it is nested too deeply or its fields are not those of its kind: it
+        is then in `passed`, and has a line in the log, once a version.
 
         One object that came past the CRD's schema must not hide all others.
         """
         try:
-            return self._decoder.decode(raw)
-        except msgspec.ValidationError as error:
-            meta = decoder(Object).decode(raw).metadata
+            if not is_deeper(bytes(raw), READABLE_DEPTH):
+                return self._decoder.decode(raw)
+            error = f"it is nested more than {READABLE_DEPTH} deep"
+        except Unreadable as fault:
+            error = fault.message
+        found = identity_of(raw)
+        key = found.namespace, found.name
+        if self._passed.get(key) != found:
             log.error(
                 "object cannot be read, passing it over",
                 kind=self.resource.kind,
-                object=f"{meta.namespace}/{meta.name}",
-                error=str(error),
+                object="/".join(key),
+                error=error,
             )
-            return None
+        passed[key] = found
+        return None
 
     # ------------------------------------------------------------------ trouble
 
     def _after(self, error: ApiError) -> float:
-        """Seconds to wait after an error of the server. Only throttling leaves the version good."""
+        """Seconds to wait after an error of the server. Only throttling leaves the version good,
+        and it says nothing of the kind."""
         self._tell(str(error))
         if error.gone:
             self._version = None
@@ -329,6 +347,7 @@ class Reflector(Generic[T]):
             return max(ABSENT_SECONDS if error.code == 404 else 0.0, self._wait())
         if error.code != 429:
             self._version = None
+            self.cache.follow_fails(True)
         return max(self._wait(), min(error.retry_after or 0.0, LONGEST_WAIT))
 
     def _wait(self) -> float:
@@ -350,10 +369,24 @@ class Reflector(Generic[T]):
     def _recovered(self) -> None:
         self._backoff.reset()
         self._worked = True
+        self.cache.follow_fails(False)
         if self.trouble:
             self.trouble = ""
             log.info("following again", kind=self.resource.kind)
 
 
-def _garbled(message: str) -> ApiError:
-    return ApiError(Status(code=500, reason="InternalError", message=message))
+class Bare(msgspec.Struct):
+    """An object of which nothing is known, not even that its metadata is a map."""
+
+    metadata: Any = None
+
+
+def identity_of(raw: msgspec.Raw) -> Identity:
+    """Which object it is, as far as that can be read."""
+    try:
+        metadata = decoder(Bare).decode(raw).metadata
+    except Unreadable:
+        metadata = None
+    words = metadata if isinstance(metadata, dict) else {}
+    texts = [words.get(each) for each in ("name", "namespace", "uid", "resourceVersion")]
+    return Identity(*(each if isinstance(each, str) else "" for each in texts))

@@ -49,16 +49,19 @@ class Store:
         self._queues: dict[str, str] = {}
         self._listeners: list[Listener] = []
         self._synced, self._listed = asyncio.Event(), asyncio.Event()
+        self._commands_hidden = False
+        """Whether plans may have gone on without Commands that the copy holds."""
         self.flows.on_state = self.templates_cache.on_state = self.jobs.on_state = self._look
-        self.commands_cache.on_state = self.queues_cache.on_state = self._look
+        self.commands_cache.on_state = self._look_at_commands
+        self.queues_cache.on_state = self._look
         self.pods.cache.on_state = self._look
 
     # ------------------------------------------------------------------ reading
 
     @property
     def synced(self) -> bool:
-        """Whether every kind has been listed once; Commands, queues and pods only where they are
-        served to us."""
+        """Whether flows, templates and vcjobs have been listed once, and the API server has
+        answered for every other kind, with a list or an error."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -88,9 +91,10 @@ class Store:
         return self._templates.get(namespace, EMPTY)
 
     def queues(self) -> Mapping[str, str] | None:
-        """State by queue name (`Open` …; empty where Volcano has not said yet); None where the
-        kind is not served or not known yet."""
-        return self._queues if self.queues_cache.served else None
+        """State by queue name (`Open` …; empty where Volcano has not said yet); None if the kind is
+        not served or cannot be followed at present."""
+        known = self.queues_cache.served and not self.queues_cache.failing
+        return self._queues if known else None
 
     def flows_using(self, namespace: str, template: str) -> list[JobFlow]:
         """The flows of the namespace with a step that may run this template, be it in a case of its
@@ -123,11 +127,18 @@ class Store:
                 yield from (job for name, job in jobs.items() if job.ended and name not in told)
 
     def commands_of(self, namespace: str, flow: str) -> Mapping[str, Command] | None:
-        """The Commands, by name, whose target is a flow of this name, whatever its UID; None where
-        they have not been listed yet or never will be."""
+        """The Commands, by name, whose target is a flow of this name, whatever its UID; None if
+        they are not known."""
         if not self.commands_cache.synced:
             return None
         return self._commands.get((namespace, flow), EMPTY)
+
+    @property
+    def follows_pods(self) -> bool:
+        """Whether the copy of pods is kept level. False: a vcjob of which no pod is known may have
+        some all the same. True if pods are not ours to list: then none can be read either."""
+        cache = self.pods.cache
+        return cache.served is False or (cache.synced and not cache.failing)
 
     # ------------------------------------------------------------------ writing
 
@@ -250,14 +261,22 @@ class Store:
         elif old is not None:
             del self._queues[old.metadata.name]
 
+    def _look_at_commands(self) -> None:
+        """Tell of every Command once they are known again: plans went on without them."""
+        hidden, self._commands_hidden = self._commands_hidden, not self.commands_cache.synced
+        if hidden and not self._commands_hidden:
+            for command in list(self.commands_cache):
+                self._command_changed(None, command)
+        self._look()
+
     def _look(self) -> None:
         """See whether everything has been listed by now."""
         if not all(cache.synced for cache in (self.flows, self.templates_cache, self.jobs)):
             return
         self._listed.set()
-        known = [self.commands_cache.served, self.queues_cache.served]
-        known += [self.pods.cache.served] if self.has_pods else []
-        if None not in known:
+        answered = [self.commands_cache.answered, self.queues_cache.answered]
+        answered += [self.pods.cache.answered] if self.has_pods else []
+        if all(answered):
             self._synced.set()
 
 

@@ -10,6 +10,7 @@ import msgspec
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.change_rules import is_same
+from jobflow.core.depth_rules import depth_violations
 from jobflow.core.schema import schema_violations
 from jobflow.core.validate import (
     Known,
@@ -158,7 +159,10 @@ class TemplateJudge:
 
 
 def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
-    """Where the spec, which decoding leaves as it is, has another shape than the CRD says."""
+    """Where the spec, which decoding leaves as it is, is nested too deeply or has another shape
+    than the CRD says."""
+    if too_deep := tuple(depth_violations(template.spec, "spec")):
+        return too_deep
     try:
         template.typed_spec()
     except msgspec.ValidationError:

@@ -16,6 +16,7 @@ import structlog
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.nesting import CUT_DEPTH, is_deeper
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook import untyped
 from jobflow.webhook.envelope import (
@@ -117,7 +118,11 @@ class Reviewer(Generic[T]):
             review = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             review = untyped.decode(body)
-        return checked(review, self._kind)
+        request = checked(review, self._kind)
+        if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
+            # nobody follows an object of that depth, so it would never be over
+            return checked(untyped.decode(body), self._kind)
+        return request
 
     async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
         if why := self._unfit():

@@ -13,6 +13,8 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.nesting import CUT_DEPTH, cut, is_deeper
+from jobflow.core.depth_rules import depth_violations
 from jobflow.core.nulls import without_nulls
 from jobflow.core.schema import schema_violations
 from jobflow.core.violations import Reason, Verdict, Violation
@@ -25,11 +27,10 @@ _decode = msgspec.json.Decoder(Loose).decode
 
 
 def decode(body: bytes) -> Loose:
-    """A review whose object is whatever JSON it is; Malformed where the body is none."""
+    """A review whose object is whatever JSON it is; Malformed if the body is none. Of a body that
+    is nested too deeply to be read, a text stands for each value that is too deep."""
     try:
-        return _decode(body)
-    except RecursionError:
-        raise Malformed("the body is nested too deeply to be read") from None
+        return _decode(cut(body) if is_deeper(body, CUT_DEPTH) else body)
     except msgspec.ValidationError as error:
         raise Malformed(f"the body is no AdmissionReview: {error}") from None
     except UnicodeDecodeError as error:  # which msgspec lets through as it is
@@ -45,7 +46,8 @@ async def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
         return PASS
     if request.operation == "UPDATE" and _spec_stays(request.old_object, request.object):
         return PASS
-    if misfits := schema_violations(judge.kind, request.object, strict=False):
+    too_deep = list(depth_violations(request.object, ""))
+    if misfits := too_deep or schema_violations(judge.kind, request.object, strict=False):
         return Verdict(tuple(misfits))
     try:
         new = _typed(judge, request.object)

@@ -1,0 +1,101 @@
+"""How deep JSON is nested: counted by loops, and not left to the interpreter's recursion limit.
+
+The depth of a value is the number of lists and maps in each other, itself included: `{"a": [1]}`
+has depth 2, a text has depth 0.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable
+from hashlib import sha256
+from itertools import accumulate
+from typing import Any
+
+MAX_DEPTH = 100
+"""The depth of a whole object that admission takes."""
+READABLE_DEPTH = 500
+"""The depth of a stored object that is read. More than MAX_DEPTH, because objects may be older than
+that rule; so little that Python 3.11, whose limit is 1,000, reads, compares and writes it."""
+CUT_DEPTH = READABLE_DEPTH + 5
+"""The depth that `cut` leaves of an answer or a review. An object in it that was too deep still is:
+a list, an event and a review have two or three levels around it."""
+
+_NO_BRACKETS = bytes(set(range(256)) - set(b'{}[]"'))
+_STEPS = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_QUOTED = re.compile(rb'"[^"]*"')
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{\[}\]]', re.DOTALL)
+_QUOTE = ord('"')
+_OPENING = frozenset(b"{[")
+
+
+def is_deeper(raw: bytes, most: int) -> bool:
+    """Whether a JSON text has a depth above `most`. Brackets in texts do not count."""
+    if raw.count(b"{") + raw.count(b"[") <= most:
+        return False
+    if b"\\" in raw:
+        raw = _ESCAPED.sub(b"", raw)
+    brackets = raw.translate(None, _NO_BRACKETS).replace(b'""', b"")
+    if b'"' in brackets:
+        brackets = _QUOTED.sub(b"", brackets)
+    return max(accumulate(array("b", brackets.translate(_STEPS))), default=0) > most
+
+
+def cut(raw: bytes, most: int = CUT_DEPTH) -> bytes:
+    """A JSON text of a depth of `most` at the most: a text stands for each list and map that is
+    deeper. It is a hash, so that different values stay different."""
+    kept: list[bytes] = []
+    done = depth = begin = 0
+    for token in _TOKEN.finditer(raw):
+        at = token.start()
+        if raw[at] == _QUOTE:
+            continue
+        if raw[at] in _OPENING:
+            depth += 1
+            if depth == most + 1:
+                begin = at
+            continue
+        if depth == most + 1:
+            kept += raw[done:begin], b'"%s"' % sha256(raw[begin : at + 1]).hexdigest().encode()
+            done = at + 1
+        depth -= 1
+    kept.append(raw[done:begin] if depth > most else raw[done:])  # no JSON: its end is missing
+    return b"".join(kept)
+
+
+def way_beyond(value: Any, most: int) -> list[str | int] | None:
+    """The keys that lead to the first list or map deeper than `most`; None if there is none."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            part for each in level for _, part in _parts(each) if isinstance(part, dict | list)
+        ]
+        if not level:
+            return None
+    return _way(value, most)
+
+
+def _way(value: Any, most: int) -> list[str | int]:
+    """By levels, each entry with the one that it was found in."""
+    level: list[tuple[Any, Any, str | int]] = [(value, None, "")]
+    for _ in range(most):
+        level = [
+            (part, entry, key)
+            for entry in level
+            for key, part in _parts(entry[0])
+            if isinstance(part, dict | list)
+        ]
+    way: list[str | int] = []
+    entry = level[0]
+    while entry[1] is not None:
+        way.append(entry[2])
+        entry = entry[1]
+    return way[::-1]
+
+
+def _parts(value: Any) -> Iterable[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()

@@ -1,0 +1,46 @@
+"""An API server's answers, read as types. Whatever one holds, the only error is Unreadable."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from jobflow.api.nesting import cut
+from jobflow.kube.errors import Unreadable
+
+T = TypeVar("T")
+
+
+class Reader(Generic[T]):
+    """Reads answers as one type."""
+
+    def __init__(self, type: type[T]) -> None:
+        self._name = type.__name__
+        self._decode = msgspec.json.Decoder(type).decode
+
+    def decode(self, raw: bytes | msgspec.Raw) -> T:
+        """The answer. Raises Unreadable, whatever it holds."""
+        try:
+            return self._decode(raw)
+        except RecursionError:
+            short = cut(bytes(raw))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from error
+        try:
+            return self._decode(short)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> Unreadable:
+        return Unreadable(f"the API server's answer cannot be read as {self._name}: {error}")
+
+
+_decoders: dict[Any, Reader[Any]] = {}
+
+
+def decoder(type: type[T]) -> Reader[T]:
+    """The one reader of a type: making one costs more than decoding a small object."""
+    if (known := _decoders.get(type)) is None:
+        known = _decoders[type] = Reader(type)
+    return known
