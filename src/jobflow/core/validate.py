@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
@@ -29,13 +29,14 @@ from jobflow.core.probe_rules import PROBE_RULES
 from jobflow.core.rules import findings
 from jobflow.core.status_rules import STATUS_RULES
 from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings, reference_warnings
-from jobflow.core.violations import Verdict, Violation
+from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
 __all__ = [
     "Known",
     "validate_flow",
     "validate_flow_delete",
     "validate_flow_update",
+    "validate_outline",
     "validate_template",
     "validate_template_delete",
     "validate_template_update",
@@ -60,9 +61,13 @@ CREATE_RULES = (
 def validate_flow(flow: JobFlow, known: Known) -> Verdict:
     """JobFlow CREATE, lint, and the controller's own look at a flow that nobody admitted.
 
-    Linear in steps and targets. Violations are in the order of the object.
+    Linear in steps and targets. Violations are in the order of the object, MAX_FINDINGS at most.
     """
-    outline = Outline(flow, known)
+    return validate_outline(Outline(flow, known))
+
+
+def validate_outline(outline: Outline) -> Verdict:
+    """`validate_flow` for a flow whose outline there is already."""
     violations = findings(CREATE_RULES, outline)
     warnings = findings(FLOW_SUSPICIONS, outline)
     if len(violations) > 1:
@@ -82,14 +87,13 @@ def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdi
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:
     """JobTemplate CREATE and lint: Volcano's own rules for a vcjob."""
-    violations = (
-        *object_name_violations(template.metadata),
-        *job_violations(template.spec, "spec", None),
+    violations = chain(
+        object_name_violations(template.metadata), job_violations(template.spec, "spec", None)
     )
     warnings = [*reference_warnings("the template", [template.spec])]
     if known.queues is not None:
         warnings += queue_warnings([template.spec], known.queues)
-    return Verdict(violations, tuple(warnings))
+    return Verdict(tuple(islice(violations, MAX_FINDINGS)), tuple(warnings))
 
 
 def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:
@@ -110,7 +114,7 @@ def validate_template_delete(
 
 
 def _verdict(violations: Iterator[Violation]) -> Verdict:
-    return Verdict(tuple(violations))
+    return Verdict(tuple(islice(violations, MAX_FINDINGS)))
 
 
 _PARTS = re.compile(r"(\w+)|\[(\d+)\]")

@@ -13,12 +13,10 @@ import msgspec
 
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import FLOW_GROUP, Status, StatusCause, StatusDetails
-from jobflow.core.violations import Reason, Verdict, Violation
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Verdict, Violation
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
-MAX_CAUSES = 100
-"""Violations that one refusal lists; the rest is counted."""
 MAX_WARNING = 256
 """Characters of a warning; the API server cuts longer ones (apiserver, warning headers)."""
 MAX_TEXT = 1024
@@ -147,12 +145,13 @@ def malformed(error: Malformed) -> bytes:
 def invalid(kind: str, name: str, verdict: Verdict) -> Status:
     """422 Invalid: kubectl prints its causes, other clients its message; both name every fault."""
     total = len(verdict.violations)
-    shown = list(islice(verdict.violations, MAX_CAUSES))
+    shown = list(islice(verdict.violations, MAX_SHOWN))
     causes = [_cause(violation) for violation in shown]
     lines = [_cut(str(violation)) for violation in shown]
     if more := total - len(shown):
-        causes.append(StatusCause(reason=Reason.TOO_MANY, message=f"and {more} more"))
-        lines.append(f"and {more} more")
+        least = "at least " if total >= MAX_FINDINGS else ""
+        causes.append(StatusCause(reason=Reason.TOO_MANY, message=f"and {least}{more} more"))
+        lines.append(f"and {least}{more} more")
     listed = f" {lines[0]}" if len(lines) == 1 else "".join(f"\n* {line}" for line in lines)
     return Status(
         code=422,
