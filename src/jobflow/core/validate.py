@@ -8,12 +8,18 @@ policies, one a kind and operation. None of these functions raises on anything t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.change_rules import flow_has_ended, is_same, spec_stays, template_is_not_needed
+from jobflow.core.change_rules import (
+    Need,
+    flow_has_ended,
+    is_same,
+    spec_stays,
+    template_is_not_needed,
+)
 from jobflow.core.clash_rules import CLASH_RULES
 from jobflow.core.control_rules import CONTROL_RULES
 from jobflow.core.default_rules import DEFAULT_RULES
@@ -102,14 +108,14 @@ def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -
 
 
 def validate_template_delete(
-    template: JobTemplate, flows: Iterable[JobFlow], *, namespace_terminating: bool
+    template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
 ) -> Verdict:
     """JobTemplate DELETE: not while a flow still has a step to start from it.
 
-    `flows`: those of the template's namespace that name it (others do no harm).
+    `needed_by`: each flow of the template's namespace that still needs it (`need_of`).
     """
     return _verdict(
-        template_is_not_needed(template, flows, namespace_terminating=namespace_terminating)
+        template_is_not_needed(template, needed_by, namespace_terminating=namespace_terminating)
     )
 
 

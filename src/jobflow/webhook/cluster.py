@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import Object
 from jobflow.api.resources import NAMESPACES
+from jobflow.core.change_rules import Need, need_of
 from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.store import Store
@@ -19,6 +19,9 @@ from jobflow.webhook.pod_templates import DryRun
 
 NAMESPACE_SECONDS = 3.0
 """How long a refused delete waits for the state of its namespace; a review has 10 s."""
+
+STEPS_AT_A_TIME = 10_000
+"""Steps of flows that are looked at before others have their turn."""
 
 log = structlog.get_logger(__name__)
 
@@ -66,9 +69,18 @@ class StoreCluster:
         """Queue name to state; None where the kind is not served."""
         return self._store.queues()
 
-    def flows_using(self, namespace: str, template: str) -> Iterable[JobFlow]:
-        """The flows of a namespace with a step that runs this template."""
-        return self._store.flows_using(namespace, template)
+    async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
+        """The flows of a namespace that still need this template. Others have their turn after
+        every STEPS_AT_A_TIME steps, because a template may be in use a million times."""
+        needs, walked = [], 0
+        for flow in self._store.flows_using(namespace, template):
+            if (need := need_of(flow, template)) is not None:
+                needs.append(need)
+            walked += len(flow.steps)
+            if walked >= STEPS_AT_A_TIME:
+                walked = 0
+                await asyncio.sleep(0)
+        return needs
 
     async def namespace_terminating(self, name: str) -> bool:
         """Read live, for a store of namespaces would only serve this rare question."""
@@ -80,8 +92,6 @@ class StoreCluster:
             return False
         return decoder(Object).decode(body).metadata.deletion_timestamp is not None
 
-    async def dry_run(
-        self, namespace: str, templates: Sequence[Mapping[str, Any]]
-    ) -> Sequence[DryRun]:
+    async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         """By the API server, which knows what its own pods may be."""
         return await self._dry_runs.of(namespace, templates)

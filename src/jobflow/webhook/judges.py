@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.change_rules import is_same
+from jobflow.core.change_rules import Need, is_same
 from jobflow.core.schema import schema_violations
 from jobflow.core.validate import (
     Known,
@@ -21,7 +21,7 @@ from jobflow.core.validate import (
     validate_template_update,
 )
 from jobflow.core.violations import Verdict, Violation
-from jobflow.webhook.pod_templates import DryRun, in_depth, pod_templates
+from jobflow.webhook.pod_templates import MOST_TRIED, DryRun, in_depth, pod_templates
 
 T = TypeVar("T", JobFlow, JobTemplate)
 
@@ -46,16 +46,15 @@ class Cluster(Protocol):
     def queues(self) -> Mapping[str, str] | None:
         """Queue name to state; None where the kind is not served."""
 
-    def flows_using(self, namespace: str, template: str) -> Iterable[JobFlow]:
-        """The flows of a namespace with a step that runs this template."""
+    async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
+        """The flows of a namespace that still need this template."""
 
     async def namespace_terminating(self, name: str) -> bool:
         """Whether the namespace is being deleted; False where that cannot be read."""
 
-    async def dry_run(
-        self, namespace: str, templates: Sequence[Mapping[str, Any]]
-    ) -> Sequence[DryRun]:
-        """What the API server says of each of these pod templates, within seconds."""
+    async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
+        """What the API server says of each of these pod templates, in JSON, within seconds; None
+        of those that it has not answered by then."""
 
 
 class NotReady(Exception):
@@ -139,13 +138,13 @@ class TemplateJudge:
             return PASS
         if not self._cluster.knows(namespace):
             raise NotReady("which flows use it is still being read")
-        flows = list(self._cluster.flows_using(namespace, old.metadata.name))
-        verdict = validate_template_delete(old, flows, namespace_terminating=False)
+        needed_by = await self._cluster.needed_by(namespace, old.metadata.name)
+        verdict = validate_template_delete(old, needed_by, namespace_terminating=False)
         if not verdict.violations:
             return verdict
         if not await self._cluster.namespace_terminating(namespace):
             return verdict
-        return validate_template_delete(old, flows, namespace_terminating=True)
+        return validate_template_delete(old, needed_by, namespace_terminating=True)
 
     async def _in_depth(self, new: JobTemplate, verdict: Verdict) -> Verdict:
         """With what the API server finds in the pod templates."""
@@ -153,7 +152,8 @@ class TemplateJudge:
         tried = pod_templates(new.spec)
         if not tried or not self._cluster.follows(namespace):
             return verdict
-        answers = await self._cluster.dry_run(namespace, [each.template for each in tried])
+        first = [each.template for each in tried[:MOST_TRIED]]
+        answers = await self._cluster.dry_run(namespace, first)
         return in_depth(verdict, tried, answers)
 
 
