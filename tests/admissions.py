@@ -12,6 +12,7 @@ import msgspec
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.change_rules import Need, need_of
+from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.pod_templates import DryRun
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -82,6 +83,11 @@ class FakeCluster:
     tried: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     """Dry runs that were asked for: namespace and pod template."""
 
+    lacks: str = ""
+    """Why nobody may create vcjobs."""
+    users: list[tuple[str, str]] = field(default_factory=list)
+    """Who was asked about: user and namespace."""
+
     def unfit(self) -> str:
         return self.why_unfit
 
@@ -103,6 +109,10 @@ class FakeCluster:
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
         flows = [msgspec.convert(flow, JobFlow) for flow in self.flows]
         return [need for flow in flows if (need := need_of(flow, template)) is not None]
+
+    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
+        self.users.append((user.username, namespace))
+        return self.lacks
 
     async def namespace_terminating(self, name: str) -> bool:
         self.asked.append(name)

@@ -7,6 +7,7 @@ measured for its kind of thing, an expression's also what any library for them m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -41,13 +42,15 @@ def effort_of_json(value: Any) -> float:
     try:
         written = msgspec.json.encode(value)
     except (RecursionError, UnicodeEncodeError, ValueError):
-        return float("inf")
+        return math.inf
     marks = ((b"{", MAP), (b",", COMMA), (b"$(", REFERENCE))
     return sum(cost * written.count(mark) for mark, cost in marks)
 
 
 def exceeds(outline: Outline, most: float) -> bool:
     """Whether it is more work than `most` to judge a flow; counted no further than that."""
+    if most == math.inf:
+        return False
     left = most
     for cost in _of_flow(outline):
         left -= cost

@@ -37,6 +37,15 @@ class GroupVersionKind(_Wire):
     kind: str = ""
 
 
+class UserInfo(_Wire):
+    """Who asks the API server (k8s.io/api/authentication/v1)."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
 class AdmissionRequest(_Wire, Generic[T]):
     """What the API server is about to do. `object` is absent on DELETE, `old_object` on CREATE."""
 
@@ -46,6 +55,7 @@ class AdmissionRequest(_Wire, Generic[T]):
     name: str = ""
     namespace: str = ""
     operation: str = ""
+    user_info: UserInfo = msgspec.field(default_factory=UserInfo)
     object: T | None = None
     old_object: T | None = None
 
@@ -171,12 +181,18 @@ def forbidden(kind: str, name: str, verdict: Verdict) -> Status:
     )
 
 
-def failed(kind: str, name: str, code: int, reason: str, message: str) -> Status:
-    """No verdict: the question could not be answered, and an unjudged object is not let in."""
-    return Status(code=code, reason=reason, message=message, details=_details(kind, name, None))
+def failed(
+    kind: str, name: str, code: int, reason: str, message: str, retry_after: int | None = None
+) -> Status:
+    """No verdict: the question could not be answered, and an unjudged object is not let in.
+
+    `retry_after`: seconds after which the client asks again by itself (k8s.io/client-go, rest).
+    """
+    details = StatusDetails(name=name, group=FLOW_GROUP, kind=kind, retry_after_seconds=retry_after)
+    return Status(code=code, reason=reason, message=message, details=details)
 
 
-def _details(kind: str, name: str, causes: list[StatusCause] | None) -> StatusDetails:
+def _details(kind: str, name: str, causes: list[StatusCause]) -> StatusDetails:
     return StatusDetails(name=name, group=FLOW_GROUP, kind=kind, causes=causes)
 
 
