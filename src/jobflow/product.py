@@ -30,6 +30,7 @@ from jobflow.parts import Parts, Task, either, together
 from jobflow.schema_guard import SchemaGuard
 from jobflow.store import Feed, Store, feeds
 from jobflow.webhook.app import create_app
+from jobflow.webhook.aside import Aside
 from jobflow.webhook.certificates import CertificateFiles, CertificateSource, Live, WatchedFiles
 from jobflow.webhook.cluster import StoreCluster
 
@@ -102,6 +103,7 @@ class Product:
         self._feeds = feeds(self.store, client, namespace=options.namespace)
         self._certificates: CertificateSource | None = None
         self._webhook: Listener | None = None
+        self._aside: Aside | None = None
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook)
         self._http: Listener | None = None
@@ -142,7 +144,7 @@ class Product:
         that have begun are answered; then flows are let go of and the lease with them; and only
         then do the copies of the cluster grow old and the health port close.
         """
-        async with together() as parts:
+        async with self._aside_closed(), together() as parts:
             self._start_followers(parts)
             webhook = parts.start("the webhook", self._webhook.serve) if self._webhook else None
             controller = None
@@ -159,6 +161,15 @@ class Product:
             await _ended(webhook)
             self._finish.set()
             await _ended(controller)
+
+    @asynccontextmanager
+    async def _aside_closed(self) -> AsyncIterator[None]:
+        """The process for large reviews ends with the body, however that ends."""
+        try:
+            yield
+        finally:
+            if self._aside is not None:
+                await self._aside.close()
 
     def _start_followers(self, parts: Parts) -> None:
         for feed in self._feeds:
@@ -283,8 +294,9 @@ class Product:
             unfit=self._guard.unfit,
             observe=self.metrics.pod_template_checked,
         )
+        self._aside = Aside(cluster)
         return Listener(
-            create_app(cluster, self.metrics.reviewed),
+            create_app(cluster, self.metrics.reviewed, self._aside),
             port=options.port,
             host=options.host,
             tls=live.tls,

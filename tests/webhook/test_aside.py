@@ -217,7 +217,7 @@ async def test_an_idle_process_is_ended(cluster: FakeCluster) -> None:
     async with aside_of(cluster, idle_seconds=0.0) as aside:
         await answered(cluster, aside, LARGE["many patches"])
         async with asyncio.timeout(10):
-            while aside.pid is not None:
+            while aside.pid is not None:  # noqa: ASYNC110 - the end of a timer
                 await asyncio.sleep(0.01)
 
 

@@ -24,7 +24,7 @@ KEPT_SECONDS = 10.0
 MOST_KEPT = 1_000
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, frozen=True):
     allowed: bool = False
     reason: str = ""
 
