@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -31,8 +32,15 @@ from jobflow.schema_guard import SchemaGuard
 from jobflow.store import Feed, Store, feeds
 from jobflow.webhook.app import create_app
 from jobflow.webhook.aside import Aside
-from jobflow.webhook.certificates import CertificateFiles, CertificateSource, Live, WatchedFiles
+from jobflow.webhook.certificates import (
+    CertificateFiles,
+    CertificateSource,
+    Live,
+    WatchedClientCA,
+    WatchedFiles,
+)
 from jobflow.webhook.cluster import StoreCluster
+from jobflow.webhook.rights import Rights
 
 LONGEST_WAIT = 5.0
 """Seconds between tries to read again what was read under another definition."""
@@ -56,6 +64,10 @@ class Webhook:
     port: int
     certificates: MakeSource
     host: str = ""
+    client_ca: Path | None = None
+    """A PEM file of CAs: who connects has to show a certificate under one of them."""
+    rights: bool = False
+    """Whether a user who has a flow made needs the right to make vcjobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +116,7 @@ class Product:
         self._certificates: CertificateSource | None = None
         self._webhook: Listener | None = None
         self._aside: Aside | None = None
+        self._client_ca: WatchedClientCA | None = None
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook)
         self._http: Listener | None = None
@@ -178,6 +191,8 @@ class Product:
         parts.start("the watch on readiness", self._report)
         if self._certificates:
             parts.start("the certificate", self._certificates.run)
+        if self._client_ca:
+            parts.start("the CA of the webhook's clients", self._client_ca.run)
 
     async def _reread(self) -> None:
         """Read flows and templates again, however long that takes."""
@@ -286,6 +301,8 @@ class Product:
     def _make_webhook(self, options: Webhook) -> Listener:
         live = Live()
         self._certificates = options.certificates(self._client, live)
+        if options.client_ca is not None:
+            self._client_ca = WatchedClientCA(options.client_ca, live)
         self.metrics.watch_certificate(live)
         cluster = StoreCluster(
             self.store,
@@ -293,6 +310,7 @@ class Product:
             only=self._options.namespace,
             unfit=self._guard.unfit,
             observe=self.metrics.pod_template_checked,
+            rights=Rights(self._client) if options.rights else None,
         )
         self._aside = Aside(cluster)
         return Listener(
