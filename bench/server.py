@@ -16,6 +16,7 @@ from jobflow.listener import Listener
 from jobflow.metrics import Metrics
 from jobflow.store import Queue, QueueStatus, Store
 from jobflow.webhook.app import create_app
+from jobflow.webhook.aside import Aside
 from jobflow.webhook.certificates import write_development_pki
 from jobflow.webhook.cluster import StoreCluster
 
@@ -39,7 +40,7 @@ async def main(folder: Path) -> None:
     pki = write_development_pki(folder, ["127.0.0.1"])
     async with Client.at(NOWHERE) as client:
         cluster = StoreCluster(known(), client)
-        app = create_app(cluster, Metrics().reviewed)
+        app = create_app(cluster, Metrics().reviewed, Aside(cluster))
         tls = pki.serving.context()
         listener = Listener(app, port=0, host="127.0.0.1", tls=tls, flag="")
         serve.settle_memory()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,8 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.change_rules import Need, need_of
+from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.pod_templates import DryRun
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -76,10 +78,15 @@ class FakeCluster:
     asked: list[str] = field(default_factory=list)
     """Namespaces that were read live."""
     why_unfit: str = ""
-    says: Callable[[Mapping[str, Any]], DryRun] = lambda template: DryRun()
+    says: Callable[[Mapping[str, Any]], DryRun | None] = lambda template: DryRun()
     """What the API server says of a pod template."""
     tried: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     """Dry runs that were asked for: namespace and pod template."""
+
+    lacks: str = ""
+    """Why nobody may create vcjobs."""
+    users: list[tuple[str, str]] = field(default_factory=list)
+    """Who was asked about: user and namespace."""
 
     def unfit(self) -> str:
         return self.why_unfit
@@ -99,18 +106,19 @@ class FakeCluster:
     def queues(self) -> Mapping[str, str] | None:
         return self.known_queues
 
-    def flows_using(self, namespace: str, template: str) -> Iterable[JobFlow]:
+    async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
         flows = [msgspec.convert(flow, JobFlow) for flow in self.flows]
-        return [
-            flow for flow in flows if any(template in step.templates for step in flow.all_steps)
-        ]
+        return [need for flow in flows if (need := need_of(flow, template)) is not None]
+
+    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
+        self.users.append((user.username, namespace))
+        return self.lacks
 
     async def namespace_terminating(self, name: str) -> bool:
         self.asked.append(name)
         return self.terminating
 
-    async def dry_run(
-        self, namespace: str, templates: Sequence[Mapping[str, Any]]
-    ) -> Sequence[DryRun]:
-        self.tried += [(namespace, template) for template in templates]
-        return [self.says(template) for template in templates]
+    async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
+        read = [json.loads(template) for template in templates]
+        self.tried += [(namespace, template) for template in read]
+        return [self.says(template) for template in read]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -31,8 +32,16 @@ from jobflow.parts import Parts, Task, either, together
 from jobflow.schema_guard import SchemaGuard
 from jobflow.store import Feed, Store, feeds
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates import CertificateFiles, CertificateSource, Live, WatchedFiles
+from jobflow.webhook.aside import Aside
+from jobflow.webhook.certificates import (
+    CertificateFiles,
+    CertificateSource,
+    Live,
+    WatchedClientCA,
+    WatchedFiles,
+)
 from jobflow.webhook.cluster import StoreCluster
+from jobflow.webhook.rights import Rights
 
 LONGEST_WAIT = 5.0
 """Seconds between tries to read again what was read under another definition."""
@@ -56,6 +65,10 @@ class Webhook:
     port: int
     certificates: MakeSource
     host: str = ""
+    client_ca: Path | None = None
+    """A PEM file of CAs: who connects has to show a certificate under one of them."""
+    rights: bool = False
+    """Whether a user who has a flow made needs the right to make vcjobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,8 @@ class Product:
         self._feeds = feeds(self.store, client, namespace=options.namespace)
         self._certificates: CertificateSource | None = None
         self._webhook: Listener | None = None
+        self._aside: Aside | None = None
+        self._client_ca: WatchedClientCA | None = None
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook)
         self._http: Listener | None = None
@@ -153,7 +168,7 @@ class Product:
         that have begun are answered; then flows are let go of and the lease with them; and only
         then do the copies of the cluster grow old and the health port close.
         """
-        async with together() as parts:
+        async with self._aside_closed(), together() as parts:
             self._start_followers(parts)
             webhook = parts.start("the webhook", self._webhook.serve) if self._webhook else None
             controller = None
@@ -171,6 +186,15 @@ class Product:
             self._finish.set()
             await _ended(controller)
 
+    @asynccontextmanager
+    async def _aside_closed(self) -> AsyncIterator[None]:
+        """The process for large reviews ends with the body, however that ends."""
+        try:
+            yield
+        finally:
+            if self._aside is not None:
+                await self._aside.close()
+
     def _start_followers(self, parts: Parts) -> None:
         for feed in self._feeds:
             parts.start(f"the reflector of {feed.resource.plural}", feed.run)
@@ -178,6 +202,8 @@ class Product:
         parts.start("the watch on readiness", self._report)
         if self._certificates:
             parts.start("the certificate", self._certificates.run)
+        if self._client_ca:
+            parts.start("the CA of the webhook's clients", self._client_ca.run)
 
     async def _reread(self) -> None:
         """Read flows and templates again, however long that takes."""
@@ -298,6 +324,8 @@ class Product:
     def _make_webhook(self, options: Webhook) -> Listener:
         live = Live()
         self._certificates = options.certificates(self._client, live)
+        if options.client_ca is not None:
+            self._client_ca = WatchedClientCA(options.client_ca, live)
         self.metrics.watch_certificate(live)
         cluster = StoreCluster(
             self.store,
@@ -305,9 +333,11 @@ class Product:
             only=self._options.namespace,
             unfit=self._guard.unfit,
             observe=self.metrics.pod_template_checked,
+            rights=Rights(self._client) if options.rights else None,
         )
+        self._aside = Aside(cluster)
         return Listener(
-            create_app(cluster, self.metrics.reviewed),
+            create_app(cluster, self.metrics.reviewed, self._aside),
             port=options.port,
             host=options.host,
             tls=live.tls,

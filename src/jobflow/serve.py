@@ -84,7 +84,12 @@ def _options(settings: Settings, client: Client) -> Options:
     system = settings.system_namespace or client.namespace
     webhook = lease = None
     if not settings.no_webhook:
-        webhook = Webhook(settings.webhook_port, _certificates(settings, system))
+        webhook = Webhook(
+            settings.webhook_port,
+            _certificates(settings, system),
+            client_ca=settings.client_ca,
+            rights=settings.subject_access_review,
+        )
     if not settings.no_leader_election:
         own = f"{LEASE}-{settings.namespace}" if settings.namespace else LEASE
         timing = Timing(

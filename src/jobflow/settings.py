@@ -101,6 +101,15 @@ class Settings(BaseSettings):
     )
     certificate_lifetime: Lifetime = _time("2160h", "Of a serving certificate made here")
     ca_lifetime: Lifetime = _time("43800h", "Of a CA made here")
+    client_ca: Annotated[Path | None, Shown("FILE", "anyone may connect to the webhook")] = Field(
+        None,
+        description="PEM of the CAs of clients: the webhook then takes connections only from an "
+        "API server that shows a certificate under one of them; read again when it changes",
+    )
+    subject_access_review: bool = Field(
+        False,
+        description="Refuse JobFlows of users who may not create Volcano jobs in their namespace",
+    )
     shutdown_delay: Duration = _time(
         "0s",
         "How long to go on answering after SIGTERM, being not ready, so that nobody is sent here "

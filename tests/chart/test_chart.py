@@ -183,6 +183,36 @@ def test_who_may_reach_little_may_reach_pods_of_jobs_as_long_as_flows_are_carrie
 # ---------------------------------------------------------------------- the webhook
 
 
+def test_whom_the_webhook_hears_is_limited_by_address_and_by_certificate() -> None:
+    server = {"ipBlock": {"cidr": "10.0.0.1/32"}}
+    rendered = Rendered(
+        {"networkPolicy": {"webhookFrom": [server]}, "webhook": {"clientCA": "clients"}}
+    )
+    webhook, http = rendered.one("NetworkPolicy")["spec"]["ingress"]
+    assert webhook == {"ports": [{"port": "webhook"}], "from": [server]}
+    assert "from" not in http
+    assert "--client-ca=/client-ca/ca.crt" in rendered.container["args"]
+    (mount,) = (m for m in rendered.container["volumeMounts"] if m["name"] == "client-ca")
+    assert (mount["mountPath"], mount["readOnly"]) == ("/client-ca", True)
+    volumes = rendered.one("Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "client-ca", "configMap": {"name": "clients"}} in volumes
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_the_right_to_ask_for_rights_comes_with_the_setting(on: bool) -> None:
+    rendered = Rendered({"webhook": {"subjectAccessReview": on}})
+    assert ("--subject-access-review" in rendered.container["args"]) is on
+    (role,) = (
+        r for r in rendered.all("ClusterRole").values() if r["metadata"]["name"] == "jobflow"
+    )
+    rule = {
+        "apiGroups": ["authorization.k8s.io"],
+        "resources": ["subjectaccessreviews"],
+        "verbs": ["create"],
+    }
+    assert (rule in role["rules"]) is on
+
+
 @pytest.mark.parametrize("name", ["files", "outside", "lenient"])
 def test_the_webhook_is_asked_what_the_code_says(name: str) -> None:
     ours = webhook_configuration("https://x", b"")["webhooks"]

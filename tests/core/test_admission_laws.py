@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.jobflow import DependsOn, JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.change_rules import need_of
 from jobflow.core.outline import Outline
 from jobflow.core.suspicions import FLOW_SUSPICIONS
 from jobflow.core.validate import (
@@ -190,13 +191,13 @@ def test_no_rule_of_templates_raises_on_anything_that_decodes(
     first: Any, second: Any, flow: Any, known: Known
 ):
     template, other = decoded(first, JobTemplate), decoded(second, JobTemplate)
-    flows = [decoded(flow, JobFlow)]
     if template is None:
         return
+    need = need_of(decoded(flow, JobFlow), template.metadata.name)
     verdicts = [
         validate_template(template, known),
         validate_template_update(template, other, known),
-        validate_template_delete(template, flows, namespace_terminating=False),
+        validate_template_delete(template, [need] if need else [], namespace_terminating=False),
     ]
     assert all(len(str(violation)) for verdict in verdicts for violation in verdict.violations)
 

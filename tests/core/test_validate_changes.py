@@ -10,8 +10,9 @@ import pytest
 
 from jobflow.api.flow_status import Decisions, FlowState, JobFlowStatus, StepCondition
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
-from jobflow.core.change_rules import differences, is_same
+from jobflow.core.change_rules import differences, is_same, need_of
 from jobflow.core.validate import (
     validate_flow_delete,
     validate_flow_update,
@@ -30,6 +31,12 @@ def in_phase(flow: JobFlow, phase: str, **steps: str) -> JobFlow:
     conditions = {f"{flow.metadata.name}-{k}": StepCondition(phase=v) for k, v in steps.items()}
     status = JobFlowStatus(state=FlowState(phase=phase), conditions=conditions or None)
     return msgspec.structs.replace(flow, status=status)
+
+
+def deleting(template: JobTemplate, *flows: JobFlow, terminating: bool = False) -> Verdict:
+    """The verdict on the deletion of a template that these flows use."""
+    needs = [need for flow in flows if (need := need_of(flow, "train")) is not None]
+    return validate_template_delete(template, needs, namespace_terminating=terminating)
 
 
 def with_metadata(thing: Any, **fields: Any) -> Any:
@@ -230,7 +237,7 @@ TWICE = flow_of({"name": "b", "template": "train"}, "train: b")
     ],
 )
 def test_a_template_that_a_step_is_still_to_start_from(flow, step):
-    verdict = validate_template_delete(TRAIN, [flow], namespace_terminating=False)
+    verdict = deleting(TRAIN, flow)
     assert said(verdict) == [
         f"metadata.name: Forbidden: template train is still needed by flow f (step {step}): wait "
         "until these have ended or, to delete it anyway, `kubectl annotate jt train "
@@ -250,7 +257,7 @@ def test_a_template_that_a_step_is_still_to_start_from(flow, step):
     ],
 )
 def test_a_template_that_no_step_will_start_from(flow):
-    verdict = validate_template_delete(TRAIN, [flow], namespace_terminating=False)
+    verdict = deleting(TRAIN, flow)
     assert verdict == Verdict()
 
 
@@ -286,7 +293,7 @@ def decided(case: int, phase: str = "Waiting") -> JobFlow:
     ],
 )
 def test_a_template_that_a_case_an_item_a_retry_or_finally_may_start_from(flow, step):
-    found = said(validate_template_delete(TRAIN, [flow], namespace_terminating=False))
+    found = said(deleting(TRAIN, flow))
     assert [text.partition(" (")[2].partition(")")[0] for text in found] == (
         [] if step is None else [f"step {step}"]
     )
@@ -294,7 +301,7 @@ def test_a_template_that_a_case_an_item_a_retry_or_finally_may_start_from(flow, 
 
 def test_of_many_flows_that_need_a_template_three_are_named():
     flows = [flow_of("train", name=f"f{i}") for i in range(5)]
-    verdict = validate_template_delete(TRAIN, flows, namespace_terminating=False)
+    verdict = deleting(TRAIN, *flows)
     assert (
         "needed by flow f0 (step train), flow f1 (step train), flow f2 (step train) and 2 more:"
     ) in said(verdict)[0]
@@ -306,7 +313,7 @@ def test_of_many_flows_that_need_a_template_three_are_named():
      (TRAIN, True)],
 )  # fmt: skip
 def test_a_needed_template_that_may_go(template, terminating):
-    verdict = validate_template_delete(template, [TWICE], namespace_terminating=terminating)
+    verdict = deleting(template, TWICE, terminating=terminating)
     assert verdict == Verdict()
 
 

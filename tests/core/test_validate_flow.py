@@ -169,11 +169,11 @@ def test_an_unknown_target_reads_as_the_documents_have_it():
     ]
 
 
-def test_5000_unknown_targets_are_all_named_with_guesses_as_long_as_they_are_cheap():
+def test_a_thousand_unknown_targets_are_named_with_guesses_as_long_as_they_are_cheap():
     names = [f"step-number-{i}" for i in range(5_000)]
     flow = flow_of("first", *(f"{name}: {name[:-1]}x FIRST" for name in names))
     said = faults(flow)
-    assert len(said) == 10_000
+    assert len(said) == 1_000
     assert said[0].endswith('did you mean "step-number-9"?')
     assert said[-2].endswith("no such step")
     assert said[-1].endswith('did you mean "first"?')

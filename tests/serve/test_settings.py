@@ -46,6 +46,8 @@ SAID = {
     "WEBHOOK_HOST": ("localhost,127.0.0.1", "localhost,127.0.0.1"),
     "CERTIFICATE_LIFETIME": ("90m", 5400.0),
     "CA_LIFETIME": ("3h", 10800.0),
+    "CLIENT_CA": ("clients.crt", Path("clients.crt")),
+    "SUBJECT_ACCESS_REVIEW": ("true", True),
     "SHUTDOWN_DELAY": ("2s", 2.0),
     "LOG_LEVEL": ("debug", "debug"),
     "NO_WEBHOOK": ("false", False),

@@ -17,8 +17,10 @@ from fastapi import FastAPI
 from admissions import UID, FakeCluster, review, stored
 from jobflow.listener import Listener, PortInUse
 from jobflow.metrics import Metrics
+from jobflow.webhook import middleware
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import write_development_pki
+from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.middleware import MAX_BODY, MAX_DRAINED
 from manifests import DIAMOND, jobflow
 
@@ -89,6 +91,107 @@ async def test_a_body_that_comes_in_one_piece_is_measured_too(app: FastAPI) -> N
 
     await app({"type": "http", "path": PATH, "method": "POST", "headers": []}, receive, send)
     assert sent[0]["status"] == 413
+
+
+class Uploads:
+    """Reviews whose bodies come as a test says, of one app."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._sending: list[asyncio.Task[dict[str, Any]]] = []
+
+    def begin(self, *pieces: bytes, end: bool = False) -> asyncio.Task[dict[str, Any]]:
+        """Send these pieces of a body; then nothing more comes, or the body ends there."""
+        messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+        if end:
+            messages[-1]["more_body"] = False
+        task = asyncio.create_task(self._answered(messages))
+        self._sending.append(task)
+        return task
+
+    async def _answered(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return messages.pop(0) if messages else await asyncio.Event().wait()  # type: ignore
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "path": PATH, "method": "POST", "headers": []}
+        await self._app(scope, receive, send)
+        start, body = sent
+        headers = dict(start["headers"])
+        return {"code": start["status"], "headers": headers, **json.loads(body["body"])}
+
+    async def leave(self) -> None:
+        """All clients that still wait go."""
+        for task in self._sending:
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+
+
+@pytest.fixture
+async def uploads(app: FastAPI) -> AsyncIterator[Uploads]:
+    made = Uploads(app)
+    yield made
+    await made.leave()
+
+
+async def turns(count: int = 50) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_body_that_does_not_arrive_is_408(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.01)
+    for pieces in ((), (b"{",), (b" " * (MAX_BODY + 1),)):
+        answer = await uploads.begin(*pieces)
+        assert (answer["code"], answer["reason"]) == (408, "Timeout")
+        assert answer["message"] == "the body did not arrive within 0.01 s"
+        assert answer["headers"][b"connection"] == b"close"
+
+
+async def test_bodies_that_are_under_way_hold_so_many_bytes_and_no_more(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "MOST_HELD", 2**20 + len(GOOD))
+    half = b" " * 2**19
+    uploads.begin(half)
+    second = uploads.begin(half)
+    await turns()
+    answer = await uploads.begin(half)
+    assert (answer["code"], answer["reason"]) == (429, "TooManyRequests")
+    assert answer["message"] == "reviews of more than 1 MiB together are under way; ask again"
+    assert answer["headers"][b"retry-after"] == b"1"
+    assert (await uploads.begin(GOOD, end=True))["code"] == 200, "it holds none of its own bytes"
+    second.cancel()
+    await turns()
+    assert (await uploads.begin(half, GOOD, end=True))["code"] == 200, "the room is there again"
+
+
+async def test_so_many_reviews_are_judged_at_a_time_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(FakeCluster):
+        async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
+            await go.wait()
+            return ""
+
+    monkeypatch.setattr(middleware, "MOST_REVIEWS", 2)
+    go = asyncio.Event()
+    uploads = Uploads(create_app(Slow()))
+    waiting = [uploads.begin(GOOD, end=True) for _ in range(2)]
+    uploads.begin()  # one without a body has not begun
+    await turns()
+    answer = await uploads.begin(GOOD, end=True)
+    assert (answer["code"], answer["message"]) == (429, "2 reviews are under way; ask again")
+    go.set()
+    assert [(await each)["code"] for each in waiting] == [200, 200]
+    assert (await uploads.begin(GOOD, end=True))["code"] == 200
+    await uploads.leave()
 
 
 async def test_a_body_at_the_limit_is_read(app: FastAPI) -> None:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
+import pytest
+
 from jobflow.api.resources import NAMESPACES
+from jobflow.core.change_rules import Need
 from jobflow.kube.client import Client
 from jobflow.sandbox.server import ApiServer
 from jobflow.store import Store
+from jobflow.webhook import cluster
 from jobflow.webhook.cluster import StoreCluster
+from reviewed import flow_of
 
 
 async def test_a_namespace_is_terminating_once_it_is_being_deleted() -> None:
     async with ApiServer() as server, Client.at(server.url) as client:
-        cluster = StoreCluster(Store(), client)
+        known = StoreCluster(Store(), client)
         team = {
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {"name": "team", "finalizers": ["example.com/wait"]},
         }
         await client.create(NAMESPACES, "", json.dumps(team).encode())
-        assert not await cluster.namespace_terminating("team")
+        assert not await known.namespace_terminating("team")
         await client.delete(NAMESPACES, "", "team")
-        assert await cluster.namespace_terminating("team")
+        assert await known.namespace_terminating("team")
 
 
 async def test_a_namespace_that_cannot_be_read_is_not_terminating() -> None:
@@ -35,13 +41,37 @@ async def test_a_namespace_that_cannot_be_read_is_not_terminating() -> None:
 async def test_nothing_is_known_before_the_store_is_synced_nor_of_other_namespaces() -> None:
     store = Store()
     async with Client.at("http://127.0.0.1:1") as client:
-        cluster = StoreCluster(store, client, only="team")
-        assert cluster.follows("team") and not cluster.knows("team")
+        known = StoreCluster(store, client, only="team")
+        assert known.follows("team") and not known.knows("team")
         for cache in (store.flows, store.jobs, store.templates_cache, store.queues_cache):
             cache.replace([], "1")
         store.commands_cache.absent()
         store.pods.cache.absent()
-        assert cluster.knows("team")
-        assert not cluster.follows("other") and not cluster.knows("other")
-        assert cluster.queues() == {} and cluster.templates("team") == {}
-        assert list(cluster.flows_using("team", "a")) == []
+        assert known.knows("team")
+        assert not known.follows("other") and not known.knows("other")
+        assert known.queues() == {} and known.templates("team") == {}
+        assert await known.needed_by("team", "a") == []
+
+
+async def test_others_have_their_turn_while_a_template_is_looked_for_in_many_flows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "STEPS_AT_A_TIME", 20)
+    store = Store()
+    flows = [flow_of(*(f"s{i}" for i in range(10)), name=f"f{i}") for i in range(10)]
+    store.flows.replace(flows, "1")
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    async with Client.at("http://127.0.0.1:1") as client:
+        before = turns
+        needs = await StoreCluster(store, client).needed_by("team", "s9")
+    assert turns - before == 5
+    assert needs == [Need(f"f{i}", "s9") for i in range(10)]
+    task.cancel()

@@ -10,8 +10,8 @@ import pytest
 
 from admissions import FakeCluster, review, stored
 from jobflow.api.resources import StatusCause
-from jobflow.core.violations import Reason, Verdict, Violation
-from jobflow.webhook.pod_templates import DryRun, Tried, in_depth, pod_templates
+from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation
+from jobflow.webhook.pod_templates import MOST_TRIED, DryRun, Tried, in_depth, pod_templates
 from jobflow.webhook.review import reviewers
 from manifests import DIAMOND, jobflow, template
 
@@ -212,7 +212,7 @@ async def test_one_unknown_field_is_told_with_a_refusal_too() -> None:
 
 
 def test_of_many_warnings_three_are_passed_on() -> None:
-    tried = [Tried({}, [i]) for i in range(9)]
+    tried = [Tried(b"{}", [i]) for i in range(9)]
     verdict = in_depth(Verdict(), tried, [DryRun(warnings=(f"w{i}",)) for i in range(9)])
     assert verdict.warnings == (
         "spec.tasks[0].template: w0",
@@ -224,9 +224,45 @@ def test_of_many_warnings_three_are_passed_on() -> None:
 
 def test_where_nothing_was_found_the_verdict_stays_as_it_is() -> None:
     before = Verdict((Violation("spec.tasks", Reason.REQUIRED, None, "x"),), ("y",))
-    assert in_depth(before, [Tried({}, [0])], [DryRun()]) is before
+    assert in_depth(before, [Tried(b"{}", [0])], [DryRun()]) is before
 
 
 def test_numbers_that_are_equal_in_python_are_not_equal_templates() -> None:
     tasks = [{"template": {"spec": {"hostNetwork": value}}} for value in (True, 1, 1.0, True)]
     assert [each.tasks for each in pod_templates({"tasks": tasks})] == [[0, 3], [1], [2]]
+
+
+async def test_sixty_four_pod_templates_are_tried_and_the_others_let_in_with_a_warning() -> None:
+    cluster = FakeCluster()
+    answer = await created(with_tasks(*(pod(f"image-{i}") for i in range(100))), cluster)
+    assert len(cluster.tried) == MOST_TRIED == 64
+    assert answer["warnings"] == [
+        "36 of 100 different pod templates were not checked in depth, because a review tries at "
+        "most 64 of them and waits 3 s: a fault in one of them shows when its pods are made"
+    ]
+
+
+async def test_pod_templates_that_are_not_answered_in_time_are_let_in_with_one_warning() -> None:
+    def says(template: Any) -> DryRun | None:
+        image = template["spec"]["containers"][0]["image"]
+        return None if image == "slow" else DryRun((PORT,) if image == "bad" else ())
+
+    cluster = FakeCluster(says=says)
+    answer = await created(with_tasks(pod("slow"), pod()), cluster)
+    assert answer["allowed"] is True
+    (warning,) = answer["warnings"]
+    assert warning.startswith("1 of 2 different pod templates were not checked in depth")
+    refused = await created(with_tasks(pod("slow"), pod("bad")), cluster)
+    assert [text.partition(":")[0] for text in causes(refused)] == [
+        "spec.tasks[1].template.spec.containers[0].ports[0].containerPort"
+    ]
+    assert len(refused["warnings"]) == 1
+
+
+def test_no_more_than_a_thousand_faults_are_made_of_one_that_all_tasks_share() -> None:
+    tried = [Tried(b"{}", list(range(start, 100_000, 2))) for start in (1, 0)]
+    verdict = in_depth(Verdict(), tried, [DryRun((PORT,)), DryRun((PORT,))])
+    assert len(verdict.violations) == MAX_FINDINGS
+    assert [v.path.partition(".template")[0] for v in verdict.violations[:3]] == [
+        f"spec.tasks[{i}]" for i in range(3)
+    ]

@@ -5,9 +5,9 @@ Every refusal says how to do what people want, by commands that this version has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -149,28 +149,36 @@ def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Vi
 
 
 def template_is_not_needed(
-    template: JobTemplate, flows: Iterable[JobFlow], *, namespace_terminating: bool
+    template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
 ) -> Iterator[Violation]:
     """No flow that still runs has a step to start from it, be it for another attempt."""
     if namespace_terminating or _may_go(template.metadata):
         return
     name = template.metadata.name
-    needed = [
-        f"flow {flow.metadata.name} (step {step})"
-        for flow in flows
-        if (step := _step_to_start(flow, name)) is not None
-    ]
-    if needed:
+    if needed_by:
+        users = some(f"flow {need.flow} (step {need.step})" for need in needed_by)
         detail = (
-            f"template {name} is still needed by {some(needed)}: wait until these have ended or, "
+            f"template {name} is still needed by {users}: wait until these have ended or, "
             f"to delete it anyway, {_force('jt', template.metadata)} and delete it again"
         )
         yield Violation("metadata.name", Reason.FORBIDDEN, name, detail)
 
 
+class Need(NamedTuple):
+    """A flow that still needs a template, and the first step that does, by their names."""
+
+    flow: str
+    step: str
+
+
+def need_of(flow: JobFlow, template: str) -> Need | None:
+    """The first step of a flow that may yet make a vcjob from the template, for an item, a repeat
+    or a retry too; None if no step may. Of a switch that is decided only that case counts."""
+    step = _step_to_start(flow, template)
+    return None if step is None else Need(flow.metadata.name, step)
+
+
 def _step_to_start(flow: JobFlow, template: str) -> str | None:
-    """The first step that may yet make a vcjob from the template, be it for an item, a repeat or
-    a retry; None where there is none. Of a switch that has been decided only that case counts."""
     if flow.final or flow.metadata.deletion_timestamp is not None:
         return None
     conditions = flow.status.conditions or {}

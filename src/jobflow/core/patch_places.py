@@ -43,11 +43,12 @@ class Places:
         """A fault of the merged spec at the place of the patch that it comes from, or as near as
         the patch goes; then the words say where in the result it is."""
         path, is_whole = self.place(fault)
-        detail = fault.detail
-        if not is_whole:
-            where = fault.path.removeprefix(".")
-            detail = f"{detail} (at {where} of the merged spec)"
+        detail = fault.detail if is_whole else _in_merged(fault)
         return as_written(replace(fault, path=path, detail=detail), self._path, self._written)
+
+    def whole(self, fault: Violation) -> Violation:
+        """A fault of the merged spec at the patch as a whole."""
+        return replace(fault, path=self._path, detail=_in_merged(fault))
 
     def place(self, fault: Violation) -> tuple[str, bool]:
         """The JSON path, as far as the patch goes, and whether that is all the way."""
@@ -78,6 +79,10 @@ class Places:
         if origins is None:
             origins = self._origins[id(there)] = _origins(here, there, shape)
         return origins.get(index)
+
+
+def _in_merged(fault: Violation) -> str:
+    return f"{fault.detail} (at {fault.path.removeprefix('.')} of the merged spec)"
 
 
 def innermost(layers: Sequence[Places], fault: Violation) -> Violation:

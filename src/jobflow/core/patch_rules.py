@@ -8,8 +8,9 @@ What only a run can tell (`uses.unknown`) is left alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from jobflow.core.outline import Outline
 from jobflow.core.patch_places import Places, as_written, innermost
 from jobflow.core.rules import Group, Rule
 from jobflow.core.uses import Change, Kind, unknown
-from jobflow.core.violations import Reason, Violation
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation
 
 _OF_THE_VALUE_ALONE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
 """Reasons that hold whatever the template says, for what the patch sets it sets."""
@@ -52,14 +53,15 @@ def patches_make_jobs(outline: Outline) -> Faults:
     if not outline.changes and defaults is None:
         return
     found = _Found(defaults)
-    said: set[tuple[str, str]] = set()
-    yield from _new(found.alone, said)
-    for kind in outline.kinds:
-        yield from _new(found.of(kind), said)
     used = {id(change) for kind in outline.kinds for change in kind.changes}
-    for change in outline.changes:
-        if id(change) not in used:
-            yield from _faults_by_themselves(change)
+    faults = chain(
+        found.alone,
+        chain.from_iterable(map(found.of, outline.kinds)),
+        chain.from_iterable(
+            _faults_by_themselves(change) for change in outline.changes if id(change) not in used
+        ),
+    )
+    yield from _once(islice(faults, MAX_FINDINGS))
 
 
 PATCH_RULES = (
@@ -70,9 +72,10 @@ PATCH_RULES = (
 )
 
 
-def _new(faults: Iterable[Violation], said: set[tuple[str, str]]) -> Faults:
-    """Those that were not said before: cases of one switch share their step's patch, steps of one
-    template the flow's jobDefaults."""
+def _once(faults: Iterable[Violation]) -> Faults:
+    """Each fault once: cases of one switch share their step's patch, steps of one template the
+    flow's jobDefaults."""
+    said: set[tuple[str, str]] = set()
     for fault in faults:
         if (key := (fault.path, fault.message)) not in said:
             said.add(key)
@@ -85,23 +88,30 @@ class _Found:
     def __init__(self, defaults: JobDefaults | None) -> None:
         self._defaults: Mapping[str, Any] = _of_spec(defaults) if defaults else {}
         change = Change(-1, None, _DEFAULTS, self._defaults, self._defaults, open=False)
-        self.alone = [*_faults_by_themselves(change)] if self._defaults else []
+        alone = _faults_by_themselves(change) if self._defaults else ()
+        self.alone = [*islice(alone, MAX_FINDINGS)]
         """What is wrong with jobDefaults whatever the templates hold."""
         self._before: dict[int, frozenset[tuple[str, str]]] = {}
+        self._placed = 0
 
     def of(self, kind: Kind) -> Faults:
         """The faults of one merged spec, at their places in the flow."""
         if not kind.changes and not self._defaults:
             return
-        faults = list(changed_violations(kind.spec, self._changed(kind)))
+        faults = changed_violations(kind.spec, self._changed(kind))
         if kind.open:
-            faults = [*filter(_beside(kind.spec), faults)]
-        if faults:
-            before = self._of_template(kind)
-            layers = self._layers(kind)
-            for fault in faults:
-                if (fault.path, fault.message) not in before:
-                    yield self._of_whom(innermost(layers, fault), kind)
+            faults = filter(_beside(kind.spec), faults)
+        layers = None
+        for fault in faults:
+            if (fault.path, fault.message) not in self._of_template(kind):
+                layers = layers or self._layers(kind)
+                yield self._of_whom(self._at_its_place(layers, fault), kind)
+
+    def _at_its_place(self, layers: Sequence[Places], fault: Violation) -> Violation:
+        """The fault at its place in the innermost layer. Finding a place takes longer than finding
+        the fault, so faults beyond those that a refusal shows stand at the patch as a whole."""
+        self._placed += 1
+        return innermost(layers, fault) if self._placed <= MAX_SHOWN else layers[0].whole(fault)
 
     def _changed(self, kind: Kind) -> Collection[str]:
         """The fields in which its spec may differ from the template's."""

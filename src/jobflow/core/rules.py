@@ -7,10 +7,11 @@ as much as one that looks (docs/decisions/rules-passed-by.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from jobflow.core.outline import Outline
-from jobflow.core.violations import Violation
+from jobflow.core.violations import MAX_FINDINGS, Violation
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -30,14 +31,15 @@ class Group(NamedTuple, Generic[R]):
 def findings(
     groups: Iterable[Group[Callable[[Outline], Iterator[T]]]], outline: Outline
 ) -> list[T]:
-    """All that the rules find, in their order."""
-    return [
+    """The first MAX_FINDINGS things that the rules find, in the order of the rules."""
+    found = (
         each
         for about, rules in groups
         if about(outline)
         for rule in rules
         for each in rule(outline)
-    ]
+    )
+    return list(islice(found, MAX_FINDINGS))
 
 
 def anything(outline: Outline) -> bool:

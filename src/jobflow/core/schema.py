@@ -7,8 +7,9 @@ list, and leaves `status` alone, which no user writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, reduce
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -19,7 +20,7 @@ from jobflow.api.job import JobSpec
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.core.remedies import of_field, of_type
 from jobflow.core.suggest import Suggester, did_you_mean, plain, supported
-from jobflow.core.violations import Reason, Violation, below
+from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, below
 
 Schema = dict[str, Any]
 Path = Sequence[str | int]
@@ -56,27 +57,17 @@ _OBJECT_META: Schema = {
 
 
 def schema_violations(kind: str, obj: Any, *, strict: bool) -> list[Violation]:
-    """All misfits of `obj`, plain JSON, with the CRD of `kind`, in the order of the object.
+    """The first MAX_FINDINGS misfits of `obj`, plain JSON, with the CRD of `kind`, in the order of
+    the object.
 
     `strict`: a field that the schema does not know is one too, with what was probably meant; else
     it passes, as an API server prunes it. KeyError for a kind that has no CRD of ours.
     """
-    validator = _validator(kind, strict)
     try:
-        errors = list(validator.iter_errors(obj))
+        return list(islice(_misfits(_root(kind, strict), obj, ()), MAX_FINDINGS))
     except ValueError as error:  # a key that is no text, a date, 255 levels, half a surrogate pair
         detail = f"cannot be read as JSON: {error}"
         return [Violation("", Reason.TYPE_INVALID, _type_name(obj), detail)]
-    mistyped = {tuple(error.instance_path) for error in errors if error.kind.name == "type"}
-    found = [
-        (path, violation)
-        for error in errors
-        if error.kind.name == "type" or tuple(error.instance_path) not in mistyped
-        for path, violation in _translated(kind, error)
-    ]
-    order = _Order(obj)
-    found.sort(key=lambda pair: order.of(pair[0]))
-    return [violation for _, violation in found]
 
 
 def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
@@ -119,9 +110,83 @@ def json_path(path: Path) -> str:
     return reduce(below, path, "")
 
 
+class _Part:
+    """A part of the schema of a kind: what all of a value has to fit, and what the value itself
+    has to fit whatever is in it. The library makes every error of a value at once, so a value that
+    does not fit is looked at part by part, and no further than somebody wants to know."""
+
+    def __init__(self, kind: str, schema: Schema) -> None:
+        self.kind = kind
+        self._schema = schema
+
+    @cached_property
+    def fits(self) -> Callable[[Any], bool]:
+        """Whether a value fits, with all that is in it."""
+        return jsonschema_rs.Draft202012Validator(self._schema).is_valid
+
+    @cached_property
+    def errors(self) -> Callable[[Any], Iterable[jsonschema_rs.ValidationError]]:
+        """The errors of a value without those of what is in it."""
+        own = {key: value for key, value in self._schema.items() if key in _OF_THE_VALUE}
+        return jsonschema_rs.Draft202012Validator(own).iter_errors
+
+    @cached_property
+    def known(self) -> Mapping[str, _Part]:
+        """The fields that the schema names."""
+        fields = self._schema.get("properties", {}).items()
+        return {name: _Part(self.kind, part) for name, part in fields}
+
+    @cached_property
+    def others(self) -> _Part | None:
+        """What every other field has to fit; None: anything goes, or nothing."""
+        return self._below("additionalProperties")
+
+    @cached_property
+    def items(self) -> _Part | None:
+        """What every item of a list has to fit."""
+        return self._below("items")
+
+    @property
+    def closed(self) -> bool:
+        """Whether a field that the schema does not name is an error."""
+        return self._schema.get("additionalProperties") is False
+
+    def _below(self, word: str) -> _Part | None:
+        part = self._schema.get(word)
+        return _Part(self.kind, part) if isinstance(part, dict) else None
+
+
+_OF_THE_VALUE = frozenset({"type", "enum", "minimum", "maximum"})
+
+
+def _misfits(part: _Part, value: Any, path: Path) -> Iterator[Violation]:
+    """The misfits of a value that stands at a path."""
+    if part.fits(value):
+        return
+    errors = list(part.errors(value))
+    mistyped = [error for error in errors if error.kind.name == "type"]
+    for error in mistyped or errors:
+        yield _translated(error, path)
+    if isinstance(value, dict) and not mistyped:
+        yield from _misfits_of_fields(part, value, path)
+    elif isinstance(value, list) and part.items is not None and not mistyped:
+        for i, item in enumerate(value):
+            yield from _misfits(part.items, item, [*path, i])
+
+
+def _misfits_of_fields(part: _Part, value: Mapping[str, Any], path: Path) -> Iterator[Violation]:
+    for name, inner in value.items():
+        below_it = part.known.get(name, part.others)
+        if below_it is not None:
+            yield from _misfits(below_it, inner, [*path, name])
+        elif part.closed:
+            detail = f"unknown field{_meant(part, path, name)}"
+            yield Violation(json_path([*path, name]), Reason.FORBIDDEN, None, detail)
+
+
 @lru_cache(maxsize=8)
-def _validator(kind: str, strict: bool) -> jsonschema_rs.Draft202012Validator:
-    return jsonschema_rs.Draft202012Validator(_json_schema(_whole(kind), strict))
+def _root(kind: str, strict: bool) -> _Part:
+    return _Part(kind, _json_schema(_whole(kind), strict))
 
 
 @lru_cache(maxsize=4)
@@ -160,29 +225,20 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
     return out
 
 
-Found = Iterator[tuple[Path, Violation]]
-
-
-def _translated(kind: str, error: jsonschema_rs.ValidationError) -> Found:
-    """One error of the validator as violations; of unknown fields there may be several."""
-    path: Path = error.instance_path
+def _translated(error: jsonschema_rs.ValidationError, path: Path) -> Violation:
+    """An error of the library about the value at a path."""
     said = error.kind.as_dict()
     match error.kind.name:
         case "type":
             expected = ",".join(name for name in said["types"] if name != "null")
-            yield path, _mistyped(path, expected, error.instance)
+            return _mistyped(path, expected, error.instance)
         case "enum":
             options = [option for option in said["options"] if option is not None]
             detail = supported(error.instance if len(options) > 1 else None, options)
-            yield path, Violation(json_path(path), Reason.NOT_SUPPORTED, error.instance, detail)
-        case "additionalProperties":
-            for name in said["unexpected"]:
-                detail = f"unknown field{_meant(kind, error.schema_path[:-1], path, name)}"
-                at = [*path, name]
-                yield at, Violation(json_path(at), Reason.FORBIDDEN, None, detail)
+            return Violation(json_path(path), Reason.NOT_SUPPORTED, error.instance, detail)
         case _:  # minimum, maximum: `_json_schema` writes no others
             detail = "must be of type integer with format int32"
-            yield path, Violation(json_path(path), Reason.INVALID, error.instance, detail)
+            return Violation(json_path(path), Reason.INVALID, error.instance, detail)
 
 
 def _mistyped(path: Path, expected: str, value: Any) -> Violation:
@@ -199,13 +255,13 @@ def _type_name(value: Any) -> str:
     return "null" if value is None else names.get(type(value), "object")
 
 
-def _meant(kind: str, schema_path: Path, path: Path, name: str) -> str:
+def _meant(part: _Part, path: Path, name: str) -> str:
     """What somebody meant who wrote an unknown field: a field beside it, or one that belongs
     elsewhere."""
+    kind = part.kind
     if kind == "JobFlow" and (word := of_field(json_path(path), name)):
         return word
-    beside = list(_at(_whole(kind), schema_path)["properties"])
-    guess = Suggester(beside).nearest(name)
+    guess = Suggester(list(part.known)).nearest(name)
     if guess is None or plain(guess) != plain(name):
         places = _places_from(kind, path, name)
         of_jobs = kind == "JobFlow" and path[:1] == ["spec"] and name in _places("JobTemplate")
@@ -227,13 +283,6 @@ def _places_from(kind: str, path: Path, name: str) -> list[str]:
     return [place for place in places if place.startswith(f"{here}.")] or places
 
 
-def _at(schema: Schema, schema_path: Path) -> Schema:
-    """What stands at a place of the schema that an error names."""
-    for part in schema_path:
-        schema = schema[str(part)]
-    return schema
-
-
 @lru_cache(maxsize=4)
 def _places(kind: str) -> dict[str, list[str]]:
     """Where in a spec each field name has its place, outermost first: `spec.flows[].name`. The
@@ -248,26 +297,3 @@ def _places(kind: str) -> dict[str, list[str]]:
             if f"{at}.{name}" != "spec.finally":
                 work.append((f"{at}.{name}", inner))
     return places
-
-
-class _Order:
-    """Where in an object each path stands, so that faults come in the order of reading."""
-
-    def __init__(self, obj: Any) -> None:
-        self._obj = obj
-        self._indices: dict[int, dict[Any, int]] = {}
-
-    def of(self, path: Path) -> tuple[int, ...]:
-        """Positions from the outermost map or list inwards; a missing field comes last."""
-        node = self._obj
-        places = []
-        for part in path:
-            if isinstance(node, dict):
-                if id(node) not in self._indices:
-                    self._indices[id(node)] = {key: i for i, key in enumerate(node)}
-                places.append(self._indices[id(node)].get(part, len(node)))
-                node = node.get(part)
-            else:
-                places.append(int(part))
-                node = node[part]
-        return tuple(places)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 
 CURLY_QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
 """What word processors make of quotes; YAML reads them as letters."""
@@ -17,6 +17,8 @@ _STRIPPED = " \t\r\n\u00a0\u200b\ufeff\"'`" + "".join(sorted(CURLY_QUOTES))
 
 _LONGEST = 300
 """Longer words are compared with nothing."""
+_LETTERS = 160
+"""Letters of one word times those of the other in one comparison of the budget."""
 
 
 def plain(word: str) -> str:
@@ -28,12 +30,13 @@ class Suggester:
     """The nearest known word for an unknown one, at a cost that is bounded whatever is asked.
 
     Words that differ only in case, quotes or `_` are always found. Others are compared by
-    similarity until `budget` comparisons have been spent; after that there are no guesses.
+    similarity until `budget` comparisons have been spent; after that there are no guesses. Words
+    of more than a dozen letters cost as many comparisons as their letters take time.
     """
 
     def __init__(self, known: Sequence[str], *, budget: int = 1000) -> None:
         self._known = known
-        self._budget = budget
+        self._budget = budget * _LETTERS
 
     @cached_property
     def _by_plain_form(self) -> dict[str, str]:
@@ -46,20 +49,31 @@ class Suggester:
             return None
         if (same := self._by_plain_form.get(wanted)) is not None:
             return same
-        candidates = self._candidates(wanted)
-        self._budget -= len(candidates) + 1
+        candidates = list(self._candidates(wanted))
         matches = difflib.get_close_matches(wanted, candidates, n=1, cutoff=0.7)
         return self._by_plain_form[matches[0]] if matches else None
 
-    def _candidates(self, wanted: str) -> list[str]:
+    def _candidates(self, wanted: str) -> Iterator[str]:
         """The words to compare with: all, or of very many those that begin and are sized alike."""
-        if self._budget <= 0:
-            return []
-        if len(self._by_plain_form) <= self._budget:
-            return [word for word in self._by_plain_form if len(word) <= _LONGEST]
         size = len(wanted)
-        alike = (self._by_size.get((wanted[0], size + more), []) for more in (0, 1, -1))
-        return list(islice(chain.from_iterable(alike), self._budget))
+        words: Iterable[str] = self._by_plain_form
+        if (
+            size * self._letters > self._budget
+            or len(self._by_plain_form) * _LETTERS > self._budget
+        ):
+            alike = (self._by_size.get((wanted[0], size + more), []) for more in (0, 1, -1))
+            words = chain.from_iterable(alike)
+        for word in words:
+            if self._budget <= 0:
+                return
+            if len(word) <= _LONGEST:
+                self._budget -= max(size * len(word), _LETTERS)
+                yield word
+        self._budget -= _LETTERS
+
+    @cached_property
+    def _letters(self) -> int:
+        return sum(min(len(word), _LONGEST) for word in self._by_plain_form)
 
     @cached_property
     def _by_size(self) -> dict[tuple[str, int], list[str]]:

@@ -8,12 +8,18 @@ policies, one a kind and operation. None of these functions raises on anything t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.change_rules import flow_has_ended, is_same, spec_stays, template_is_not_needed
+from jobflow.core.change_rules import (
+    Need,
+    flow_has_ended,
+    is_same,
+    spec_stays,
+    template_is_not_needed,
+)
 from jobflow.core.clash_rules import CLASH_RULES
 from jobflow.core.control_rules import CONTROL_RULES
 from jobflow.core.default_rules import DEFAULT_RULES
@@ -30,13 +36,14 @@ from jobflow.core.probe_rules import PROBE_RULES
 from jobflow.core.rules import findings
 from jobflow.core.status_rules import STATUS_RULES
 from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings, reference_warnings
-from jobflow.core.violations import Verdict, Violation
+from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
 __all__ = [
     "Known",
     "validate_flow",
     "validate_flow_delete",
     "validate_flow_update",
+    "validate_outline",
     "validate_template",
     "validate_template_delete",
     "validate_template_update",
@@ -61,10 +68,14 @@ CREATE_RULES = (
 def validate_flow(flow: JobFlow, known: Known) -> Verdict:
     """JobFlow CREATE, lint, and the controller's own look at a flow that nobody admitted.
 
-    Linear in steps and targets. Violations are in the order of the object.
+    Linear in steps and targets. Violations are in the order of the object, MAX_FINDINGS at most.
     """
-    outline = Outline(flow, known)
-    if outline.special or flow.spec.params:
+    return validate_outline(Outline(flow, known))
+
+
+def validate_outline(outline: Outline) -> Verdict:
+    """`validate_flow` for a flow whose outline there is already."""
+    if outline.special or outline.flow.spec.params:
         if too_deep := tuple(flow_is_not_too_deep(outline)):
             return Verdict(too_deep)
     violations = findings(CREATE_RULES, outline)
@@ -86,14 +97,13 @@ def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdi
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:
     """JobTemplate CREATE and lint: Volcano's own rules for a vcjob."""
-    violations = (
-        *object_name_violations(template.metadata),
-        *job_violations(template.spec, "spec", None),
+    violations = chain(
+        object_name_violations(template.metadata), job_violations(template.spec, "spec", None)
     )
     warnings = [*reference_warnings("the template", [template.spec])]
     if known.queues is not None:
         warnings += queue_warnings([template.spec], known.queues)
-    return Verdict(violations, tuple(warnings))
+    return Verdict(tuple(islice(violations, MAX_FINDINGS)), tuple(warnings))
 
 
 def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:
@@ -102,19 +112,19 @@ def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -
 
 
 def validate_template_delete(
-    template: JobTemplate, flows: Iterable[JobFlow], *, namespace_terminating: bool
+    template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
 ) -> Verdict:
     """JobTemplate DELETE: not while a flow still has a step to start from it.
 
-    `flows`: those of the template's namespace that name it (others do no harm).
+    `needed_by`: each flow of the template's namespace that still needs it (`need_of`).
     """
     return _verdict(
-        template_is_not_needed(template, flows, namespace_terminating=namespace_terminating)
+        template_is_not_needed(template, needed_by, namespace_terminating=namespace_terminating)
     )
 
 
 def _verdict(violations: Iterator[Violation]) -> Verdict:
-    return Verdict(tuple(violations))
+    return Verdict(tuple(islice(violations, MAX_FINDINGS)))
 
 
 _PARTS = re.compile(r"(\w+)|\[(\d+)\]")

@@ -14,6 +14,10 @@ from typing import Any
 
 import msgspec
 
+MAX_FINDINGS = 1_000
+"""Violations of one object after which nothing more of it is judged."""
+MAX_SHOWN = 100
+"""Violations that a refusal lists; the others are counted."""
 MAX_QUOTED = 200
 """Characters of an offending value that a message repeats; the rest is cut, with dots."""
 _WORD = re.compile(r"[-$\w]+")

@@ -69,6 +69,9 @@ class Visible:
         self._params = [param.name for param in flow.spec.params or ()]
         self._known_params = frozenset(self._params)
         self.upstream = Upstream(graph)
+        self._open_tasks: dict[int, bool] = {}
+        self._nearest_tasks: dict[int, Suggester] = {}
+        """By id of the tasks of a step, which live as long as their flow is looked at."""
 
     @cached_property
     def _nearest_param(self) -> Suggester:
@@ -206,14 +209,26 @@ class Visible:
 
     def _task(self, name: str, keys: Sequence[str]) -> str | None:
         known = self._tasks(self._graph.index[name])
-        if known is not None and keys[0] not in known and not any("$(" in each for each in known):
-            guess = did_you_mean(Suggester([*known]).nearest(keys[0]))
+        if known is not None and keys[0] not in known and not self._is_open(known):
+            guess = did_you_mean(self._nearest_task(known).nearest(keys[0]))
             return f'the job of "{name}" has no task "{keys[0]}"' + (
                 guess or f"; it has {some(known)}"
             )
         if len(keys) > 1 and keys[1] not in POD_PHASES:
             return _unknown("a task", keys[1:], POD_PHASES)
         return None
+
+    def _is_open(self, tasks: Collection[str]) -> bool:
+        """Whether only a run can tell the name of one of these tasks."""
+        if id(tasks) not in self._open_tasks:
+            self._open_tasks[id(tasks)] = any("$(" in each for each in tasks)
+        return self._open_tasks[id(tasks)]
+
+    def _nearest_task(self, tasks: Collection[str]) -> Suggester:
+        """The suggester of these tasks; steps of one template share it, and its budget."""
+        if id(tasks) not in self._nearest_tasks:
+            self._nearest_tasks[id(tasks)] = Suggester([*tasks], budget=100)
+        return self._nearest_tasks[id(tasks)]
 
     def _written_with_dashes(self, mention: Mention, text: str) -> str | None:
         """The step that `steps.a-b.phase` means, where `steps.a` alone is none."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 import jobflow
 from jobflow.webhook.judges import Cluster
 from jobflow.webhook.middleware import Observe, ReviewMiddleware
-from jobflow.webhook.review import Answer, reviewers
+from jobflow.webhook.review import Answer, Elsewhere, reviewers
 
 
 class Paths(BaseModel):
@@ -25,9 +25,12 @@ def _unobserved(kind: str, answer: Answer, seconds: float) -> None:
     """For a webhook that nobody counts: a test, a bench."""
 
 
-def create_app(cluster: Cluster, observe: Observe = _unobserved) -> FastAPI:
-    """The app that answers reviews by what `cluster` knows and tells `observe` of each."""
-    paths = reviewers(cluster)
+def create_app(
+    cluster: Cluster, observe: Observe = _unobserved, elsewhere: Elsewhere | None = None
+) -> FastAPI:
+    """The app that answers reviews by what `cluster` knows and tells `observe` of each. Large ones
+    are judged `elsewhere`, if there is one."""
+    paths = reviewers(cluster, elsewhere)
     app = FastAPI(
         title="JobFlow admission",
         version=jobflow.__version__,

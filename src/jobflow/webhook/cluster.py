@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import Object
 from jobflow.api.resources import NAMESPACES
+from jobflow.core.change_rules import Need, need_of
 from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.store import Store
 from jobflow.webhook.dry_runs import DryRuns, Observe
+from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.pod_templates import DryRun
+from jobflow.webhook.rights import Rights
 
 NAMESPACE_SECONDS = 3.0
 """How long a refused delete waits for the state of its namespace; a review has 10 s."""
+
+STEPS_AT_A_TIME = 10_000
+"""Steps of flows that are looked at before others have their turn."""
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +34,8 @@ def _unobserved(result: str) -> None:
 
 class StoreCluster:
     """`judges.Cluster` over a store. `only` is the one namespace that is followed, or empty;
-    `unfit` says why nothing may be judged; `observe` is told of dry runs."""
+    `unfit` says why nothing may be judged; `observe` is told of dry runs; without `rights` every
+    user may have vcjobs made."""
 
     def __init__(
         self,
@@ -39,12 +45,14 @@ class StoreCluster:
         only: str = "",
         unfit: Callable[[], str] = lambda: "",
         observe: Observe = _unobserved,
+        rights: Rights | None = None,
     ) -> None:
         self._store = store
         self._client = client
         self._only = only
         self._unfit = unfit
         self._dry_runs = DryRuns(client, observe)
+        self._rights = rights
 
     def unfit(self) -> str:
         """Why nothing may be judged at present; empty where it may."""
@@ -66,9 +74,22 @@ class StoreCluster:
         """Queue name to state; None where the kind is not served."""
         return self._store.queues()
 
-    def flows_using(self, namespace: str, template: str) -> Iterable[JobFlow]:
-        """The flows of a namespace with a step that runs this template."""
-        return self._store.flows_using(namespace, template)
+    async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
+        """The flows of a namespace that still need this template. Others have their turn after
+        every STEPS_AT_A_TIME steps, because a template may be in use a million times."""
+        needs, walked = [], 0
+        for flow in self._store.flows_using(namespace, template):
+            if (need := need_of(flow, template)) is not None:
+                needs.append(need)
+            walked += len(flow.steps)
+            if walked >= STEPS_AT_A_TIME:
+                walked = 0
+                await asyncio.sleep(0)
+        return needs
+
+    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
+        """Why the user may not have vcjobs made in the namespace; empty if they may."""
+        return "" if self._rights is None else await self._rights.lacking(user, namespace)
 
     async def namespace_terminating(self, name: str) -> bool:
         """Read live, for a store of namespaces would only serve this rare question."""
@@ -80,8 +101,6 @@ class StoreCluster:
             return False
         return decoder(Object).decode(body).metadata.deletion_timestamp is not None
 
-    async def dry_run(
-        self, namespace: str, templates: Sequence[Mapping[str, Any]]
-    ) -> Sequence[DryRun]:
+    async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         """By the API server, which knows what its own pods may be."""
         return await self._dry_runs.of(namespace, templates)

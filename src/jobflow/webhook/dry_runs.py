@@ -7,10 +7,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 import structlog
@@ -19,11 +18,9 @@ from jobflow.api.resources import POD_TEMPLATES, StatusCause
 from jobflow.core.violations import Reason
 from jobflow.kube.client import Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
-from jobflow.webhook.pod_templates import DryRun
+from jobflow.webhook.pod_templates import SECONDS, DryRun
 from jobflow.webhook.unreadable import unreadable
 
-SECONDS = 3.0
-"""How long all dry runs of one review may take together; a review has 10 s."""
 AT_ONCE = 8
 """Dry runs of one review that are under way at a time."""
 SAID_EVERY = 60.0
@@ -69,8 +66,9 @@ class DryRuns:
         self._clock = clock
         self._said: dict[Result, float] = {}
 
-    async def of(self, namespace: str, templates: Sequence[Mapping[str, Any]]) -> list[DryRun]:
-        """What the API server says of each of these pod templates, after SECONDS at the latest."""
+    async def of(self, namespace: str, templates: Sequence[bytes]) -> list[DryRun | None]:
+        """What the API server says of each of these pod templates, in JSON, after SECONDS at the
+        latest; None of those that it has not answered by then."""
         answers: list[DryRun | None] = [None] * len(templates)
         room = asyncio.Semaphore(AT_ONCE)
 
@@ -84,9 +82,9 @@ class DryRuns:
                     group.create_task(ask(i))
         for _ in range(answers.count(None)):
             self._let_pass(Result.TIMEOUT, namespace, f"no answer within {SECONDS:g} s")
-        return [answer or DryRun() for answer in answers]
+        return answers
 
-    async def _tried(self, namespace: str, template: Mapping[str, Any]) -> DryRun | None:
+    async def _tried(self, namespace: str, template: bytes) -> DryRun | None:
         """None where time ran out."""
         warnings: list[str] = []
         try:
@@ -109,7 +107,7 @@ class DryRuns:
         return DryRun(warnings=tuple(warnings))
 
     def _refused(
-        self, namespace: str, template: Mapping[str, Any], error: ApiError, warnings: Sequence[str]
+        self, namespace: str, template: bytes, error: ApiError, warnings: Sequence[str]
     ) -> DryRun:
         """Only what cannot be a pod template counts: whether this one would be let in, now and
         here, is for those to say who let pods in."""
@@ -129,23 +127,23 @@ class DryRuns:
             say("pod template not checked", namespace=namespace, result=result, error=why)
 
 
-def _faults(error: ApiError, template: Mapping[str, Any]) -> Iterator[StatusCause]:
+def _faults(error: ApiError, template: bytes) -> Iterator[StatusCause]:
     """What an answer says against the template itself. An admission policy of the cluster's denies
     by 422 too, but names no field."""
     details = error.status.details
     if error.code == 422 and details is not None:
         yield from (cause for cause in details.causes or () if _IN_TEMPLATE.match(cause.field))
     elif error.code == 400 and (found := _UNREADABLE.search(error.message)) is not None:
-        for place in unreadable(template, found[1]):
+        for place in unreadable(msgspec.json.decode(template), found[1]):
             yield StatusCause(reason=Reason.TYPE_INVALID, message=found[1], field=place)
 
 
-def _body(template: Mapping[str, Any]) -> bytes:
+def _body(template: bytes) -> bytes:
     """A generated name is never in use."""
     obj = {
         "apiVersion": POD_TEMPLATES.api_version,
         "kind": POD_TEMPLATES.kind,
         "metadata": {"generateName": "jobflow-"},
-        "template": template,
+        "template": msgspec.Raw(template),
     }
     return msgspec.json.encode(obj)

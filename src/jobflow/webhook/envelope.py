@@ -13,12 +13,10 @@ import msgspec
 
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import FLOW_GROUP, Status, StatusCause, StatusDetails
-from jobflow.core.violations import Reason, Verdict, Violation
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Verdict, Violation
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
-MAX_CAUSES = 100
-"""Violations that one refusal lists; the rest is counted."""
 MAX_WARNING = 256
 """Characters of a warning; the API server cuts longer ones (apiserver, warning headers)."""
 MAX_TEXT = 1024
@@ -39,6 +37,15 @@ class GroupVersionKind(_Wire):
     kind: str = ""
 
 
+class UserInfo(_Wire):
+    """Who asks the API server (k8s.io/api/authentication/v1)."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
 class AdmissionRequest(_Wire, Generic[T]):
     """What the API server is about to do. `object` is absent on DELETE, `old_object` on CREATE."""
 
@@ -48,6 +55,7 @@ class AdmissionRequest(_Wire, Generic[T]):
     name: str = ""
     namespace: str = ""
     operation: str = ""
+    user_info: UserInfo = msgspec.field(default_factory=UserInfo)
     object: T | None = None
     old_object: T | None = None
 
@@ -147,12 +155,13 @@ def malformed(error: Malformed) -> bytes:
 def invalid(kind: str, name: str, verdict: Verdict) -> Status:
     """422 Invalid: kubectl prints its causes, other clients its message; both name every fault."""
     total = len(verdict.violations)
-    shown = list(islice(verdict.violations, MAX_CAUSES))
+    shown = list(islice(verdict.violations, MAX_SHOWN))
     causes = [_cause(violation) for violation in shown]
     lines = [_cut(str(violation)) for violation in shown]
     if more := total - len(shown):
-        causes.append(StatusCause(reason=Reason.TOO_MANY, message=f"and {more} more"))
-        lines.append(f"and {more} more")
+        least = "at least " if total >= MAX_FINDINGS else ""
+        causes.append(StatusCause(reason=Reason.TOO_MANY, message=f"and {least}{more} more"))
+        lines.append(f"and {least}{more} more")
     listed = f" {lines[0]}" if len(lines) == 1 else "".join(f"\n* {line}" for line in lines)
     return Status(
         code=422,
@@ -172,12 +181,18 @@ def forbidden(kind: str, name: str, verdict: Verdict) -> Status:
     )
 
 
-def failed(kind: str, name: str, code: int, reason: str, message: str) -> Status:
-    """No verdict: the question could not be answered, and an unjudged object is not let in."""
-    return Status(code=code, reason=reason, message=message, details=_details(kind, name, None))
+def failed(
+    kind: str, name: str, code: int, reason: str, message: str, retry_after: int | None = None
+) -> Status:
+    """No verdict: the question could not be answered, and an unjudged object is not let in.
+
+    `retry_after`: seconds after which the client asks again by itself (k8s.io/client-go, rest).
+    """
+    details = StatusDetails(name=name, group=FLOW_GROUP, kind=kind, retry_after_seconds=retry_after)
+    return Status(code=code, reason=reason, message=message, details=details)
 
 
-def _details(kind: str, name: str, causes: list[StatusCause] | None) -> StatusDetails:
+def _details(kind: str, name: str, causes: list[StatusCause]) -> StatusDetails:
     return StatusDetails(name=name, group=FLOW_GROUP, kind=kind, causes=causes)
 
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.change_rules import is_same
+from jobflow.core.change_rules import Need, is_same
 from jobflow.core.depth_rules import depth_violations
+from jobflow.core.effort import effort_of_json, exceeds
+from jobflow.core.outline import Outline
 from jobflow.core.schema import schema_violations
 from jobflow.core.validate import (
     Known,
-    validate_flow,
     validate_flow_delete,
     validate_flow_update,
+    validate_outline,
     validate_template,
     validate_template_delete,
     validate_template_update,
 )
 from jobflow.core.violations import Verdict, Violation
-from jobflow.webhook.pod_templates import DryRun, in_depth, pod_templates
+from jobflow.webhook.envelope import UserInfo
+from jobflow.webhook.pod_templates import MOST_TRIED, DryRun, in_depth, pod_templates
 
 T = TypeVar("T", JobFlow, JobTemplate)
 
@@ -47,35 +50,67 @@ class Cluster(Protocol):
     def queues(self) -> Mapping[str, str] | None:
         """Queue name to state; None where the kind is not served."""
 
-    def flows_using(self, namespace: str, template: str) -> Iterable[JobFlow]:
-        """The flows of a namespace with a step that runs this template."""
+    async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
+        """The flows of a namespace that still need this template."""
+
+    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
+        """Why the user may not have vcjobs made in the namespace; empty if they may, or if nobody
+        is to be asked. Raises NotReady."""
 
     async def namespace_terminating(self, name: str) -> bool:
         """Whether the namespace is being deleted; False where that cannot be read."""
 
-    async def dry_run(
-        self, namespace: str, templates: Sequence[Mapping[str, Any]]
-    ) -> Sequence[DryRun]:
-        """What the API server says of each of these pod templates, within seconds."""
+    async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
+        """What the API server says of each of these pod templates, in JSON, within seconds; None
+        of those that it has not answered by then."""
 
 
-class NotReady(Exception):
+class TooMuch(Exception):
+    """Judging this takes more work than the judge may do."""
+
+
+class NotJudged(Exception):
+    """There is no verdict; the text is for whoever sent the object."""
+
+    code = 500
+    reason = "InternalError"
+    retry_after: int | None = None
+    """Seconds after which the client asks again by itself."""
+
+
+class NotReady(NotJudged):
     """The question needs knowledge of the cluster that is not there yet."""
+
+    code = 503
+    reason = "ServiceUnavailable"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; try again"
+
+
+class Denied(NotJudged):
+    """Who asks may not have this done."""
+
+    code = 403
+    reason = "Forbidden"
 
 
 class Judge(Protocol[T]):
-    """The verdicts on one kind. Those on the creation of a flow wait for nothing."""
+    """The verdicts on one kind. Those on the creation of a flow wait for nothing.
+
+    A creation or a change that is more work than the judge may do raises TooMuch.
+    """
 
     kind: str
     object_type: type[T]
 
-    async def create(self, new: T) -> Verdict: ...
+    async def create(self, new: T, user: UserInfo) -> Verdict: ...
 
-    async def update(self, old: T, new: T) -> Verdict: ...
+    async def update(self, old: T, new: T, user: UserInfo) -> Verdict: ...
 
     async def delete(self, old: T) -> Verdict: ...
 
-    async def changed(self, new: T) -> Verdict:
+    async def changed(self, new: T, user: UserInfo) -> Verdict:
         """An update of the spec of an object whose old form no type fits."""
 
 
@@ -85,19 +120,30 @@ class FlowJudge:
     kind = "JobFlow"
     object_type = JobFlow
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, most: float) -> None:
         self._cluster = cluster
+        self._most = most
 
-    async def create(self, new: JobFlow) -> Verdict:
-        return validate_flow(new, known(self._cluster, new.metadata.namespace))
+    async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
+        outline = Outline(new, known(self._cluster, new.metadata.namespace))
+        if exceeds(outline, self._most):
+            raise TooMuch
+        verdict = validate_outline(outline)
+        if not verdict.violations:
+            await self._has_rights(user, new.metadata.namespace)
+        return verdict
 
-    async def update(self, old: JobFlow, new: JobFlow) -> Verdict:
+    async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
-            return PASS
+            return PASS  # nothing is started from it any more
         return validate_flow_update(old, new)
 
-    async def changed(self, new: JobFlow) -> Verdict:
-        return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new)
+    async def changed(self, new: JobFlow, user: UserInfo) -> Verdict:
+        return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new, user)
+
+    async def _has_rights(self, user: UserInfo, namespace: str) -> None:
+        if why := await self._cluster.may_create_jobs(user, namespace):
+            raise Denied(why)
 
     async def delete(self, old: JobFlow) -> Verdict:
         verdict = validate_flow_delete(old, namespace_terminating=False)
@@ -114,25 +160,28 @@ class TemplateJudge:
     kind = "JobTemplate"
     object_type = JobTemplate
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, most: float) -> None:
         self._cluster = cluster
+        self._most = most
 
-    async def create(self, new: JobTemplate) -> Verdict:
+    async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
+        self._is_little(new)
         if misfits := _misfits(new):
             return Verdict(misfits)
         verdict = validate_template(new, known(self._cluster, new.metadata.namespace))
         return await self._in_depth(new, verdict)
 
-    async def update(self, old: JobTemplate, new: JobTemplate) -> Verdict:
+    async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None or is_same(old.spec, new.spec):
             return PASS
+        self._is_little(new)
         if misfits := _misfits(new):
             return Verdict(misfits)
         verdict = validate_template_update(old, new, known(self._cluster, new.metadata.namespace))
         return await self._in_depth(new, verdict)
 
-    async def changed(self, new: JobTemplate) -> Verdict:
-        return await self.create(new)
+    async def changed(self, new: JobTemplate, user: UserInfo) -> Verdict:
+        return await self.create(new, user)
 
     async def delete(self, old: JobTemplate) -> Verdict:
         namespace = old.metadata.namespace
@@ -140,13 +189,17 @@ class TemplateJudge:
             return PASS
         if not self._cluster.knows(namespace):
             raise NotReady("which flows use it is still being read")
-        flows = list(self._cluster.flows_using(namespace, old.metadata.name))
-        verdict = validate_template_delete(old, flows, namespace_terminating=False)
+        needed_by = await self._cluster.needed_by(namespace, old.metadata.name)
+        verdict = validate_template_delete(old, needed_by, namespace_terminating=False)
         if not verdict.violations:
             return verdict
         if not await self._cluster.namespace_terminating(namespace):
             return verdict
-        return validate_template_delete(old, flows, namespace_terminating=True)
+        return validate_template_delete(old, needed_by, namespace_terminating=True)
+
+    def _is_little(self, new: JobTemplate) -> None:
+        if effort_of_json(new.spec) > self._most:
+            raise TooMuch
 
     async def _in_depth(self, new: JobTemplate, verdict: Verdict) -> Verdict:
         """With what the API server finds in the pod templates."""
@@ -154,7 +207,8 @@ class TemplateJudge:
         tried = pod_templates(new.spec)
         if not tried or not self._cluster.follows(namespace):
             return verdict
-        answers = await self._cluster.dry_run(namespace, [each.template for each in tried])
+        first = [each.template for each in tried[:MOST_TRIED]]
+        answers = await self._cluster.dry_run(namespace, first)
         return in_depth(verdict, tried, answers)
 
 

@@ -6,6 +6,7 @@ Pure ASGI because it answers half as many again as a FastAPI route (docs/perform
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,6 +21,14 @@ MAX_BODY = 7 * 1024 * 1024
 MAX_DRAINED = 64 * 1024 * 1024
 """Bytes of an over-long body that are read and dropped, so that the client reads the answer
 instead of a broken pipe; past that it is answered at once."""
+
+BODY_SECONDS = 5.0
+"""How long a body may take to arrive; a review has 10 s."""
+MOST_REVIEWS = 256
+"""Reviews that are judged at a time. Nearly all wait for nobody: those that do are large ones, and
+JobTemplates whose pod templates are tried."""
+MOST_HELD = 64 * 1024 * 1024
+"""Bytes of all bodies that are being read or judged."""
 
 Observe = Callable[[str, Answer, float], None]
 """Told of every review: kind, answer, seconds."""
@@ -41,6 +50,8 @@ class ReviewMiddleware:
         self._app = app
         self._reviewers = reviewers
         self._observe = observe
+        self._under_way = 0
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reviewer = self._reviewers.get(scope["path"]) if scope["type"] == "http" else None
@@ -52,40 +63,72 @@ class ReviewMiddleware:
     async def _review(
         self, reviewer: Reviewer[Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
+        body = bytearray()
         try:
-            body = await _body(scope, receive)
+            await self._read(scope, receive, body)
+            begin = time.perf_counter()
+            answer = await self._answer(reviewer, bytes(body))
         except _Disconnected:
             return
         except Malformed as error:
             begin = time.perf_counter()
             answer = not_a_review(error)
-        else:
-            begin = time.perf_counter()
-            answer = await reviewer.review(body)
+        finally:
+            self._free(body)
         self._observe(reviewer.kind, answer, time.perf_counter() - begin)
         await _send(send, answer)
 
+    async def _answer(self, reviewer: Reviewer[Any], body: bytes) -> Answer:
+        """The answer to a body. Raises Overloaded."""
+        if self._under_way >= MOST_REVIEWS:
+            raise Overloaded(f"{self._under_way} reviews are under way; ask again")
+        self._under_way += 1
+        try:
+            return await reviewer.review(body)
+        finally:
+            self._under_way -= 1
 
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    """The whole body. Raises Malformed for a method without one, TooLarge over the limit."""
-    if scope["method"] != "POST":
-        raise WrongMethod(f"{scope['method']} is not how to ask for a review; use POST")
-    message = await _next(receive)
-    if not message.get("more_body", False):
-        return _within(message.get("body", b""))
-    chunks = [message.get("body", b"")]
-    size = len(chunks[0])
-    while message.get("more_body", False):
+    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> None:
+        """Fill `body`, which counts as held. Raises Malformed for a method without a body, and for
+        one that is too large, too slow or too much."""
+        if scope["method"] != "POST":
+            raise WrongMethod(f"{scope['method']} is not how to ask for a review; use POST")
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while await self._chunk(receive, body):
+                    pass
+        except TimeoutError:
+            raise TooSlow(f"the body did not arrive within {BODY_SECONDS:g} s") from None
+
+    async def _chunk(self, receive: Receive, body: bytearray) -> bool:
+        """Read a piece more, and return whether there are others. Raises Malformed."""
         message = await _next(receive)
         chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > MAX_DRAINED:
-            break
-        if size <= MAX_BODY:
-            chunks.append(chunk)
-    if size > MAX_BODY:
-        raise _too_large()
-    return b"".join(chunks)
+        body += chunk
+        self._held += len(chunk)
+        more: bool = message.get("more_body", False)
+        if (size := len(body)) > MAX_BODY:
+            self._free(body)
+            await _drain(receive, more, MAX_DRAINED - size)
+            raise TooLarge(
+                f"the body is larger than {MAX_BODY // 1024**2} MiB, the most a review may be"
+            )
+        if self._held > MOST_HELD:
+            held = MOST_HELD // 1024**2
+            raise Overloaded(f"reviews of more than {held} MiB together are under way; ask again")
+        return more
+
+    def _free(self, body: bytearray) -> None:
+        self._held -= len(body)
+        body.clear()
+
+
+async def _drain(receive: Receive, more: bool, most: int) -> None:
+    """Read the rest of a body, and drop it."""
+    while more and most > 0:
+        message = await _next(receive)
+        most -= len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 async def _next(receive: Receive) -> Message:
@@ -95,16 +138,6 @@ async def _next(receive: Receive) -> Message:
     return message
 
 
-def _within(body: bytes) -> bytes:
-    if len(body) > MAX_BODY:
-        raise _too_large()
-    return body
-
-
-def _too_large() -> TooLarge:
-    return TooLarge(f"the body is larger than {MAX_BODY // 1024**2} MiB, the most a review may be")
-
-
 class WrongMethod(Malformed):
     """A request to a review path that is no POST."""
 
@@ -112,11 +145,28 @@ class WrongMethod(Malformed):
     reason = "MethodNotAllowed"
 
 
+class TooSlow(Malformed):
+    """A body that does not arrive."""
+
+    code = 408
+    reason = "Timeout"
+
+
+class Overloaded(Malformed):
+    """More reviews at a time than this replica takes. An API server asks again by itself, because
+    the answer says when (k8s.io/client-go, rest/with_retry.go)."""
+
+    code = 429
+    reason = "TooManyRequests"
+
+
 async def _send(send: Send, answer: Answer) -> None:
     headers = [_JSON, (b"content-length", b"%d" % len(answer.body))]
     if answer.code == 405:
         headers.append((b"allow", b"POST"))
-    if answer.code in (405, 413):
+    if answer.code == 429:
+        headers.append((b"retry-after", b"1"))
+    if answer.code in (405, 408, 413, 429):
         headers.append(_CLOSE)  # there may be a rest of the body that nobody reads
     await send({"type": "http.response.start", "status": answer.code, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

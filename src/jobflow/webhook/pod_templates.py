@@ -6,18 +6,24 @@ Why it is done so: docs/decisions/pod-template-dry-run.md.
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from jobflow.api.resources import StatusCause
-from jobflow.core.violations import Reason, Verdict, Violation, some
+from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation, some
 
+MOST_TRIED = 64
+"""Different pod templates of one JobTemplate that are tried."""
 SHOWN = 3
 """Most warnings of the API server's own that one review passes on."""
+SECONDS = 3.0
+"""How long all dry runs of one review may take together; a review has 10 s."""
 _TEMPLATE = re.compile(r"template(?=[.\[]|$)")
 _IN_METADATA = re.compile(r"template\.(?=(?:labels|annotations)\b)")
 """Where the API server leaves a level out (k8s.io/kubernetes, ValidatePodTemplateSpec)."""
@@ -28,7 +34,8 @@ _REASONS = {reason.value: reason for reason in Reason}
 class Tried(NamedTuple):
     """A pod template that is to be tried."""
 
-    template: Mapping[str, Any]
+    template: bytes
+    """JSON."""
     tasks: list[int]
     """The tasks that have it, by their places in `spec.tasks`; at least one."""
 
@@ -48,25 +55,46 @@ def pod_templates(spec: Mapping[str, Any]) -> list[Tried]:
     for i, task in enumerate(spec.get("tasks") or ()):
         template = task.get("template") or {}
         key = msgspec.json.encode(template, order="sorted")
-        found.setdefault(key, Tried(template, [])).tasks.append(i)
+        found.setdefault(key, Tried(key, [])).tasks.append(i)
     return list(found.values())
 
 
-def in_depth(verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun]) -> Verdict:
+def in_depth(verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun | None]) -> Verdict:
     """The verdict of the rules, and what the API server found besides: at a place that a rule has
-    named for the same reason it adds nothing."""
-    pairs = list(zip(tried, answers, strict=True))
+    named for the same reason it adds nothing.
+
+    `answers` are those on the first ones; None: it did not answer in time.
+    """
+    pairs = [
+        (each, answer) for each, answer in zip(tried, answers, strict=False) if answer is not None
+    ]
     named = {(violation.path, violation.reason) for violation in verdict.violations}
-    found = sorted(
-        ((i, fault) for each, answer in pairs for i in each.tasks for fault in answer.faults),
-        key=lambda pair: pair[0],
-    )
-    faults = [_violation(i, fault) for i, fault in found]
-    more = tuple(fault for fault in faults if (fault.path, fault.reason) not in named)
-    warnings = tuple(_warnings(pairs))
+    found = heapq.merge(*(_faults(each, answer) for each, answer in pairs), key=_task)
+    faults = (_violation(i, fault) for i, fault in found)
+    new = (fault for fault in faults if (fault.path, fault.reason) not in named)
+    more = tuple(islice(new, MAX_FINDINGS - len(verdict.violations)))
+    warnings = (*_warnings(pairs), *_not_tried(len(tried) - len(pairs), len(tried)))
     if not more and not warnings:
         return verdict
     return Verdict(verdict.violations + more, verdict.warnings + warnings)
+
+
+def _faults(tried: Tried, answer: DryRun) -> Iterator[tuple[int, StatusCause]]:
+    """The faults of a pod template, with each task that has it."""
+    return ((i, fault) for i in tried.tasks for fault in answer.faults)
+
+
+def _task(found: tuple[int, StatusCause]) -> int:
+    return found[0]
+
+
+def _not_tried(count: int, total: int) -> Iterator[str]:
+    if count:
+        yield (
+            f"{count} of {total} different pod templates were not checked in depth, because a "
+            f"review tries at most {MOST_TRIED} of them and waits {SECONDS:g} s: a fault in one "
+            "of them shows when its pods are made"
+        )
 
 
 def _violation(task: int, fault: StatusCause) -> Violation:

@@ -6,10 +6,12 @@ docs/decisions/refusals.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -32,11 +34,26 @@ from jobflow.webhook.envelope import (
     name_of,
     refused,
 )
-from jobflow.webhook.judges import Cluster, FlowJudge, Judge, NotReady, TemplateJudge
+from jobflow.webhook.judges import (
+    Cluster,
+    Denied,
+    FlowJudge,
+    Judge,
+    NotJudged,
+    NotReady,
+    TemplateJudge,
+    TooMuch,
+)
 
 T = TypeVar("T", JobFlow, JobTemplate)
 
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
+
+MOST_BYTES = 256 * 1024
+"""Of a review that the event loop judges. Reading it and walking its steps takes up to a tenth of a
+microsecond a byte."""
+MOST_EFFORT = 40_000
+"""What judging it takes besides (`core.effort`), in about microseconds."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,12 +79,21 @@ class Answer:
     violations: tuple[Violation, ...] = ()
 
 
-def reviewers(cluster: Cluster) -> dict[str, Reviewer[Any]]:
-    """The reviewer of each path."""
-    return {
-        "/jobflows/validate": Reviewer[JobFlow](FlowJudge(cluster), cluster.unfit),
-        "/jobtemplates/validate": Reviewer[JobTemplate](TemplateJudge(cluster), cluster.unfit),
-    }
+class Elsewhere(Protocol):
+    """Has reviews judged that are too much for the event loop (`webhook.aside`)."""
+
+    async def review(self, path: str, body: bytes) -> Answer:
+        """The answer to a body. Raises NotJudged."""
+
+
+def reviewers(cluster: Cluster, elsewhere: Elsewhere | None = None) -> dict[str, Reviewer[Any]]:
+    """The reviewer of each path. Those without `elsewhere` judge everything themselves."""
+    most = math.inf if elsewhere is None else MOST_EFFORT
+    flows = Reviewer[JobFlow]("/jobflows/validate", FlowJudge(cluster, most), cluster, elsewhere)
+    templates = Reviewer[JobTemplate](
+        "/jobtemplates/validate", TemplateJudge(cluster, most), cluster, elsewhere
+    )
+    return {reviewer.path: reviewer for reviewer in (flows, templates)}
 
 
 def not_a_review(error: Malformed) -> Answer:
@@ -76,11 +102,15 @@ def not_a_review(error: Malformed) -> Answer:
 
 
 class Reviewer(Generic[T]):
-    """Answers the reviews of one kind, but none while `unfit` says why not."""
+    """Answers the reviews of one kind."""
 
-    def __init__(self, judge: Judge[T], unfit: Callable[[], str]) -> None:
+    def __init__(
+        self, path: str, judge: Judge[T], cluster: Cluster, elsewhere: Elsewhere | None
+    ) -> None:
+        self.path = path
         self._judge: Judge[T] = judge
-        self._unfit = unfit
+        self._cluster = cluster
+        self._elsewhere = elsewhere
         self._kind = judge.kind
         self._type: type[T] = judge.object_type
         typed: Any = AdmissionReview[judge.object_type]  # type: ignore[name-defined]
@@ -93,6 +123,18 @@ class Reviewer(Generic[T]):
 
     async def review(self, body: bytes) -> Answer:
         """The answer to a body; never raises for what the body holds."""
+        if self._elsewhere is None:
+            return await self._here(body)
+        if len(body) <= MOST_BYTES:
+            with suppress(TooMuch):
+                return await self._here(body)
+        try:
+            return await self._elsewhere.review(self.path, body)
+        except NotJudged as error:
+            return self._not_judged(body, error)
+
+    async def _here(self, body: bytes) -> Answer:
+        """The answer to a body. Raises TooMuch."""
         try:
             request = self._request(body)
         except Malformed as error:
@@ -101,15 +143,17 @@ class Reviewer(Generic[T]):
             return Answer(allowed(request.uid), operation=request.operation)
         try:
             verdict = await self._verdict(request)
-        except NotReady as error:
-            return self._failed(request, 503, "ServiceUnavailable", f"{error}; try again")
+        except NotJudged as error:
+            return self._failed(request, error)
+        except (TooMuch, MemoryError):
+            raise
         except RecursionError:
             verdict = Verdict((TOO_DEEP,))
         except Exception:
             # A fault of ours must not let an object in that nobody judged, nor end the server.
             log.exception("review failed", kind=self._kind, uid=request.uid, name=name_of(request))
             message = f"JobFlow could not judge this {self._kind}: an error of its own, see its log"
-            return self._failed(request, 500, "InternalError", message)
+            return self._failed(request, NotJudged(message))
         return self._answer(request, verdict)
 
     def _request(self, body: bytes) -> AdmissionRequest[Any]:
@@ -125,16 +169,16 @@ class Reviewer(Generic[T]):
         return request
 
     async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
-        if why := self._unfit():
+        if why := self._cluster.unfit():
             raise NotReady(why)
         new: Any = request.object
         old: Any = request.old_object
         if not isinstance(new or old, self._type):
             return await untyped.verdict(self._judge, request)
         if request.operation == "CREATE":
-            return await self._judge.create(new)
+            return await self._judge.create(new, request.user_info)
         if request.operation == "UPDATE":
-            return await self._judge.update(old, new)
+            return await self._judge.update(old, new, request.user_info)
         return await self._judge.delete(old)
 
     def _answer(self, request: AdmissionRequest[Any], verdict: Verdict) -> Answer:
@@ -149,6 +193,21 @@ class Reviewer(Generic[T]):
             violations=verdict.violations,
         )
 
-    def _failed(self, request: AdmissionRequest[Any], code: int, why: str, text: str) -> Answer:
-        status = failed(self._kind, name_of(request), code, why, text)
-        return Answer(refused(request.uid, status), Outcome.FAILED, operation=request.operation)
+    def _not_judged(self, body: bytes, error: NotJudged) -> Answer:
+        try:
+            request = untyped.decode_unread(body)
+        except Malformed as malformed:
+            return not_a_review(malformed)
+        return self._failed(request, error)
+
+    def _failed(self, request: AdmissionRequest[Any], error: NotJudged) -> Answer:
+        status = failed(
+            self._kind,
+            name_of(request),
+            error.code,
+            error.reason,
+            str(error),
+            retry_after=error.retry_after,
+        )
+        outcome = Outcome.REFUSED if isinstance(error, Denied) else Outcome.FAILED
+        return Answer(refused(request.uid, status), outcome, operation=request.operation)

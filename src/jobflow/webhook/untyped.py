@@ -7,6 +7,7 @@ and labelled as long as their spec stays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,14 +24,33 @@ from jobflow.webhook.judges import PASS, Judge
 
 T = TypeVar("T", JobFlow, JobTemplate)
 
+R = TypeVar("R")
+
 _decode = msgspec.json.Decoder(Loose).decode
+
+
+class _Request(msgspec.Struct):
+    uid: str = ""
+    name: str = ""
+    operation: str = ""
+
+
+class _Review(msgspec.Struct):
+    request: _Request
+
+
+_decode_unread = msgspec.json.Decoder(_Review).decode
 
 
 def decode(body: bytes) -> Loose:
     """A review whose object is whatever JSON it is; Malformed if the body is none. Of a body that
     is nested too deeply to be read, a text stands for each value that is too deep."""
+    return _reading(_decode, body)
+
+
+def _reading(decode: Callable[[bytes], R], body: bytes) -> R:
     try:
-        return _decode(cut(body) if is_deeper(body, CUT_DEPTH) else body)
+        return decode(cut(body) if is_deeper(body, CUT_DEPTH) else body)
     except msgspec.ValidationError as error:
         raise Malformed(f"the body is no AdmissionReview: {error}") from None
     except UnicodeDecodeError as error:  # which msgspec lets through as it is
@@ -38,6 +58,13 @@ def decode(body: bytes) -> Loose:
         raise Malformed(f"the body is not JSON: byte 0x{byte:02x} in a text is no UTF-8") from None
     except msgspec.DecodeError as error:
         raise Malformed(f"the body is not JSON: {error}") from None
+
+
+def decode_unread(body: bytes) -> AdmissionRequest[Any]:
+    """The request of a review without its objects, which are not read; Malformed where the body is
+    no review."""
+    request = _reading(_decode_unread, body).request
+    return AdmissionRequest(uid=request.uid, name=request.name, operation=request.operation)
 
 
 async def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
@@ -54,12 +81,12 @@ async def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
     except msgspec.ValidationError as error:
         return Verdict((_misfit(error),))
     if request.operation == "CREATE":
-        return await judge.create(new)
+        return await judge.create(new, request.user_info)
     try:
         old = _typed(judge, request.old_object)
     except msgspec.ValidationError:
-        return await judge.changed(new)
-    return await judge.update(old, new)
+        return await judge.changed(new, request.user_info)
+    return await judge.update(old, new, request.user_info)
 
 
 def _spec_stays(old: Any, new: Any) -> bool:

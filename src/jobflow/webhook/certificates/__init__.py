@@ -7,6 +7,7 @@ server presents; `files` and `shared` keep it fresh.
 from jobflow.webhook.certificates.files import (
     CertificateFiles,
     PkiFiles,
+    WatchedClientCA,
     WatchedFiles,
     write_development_pki,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "PkiFiles",
     "Policy",
     "SharedCertificate",
+    "WatchedClientCA",
     "WatchedFiles",
     "make_pki",
     "write_development_pki",

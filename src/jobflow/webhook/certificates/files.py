@@ -89,6 +89,36 @@ class WatchedFiles:
         self._used = content
 
 
+class WatchedClientCA:
+    """Keeps whom `live` takes connections from level with a PEM file of CAs. A file that does not
+    fit changes nothing.
+
+    Raises CertificateError when made if there is nothing fit to begin with.
+    """
+
+    def __init__(self, path: Path, live: Live) -> None:
+        self._path = path
+        self._live = live
+        self._used = _content(path)
+        live.trust_clients(self._used, str(path))
+
+    async def run(self) -> None:
+        """Look every few seconds, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Trust whom the file names, if that has changed."""
+        try:
+            content = _content(self._path)
+            if content != self._used:
+                self._live.trust_clients(content, str(self._path))
+                self._used = content
+        except CertificateError as error:
+            self._live.refuse(str(error))
+
+
 @dataclass(frozen=True, slots=True)
 class PkiFiles:
     """Where a Pki was written."""

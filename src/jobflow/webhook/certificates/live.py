@@ -52,7 +52,10 @@ class Live:
         self.refused = 0
         """How often one was not fit to be presented."""
         self._context: ssl.SSLContext | None = None
+        self._clients: str | None = None
         self._refusal = ""
+        self._pair: tuple[bytes, bytes, str, str] | None = None
+        """The pair that is presented, as `put` got it."""
         self._now = now
 
     @property
@@ -75,8 +78,29 @@ class Live:
             raise
         if self._context is not None:
             self.swaps += 1
+        if self._clients is not None:
+            _ask_clients(context, self._clients)
         self._context, self.certificate, self._refusal = context, certificate, ""
+        self._pair = (chain, key, origin, key_origin)
         log.info("certificate in use", origin=origin, expires=str(self.expires))
+
+    def trust_clients(self, authorities: bytes, origin: str) -> None:
+        """Take new connections only from clients with a certificate under one of these CAs (PEM).
+
+        Raises CertificateError; who was trusted before then stays.
+        """
+        try:
+            clients = authorities.decode()
+            _ask_clients(_server_context(), clients)
+        except (ssl.SSLError, ValueError) as error:
+            raise CertificateError(f"{origin} is no PEM certificate of a CA") from error
+        self._clients = clients
+        self.tls.verify_mode = ssl.CERT_REQUIRED
+        if self._pair is not None:
+            context = _loaded(*self._pair)
+            _ask_clients(context, clients)
+            self._context = context
+        log.info("clients need a certificate", origin=origin)
 
     def refuse(self, why: str) -> None:
         """Count and log, once, that what there is cannot be presented."""
@@ -105,6 +129,13 @@ def _server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
+
+
+def _ask_clients(context: ssl.SSLContext, authorities: str) -> None:
+    """Whether a client is asked is a matter of the context that the server began with, whom to
+    trust one of the context that `Live` chooses, so both are set in each."""
+    context.load_verify_locations(cadata=authorities)
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def _first(chain: bytes, origin: str) -> x509.Certificate:

@@ -1,0 +1,166 @@
+"""Has a process of its own judge the reviews that would hold up the event loop, one after another.
+
+It is started by the first such review and ended once it has been idle for a while. It knows
+nothing of the cluster: what a review needs of it the process asks for, and gets as a value.
+docs/decisions/large-reviews.md says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import Any
+
+import msgspec
+import structlog
+
+from jobflow.webhook import frames
+from jobflow.webhook.judges import Cluster, NotJudged, NotReady
+from jobflow.webhook.review import Answer
+
+SECONDS = 8.0
+"""How long a review may take here, the wait for those before it included; a review has 10 s."""
+IDLE_SECONDS = 300.0
+"""How long the process is kept for the next review: it takes some 60 MiB."""
+MOST_WAITING = 16
+"""Reviews that are judged here or wait for it."""
+MODULE = "jobflow.webhook.aside_process"
+
+log = structlog.get_logger(__name__)
+_answer = msgspec.msgpack.Decoder(Answer).decode
+
+
+class Busy(NotJudged):
+    """Too many reviews wait already."""
+
+    code, reason, retry_after = 429, "TooManyRequests", 1
+
+
+class Overdue(NotJudged):
+    """It takes too long."""
+
+    code, reason = 504, "Timeout"
+
+
+class Died(NotJudged):
+    """The process ended in the middle of it."""
+
+    code, reason = 500, "InternalError"
+
+
+class Aside:
+    """`review.Elsewhere`, by a process that is started when it is needed. Must be closed."""
+
+    def __init__(
+        self, cluster: Cluster, *, seconds: float = SECONDS, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self._cluster = cluster
+        self._seconds = seconds
+        self._idle_seconds = idle_seconds
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._process: Process | None = None
+        self._idle: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process; None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def review(self, path: str, body: bytes) -> Answer:
+        """The answer to a body. Raises NotJudged."""
+        if why := self._cluster.unfit():
+            raise NotReady(why)
+        if self._waiting >= MOST_WAITING:
+            raise Busy(f"{self._waiting} large reviews are under way; try again")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._seconds), self._turn:
+                return await self._judged(path, body)
+        except TimeoutError:
+            log.warning("large review given up", path=path, size=len(body), seconds=self._seconds)
+            raise Overdue(
+                f"a review of this size is not judged within {self._seconds:g} s; "
+                "try again, or make several objects of it"
+            ) from None
+        finally:
+            self._waiting -= 1
+
+    async def close(self) -> None:
+        """End the process, and a review with it."""
+        if self._idle is not None:
+            self._idle.cancel()
+        if (process := self._process) is not None:
+            self._end()
+            await process.wait()
+
+    async def _judged(self, path: str, body: bytes) -> Answer:
+        if self._idle is not None:
+            self._idle.cancel()
+        try:
+            process = await self._started()
+            self._send(process, frames.Review(path, body))
+            while not isinstance(message := await _received(process), frames.Answer):
+                self._send(process, frames.Reply(frames.raw(await self._value(message))))
+        except (asyncio.IncompleteReadError, OSError) as error:
+            self._end()
+            log.error("no process for large reviews", path=path, size=len(body), error=str(error))
+            raise Died(
+                "the process that judges large reviews ended, perhaps because this one takes more "
+                "memory than it has; try again, or make several objects of it"
+            ) from error
+        except BaseException:
+            self._end()  # it would answer when nobody listens
+            raise
+        self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end)
+        return _answer(message.answer)
+
+    async def _started(self) -> Process:
+        """In a session of its own, because Ctrl+C is for the replica: the process ends when the
+        pipe does."""
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, start_new_session=True
+            )
+            log.info("process for large reviews started", pid=self._process.pid)
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.kill()
+
+    @staticmethod
+    def _send(process: Process, message: frames.Review | frames.Reply) -> None:
+        assert process.stdin is not None
+        process.stdin.write(frames.frame(message))
+
+    async def _value(self, question: frames.Question) -> Any:
+        """What the cluster says."""
+        cluster = self._cluster
+        match question:
+            case frames.Follows(namespace):
+                return cluster.follows(namespace)
+            case frames.Knows(namespace):
+                return cluster.knows(namespace)
+            case frames.TemplateNames(namespace):
+                return list(cluster.templates(namespace))
+            case frames.Template(namespace, name):
+                return cluster.templates(namespace).get(name)
+            case frames.Queues():
+                return cluster.queues()
+            case frames.NeededBy(namespace, template):
+                return await cluster.needed_by(namespace, template)
+            case frames.Terminating(namespace):
+                return await cluster.namespace_terminating(namespace)
+            case frames.DryRuns(namespace, templates):
+                return await cluster.dry_run(namespace, templates)
+            case frames.MayCreateJobs(user, namespace):
+                return await cluster.may_create_jobs(user, namespace)
+
+
+async def _received(process: Process) -> frames.Answer | frames.Question:
+    assert process.stdout is not None
+    (length,) = frames.LENGTH.unpack(await process.stdout.readexactly(frames.LENGTH.size))
+    return frames.in_replica(await process.stdout.readexactly(length))
