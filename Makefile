@@ -37,15 +37,16 @@ test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, wh
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests bench charts
-	$(BIN)/ruff format --check src tests bench charts
+	$(BIN)/ruff check src tests bench charts tools
+	$(BIN)/ruff format --check src tests bench charts tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 crds: $(VENV)/installed ## write charts/jobflow/crds from the types
 	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
 
-manifests: crds ## write deploy/ from the chart; IMAGE=REPOSITORY@sha256:DIGEST names the image
+manifests: crds ## write deploy/ and the table of pod types; IMAGE=REPOSITORY@sha256:DIGEST names the image
+	$(BIN)/python tools/pod_types.py src/jobflow/api/pod_types.py
 	$(BIN)/python charts/manifests.py deploy $(IMAGE)
 
 bench: $(VENV)/installed ## print the figures of docs/performance.md that need only this machine
