@@ -14,7 +14,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.controller import reconciler as module
 from jobflow.controller.reconciler import AGAIN_AT_ONCE
 from jobflow.core.actions import Confirm, Event, EventType, Plan, View
-from reconciling import KEY, World, planning
+from reconciling import KEY, World, planning, saying
 from running import NAMESPACE, cluster, flow, template
 
 
