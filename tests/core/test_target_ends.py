@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from jobflow.api import labels
 from jobflow.api.control import ForEach, Repeat
 from jobflow.api.flow_status import JobFlowStatus, StepCondition
+from jobflow.api.job import Job
 from jobflow.api.jobflow import Step
 from jobflow.core.target_ends import MOST_BYTES, TargetEnd, read, written
 from laws import tries
+from lives import flows
 from looped import ends, runs, stepped, there
 from steps import step
 from worlds import World, after, flow, world_of
@@ -273,6 +276,50 @@ def test_what_is_told_of_steps_that_are_no_targets_is_passed_by() -> None:
     world = says(flow("a", "x", b="a").with_jobs(b="Running"), "f-b", told)
     assert world.plan().phases == {"a": "Failed", "x": "Skipped", "b": "Running"}
     assert world.plan().skipped == {"x": "Stopped"}
+
+
+def step_of(job: Job) -> str:
+    return (job.metadata.annotations or {})[labels.STEP]
+
+
+def told_by(job: Job, world: World) -> set[str]:
+    """The steps whose latest end a vcjob tells."""
+    ends = read((job.metadata.annotations or {})[labels.TARGET_ENDS])
+    now = {step: (world.flow.status.conditions or {})[f"f-{step}"] for step in ends}
+    return {
+        step
+        for step, end in ends.items()
+        if end.attempts and (end.phase, end.attempts) == (now[step].phase, now[step].attempts)
+    }
+
+
+def gone_on(world: World, random: Random, ends_: int) -> World:
+    """So many vcjobs have ended, mostly well."""
+    world = world.settled()
+    for _ in range(ends_):
+        live = [name for name in there(world) if not world.jobs[name].ended]
+        if not live:
+            break
+        world = ends(world, random.choice(("Completed", "Completed", "Failed")), live[0])
+    return world
+
+
+@given(flows(), st.randoms(use_true_random=False), st.integers(1, 7))
+@tries(100)
+def test_a_lost_status_and_lost_vcjobs_change_no_end_that_is_told(
+    made: World, random: Random, ends_: int
+) -> None:
+    world = gone_on(made, random, ends_)
+    told = {step: by for by in world.jobs.values() for step in told_by(by, world)}
+    lost = {step for step, by in told.items() if step_of(by) not in told}
+    left = {name: job for name, job in world.jobs.items() if step_of(job) not in lost}
+    planned = forgotten(replace(world, jobs=left)).plan()
+    for name in lost:
+        before = (world.flow.status.conditions or {})[f"f-{name}"]
+        now = planned.conditions[name]
+        assert (now.phase, now.attempts) == (before.phase, before.attempts)
+        assert f"f-{name}" not in planned.creates
+    event("some are lost" if lost else "none is lost")
 
 
 # ------------------------------------------------------------------------ items, repeats

@@ -25,8 +25,8 @@ class Attempt:
 
     @property
     def failed_by_itself(self) -> bool:
-        """Whether nobody ended it. What a suspension aborts is Aborted in the end, so that any
-        other end is the vcjob's own."""
+        """Whether nobody ended it. A vcjob that a suspension aborts is Aborted in the end, so that
+        any other end is its own."""
         if self.vcjob.phase in ("", "Running", "Completed"):
             return False
         return not self.intent or (self.intent == "Suspended" and self.vcjob.phase != "Aborted")

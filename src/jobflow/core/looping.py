@@ -85,7 +85,7 @@ class Loop:
 
 
 def carried_on(evidence: Evidence, scene: Scene, told: Told) -> Loop | None:
-    """What comes of a step that has begun; None where it has not.
+    """Return the decisions about a step that has begun; None if it has not.
 
     If its dependants tell that it ended after more attempts than are known, it ends so once the
     runs that are known are over.

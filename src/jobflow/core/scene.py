@@ -106,9 +106,9 @@ class Scene:
         self.pod_suffixes: dict[str, int] = {}
         """What `starting` has found out of the names of each step's pods."""
         self.target_ends: dict[str, str] = {}
-        """What `target_ends` has written for each step's vcjobs."""
+        """The annotation of each step's vcjobs, as far as `target_ends` was asked for it."""
         self.told: dict[int, TargetEnd] | None = None
-        """What `target_ends` has read in all vcjobs, once it was asked."""
+        """The ends that vcjobs tell, by position, once `target_ends` was asked."""
         self.suspended: str = self.course.suspended
         """Why nothing starts for now; empty: the flow is not suspended."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None

@@ -48,7 +48,7 @@ STATUS_OF_A_RUN = max(
 ) + len('"",')
 """The same of an item or a repeat that is under way, with its vcjob in a list."""
 STATUS_OF_AN_ENDED_RUN = len(_RUN % ("Completed", "OutputsMissing", 999, _RETRIED)) + len('"",')
-"""The same of one that has ended: no reason of a failed run makes a longer entry."""
+"""An item or repeat that has ended takes so much: no reason of a failed run makes it longer."""
 STATUS_OF_LOOPS = len(',"runs":[]')
 STATUS_OF_RETRIES = len(',"job":"","failures":100')
 """What a step or run has besides, once it was tried again: the name is another than the first."""

@@ -4,9 +4,9 @@ The theory. A create and the status that holds its reason are sent together, so 
 leave only the create. Therefore a vcjob carries the ends of its step's targets as an annotation,
 and tells them only while the stored status does not know that vcjob: the status that first knows it
 holds these ends too. A later attempt of a target makes void what was told about it; attempts count
-on when a flow is retried. Whoever can create vcjobs of the flow can write the annotation, so its
-value is data: an entry that is not about a target of the step, or that no step can end as, counts
-as not there.
+on when a flow is retried. Everyone who can create vcjobs of the flow can write the annotation, so
+its value is data: an entry that is not about a target of the step, or that no step can end as, is
+ignored.
 
 A vcjob that does not name a target (an earlier version made it, or not all ends fitted) tells only
 the one end that its step must have waited for.
