@@ -1,0 +1,244 @@
+"""Laws of the work queue, in virtual time: any events, any work, any outcomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jobflow.controller.queue import FIRST_RETRY, FLOOR, Queue
+from laws import tries
+from virtual_time import in_virtual_time
+
+QUIET = 1_000.0
+"""By then, in seconds, everything that was asked for has come."""
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker does with a key, and what it asks for at the end."""
+
+    seconds: float = 0.0
+    ends: str = "done"
+    """done: it succeeded; failed: `retry`; held: a part of it waits for the end of the backoff."""
+    at_least: float = 0.0
+    """Of `retry`."""
+    after: float | None = None
+    """A requeue that it asks for."""
+    early: bool = False
+    """Whether, if it fails, it also asks for that before it says so."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What happens to a queue."""
+
+    events: list[tuple[float, str]]
+    """When each comes, and its key."""
+    script: list[Work]
+    """What the workers do with one key after another; then they succeed."""
+    workers: int = 4
+    jitter: float = 0.0
+
+
+@dataclass
+class Pass:
+    """Work on a key as it went."""
+
+    key: str
+    begin: float
+    work: Work
+    end: float = 0.0
+    backoff_until: float = 0.0
+    """The latest end that any backoff since the last success has had; 0 after a success."""
+    asked_until: float = 0.0
+    """The same of the times that the server asked for."""
+
+
+@dataclass
+class Run:
+    """How a history went."""
+
+    passes: list[Pass] = field(default_factory=list)
+    events: list[tuple[float, str]] = field(default_factory=list)
+    most_at_once: dict[str, int] = field(default_factory=dict)
+
+    def of(self, key: str) -> list[Pass]:
+        return [each for each in self.passes if each.key == key]
+
+    def followed(self) -> Iterator[tuple[Pass, Pass | None, list[float]]]:
+        """Each pass with the next one of its key, and when events came from its begin until then;
+        one that came at the moment of the begin may belong to it."""
+        for key in {each.key for each in self.passes}:
+            mine = self.of(key)
+            for one, other in zip(mine, [*mine[1:], None], strict=True):
+                until = other.begin if other else QUIET
+                times = [at for at, whose in self.events if whose == key]
+                yield one, other, [at for at in times if one.begin <= at <= until]
+
+
+class Worker:
+    """Takes keys from the queue and notes what happens."""
+
+    def __init__(self, queue: Queue[str], script: list[Work], run: Run) -> None:
+        self._queue, self._script, self._run = queue, script, run
+        self._working: dict[str, int] = {}
+        self._backoffs: dict[str, tuple[float, float]] = {}
+
+    async def work(self) -> None:
+        now = asyncio.get_running_loop().time
+        while (key := await self._queue.get()) is not None:
+            each = Pass(key, now(), self._script.pop(0) if self._script else Work())
+            self._run.passes.append(each)
+            self._working[key] = self._working.get(key, 0) + 1
+            most = max(self._run.most_at_once.get(key, 0), self._working[key])
+            self._run.most_at_once[key] = most
+            await asyncio.sleep(each.work.seconds)
+            each.end = now()
+            self._settle(each)
+            self._working[key] -= 1
+            self._queue.done(key)
+
+    def _settle(self, each: Pass) -> None:
+        key, work = each.key, each.work
+        backoff, asked = self._backoffs.get(key, (0.0, 0.0))
+        if work.ends == "failed":
+            if work.after is not None and work.early:
+                self._queue.add_after(key, work.after)
+            wait = self._queue.retry(key, at_least=work.at_least)
+            assert wait >= max(work.at_least, FIRST_RETRY / 2)
+            backoff = max(backoff, each.end + wait)
+            asked = max(asked, each.end + work.at_least)
+            self._backoffs[key] = backoff, asked
+        elif work.ends == "done":
+            self._queue.forget(key)
+            self._backoffs.pop(key, None)
+            backoff = asked = 0.0
+        if work.after is not None:
+            self._queue.add_after(key, work.after)
+        each.backoff_until, each.asked_until = backoff, asked
+
+
+def carried_out(history: History) -> Run:
+    """The history, and then QUIET seconds without an event."""
+
+    async def main() -> Run:
+        run, loop = Run(), asyncio.get_running_loop()
+        queue = Queue[str](clock=loop.time, dice=lambda: history.jitter)
+        worker = Worker(queue, list(history.script), run)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(history.workers):
+                group.create_task(worker.work())
+            for at, key in sorted(history.events):
+                await asyncio.sleep(at - loop.time())
+                queue.add(key)
+                run.events.append((loop.time(), key))
+            await asyncio.sleep(QUIET - loop.time())
+            queue.close()
+        return run
+
+    return in_virtual_time(main())
+
+
+seconds = st.one_of(st.sampled_from([0.0, FLOOR, FIRST_RETRY]), st.floats(0.0, 5.0))
+works = st.builds(
+    Work,
+    st.one_of(st.just(0.0), st.floats(0.0, 2.0)),
+    st.sampled_from(["done", "failed", "failed", "held"]),
+    st.one_of(st.just(0.0), st.floats(0.0, 30.0)),
+    st.one_of(st.none(), seconds),
+    st.booleans(),
+)
+histories = st.builds(
+    History,
+    st.lists(st.tuples(st.floats(0.0, 20.0), st.sampled_from("abc")), max_size=20),
+    st.lists(works, max_size=25),
+    st.integers(1, 4),
+    st.floats(0.0, 1.0),
+)
+SPINNING = History([(0.0, "a")], [Work(after=0.0)] * 20)
+BROKEN = History([(0.0, "a")], [Work(ends="failed", after=0.0, early=True)] * 8)
+STORM = History([(at / 10, "a") for at in range(100)], [Work(ends="failed", at_least=3.0)] * 8)
+ENDS_DURING = History([(0.0, "a"), (0.1, "a")], [Work(ends="failed"), Work(2.0, "held")])
+
+
+@given(histories)
+@example(SPINNING)
+@example(STORM)
+def test_no_key_is_worked_on_twice_at_once(history: History) -> None:
+    run = carried_out(history)
+    assert set(run.most_at_once.values()) <= {1}
+
+
+@tries(100)
+@given(histories)
+@example(SPINNING)
+@example(BROKEN)
+@example(STORM)
+@example(ENDS_DURING)
+def test_nothing_that_was_asked_for_is_lost(history: History) -> None:
+    """An event, a requeue, a failure and what is held: each is followed by work on the key."""
+    run = carried_out(history)
+    assert {key for _, key in run.events} == {each.key for each in run.passes}
+    for one, other, events in run.followed():
+        asks = one.backoff_until > 0 or one.work.after is not None
+        if asks or any(at > one.begin for at in events):
+            assert other is not None, one
+
+
+@tries(100)
+@given(histories.map(lambda each: replace(each, workers=4)))
+@example(SPINNING)
+@example(BROKEN)
+@example(STORM)
+@example(ENDS_DURING)
+def test_nothing_comes_late_while_a_worker_is_free(history: History) -> None:
+    for one, other, events in carried_out(history).followed():
+        due = [max(at, one.end, one.asked_until) for at in events if at > one.begin]
+        if one.work.after is not None:
+            due.append(max(one.end + max(one.work.after, FLOOR), one.backoff_until))
+        if one.backoff_until:
+            due.append(max(one.end + FLOOR, one.backoff_until))
+        if due:
+            assert other is not None
+            assert other.begin <= min(due) + EPSILON
+
+
+@tries(100)
+@given(histories)
+@example(BROKEN)
+@example(STORM)
+@example(ENDS_DURING)
+def test_only_an_event_comes_before_the_end_of_a_backoff(
+    history: History,
+) -> None:
+    for one, other, events in carried_out(history).followed():
+        if other is not None and not events:
+            assert other.begin >= one.backoff_until - EPSILON
+
+
+@tries(100)
+@given(histories)
+@example(STORM)
+def test_nothing_comes_before_the_time_that_a_server_asked_for(
+    history: History,
+) -> None:
+    for one, other, _ in carried_out(history).followed():
+        if other is not None:
+            assert other.begin >= one.asked_until - EPSILON
+
+
+@tries(100)
+@given(histories)
+@example(SPINNING)
+@example(BROKEN)
+def test_without_an_event_nothing_comes_before_the_floor(
+    history: History,
+) -> None:
+    for one, other, events in carried_out(history).followed():
+        if other is not None and not events:
+            assert other.begin >= one.end + FLOOR - EPSILON
