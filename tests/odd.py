@@ -63,7 +63,9 @@ _REASONS = (
     *("DaemonEnded", "NotTaken", "UpstreamFailed", "Stopped", "Parallelism", "Starting", "weird"),
 )
 _JOBS = ("f-a", "f-a-0", "f-a-1", "f-b", "f-c-r1", "f-a-r1")
-_COMMANDS = ("AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "RestartJob", "x")
+_COMMANDS = (
+    "AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob", "x"
+)  # fmt: skip
 
 
 class Odd:
