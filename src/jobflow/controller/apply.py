@@ -68,8 +68,8 @@ class Applied:
 
 class _Slots(asyncio.Semaphore):
     """How many requests of a plan are under way at once. If there are many creates, or the stored
-    status says that creates are refused, it is one until the first create is answered: so one try is
-    enough to learn that the namespace takes no more."""
+    status says that creates are refused, it is one until the first create is answered: so one try
+    is enough to learn that the namespace takes no more."""
 
     def __init__(self, flow: JobFlow, plan: Plan) -> None:
         creates = sum(isinstance(action, CreateJob) for action in plan.actions)
