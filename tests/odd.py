@@ -90,7 +90,9 @@ MANY = 5000
 """Entries of a list or a map that is very long."""
 MOST_BYTES = 1_500_000
 """About as much as a cluster stores of one object."""
-_COMMANDS = ("AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "RestartJob", "x")
+_COMMANDS = (
+    "AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob", "x"
+)  # fmt: skip
 
 
 def _numbered(entry: Any, number: int) -> Any:

@@ -132,7 +132,7 @@ async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) ->
     assert refused == {
         "Command again (TerminateJob) was refused: the flow is over (Failed)",
         "Command complete (CompleteJob) was refused: JobFlow carries out AbortJob, RestartJob, "
-        "ResumeJob, SuspendFlow and TerminateJob on flows and no other action",
+        "ResumeJob, SuspendFlow, TerminateJob and TerminateNow on flows and no other action",
     }
 
 

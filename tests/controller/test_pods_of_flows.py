@@ -17,6 +17,9 @@ from jobflow.controller.hooks import Hooks, Result
 from jobflow.controller.prober import Prober
 from jobflow.core.actions import Check
 from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.server import Fault
 from podded import PodEnds, end_pod, make_pod, move_pod
 from running import NAMESPACE, Cluster, Product, cluster, flow, set_phase, template
 
@@ -153,3 +156,24 @@ async def test_nothing_is_kept_of_a_flow_that_is_over(world: Cluster) -> None:
             while len(made.store.pods.cache):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert len(await world.raw(PODS)) == 1
+
+
+async def test_outputs_wait_for_a_server_that_cannot_list_pods_for_now(world: Cluster) -> None:
+    def lists_pods(request: Request) -> bool:
+        return request.method == "GET" and request.path == PODS.path(NAMESPACE)
+
+    steps = flow("f", {"a": "", "b": "a"})
+    steps["spec"]["flows"][1]["when"] = 'has(steps["a"].outputs.n)'
+    await world.apply(template("a"), template("b"), steps)
+    busy = Fault(lists_pods, failure(503, "ServiceUnavailable", "shutting down"), times=None)
+    world.server.faults.append(busy)
+    async with product(world):
+        await world.until_jobs(f_a="")
+        await set_phase(world.client, "f-a", "Completed")
+        waiting = await world.until("f", lambda flow: "PodsUnread" in str(flow.status.conditions))
+        assert "shutting down" in (waiting.status.conditions or {})["f-a"].message
+        world.server.faults.remove(busy)
+        done = await world.ended("f")
+    condition = (done.status.conditions or {})["f-a"]
+    assert (condition.phase, condition.reason) == ("Completed", "OutputsMissing")
+    assert condition.message == "its outputs could not be read: its pod is gone"

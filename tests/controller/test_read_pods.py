@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import msgspec
@@ -12,7 +13,10 @@ import pytest
 
 from applying import NOW, World
 from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBS, PODS
+from jobflow.controller.answers import Memory
 from jobflow.controller.apply import Applied
 from jobflow.core.actions import PodsRead, ReadPods
 from jobflow.sandbox.apiserver.failures import Failure, failure
@@ -70,6 +74,18 @@ async def test_pods_that_cannot_be_read_for_now_are_asked_for_after_a_backoff(
     world.cluster.server.faults.clear()
     await world.apply(READ)
     assert world.answers.read["uid-a"] == PodsRead()
+
+
+def test_a_thousand_jobs_are_asked_about_in_few_rounds() -> None:
+    subject = JobFlow(metadata=ObjectMeta(name="f", namespace=NAMESPACE, uid="uid-f"))
+    memory = Memory(dice=Random(1).random)
+    rounds = {
+        memory.unread(subject, f"uid-{number}", TimeoutError(), NOW).retry_at
+        for number in range(1000)
+    }
+    assert len(rounds) <= 20
+    assert NOW + timedelta(seconds=0.2) <= min(filter(None, rounds))
+    assert max(filter(None, rounds)) <= NOW + timedelta(seconds=0.8)
 
 
 async def test_what_was_read_holds_while_the_job_has_ended(world: World) -> None:

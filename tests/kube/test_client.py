@@ -102,6 +102,7 @@ RIGHTS = (
     'jobs.batch.volcano.sh is forbidden: User "system:serviceaccount:a:b" cannot create resource '
     '"jobs" in API group "batch.volcano.sh" in the namespace "ns"'
 )
+OWNER = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set"
 POLICY = "jobs.batch.volcano.sh \"x\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: "
 
 
@@ -113,6 +114,7 @@ POLICY = "jobs.batch.volcano.sh \"x\" is forbidden: ValidatingAdmissionPolicy 'p
         (403, QUOTA.replace("exceeded quota", "insufficient quota to consume"), "insufficient"),
         (403, RIGHTS, 'User "system:serviceaccount:a:b" cannot create resource "jobs"'),
         (403, f"{RIGHTS}: RBAC: role not found", 'User "system:serviceaccount:a:b" cannot'),
+        (403, QUOTA.partition("exceeded")[0] + OWNER, OWNER),
         (403, QUOTA.replace("exceeded quota: q", "failed quota: q: must specify cpu"), ""),
         (403, f'admission webhook "w" denied the request: {QUOTA}', ""),
         (403, f'admission webhook "w" denied the request: {RIGHTS}', ""),

@@ -84,8 +84,9 @@ class Reference:
             self.over = self.seen.over_before
             assert self.over == self.end(), f"the flow was {self.over}, not {self.end()}"
         for state in waiting:  # what was not written yet is decided anew
-            shown = self.seen.steps[state.name].phase
-            if state.phase != shown and (state.ended or shown == "Skipped"):
+            step = self.seen.steps[state.name]
+            same = state.phase == step.phase and step.reason in (state.reasons or {step.reason})
+            if not same and (state.ended or step.phase == "Skipped"):
                 state.phase, state.decided = "Waiting", False
         for state in self.states.values():
             for attempt in state.attempts:

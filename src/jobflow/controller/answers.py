@@ -54,6 +54,8 @@ class Answers:
     """The pods of vcjobs as they were read live, by the vcjob's UID."""
     unread: dict[str, int] = field(default_factory=dict)
     """How often in a row reading them failed, by the same."""
+    next_read: datetime | None = None
+    """When pods that could not be read last are asked for again."""
     written_at: float | None = None
     """Monotonic time of the last status write."""
     changed_at: float | None = None
@@ -80,6 +82,15 @@ class Answers:
             self.asked.clear()
         self.asked.update(questions)
         return max((self.asked[each] for each in questions), default=0)
+
+    def joined(self, now: datetime, wait: timedelta) -> datetime:
+        """Return when pods are asked for again: together with others of the flow if these come
+        within twice the wait, so that a thousand jobs are not planned a thousand times."""
+        own, others = now + wait, self.next_read
+        if others is None or not own <= others <= own + wait:
+            self.next_read = own
+            return own
+        return others
 
     def outdate(self, jobs: Mapping[str, Job]) -> None:
         """What was read of pods holds as long as their vcjob has ended: of one that is gone, or
@@ -194,7 +205,7 @@ class Memory:
             answers.unread[job_uid] = tries + 1
             wait = delay(tries, first=FIRST_READ, most=LONGEST_READ, dice=self._dice)
             asked = error.retry_after if isinstance(error, ApiError) else None
-            retry_at = now + timedelta(seconds=max(wait, asked or 0.0))
+            retry_at = answers.joined(now, timedelta(seconds=max(wait, asked or 0.0)))
         answers.read[job_uid] = PodsRead(trouble=trouble, retry_at=retry_at)
         return answers.read[job_uid]
 

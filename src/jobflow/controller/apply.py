@@ -68,16 +68,16 @@ class Applied:
     held_back: bool = False
     """A create was refused for the namespace's sake; those that were not sent yet are left to the
     next plan."""
-    let_in: bool = field(default=False, compare=False)
-    """A create was carried out."""
+    answered: bool = field(default=False, compare=False)
+    """A create had an answer that is no error."""
     stale: bool = False
     """The flow is not what the plan was made for; it was read anew."""
 
 
 class _Slots(asyncio.Semaphore):
     """How many requests of a plan are under way at once. If there are many creates, or the stored
-    status says that creates are refused, it is one until a create is carried out: so one try is
-    enough to learn that the namespace takes no more."""
+    status says that creates are refused, it is one until the first create is answered: so one try
+    is enough to learn that the namespace takes no more."""
 
     def __init__(self, flow: JobFlow, plan: Plan) -> None:
         creates = sum(isinstance(action, CreateJob) for action in plan.actions)
@@ -147,7 +147,7 @@ class Applier:
     ) -> None:
         async with slots:
             await self._guard(work, applied, request)
-        if applied.let_in:
+        if applied.answered:
             slots.widen()
 
     async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
@@ -211,10 +211,10 @@ class Applier:
             else:
                 raise
         else:
-            applied.let_in = True
             self._memory.let_in(flow, action.name, self._now())
             self._store.learn_job(decoder(Job).decode(answer))
             _say(flow, "job created", action)
+        applied.answered = True
 
     async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
         """A vcjob of this name is there already: ours, or whose?"""

@@ -40,12 +40,14 @@ REASONS = {
 _FOR_THE_NAMESPACE = re.compile(
     r'[\w.-]+(?: "[^"]*")? is forbidden: (?P<cause>'
     r"(?:exceeded|insufficient|status unknown for) quota\b.*"
-    r'|User "[^"]*" cannot create resource .*)',
+    r'|User "[^"]*" cannot create resource .*'
+    r"|cannot set blockOwnerDeletion .*)",
     re.DOTALL,
 )
 """How the API server itself says that it makes nothing of a kind in a namespace: its quota
-(k8s.io/apiserver, pkg/admission/plugin/resourcequota) and its authorization (the same,
-pkg/endpoints/handlers/responsewriters). An admission webhook and a ValidatingAdmissionPolicy put
+(k8s.io/apiserver, pkg/admission/plugin/resourcequota), its authorization (the same,
+pkg/endpoints/handlers/responsewriters) and its rule on owners (k8s.io/kubernetes,
+plugin/pkg/admission/gc). An admission webhook and a ValidatingAdmissionPolicy put
 other words in front, also if they repeat this text."""
 
 

@@ -1,0 +1,82 @@
+"""A namespace without quota, and an account without rights, on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import JOBS
+from jobflow.kube.client import ApiError
+from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.volcano import JobController
+from kubectl import Kubectl
+from manifests import as_list, jobflow, template
+from real_cluster import RealCluster
+from served import Served
+from servers import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+COUNT = "count/jobs.batch.volcano.sh"
+
+
+def quota(real: RealCluster, namespace: str, most: int) -> None:
+    """Give the namespace a quota of this many vcjobs, as the quota controller would count them."""
+    path, hard = f"/api/v1/namespaces/{namespace}/resourcequotas", {COUNT: str(most)}
+    real.admin.post(path, json={"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    found = real.admin.get(f"{path}/q").raise_for_status().json()
+    changed = found | {"spec": {"hard": hard}}
+    found = real.admin.put(f"{path}/q", json=changed).raise_for_status().json()
+    counted = found | {"status": {"hard": hard, "used": {COUNT: "0"}}}
+    real.admin.put(f"{path}/q/status", json=counted).raise_for_status()
+
+
+@asynccontextmanager
+async def volcano(real: RealCluster) -> AsyncIterator[None]:
+    """The stand-in for Volcano's job controller, under its own account."""
+    async with await real.client("volcano") as client:
+        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+
+async def test_a_full_quota_is_tried_by_one_job_until_it_is_lifted(
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
+) -> None:
+    quota(real, api.namespace, 0)
+    flow = jobflow("f", {})
+    flow["spec"]["flows"] = [{"name": "a", "forEach": {"count": 40}}]
+    objects = as_list(template("a", duration="50ms"), flow)
+
+    def refused(found: Any) -> bool:
+        return bool(((found or {}).get("status") or {}).get("state", {}).get("reason"))
+
+    def phase(found: Any) -> str:
+        return str(((found or {}).get("status") or {}).get("state", {}).get("phase", ""))
+
+    async with volcano(real):
+        await asyncio.to_thread(kubectl, "-n", api.namespace, "apply", "-f", "-", stdin=objects)
+        waiting = (await api.until(f"{api.flows}/f", refused))["status"]
+        assert waiting["state"]["reason"] == "CreateRefused"
+        assert waiting["state"]["message"].startswith("step a: exceeded quota: q, requested: ")
+        asked = real.audit.asked(api.namespace, user="jobflow")
+        tried = [each for each in asked if (each.verb, each.resource) == ("create", "jobs")]
+        assert {each.code for each in tried} == {403}
+        assert len(tried) <= 8
+        quota(real, api.namespace, 100)
+        await api.until(f"{api.flows}/f", lambda found: phase(found) == "Succeed")
+    assert len(real.audit.created("jobs", api.namespace)) == 40
+
+
+async def test_a_missing_right_is_known_by_its_words(real: RealCluster, api: Server) -> None:
+    async with await real.client("volcano") as client:
+        body = b'{"apiVersion":"batch.volcano.sh/v1alpha1","kind":"Job","metadata":{"name":"j"}}'
+        with pytest.raises(ApiError) as info:
+            await client.create(JOBS, api.namespace, body)
+    assert info.value.for_the_namespace.startswith('User "volcano" cannot create resource "jobs"')
