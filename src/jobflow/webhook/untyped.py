@@ -27,8 +27,8 @@ _decode = msgspec.json.Decoder(Loose).decode
 
 
 def decode(body: bytes) -> Loose:
-    """A review whose object is whatever JSON it is; Malformed if the body is none. Of a body that
-    is nested too deeply to be read, a text stands for each value that is too deep."""
+    """A review whose object is whatever JSON it is; Malformed if the body is none. In a body that
+    is nested too deeply to be read, a text replaces each value that is too deep."""
     try:
         return _decode(cut(body) if is_deeper(body, CUT_DEPTH) else body)
     except msgspec.ValidationError as error:
