@@ -51,8 +51,8 @@ async def lead(
     `followers` are the reflectors of flows, templates and vcjobs: each is brought level with a
     consistent read before the first plan, for whoever led before may have written what no watch
     has told us yet. `optional`: of Commands, which a cluster may not serve, or not to us; if they
-    cannot be read, plans go on without them until they can. Pods need no such thing but where an
-    end is yet to be recorded (`catch_up_pods`). A new Controller a term: what the last one
+    cannot be read, plans do without them until they can. Pods need this only if the end of their
+    vcjob is not recorded yet (`catch_up_pods`). A new Controller a term: what the last one
     remembered is void.
     """
     if not await _before(ending, store.wait_synced()):

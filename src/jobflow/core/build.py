@@ -172,8 +172,8 @@ def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) 
 
 def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
     """Put those labels of a vcjob that say which attempt it is on the pods of every task of `spec`,
-    in place and before the pods' own. What is no pod template is left for the API server to refuse
-    in its own words."""
+    in place and before the pods' own. The API server refuses in its own words a template that is
+    no map."""
     for task in maps(spec.get("tasks")):
         template = task.get("template")
         metadata = inner(template, "metadata") if isinstance(template, dict) else None

@@ -150,7 +150,7 @@ class Cache(Generic[T]):
         self.on_state()
 
     def follow_fails(self, failing: bool) -> None:
-        """The last try to follow the kind failed, or worked. What was copied stays."""
+        """The last try to follow the kind failed, or worked. The copy stays as it is."""
         if failing != self.failing:
             self.failing = failing
             self.on_state()

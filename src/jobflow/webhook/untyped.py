@@ -43,8 +43,8 @@ _decode_unread = msgspec.json.Decoder(_Review).decode
 
 
 def decode(body: bytes) -> Loose:
-    """A review whose object is whatever JSON it is; Malformed if the body is none. Of a body that
-    is nested too deeply to be read, a text stands for each value that is too deep."""
+    """A review whose object is whatever JSON it is; Malformed if the body is none. In a body that
+    is nested too deeply to be read, a text replaces each value that is too deep."""
     return _reading(_decode, body)
 
 
