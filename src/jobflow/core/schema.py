@@ -85,6 +85,7 @@ def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
 def misspelt_fields(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
     """Fields of a vcjob spec, or of a patch of one, that are nearly known ones. Others that are
     not known pass: a newer Volcano may know them. Pod templates are not looked into."""
+    guesses = _Guesses()
     work: list[tuple[Any, Schema, str]] = [(spec, _job_spec_schema(), path)]
     for node, schema, at in work:  # grows as it goes, level by level
         if isinstance(node, list):
@@ -94,9 +95,27 @@ def misspelt_fields(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
             for name, value in node.items():
                 if (inner := fields.get(name)) is not None:
                     work.append((value, inner, below(at, name)))
-                elif guess := Suggester(list(fields)).nearest(name):
+                elif guess := guesses.nearest(name, fields):
                     detail = f"unknown field{did_you_mean(guess)}"
                     yield Violation(below(at, name), Reason.FORBIDDEN, None, detail)
+
+
+class _Guesses:
+    """What field was meant, at a cost that is bounded however many unknown names there are."""
+
+    def __init__(self) -> None:
+        self._suggesters: dict[int, Suggester] = {}
+        """By id of the fields, of which the schema has one map a place."""
+        self._found: dict[tuple[int, str], str | None] = {}
+
+    def nearest(self, name: str, fields: Mapping[str, Schema]) -> str | None:
+        """The field whose name is most like this one."""
+        key = (id(fields), name)
+        if key not in self._found:
+            if id(fields) not in self._suggesters:
+                self._suggesters[id(fields)] = Suggester(list(fields), budget=5_000)
+            self._found[key] = self._suggesters[id(fields)].nearest(name)
+        return self._found[key]
 
 
 @lru_cache(maxsize=1)
