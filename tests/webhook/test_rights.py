@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from admissions import FakeCluster, review, stored
+from admissions import FakeCluster, FakeRights, review, stored
 from jobflow.kube.client import Client
-from jobflow.store import Store
-from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.judges import NotReady
 from jobflow.webhook.review import Outcome, reviewers
@@ -109,33 +107,34 @@ class TestAsking:
 
 
 class TestReviews:
-    async def response(self, body: bytes, cluster: Any, kind: str = "jobflows") -> Any:
-        answer = await reviewers(cluster)[f"/{kind}/validate"].review(body)
+    async def response(
+        self, body: bytes, rights: FakeRights | Rights | None, kind: str = "jobflows"
+    ) -> Any:
+        paths = reviewers(FakeCluster(), rights=rights)
+        answer = await paths[f"/{kind}/validate"].review(body)
         return answer, json.loads(answer.body)["response"]
 
     async def test_a_flow_of_somebody_without_the_right_is_refused(self) -> None:
-        cluster = FakeCluster(lacks=DENIED)
+        rights = FakeRights(DENIED)
         body = review("CREATE", stored(jobflow("f", {"a": []})))
-        answer, response = await self.response(body, cluster)
+        answer, response = await self.response(body, rights)
         assert answer.outcome is Outcome.REFUSED
         status = response["status"]
         assert (response["allowed"], status["code"], status["reason"]) == (False, 403, "Forbidden")
         assert status["message"] == DENIED
-        assert cluster.users == [("admin", "default")]
+        assert rights.users == [("admin", "default")]
 
     async def test_a_flow_of_which_that_cannot_be_told_is_refused_until_it_can(self) -> None:
         body = review("CREATE", stored(jobflow("f", {"a": []})))
         async with Client.at("http://127.0.0.1:1") as client:
-            cluster = StoreCluster(Store(), client, rights=Rights(client))
-            answer, response = await self.response(body, cluster)
+            answer, response = await self.response(body, Rights(client))
         assert answer.outcome is Outcome.FAILED
         assert response["status"]["code"] == 503
         assert response["status"]["message"].endswith("; try again")
 
     async def test_without_the_setting_nobody_is_asked(self) -> None:
         body = review("CREATE", stored(jobflow("f", {"a": []})))
-        async with Client.at("http://127.0.0.1:1") as client:
-            _, response = await self.response(body, StoreCluster(Store(), client))
+        _, response = await self.response(body, None)
         assert response["allowed"] is True
 
     @pytest.mark.parametrize(
@@ -150,8 +149,8 @@ class TestReviews:
         ids=["wrong", "same spec", "another spec", "delete", "template"],
     )
     async def test_what_starts_nothing_needs_no_right(self, body: bytes) -> None:
-        cluster = FakeCluster(lacks=DENIED)
+        rights = FakeRights(DENIED)
         kind = "jobtemplates" if b'"kind": "JobTemplate"' in body else "jobflows"
-        _, response = await self.response(body, cluster, kind)
-        assert cluster.users == []
+        _, response = await self.response(body, rights, kind)
+        assert rights.users == []
         assert DENIED not in json.dumps(response)

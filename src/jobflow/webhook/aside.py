@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from jobflow.webhook import frames
-from jobflow.webhook.judges import Cluster, NotJudged, NotReady
+from jobflow.webhook.judges import Cluster, NotJudged, NotReady, Rights
 from jobflow.webhook.review import Answer
 
 SECONDS = 8.0
@@ -53,9 +53,15 @@ class Aside:
     """`review.Elsewhere`, by a process that is started when it is needed. Must be closed."""
 
     def __init__(
-        self, cluster: Cluster, *, seconds: float = SECONDS, idle_seconds: float = IDLE_SECONDS
+        self,
+        cluster: Cluster,
+        rights: Rights | None = None,
+        *,
+        seconds: float = SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._cluster = cluster
+        self._rights = rights
         self._seconds = seconds
         self._idle_seconds = idle_seconds
         self._turn = asyncio.Lock()
@@ -156,8 +162,8 @@ class Aside:
                 return await cluster.namespace_terminating(namespace)
             case frames.DryRuns(namespace, templates):
                 return await cluster.dry_run(namespace, templates)
-            case frames.MayCreateJobs(user, namespace):
-                return await cluster.may_create_jobs(user, namespace)
+            case frames.Lacking(user, namespace):
+                return await self._rights.lacking(user, namespace) if self._rights else ""
 
 
 async def _received(process: Process) -> frames.Answer | frames.Question:

@@ -100,9 +100,16 @@ class FarCluster:
         """Dry runs, which the replica has the API server do."""
         return self._replica.ask(frames.DryRuns(namespace, [*templates]), list[DryRun | None])
 
-    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
-        """Why a user may not create vcjobs."""
-        return self._replica.ask(frames.MayCreateJobs(user, namespace), str)
+
+class FarRights:
+    """`judges.Rights`, as the replica knows them."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    async def lacking(self, user: UserInfo, namespace: str) -> str:
+        """Why a user may not create vcjobs; empty if nobody needs that right."""
+        return self._replica.ask(frames.Lacking(user, namespace), str)
 
 
 class FarTemplates(Mapping[str, JobTemplate]):
@@ -139,7 +146,7 @@ class FarTemplates(Mapping[str, JobTemplate]):
 
 async def judge(replica: Replica) -> None:
     """Answer reviews until there are no more."""
-    paths = reviewers(FarCluster(replica))
+    paths = reviewers(FarCluster(replica), rights=FarRights(replica))
     while isinstance(message := replica.receive(), frames.Review):
         answer = await paths[message.path].review(message.body)
         replica.send(frames.Answer(frames.raw(_slim(answer))))

@@ -52,16 +52,20 @@ class Cluster(Protocol):
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
         """The flows of a namespace that still need this template."""
 
-    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
-        """Why the user may not have vcjobs made in the namespace; empty if they may, or if nobody
-        is to be asked. Raises NotReady."""
-
     async def namespace_terminating(self, name: str) -> bool:
         """Whether the namespace is being deleted; False where that cannot be read."""
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         """What the API server says of each of these pod templates, in JSON, within seconds; None
         of those that it has not answered by then."""
+
+
+class Rights(Protocol):
+    """What users may do (`webhook.rights`)."""
+
+    async def lacking(self, user: UserInfo, namespace: str) -> str:
+        """Why the user may not create vcjobs in the namespace; empty if they may. Raises
+        NotReady."""
 
 
 class TooMuch(Exception):
@@ -119,8 +123,9 @@ class FlowJudge:
     kind = "JobFlow"
     object_type = JobFlow
 
-    def __init__(self, cluster: Cluster, most: float) -> None:
+    def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
         self._cluster = cluster
+        self._rights = rights
         self._most = most
 
     async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
@@ -128,8 +133,9 @@ class FlowJudge:
         if exceeds(outline, self._most):
             raise TooMuch
         verdict = validate_outline(outline)
-        if not verdict.violations:
-            await self._has_rights(user, new.metadata.namespace)
+        if self._rights is not None and not verdict.violations:
+            if why := await self._rights.lacking(user, new.metadata.namespace):
+                raise Denied(why)
         return verdict
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
@@ -139,10 +145,6 @@ class FlowJudge:
 
     async def changed(self, new: JobFlow, user: UserInfo) -> Verdict:
         return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new, user)
-
-    async def _has_rights(self, user: UserInfo, namespace: str) -> None:
-        if why := await self._cluster.may_create_jobs(user, namespace):
-            raise Denied(why)
 
     async def delete(self, old: JobFlow) -> Verdict:
         verdict = validate_flow_delete(old, namespace_terminating=False)

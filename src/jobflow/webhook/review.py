@@ -40,6 +40,7 @@ from jobflow.webhook.judges import (
     Judge,
     NotJudged,
     NotReady,
+    Rights,
     TemplateJudge,
     TooMuch,
 )
@@ -85,10 +86,15 @@ class Elsewhere(Protocol):
         """The answer to a body. Raises NotJudged."""
 
 
-def reviewers(cluster: Cluster, elsewhere: Elsewhere | None = None) -> dict[str, Reviewer[Any]]:
-    """The reviewer of each path. Those without `elsewhere` judge everything themselves."""
+def reviewers(
+    cluster: Cluster, elsewhere: Elsewhere | None = None, rights: Rights | None = None
+) -> dict[str, Reviewer[Any]]:
+    """The reviewer of each path. Without `elsewhere` they judge everything themselves, without
+    `rights` every user may have vcjobs made."""
     most = math.inf if elsewhere is None else MOST_EFFORT
-    flows = Reviewer[JobFlow]("/jobflows/validate", FlowJudge(cluster, most), cluster, elsewhere)
+    flows = Reviewer[JobFlow](
+        "/jobflows/validate", FlowJudge(cluster, rights, most), cluster, elsewhere
+    )
     templates = Reviewer[JobTemplate](
         "/jobtemplates/validate", TemplateJudge(cluster, most), cluster, elsewhere
     )
