@@ -26,8 +26,9 @@ from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.pod_templates import DryRun
 from jobflow.webhook.review import Answer, reviewers
 
-MEMORY = 512 * 1024**2
-"""Bytes of address space: with a replica of 100,000 vcjobs it stays within the chart's limit."""
+MEMORY = 384 * 1024**2
+"""Bytes of address space; with a replica that knows 100,000 vcjobs it fits the chart's limit. The
+largest flow that an API server takes needs a third of it."""
 
 T = TypeVar("T")
 
