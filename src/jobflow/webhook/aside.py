@@ -67,6 +67,8 @@ class Aside:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._process: Process | None = None
+        self._killed: list[Process] = []
+        """Those whose end nobody has waited for yet."""
         self._idle: asyncio.TimerHandle | None = None
 
     @property
@@ -97,9 +99,8 @@ class Aside:
         """End the process, and a review with it."""
         if self._idle is not None:
             self._idle.cancel()
-        if (process := self._process) is not None:
-            self._end()
-            await process.wait()
+        self._end()
+        await self._reap()
 
     async def _judged(self, path: str, body: bytes) -> Answer:
         if self._idle is not None:
@@ -125,7 +126,10 @@ class Aside:
     async def _started(self) -> Process:
         """In a session of its own, because Ctrl+C is for the replica: the process ends when the
         pipe does."""
-        if self._process is None or self._process.returncode is not None:
+        if self._process is not None and self._process.returncode is not None:
+            self._end()
+        await self._reap()
+        if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, start_new_session=True
             )
@@ -134,8 +138,18 @@ class Aside:
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is not None and process.returncode is None:
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        if process.returncode is None:
             process.kill()
+        self._killed.append(process)
+
+    async def _reap(self) -> None:
+        """Wait until processes that were ended are gone, with the pipes to them."""
+        while self._killed:
+            await self._killed.pop().communicate()
 
     @staticmethod
     def _send(process: Process, message: frames.Review | frames.Reply) -> None:
