@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
@@ -130,11 +129,16 @@ class Reviewer(Generic[T]):
         """The answer to a body; never raises for what the body holds."""
         if self._elsewhere is None:
             return await self._here(body)
-        if len(body) <= MOST_BYTES:
-            with suppress(TooMuch):
-                return await self._here(body)
+        if len(body) > MOST_BYTES:
+            return await self._there(self._elsewhere, body)
         try:
-            return await self._elsewhere.review(self.path, body)
+            return await self._here(body)
+        except TooMuch:
+            return await self._there(self._elsewhere, body)
+
+    async def _there(self, elsewhere: Elsewhere, body: bytes) -> Answer:
+        try:
+            return await elsewhere.review(self.path, body)
         except NotJudged as error:
             return self._not_judged(body, error)
 
