@@ -40,7 +40,7 @@ async def main(folder: Path) -> None:
     pki = write_development_pki(folder, ["127.0.0.1"])
     async with Client.at(NOWHERE) as client:
         cluster = StoreCluster(known(), client)
-        app = create_app(cluster, Metrics().reviewed, Aside(cluster))
+        app = create_app(cluster, Metrics().reviewed, elsewhere=Aside(cluster))
         tls = pki.serving.context()
         listener = Listener(app, port=0, host="127.0.0.1", tls=tls, flag="")
         serve.settle_memory()

@@ -66,6 +66,20 @@ def stored(manifest: Mapping[str, Any], *, status: Any = None, **metadata: Any) 
 
 
 @dataclass
+class FakeRights:
+    """What users may do in a test."""
+
+    lacks: str = ""
+    """Why nobody may create vcjobs."""
+    users: list[tuple[str, str]] = field(default_factory=list)
+    """Who was asked about: user and namespace."""
+
+    async def lacking(self, user: UserInfo, namespace: str) -> str:
+        self.users.append((user.username, namespace))
+        return self.lacks
+
+
+@dataclass
 class FakeCluster:
     """What the webhook knows in a test."""
 
@@ -82,11 +96,6 @@ class FakeCluster:
     """What the API server says of a pod template."""
     tried: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     """Dry runs that were asked for: namespace and pod template."""
-
-    lacks: str = ""
-    """Why nobody may create vcjobs."""
-    users: list[tuple[str, str]] = field(default_factory=list)
-    """Who was asked about: user and namespace."""
 
     def unfit(self) -> str:
         return self.why_unfit
@@ -109,10 +118,6 @@ class FakeCluster:
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
         flows = [msgspec.convert(flow, JobFlow) for flow in self.flows]
         return [need for flow in flows if (need := need_of(flow, template)) is not None]
-
-    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
-        self.users.append((user.username, namespace))
-        return self.lacks
 
     async def namespace_terminating(self, name: str) -> bool:
         self.asked.append(name)

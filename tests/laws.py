@@ -1,7 +1,7 @@
 """How often a law is tried: in `make test` a little, in `make test-long` thirty times as often.
 
 The examples are the same in every run, so that a run says something about the change it is run
-for. JOBFLOW_LAWS=exploring looks for others. No law is judged by the time that it takes.
+for. JOBFLOW_LAWS=exploring looks for others. No law of these is judged by the time that it takes.
 """
 
 from __future__ import annotations

@@ -333,11 +333,11 @@ class Product:
             only=self._options.namespace,
             unfit=self._guard.unfit,
             observe=self.metrics.pod_template_checked,
-            rights=Rights(self._client) if options.rights else None,
         )
-        self._aside = Aside(cluster)
+        rights = Rights(self._client) if options.rights else None
+        self._aside = Aside(cluster, rights)
         return Listener(
-            create_app(cluster, self.metrics.reviewed, self._aside),
+            create_app(cluster, self.metrics.reviewed, elsewhere=self._aside, rights=rights),
             port=options.port,
             host=options.host,
             tls=live.tls,

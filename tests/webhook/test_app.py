@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from admissions import UID, FakeCluster, review, stored
+from admissions import UID, FakeCluster, FakeRights, review, stored
 from jobflow.listener import Listener, PortInUse
 from jobflow.metrics import Metrics
 from jobflow.webhook import middleware
@@ -175,14 +175,14 @@ async def test_bodies_that_are_under_way_hold_so_many_bytes_and_no_more(
 async def test_so_many_reviews_are_judged_at_a_time_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Slow(FakeCluster):
-        async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
+    class Slow(FakeRights):
+        async def lacking(self, user: UserInfo, namespace: str) -> str:
             await go.wait()
             return ""
 
     monkeypatch.setattr(middleware, "MOST_REVIEWS", 2)
     go = asyncio.Event()
-    uploads = Uploads(create_app(Slow()))
+    uploads = Uploads(create_app(FakeCluster(), rights=Slow()))
     waiting = [uploads.begin(GOOD, end=True) for _ in range(2)]
     uploads.begin()  # one without a body has not begun
     await turns()

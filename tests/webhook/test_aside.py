@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from admissions import UID, FakeCluster, review, stored
+from admissions import UID, FakeCluster, FakeRights, review, stored
 from jobflow.webhook import aside as aside_module
 from jobflow.webhook.aside import MODULE, Aside
 from jobflow.webhook.pod_templates import DryRun
@@ -79,9 +79,11 @@ LARGE = {
 }
 
 
-async def answered(cluster: FakeCluster, elsewhere: Aside | None, body: bytes) -> Answer:
+async def answered(
+    cluster: FakeCluster, elsewhere: Aside | None, body: bytes, rights: FakeRights | None = None
+) -> Answer:
     kind = "jobtemplates" if b'"kind": "JobTemplate"' in body else "jobflows"
-    return await reviewers(cluster, elsewhere)[f"/{kind}/validate"].review(body)
+    return await reviewers(cluster, elsewhere, rights)[f"/{kind}/validate"].review(body)
 
 
 def status(answer: Answer) -> dict[str, Any]:
@@ -97,8 +99,10 @@ def cluster() -> FakeCluster:
 
 
 @asynccontextmanager
-async def aside_of(cluster: FakeCluster, **more: float) -> AsyncIterator[Aside]:
-    made = Aside(cluster, **more)
+async def aside_of(
+    cluster: FakeCluster, rights: FakeRights | None = None, **more: float
+) -> AsyncIterator[Aside]:
+    made = Aside(cluster, rights, **more)
     try:
         yield made
     finally:
@@ -129,13 +133,13 @@ async def test_large_reviews_are_answered_by_one_process_as_any_other(cluster: F
 
 async def test_what_the_process_needs_of_the_cluster_it_is_told(cluster: FakeCluster) -> None:
     cluster.known_queues = {"default": "Closed"}
-    cluster.lacks = "you may not"
-    async with aside_of(cluster) as aside:
+    rights = FakeRights("you may not")
+    async with aside_of(cluster, rights) as aside:
         answer = await answered(cluster, aside, flow(*plain(900, patch=PATCH)))
         assert (status(answer)["code"], status(answer)["message"]) == (403, "you may not")
         assert answer.outcome is Outcome.REFUSED
-        assert cluster.users == [("admin", "default")]
-        cluster.lacks = ""
+        assert rights.users == [("admin", "default")]
+        rights.lacks = ""
         steps = [*plain(900, patch=PATCH), {"name": "b"}]
         answer = await answered(cluster, aside, flow(*steps))
         assert json.loads(answer.body)["response"]["warnings"] == [

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from admissions import FakeCluster, review, stored
+from admissions import FakeCluster, FakeRights, review, stored
 from jobflow.kube.client import Client
-from jobflow.store import Store
-from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.judges import NotReady
 from jobflow.webhook.review import Outcome, reviewers
@@ -22,7 +20,7 @@ from scripted_server import Answer, ScriptedServer, failure
 ANNA = UserInfo(username="anna", uid="7", groups=["dev"], extra={"scopes": ["a"]})
 YES, NO = ({"status": {"allowed": allowed}} for allowed in (True, False))
 DENIED = (
-    'user "anna" may not create jobs.batch.volcano.sh in namespace "team", and a JobFlow makes '
+    'user "anna" may not create jobs.batch.volcano.sh in namespace "team", and JobFlow makes '
     "such jobs: have a Role there allow the verb create on jobs of batch.volcano.sh"
 )
 
@@ -109,33 +107,47 @@ class TestAsking:
 
 
 class TestReviews:
-    async def response(self, body: bytes, cluster: Any, kind: str = "jobflows") -> Any:
-        answer = await reviewers(cluster)[f"/{kind}/validate"].review(body)
+    async def response(
+        self, body: bytes, rights: FakeRights | Rights | None, kind: str = "jobflows"
+    ) -> Any:
+        paths = reviewers(FakeCluster(), rights=rights)
+        answer = await paths[f"/{kind}/validate"].review(body)
         return answer, json.loads(answer.body)["response"]
 
     async def test_a_flow_of_somebody_without_the_right_is_refused(self) -> None:
-        cluster = FakeCluster(lacks=DENIED)
+        rights = FakeRights(DENIED)
         body = review("CREATE", stored(jobflow("f", {"a": []})))
-        answer, response = await self.response(body, cluster)
+        answer, response = await self.response(body, rights)
         assert answer.outcome is Outcome.REFUSED
         status = response["status"]
         assert (response["allowed"], status["code"], status["reason"]) == (False, 403, "Forbidden")
         assert status["message"] == DENIED
-        assert cluster.users == [("admin", "default")]
+        assert rights.users == [("admin", "default")]
+
+    @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+    async def test_a_template_of_somebody_without_the_right_is_refused_too(self, operation: str) -> None:
+        """Whoever changes a template decides what flows of others run from it."""
+        rights = FakeRights(DENIED)
+        new, old = stored(template("t")), stored(template("t", duration="9s"))
+        before = old if operation == "UPDATE" else None
+        body = review(operation, new, before, kind="JobTemplate")
+        _, response = await self.response(body, rights, "jobtemplates")
+        assert response["status"]["message"] == DENIED
+        same = review("UPDATE", new, new, kind="JobTemplate")
+        _, response = await self.response(same, rights, "jobtemplates")
+        assert response["allowed"] is True
 
     async def test_a_flow_of_which_that_cannot_be_told_is_refused_until_it_can(self) -> None:
         body = review("CREATE", stored(jobflow("f", {"a": []})))
         async with Client.at("http://127.0.0.1:1") as client:
-            cluster = StoreCluster(Store(), client, rights=Rights(client))
-            answer, response = await self.response(body, cluster)
+            answer, response = await self.response(body, Rights(client))
         assert answer.outcome is Outcome.FAILED
         assert response["status"]["code"] == 503
         assert response["status"]["message"].endswith("; try again")
 
     async def test_without_the_setting_nobody_is_asked(self) -> None:
         body = review("CREATE", stored(jobflow("f", {"a": []})))
-        async with Client.at("http://127.0.0.1:1") as client:
-            _, response = await self.response(body, StoreCluster(Store(), client))
+        _, response = await self.response(body, None)
         assert response["allowed"] is True
 
     @pytest.mark.parametrize(
@@ -145,13 +157,13 @@ class TestReviews:
             review("UPDATE", stored(jobflow("f", {"a": []})), stored(jobflow("f", {"a": []}))),
             review("UPDATE", stored(jobflow("f", {"b": []})), stored(jobflow("f", {"a": []}))),
             review("DELETE", None, stored(jobflow("f", {"a": []}))),
-            review("CREATE", stored(template("t")), kind="JobTemplate"),
+            review("UPDATE", stored(template("t")), stored(template("t")), kind="JobTemplate"),
         ],
-        ids=["wrong", "same spec", "another spec", "delete", "template"],
+        ids=["wrong", "same spec", "another spec", "delete", "same template"],
     )
     async def test_what_starts_nothing_needs_no_right(self, body: bytes) -> None:
-        cluster = FakeCluster(lacks=DENIED)
+        rights = FakeRights(DENIED)
         kind = "jobtemplates" if b'"kind": "JobTemplate"' in body else "jobflows"
-        _, response = await self.response(body, cluster, kind)
-        assert cluster.users == []
+        _, response = await self.response(body, rights, kind)
+        assert rights.users == []
         assert DENIED not in json.dumps(response)

@@ -51,15 +51,17 @@ def exceeds(outline: Outline, most: float) -> bool:
     """Whether it is more work than `most` to judge a flow; counted no further than that."""
     if most == math.inf:
         return False
-    left = most
-    for cost in _of_flow(outline):
+    left = most - _of_templates(outline)
+    if not outline.special and not outline.probes and outline.flow.spec.job_defaults is None:
+        return left < 0
+    for cost in _of_steps(outline):
         left -= cost
         if left < 0:
             return True
     return False
 
 
-def _of_flow(outline: Outline) -> Iterator[float]:
+def _of_steps(outline: Outline) -> Iterator[float]:
     """The cost of each thing that a step need not have. A name, a template and targets cost a tenth
     of a microsecond a byte and are not counted here."""
     for _, probe in outline.probes:
@@ -69,7 +71,7 @@ def _of_flow(outline: Outline) -> Iterator[float]:
         if step.for_each is not None and step.for_each.items:
             yield ITEM * len(step.for_each.items)
     yield from _of_expressions(outline)
-    yield from _of_templates(outline)
+    yield from _of_merges(outline)
     for change in outline.changes:
         yield effort_of_json(change.said)
 
@@ -90,14 +92,18 @@ def _of_expressions(outline: Outline) -> Iterator[float]:
                 yield EXPRESSION + CHARACTER * len(written.text)
 
 
-def _of_templates(outline: Outline) -> Iterator[float]:
-    """Each template once as it is, and once for every patch that is merged onto it."""
+def _of_templates(outline: Outline) -> float:
+    """Of each template once, as it is."""
     templates = outline.known.templates
     if not templates:
-        return
-    for name in outline.templates:
-        if (template := templates.get(name)) is not None:
-            yield TASK * _tasks(template.spec)
+        return 0
+    known = map(templates.get, outline.templates)
+    return TASK * sum(_tasks(template.spec) for template in known if template is not None)
+
+
+def _of_merges(outline: Outline) -> Iterator[float]:
+    """Of each template once for every patch that is merged onto it."""
+    templates = outline.known.templates or {}
     costs: dict[str, float] = {}
     for name in _merged(outline):
         if (template := templates.get(name)) is None:

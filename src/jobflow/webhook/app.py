@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 import jobflow
-from jobflow.webhook.judges import Cluster
+from jobflow.webhook.judges import Cluster, Rights
 from jobflow.webhook.middleware import Observe, ReviewMiddleware
 from jobflow.webhook.review import Answer, Elsewhere, reviewers
 
@@ -26,11 +26,15 @@ def _unobserved(kind: str, answer: Answer, seconds: float) -> None:
 
 
 def create_app(
-    cluster: Cluster, observe: Observe = _unobserved, elsewhere: Elsewhere | None = None
+    cluster: Cluster,
+    observe: Observe = _unobserved,
+    *,
+    elsewhere: Elsewhere | None = None,
+    rights: Rights | None = None,
 ) -> FastAPI:
     """The app that answers reviews by what `cluster` knows and tells `observe` of each. Large ones
-    are judged `elsewhere`, if there is one."""
-    paths = reviewers(cluster, elsewhere)
+    are judged `elsewhere`, if there is one; `rights` tells what users may do."""
+    paths = reviewers(cluster, elsewhere, rights)
     app = FastAPI(
         title="JobFlow admission",
         version=jobflow.__version__,

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from jobflow.webhook import frames
-from jobflow.webhook.judges import Cluster, NotJudged, NotReady
+from jobflow.webhook.judges import Cluster, NotJudged, NotReady, Rights
 from jobflow.webhook.review import Answer
 
 SECONDS = 8.0
@@ -53,14 +53,22 @@ class Aside:
     """`review.Elsewhere`, by a process that is started when it is needed. Must be closed."""
 
     def __init__(
-        self, cluster: Cluster, *, seconds: float = SECONDS, idle_seconds: float = IDLE_SECONDS
+        self,
+        cluster: Cluster,
+        rights: Rights | None = None,
+        *,
+        seconds: float = SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._cluster = cluster
+        self._rights = rights
         self._seconds = seconds
         self._idle_seconds = idle_seconds
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._process: Process | None = None
+        self._killed: list[Process] = []
+        """Those whose end nobody has waited for yet."""
         self._idle: asyncio.TimerHandle | None = None
 
     @property
@@ -91,9 +99,8 @@ class Aside:
         """End the process, and a review with it."""
         if self._idle is not None:
             self._idle.cancel()
-        if (process := self._process) is not None:
-            self._end()
-            await process.wait()
+        self._end()
+        await self._reap()
 
     async def _judged(self, path: str, body: bytes) -> Answer:
         if self._idle is not None:
@@ -119,7 +126,10 @@ class Aside:
     async def _started(self) -> Process:
         """In a session of its own, because Ctrl+C is for the replica: the process ends when the
         pipe does."""
-        if self._process is None or self._process.returncode is not None:
+        if self._process is not None and self._process.returncode is not None:
+            self._end()
+        await self._reap()
+        if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, start_new_session=True
             )
@@ -128,8 +138,18 @@ class Aside:
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is not None and process.returncode is None:
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        if process.returncode is None:
             process.kill()
+        self._killed.append(process)
+
+    async def _reap(self) -> None:
+        """Wait until processes that were ended are gone, with the pipes to them."""
+        while self._killed:
+            await self._killed.pop().communicate()
 
     @staticmethod
     def _send(process: Process, message: frames.Review | frames.Reply) -> None:
@@ -156,8 +176,8 @@ class Aside:
                 return await cluster.namespace_terminating(namespace)
             case frames.DryRuns(namespace, templates):
                 return await cluster.dry_run(namespace, templates)
-            case frames.MayCreateJobs(user, namespace):
-                return await cluster.may_create_jobs(user, namespace)
+            case frames.Lacking(user, namespace):
+                return await self._rights.lacking(user, namespace) if self._rights else ""
 
 
 async def _received(process: Process) -> frames.Answer | frames.Question:

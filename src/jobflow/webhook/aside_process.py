@@ -26,8 +26,9 @@ from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.pod_templates import DryRun
 from jobflow.webhook.review import Answer, reviewers
 
-MEMORY = 512 * 1024**2
-"""Bytes of address space: with a replica of 100,000 vcjobs it stays within the chart's limit."""
+MEMORY = 384 * 1024**2
+"""Bytes of address space; with a replica that knows 100,000 vcjobs it fits the chart's limit. The
+largest flow that an API server takes needs a third of it."""
 
 T = TypeVar("T")
 
@@ -100,9 +101,16 @@ class FarCluster:
         """Dry runs, which the replica has the API server do."""
         return self._replica.ask(frames.DryRuns(namespace, [*templates]), list[DryRun | None])
 
-    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
-        """Why a user may not create vcjobs."""
-        return self._replica.ask(frames.MayCreateJobs(user, namespace), str)
+
+class FarRights:
+    """`judges.Rights`, as the replica knows them."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    async def lacking(self, user: UserInfo, namespace: str) -> str:
+        """Why a user may not create vcjobs; empty if nobody needs that right."""
+        return self._replica.ask(frames.Lacking(user, namespace), str)
 
 
 class FarTemplates(Mapping[str, JobTemplate]):
@@ -139,7 +147,7 @@ class FarTemplates(Mapping[str, JobTemplate]):
 
 async def judge(replica: Replica) -> None:
     """Answer reviews until there are no more."""
-    paths = reviewers(FarCluster(replica))
+    paths = reviewers(FarCluster(replica), rights=FarRights(replica))
     while isinstance(message := replica.receive(), frames.Review):
         answer = await paths[message.path].review(message.body)
         replica.send(frames.Answer(frames.raw(_slim(answer))))

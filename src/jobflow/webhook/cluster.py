@@ -15,9 +15,7 @@ from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.store import Store
 from jobflow.webhook.dry_runs import DryRuns, Observe
-from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.pod_templates import DryRun
-from jobflow.webhook.rights import Rights
 
 NAMESPACE_SECONDS = 3.0
 """How long a refused delete waits for the state of its namespace; a review has 10 s."""
@@ -34,8 +32,7 @@ def _unobserved(result: str) -> None:
 
 class StoreCluster:
     """`judges.Cluster` over a store. `only` is the one namespace that is followed, or empty;
-    `unfit` says why nothing may be judged; `observe` is told of dry runs; without `rights` every
-    user may have vcjobs made."""
+    `unfit` says why nothing may be judged; `observe` is told of dry runs."""
 
     def __init__(
         self,
@@ -45,14 +42,12 @@ class StoreCluster:
         only: str = "",
         unfit: Callable[[], str] = lambda: "",
         observe: Observe = _unobserved,
-        rights: Rights | None = None,
     ) -> None:
         self._store = store
         self._client = client
         self._only = only
         self._unfit = unfit
         self._dry_runs = DryRuns(client, observe)
-        self._rights = rights
 
     def unfit(self) -> str:
         """Why nothing may be judged at present; empty where it may."""
@@ -86,10 +81,6 @@ class StoreCluster:
                 walked = 0
                 await asyncio.sleep(0)
         return needs
-
-    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
-        """Why the user may not have vcjobs made in the namespace; empty if they may."""
-        return "" if self._rights is None else await self._rights.lacking(user, namespace)
 
     async def namespace_terminating(self, name: str) -> bool:
         """Read live, for a store of namespaces would only serve this rare question."""

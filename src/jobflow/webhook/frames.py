@@ -35,7 +35,7 @@ class Answer(msgspec.Struct, tag=True):
 
 
 class Follows(msgspec.Struct, tag=True):
-    """This question, and each of those below, is a method of `judges.Cluster`."""
+    """This question, and those below, is a method of `judges.Cluster`."""
 
     namespace: str
 
@@ -75,21 +75,15 @@ class DryRuns(msgspec.Struct, tag=True):
     templates: list[bytes]
 
 
-class MayCreateJobs(msgspec.Struct, tag=True):
+class Lacking(msgspec.Struct, tag=True):
+    """A method of `judges.Rights`."""
+
     user: UserInfo
     namespace: str
 
 
 Question = (
-    Follows
-    | Knows
-    | TemplateNames
-    | Template
-    | Queues
-    | NeededBy
-    | Terminating
-    | DryRuns
-    | MayCreateJobs
+    Follows | Knows | TemplateNames | Template | Queues | NeededBy | Terminating | DryRuns | Lacking
 )
 
 _encode = msgspec.msgpack.Encoder().encode

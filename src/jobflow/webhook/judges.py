@@ -54,16 +54,20 @@ class Cluster(Protocol):
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
         """The flows of a namespace that still need this template."""
 
-    async def may_create_jobs(self, user: UserInfo, namespace: str) -> str:
-        """Why the user may not have vcjobs made in the namespace; empty if they may, or if nobody
-        is to be asked. Raises NotReady."""
-
     async def namespace_terminating(self, name: str) -> bool:
         """Whether the namespace is being deleted; False where that cannot be read."""
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         """What the API server says of each of these pod templates, in JSON, within seconds; None
         of those that it has not answered by then."""
+
+
+class Rights(Protocol):
+    """What users may do (`webhook.rights`)."""
+
+    async def lacking(self, user: UserInfo, namespace: str) -> str:
+        """Why the user may not create vcjobs in the namespace; empty if they may. Raises
+        NotReady."""
 
 
 class TooMuch(Exception):
@@ -122,8 +126,9 @@ class FlowJudge:
     kind = "JobFlow"
     object_type = JobFlow
 
-    def __init__(self, cluster: Cluster, most: float) -> None:
+    def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
         self._cluster = cluster
+        self._rights = rights
         self._most = most
 
     async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
@@ -133,7 +138,7 @@ class FlowJudge:
         verdict = validate_outline(outline)
         if verdict.violations:
             return verdict
-        await self._has_rights(user, new.metadata.namespace)
+        await _check_rights(self._rights, user, new)
         return await self._in_depth(outline, verdict)
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
@@ -153,10 +158,6 @@ class FlowJudge:
         answers = await self._cluster.dry_run(namespace, first)
         return flow_in_depth(verdict, tried, answers)
 
-    async def _has_rights(self, user: UserInfo, namespace: str) -> None:
-        if why := await self._cluster.may_create_jobs(user, namespace):
-            raise Denied(why)
-
     async def delete(self, old: JobFlow) -> Verdict:
         verdict = validate_flow_delete(old, namespace_terminating=False)
         if not verdict.violations:
@@ -172,8 +173,9 @@ class TemplateJudge:
     kind = "JobTemplate"
     object_type = JobTemplate
 
-    def __init__(self, cluster: Cluster, most: float) -> None:
+    def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
         self._cluster = cluster
+        self._rights = rights
         self._most = most
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
@@ -181,7 +183,7 @@ class TemplateJudge:
         if misfits := _misfits(new):
             return Verdict(misfits)
         verdict = validate_template(new, known(self._cluster, new.metadata.namespace))
-        return await self._in_depth(new, verdict)
+        return await self._allowed(new, user, verdict)
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None or is_same(old.spec, new.spec):
@@ -190,7 +192,7 @@ class TemplateJudge:
         if misfits := _misfits(new):
             return Verdict(misfits)
         verdict = validate_template_update(old, new, known(self._cluster, new.metadata.namespace))
-        return await self._in_depth(new, verdict)
+        return await self._allowed(new, user, verdict)
 
     async def changed(self, new: JobTemplate, user: UserInfo) -> Verdict:
         return await self.create(new, user)
@@ -212,6 +214,13 @@ class TemplateJudge:
     def _is_little(self, new: JobTemplate) -> None:
         if effort_of_json(new.spec) > self._most:
             raise TooMuch
+
+    async def _allowed(self, new: JobTemplate, user: UserInfo, verdict: Verdict) -> Verdict:
+        """The verdict with what the API server finds. Raises Denied: whoever changes a template
+        decides what flows of others run from it."""
+        if not verdict.violations:
+            await _check_rights(self._rights, user, new)
+        return await self._in_depth(new, verdict)
 
     async def _in_depth(self, new: JobTemplate, verdict: Verdict) -> Verdict:
         """With what the API server finds in the pod templates."""
@@ -235,6 +244,15 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
         spec = {"spec": template.spec}
         return tuple(schema_violations(TemplateJudge.kind, spec, strict=False))
     return ()
+
+
+async def _check_rights(
+    rights: Rights | None, user: UserInfo, new: JobFlow | JobTemplate
+) -> None:
+    """Raise Denied if the user may not have vcjobs made in the object's namespace. Without `rights`
+    every user may."""
+    if rights is not None and (why := await rights.lacking(user, new.metadata.namespace)):
+        raise Denied(why)
 
 
 def known(cluster: Cluster, namespace: str) -> Known:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
@@ -41,6 +40,7 @@ from jobflow.webhook.judges import (
     Judge,
     NotJudged,
     NotReady,
+    Rights,
     TemplateJudge,
     TooMuch,
 )
@@ -86,12 +86,17 @@ class Elsewhere(Protocol):
         """The answer to a body. Raises NotJudged."""
 
 
-def reviewers(cluster: Cluster, elsewhere: Elsewhere | None = None) -> dict[str, Reviewer[Any]]:
-    """The reviewer of each path. Those without `elsewhere` judge everything themselves."""
+def reviewers(
+    cluster: Cluster, elsewhere: Elsewhere | None = None, rights: Rights | None = None
+) -> dict[str, Reviewer[Any]]:
+    """The reviewer of each path. Without `elsewhere` they judge everything themselves, without
+    `rights` every user may have vcjobs made."""
     most = math.inf if elsewhere is None else MOST_EFFORT
-    flows = Reviewer[JobFlow]("/jobflows/validate", FlowJudge(cluster, most), cluster, elsewhere)
+    flows = Reviewer[JobFlow](
+        "/jobflows/validate", FlowJudge(cluster, rights, most), cluster, elsewhere
+    )
     templates = Reviewer[JobTemplate](
-        "/jobtemplates/validate", TemplateJudge(cluster, most), cluster, elsewhere
+        "/jobtemplates/validate", TemplateJudge(cluster, rights, most), cluster, elsewhere
     )
     return {reviewer.path: reviewer for reviewer in (flows, templates)}
 
@@ -125,11 +130,16 @@ class Reviewer(Generic[T]):
         """The answer to a body; never raises for what the body holds."""
         if self._elsewhere is None:
             return await self._here(body)
-        if len(body) <= MOST_BYTES:
-            with suppress(TooMuch):
-                return await self._here(body)
+        if len(body) > MOST_BYTES:
+            return await self._there(self._elsewhere, body)
         try:
-            return await self._elsewhere.review(self.path, body)
+            return await self._here(body)
+        except TooMuch:
+            return await self._there(self._elsewhere, body)
+
+    async def _there(self, elsewhere: Elsewhere, body: bytes) -> Answer:
+        try:
+            return await elsewhere.review(self.path, body)
         except NotJudged as error:
             return self._not_judged(body, error)
 

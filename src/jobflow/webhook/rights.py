@@ -81,7 +81,7 @@ def _words(user: UserInfo, namespace: str, reason: str) -> str:
     because = f" ({reason})" if reason else ""
     return (
         f'user "{user.username}" may not create {JOBS.plural}.{JOBS.group} in namespace '
-        f'"{namespace}"{because}, and a JobFlow makes such jobs: have a Role there allow the verb '
+        f'"{namespace}"{because}, and JobFlow makes such jobs: have a Role there allow the verb '
         f"create on {JOBS.plural} of {JOBS.group}"
     )
 
