@@ -128,7 +128,8 @@ class TestReviews:
     async def test_a_template_of_somebody_without_the_right_is_refused_too(self, operation: str) -> None:
         """Whoever changes a template decides what flows of others run from it."""
         rights = FakeRights(DENIED)
-        new, old = stored(template("t")), stored(template("t", duration="9s"))
+        new = stored(template("t"))
+        old = {**new, "spec": {**new["spec"], "maxRetry": 9}}
         before = old if operation == "UPDATE" else None
         body = review(operation, new, before, kind="JobTemplate")
         _, response = await self.response(body, rights, "jobtemplates")
