@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobflow.api.control import Param
-from jobflow.core.cel_words import RESERVED
-from jobflow.core.cel_work import MAX_DEPTH, weight
+from jobflow.core.cel_syntax import RESERVED
+from jobflow.core.cel_values import MAX_DEPTH, is_deep
 from jobflow.core.outline import Outline
 from jobflow.core.references import size_of
 from jobflow.core.rules import Group, Rule
@@ -90,9 +90,7 @@ def param_values_are_small(outline: Outline) -> Iterator[Violation]:
     """They are handed to every expression that mentions them."""
     params = outline.flow.spec.params or ()
     for i, param in enumerate(params):
-        try:
-            weight(param.value)
-        except ValueError:
+        if is_deep(param.value):
             detail = f"at most {MAX_DEPTH} lists and maps in each other are allowed"
             yield Violation(f"spec.params[{i}].value", Reason.TOO_LONG, None, detail)
             return
