@@ -23,7 +23,6 @@ from jobflow.api.resources import VALIDATING_WEBHOOKS
 from jobflow.controller.pod_check import check_pod
 from jobflow.controller.prober import Prober
 from jobflow.controller.probing import MakeProbing
-from jobflow.core.expressions import expression
 from jobflow.kube.candidate import Timing
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
@@ -66,7 +65,6 @@ async def serve(settings: Settings, *, on_ready: Callable[[], None] | None = Non
 
     `on_ready` is called once it is ready. Raises one of START_ERRORS, or PartDied.
     """
-    expression("true")  # loads the library now, not in the first review that has an expression
     async with await Client.from_kubeconfig(settings.kubeconfig) as client:
         product = Product(client, _options(settings, client))
         with _signals() as stop:

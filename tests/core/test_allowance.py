@@ -7,7 +7,7 @@ import pytest
 from jobflow.api.control import Param, Repeat, Retry
 from jobflow.core import scene
 from jobflow.core.allowance import LATER, Allowance
-from jobflow.core.cel_work import MAX_WORK
+from jobflow.core.cel_budget import MAX_WORK
 from looped import each, run, runs, there
 from steps import step
 from worlds import World, flow

@@ -162,7 +162,7 @@ def test_only_what_is_mentioned_is_put_together() -> None:
 
     found = expression("params.n > 1 && steps.train.phase == steps.failed.phase")
     assert isinstance(found, Expression)
-    assert context(found.words.mentions, Seen(FLOW, standing)) == {
+    assert context(found.mentions, Seen(FLOW, standing)) == {
         "params": {"n": 4},
         "steps": {"train": {"phase": "Completed"}, "failed": {"phase": "Failed"}},
     }

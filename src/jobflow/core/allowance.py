@@ -1,18 +1,18 @@
 """How much the expressions of one plan may take together, so that no flow holds up all others.
 
-Each decision has the budget of one evaluation (`cel_work.MAX_WORK`). How many are to be decided at
-once is up to the flow: once those of a plan have taken their part, the others are left to the next
-one, a moment later. What was decided is stored by then, so every plan comes further.
+Each decision has the budget of one evaluation (`cel_values.MAX_WORK`). A flow decides how many come
+at once: when those of a plan have taken their part, the others are left to the next one, a moment
+later. What was decided is stored by then, so every plan comes further.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from jobflow.core.cel_work import MAX_WORK, Work
+from jobflow.core.cel_budget import MAX_WORK, Work
 
-MAX_PLAN_WORK = 500_000
-"""About microseconds at most; what the last decision takes comes on top."""
+MAX_PLAN_WORK = MAX_WORK
+"""Steps at most; the steps of the last decision come on top."""
 LATER = timedelta(milliseconds=250)
 """Until what is left over is gone on with."""
 

@@ -55,7 +55,7 @@ def _outputs_named(steps: Iterable[Step]) -> Iterator[str]:
 def _named(step: Step, found: Expression) -> Iterator[str]:
     """Of a step without a further key everything is looked at; `items` hold outputs too. In until
     and retry.when it is the step's own run that is looked at."""
-    for mention in found.words.mentions:
+    for mention in found.mentions:
         if mention.root == "steps" and mention.keys:
             if len(mention.keys) == 1 or mention.keys[1] in ("outputs", "items"):
                 yield mention.keys[0]

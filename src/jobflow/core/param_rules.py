@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobflow.api.control import Param
-from jobflow.core.cel_words import RESERVED
+from jobflow.core.cel_syntax import RESERVED
 from jobflow.core.outline import Outline
 from jobflow.core.references import size_of
 from jobflow.core.rules import Group, Rule

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from jobflow.core.cel_words import FUNCTIONS, Mention
+from jobflow.core.cel_functions import FUNCTIONS
+from jobflow.core.cel_program import Mention
 from jobflow.core.expressions import Expression, expression
 from jobflow.core.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -67,15 +68,15 @@ class Readings:
         """Those that can be read, and what is wrong with the names in each."""
         parsed = [(each, expression(each.text)) for each in self.written]
         found = [(each, read) for each, read in parsed if isinstance(read, Expression)]
-        self.ask((each.place, read.words.mentions) for each, read in found)
+        self.ask((each.place, read.mentions) for each, read in found)
         return [(each, read, [*self._wrong(each, read)]) for each, read in found]
 
     def _wrong(self, each: Written, read: Expression) -> Iterator[Wrong]:
-        for call in read.words.calls:
+        for call in read.calls:
             if call.name not in FUNCTIONS:
                 guess = did_you_mean(_SAME.get(call.name) or _functions().nearest(call.name))
                 yield Wrong(call.at, f"there is no function {call.name}{guess}")
-        yield from self.visible.wrong(each.place, read.words.mentions, each.text)
+        yield from self.visible.wrong(each.place, read.mentions, each.text)
 
 
 def _functions() -> Suggester:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.cel_work import MAX_WORK, Work
+from jobflow.core.cel_budget import MAX_WORK, Work
 from jobflow.core.expressions import Expression, Failure
 from jobflow.core.items import items_of
 from jobflow.core.reasons import StepReason
@@ -67,7 +67,7 @@ class Samples:
             if self._left <= 0 or not self._is_known(found, seen):
                 return None
             work = Work()
-            value = found.evaluate(context(found.words.mentions, seen), work)
+            value = found.evaluate(context(found.mentions, seen), work)
             self._left -= MAX_WORK - work.left
             if isinstance(value, Failure) and value.missing:
                 return None
@@ -99,7 +99,7 @@ class Samples:
 
     def _is_known(self, found: Expression, seen: Seen) -> bool:
         """Whether all that it mentions has a value here: a param may still lack one."""
-        for mention in found.words.mentions:
+        for mention in found.mentions:
             if mention.root == "item" and seen.item is UNSET:
                 return False
             if mention.root == "params" and self._open_params:

@@ -17,8 +17,8 @@ from msgspec import UNSET
 from jobflow.api.control import ForEach
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.cel_words import Mention
-from jobflow.core.cel_work import Work
+from jobflow.core.cel_budget import Work
+from jobflow.core.cel_program import Mention
 from jobflow.core.expressions import Failure, Fault, expression
 from jobflow.core.items import MOST_RUNS
 from jobflow.core.references import MAX_SIZE, Reference, TooLargeError, replaced
@@ -102,7 +102,9 @@ def evaluated(field: str, text: str, seen: Seen) -> Any:
     found = expression(text)
     if isinstance(found, Fault):
         return _failed(field, text, found.message)
-    value = found.evaluate(context(found.words.mentions, seen), seen.work)
+    values = context(found.mentions, seen)
+    seen.work.left -= _effort(found.mentions, values, seen)
+    value = found.evaluate(values, seen.work)
     return _failed(field, text, value.message) if isinstance(value, Failure) else value
 
 
@@ -112,6 +114,13 @@ def context(mentions: tuple[Mention, ...], seen: Seen) -> dict[str, Any]:
     for mention in mentions:
         _PUT.get(mention.root, _put_own)(made, mention, seen)
     return made
+
+
+def _effort(mentions: tuple[Mention, ...], made: Mapping[str, Any], seen: Seen) -> int:
+    """Steps that it takes to put a context together: for items and params that are gone over."""
+    items = sum([len(facts.get("items", ())) for facts in made.get("steps", {}).values()])
+    params = min(len(seen.flow.spec.params or ()), MOST_PARAMS) if "params" in made else 0
+    return 2 * items + len(mentions) * params // 4
 
 
 def _put_params(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
@@ -169,7 +178,7 @@ _PUT: Mapping[str, Callable[[dict[str, Any], Mention, Seen], None]] = {
 def _flow(seen: Seen) -> dict[str, str]:
     meta = seen.flow.metadata
     facts = {"name": meta.name, "namespace": meta.namespace}
-    return facts | {"phase": seen.flow_phase} if seen.flow_phase else facts
+    return facts | {"phase": str(seen.flow_phase)} if seen.flow_phase else facts
 
 
 def _outputs(step: Step, condition: StepCondition) -> dict[str, Any]:
@@ -196,7 +205,7 @@ def _items(step: Step, condition: StepCondition) -> Any:
     entries: list[dict[str, Any]] = [none] * _count(step.for_each, condition)
     for run in condition.runs or ():
         if run.index is not None and 0 <= run.index < len(entries):
-            entries[run.index] = {"phase": run.phase, "outputs": run.outputs or {}}
+            entries[run.index] = {"phase": str(run.phase), "outputs": run.outputs or {}}
     return entries
 
 
@@ -209,8 +218,8 @@ def _count(each: ForEach, condition: StepCondition) -> int:
 
 
 FACTS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
-    "phase": lambda step, condition: condition.phase or StepPhase.WAITING.value,
-    "reason": lambda step, condition: condition.reason,
+    "phase": lambda step, condition: str(condition.phase or StepPhase.WAITING),
+    "reason": lambda step, condition: str(condition.reason),
     "attempts": lambda step, condition: condition.attempts,
     "outputs": _outputs,
     "tasks": _tasks,
@@ -219,8 +228,8 @@ FACTS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
 """What may be taken of `steps["x"]`."""
 
 RUN_FACTS: Mapping[str, Callable[[RunCondition], Any]] = {
-    "phase": lambda run: run.phase,
-    "reason": lambda run: run.reason,
+    "phase": lambda run: str(run.phase),
+    "reason": lambda run: str(run.reason),
     "outputs": lambda run: run.outputs or {},
 }
 """Variables that are those of the run that has just ended, besides its index."""

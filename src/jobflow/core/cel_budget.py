@@ -1,0 +1,81 @@
+"""The budget of an evaluation: steps and bytes, the same on every machine, and what ends one."""
+
+from __future__ import annotations
+
+MAX_WORK = 200_000
+"""Steps of one evaluation. A step takes less than half a microsecond: a node of the tree, an entry
+of a list that is compared, 64 characters of a text."""
+MAX_ROOM = 4_194_304
+"""Bytes that one evaluation may make, whether they are kept or not."""
+_CHARACTERS = 64
+"""Characters of a text that take one step."""
+_FAILURE = 12
+"""Steps that an error takes which another operand makes irrelevant."""
+
+
+class CelError(Exception):
+    """An expression has no value; the message is a clause that says why."""
+
+    def __init__(self, message: str, *, missing: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.missing = missing
+        """Whether it is because something does not exist."""
+
+    def bare(self) -> CelError:
+        """Return it without its traceback, which would hold what holds the error."""
+        return CelError(self.message, missing=self.missing)
+
+
+class TooMuchError(Exception):
+    """The budget is spent. Nothing in an expression can make this irrelevant."""
+
+
+class Work:
+    """The budget of one evaluation: steps and bytes, the same on every machine."""
+
+    __slots__ = ("left", "room")
+
+    def __init__(self, budget: int = MAX_WORK, room: int = MAX_ROOM) -> None:
+        self.left = budget
+        self.room = room
+
+    def spend(self, steps: int) -> None:
+        """Take steps. Raises TooMuchError if they are not left."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuchError(
+                "it takes too long: loops within loops, or over long lists of large values; "
+                "take a loop out, or look at less"
+            )
+
+    def make(self, size: int) -> None:
+        """Take bytes before something of this size is made. Raises TooMuchError."""
+        self.room -= size
+        if self.room < 0:
+            raise TooMuchError(
+                f"it makes texts, lists and maps of more than {MAX_ROOM >> 20} MiB; make less"
+            )
+
+    def read(self, text: str | bytes) -> None:
+        """Take the steps of going over a text once."""
+        self.spend(2 + len(text) // _CHARACTERS)
+
+    def write(self, characters: int, *, wide: bool = False) -> None:
+        """Take what a text of this length takes; `wide`: beyond ASCII."""
+        self.spend(3 + characters // _CHARACTERS)
+        self.make(64 + (4 * characters if wide else characters))
+
+    def entries(self, count: int) -> None:
+        """Take what a list of this length takes, without its entries."""
+        self.spend(1 + count // 8)
+        self.make(64 + 9 * count)
+
+    def pairs(self, count: int) -> None:
+        """Take what a map of this size takes, without its keys and values."""
+        self.spend(3 + 2 * count)
+        self.make(240 + 110 * count)
+
+    def failed(self) -> None:
+        """Take what it takes to pass over an error."""
+        self.spend(_FAILURE)
