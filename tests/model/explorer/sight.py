@@ -40,14 +40,20 @@ class Sight:
         self.configuration = configuration
         self.statuses = Statuses()
         self._planner = planner
-        self._manifests: dict[str, Job] = {}
-        self._jobs: dict[tuple[str, tuple[tuple[str, int], ...]], Job] = {}
+        self._manifests: dict[bytes, int] = {}
+        self._made: list[Job] = []
+        """By the number of the manifest."""
+        self._jobs: dict[Hashable, Job] = {}
         self._plans: dict[Hashable, Plan] = {}
 
     def plan(self, state: State, *, after: int = 0) -> Plan:
         """What the controller plans, now or so many seconds later."""
         now = state.now + after
-        jobs = tuple((j.uid, j.phases[: j.seen], j.seen_gone, j.read) for j in state.jobs if j.seen)
+        jobs = tuple(
+            (j.uid, j.manifest, j.phases[: j.seen], j.seen_gone, j.read)
+            for j in state.jobs
+            if j.seen
+        )
         remembered = state.absent, state.aborts, state.probed, state.known_commands
         key = state.known, now, jobs, remembered, state.missing
         plan = self._plans.get(key)
@@ -101,19 +107,21 @@ class Sight:
 
     # ------------------------------------------------------------------------ vcjobs
 
-    def learn(self, action: CreateJob) -> None:
-        """Take in the manifest of a vcjob that is being made."""
-        if action.name not in self._manifests:
-            made = msgspec.json.encode(action.manifest)
-            self._manifests[action.name] = msgspec.json.decode(made, type=Job)
+    def manifest(self, action: CreateJob) -> int:
+        """Return the number of the manifest of a vcjob that is being made."""
+        sent = msgspec.json.encode(action.manifest)
+        if sent not in self._manifests:
+            self._manifests[sent] = len(self._made)
+            self._made.append(msgspec.json.decode(sent, type=Job))
+        return self._manifests[sent]
 
     def _job(self, job: Vcjob) -> Job:
         """A vcjob as the controller has seen it last."""
         phases = job.phases[: job.seen]
-        key = job.uid, phases
+        key = job.uid, job.manifest, phases
         found = self._jobs.get(key)
         if found is None:
-            made = self._manifests[job.name]
+            made = self._made[job.manifest]
             first = NOW + timedelta(seconds=phases[0][1])
             meta = msgspec.structs.replace(made.metadata, uid=job.uid, creation_timestamp=first)
             full = msgspec.structs.replace(made, metadata=meta, status=_status(phases))
