@@ -14,7 +14,7 @@ from model.explorer.search import Explored, explored_alone
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what was explored; 1: a law is broken."""
+    """Print every result and their sum, and return 1 if a law is broken."""
     parser = argparse.ArgumentParser(prog="explore", description=__doc__)
     parser.add_argument("names", nargs="*", help="configurations whose names begin so; else all")
     parser.add_argument("--seconds", type=float, help="CPU time for each; else to its end")

@@ -19,7 +19,7 @@ from model.explorer.story import told
 
 @dataclass
 class Explored:
-    """What came of one configuration."""
+    """The result of one configuration."""
 
     name: str
     states: int = 0

@@ -1,5 +1,5 @@
-"""What the controller sees of a state, and what it plans: the View as `store` and `Answers` make
-it. It changes nothing."""
+"""The controller's view of a state, made as `store` and `Answers` make it, and its plan. Nothing
+changes here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEPT = 20_000
 
 
 def planned(flow: JobFlow, view: View, now: datetime) -> Plan:
-    """What `plan` says."""
+    """Return the plan that `plan` makes."""
     return real_plan(flow, view, now=now)
 
 
@@ -47,7 +47,7 @@ class Sight:
         self._plans: dict[Hashable, Plan] = {}
 
     def plan(self, state: State, *, after: int = 0) -> Plan:
-        """What the controller plans, now or so many seconds later."""
+        """Return the controller's plan, now or so many seconds later."""
         now = state.now + after
         jobs = tuple(
             (j.uid, j.manifest, j.phases[: j.seen], j.seen_gone, j.read)
@@ -130,7 +130,7 @@ class Sight:
 
 
 def _status(phases: tuple[tuple[str, int], ...]) -> JobStatus:
-    """As Volcano writes it; it counts pods only of a vcjob that is Running."""
+    """Return the status as Volcano writes it: it counts pods only while a vcjob is Running."""
     conditions = [
         JobCondition(status=phase, last_transition_time=NOW + timedelta(seconds=at))
         for phase, at in phases
