@@ -16,6 +16,9 @@ from model.explorer.sight import Planner, Sight, planned
 from model.explorer.states import State
 from model.explorer.story import told
 
+LOOKS = 200
+"""States between two looks at the clock."""
+
 
 @dataclass
 class Explored:
@@ -63,14 +66,12 @@ class Search:
         explored, began = self.explored, time.process_time()
         left = deque([(self._keys.key(self._start), self._start)])
         self._came_from[left[0][0]] = None
-        while left:
-            spent = time.process_time() - began
-            if seconds is not None and spent > seconds:
-                break
-            if until is not None and time.monotonic() > until:
-                break
-            if states is not None and explored.states >= states:
-                break
+        while left and (states is None or explored.states < states):
+            if explored.states % LOOKS == 0:
+                if seconds is not None and time.process_time() - began > seconds:
+                    break
+                if until is not None and time.monotonic() > until:
+                    break
             left.extend(self._expanded(*left.popleft()))
         explored.exhausted = not left
         explored.seconds = time.process_time() - began
