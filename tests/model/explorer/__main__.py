@@ -1,4 +1,4 @@
-"""Explore every configuration, by one process each: `make explore`."""
+"""Explore every configuration, in as many processes as there are cores: `make explore`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = tuple(given.names) or ("",)
     numbers = [n for n, each in enumerate(CONFIGURATIONS) if each.name.startswith(wanted)]
     explored = []
-    with ProcessPoolExecutor(given.processes, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(given.processes) as pool:
         explore = partial(explored_alone, seconds=given.seconds)
         for done in as_completed([pool.submit(explore, number) for number in numbers]):
             explored.append(done.result())
