@@ -118,6 +118,8 @@ class Search:
         return path
 
 
-def explored_alone(number: int, *, seconds: float | None = None) -> Explored:
+def explored_alone(
+    number: int, *, seconds: float | None = None, states: int | None = None
+) -> Explored:
     """Explore one of CONFIGURATIONS, for a process of its own."""
-    return Search(CONFIGURATIONS[number]).run(seconds=seconds)
+    return Search(CONFIGURATIONS[number]).run(seconds=seconds, states=states)
