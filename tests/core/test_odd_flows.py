@@ -22,12 +22,13 @@ from worlds import NOW, World
 SEVERAL = 20
 SOON = 12
 """Plans after which the status of an odd flow is settled."""
-LONGEST = 1.0
-"""Seconds of CPU time for one plan; the longest takes about a tenth of it."""
+LONGEST = 2.0
+"""Seconds of CPU time for one plan. The longest takes 0.1 s, several times as much on a machine
+that is busy."""
 
 
 @given(st.integers(0, 2**32))
-@tries(50)
+@tries(25)
 def test_plans_are_made_of_it_until_nothing_changes_any_more(seed: int) -> None:
     odd = Odd(Random(seed))
     for _ in range(SEVERAL):

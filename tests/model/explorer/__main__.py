@@ -1,4 +1,4 @@
-"""Explore every configuration, by one process each: `make explore`."""
+"""Explore every configuration, in as many processes as there are cores: `make explore`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from model.explorer.search import Explored, explored_alone
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what was explored; 1: a law is broken."""
+    """Print every result and their sum, and return 1 if a law is broken."""
     parser = argparse.ArgumentParser(prog="explore", description=__doc__)
     parser.add_argument("names", nargs="*", help="configurations whose names begin so; else all")
     parser.add_argument("--seconds", type=float, help="CPU time for each; else to its end")
+    parser.add_argument("--states", type=int, help="states for each; else all")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args(arguments)
     wanted = tuple(given.names) or ("",)
     numbers = [n for n, each in enumerate(CONFIGURATIONS) if each.name.startswith(wanted)]
     explored = []
-    with ProcessPoolExecutor(given.processes, max_tasks_per_child=1) as pool:
-        explore = partial(explored_alone, seconds=given.seconds)
+    with ProcessPoolExecutor(given.processes) as pool:
+        explore = partial(explored_alone, seconds=given.seconds, states=given.states)
         for done in as_completed([pool.submit(explore, number) for number in numbers]):
             explored.append(done.result())
             print(explored[-1], flush=True)

@@ -92,7 +92,6 @@ def seen(job: Vcjob, phases: int, *, gone: bool) -> Vcjob:
 def _create(sight: Sight, state: State, action: Action, answered: bool) -> State:
     """A vcjob of this name that exists already is as good."""
     assert isinstance(action, CreateJob)
-    sight.learn(action)
     there = _there(state, action.name)
     if there is None:
         there = _new(sight, state, action)
@@ -110,6 +109,7 @@ def _new(sight: Sight, state: State, action: CreateJob) -> Vcjob:
         index=(metadata.get("annotations") or {}).get(labels.INDEX, ""),
         attempt=int(metadata["labels"].get(labels.ATTEMPT, "1")),
         uid=f"{action.name}#{earlier}",
+        manifest=sight.manifest(action),
         phases=(("Pending", state.now if sight.configuration.times_jobs else 0),),
         round=state.round,
     )

@@ -1,4 +1,4 @@
-"""What the explorer explores: small flows, and how often what is rare may happen to each.
+"""The configurations: small flows, and how often each rare thing may happen to them.
 
 A name says both: the flow, then the rare things.
 """
@@ -26,7 +26,7 @@ COMMANDS = {
 RARE = frozenset(
     {"crash", "lost answer", "fail", "delete job", "delete flow", "template", "late", *COMMANDS}
 )
-"""What may have a budget."""
+"""Everything that may have a budget."""
 
 
 @dataclass(frozen=True)

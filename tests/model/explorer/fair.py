@@ -1,5 +1,5 @@
-"""What follows if nothing rare happens any more: the law that every flow ends, or waits for
-something that its status names."""
+"""The fair continuation, in which nothing rare happens any more, and its law: every flow ends, or
+waits for something that its status names."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Fairness:
 
 
 def follows(sight: Sight, state: State) -> State | None:
-    """The next state: events arrive, then the controller acts, then vcjobs move, then time passes;
-    at last comes what the flow says that it waits for. None: nothing follows."""
+    """Return the next state; None: nothing follows. Events arrive, then the controller acts, then
+    vcjobs move, then time passes, and at last the flow gets what its status asks for."""
     if state.flow.gone:
         return None
     if state.events or state.known != state.flow or state.known_commands != state.commands:
@@ -92,7 +92,7 @@ def _volcano(sight: Sight, state: State) -> State | None:
 
 
 def _granted(state: State) -> State | None:
-    """What somebody has to do, if the flow names it."""
+    """Return the state once somebody has done what the flow's status asks for."""
     status = state.flow.status.value
     reasons = {step.reason for step in (status.conditions or {}).values()}
     if state.flow.terminating:

@@ -1,4 +1,4 @@
-"""Which states are one: those from which the same can happen.
+"""Keys of states: two states with one key are one state, because the same can follow.
 
 Time is counted from now, and only as far as something waits for it. Values that many states share
 are stored once, under a number.

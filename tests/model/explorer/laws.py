@@ -1,4 +1,4 @@
-"""What must hold in every state and of every move. A law yields what breaks it, in words."""
+"""The laws of every state and of every move. A law yields in words how it is broken."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _FLOW_REASONS = {"", *FlowReason, *HELD_UP}
 
 
 def no_plan_asks_for_itself(sight: Sight, state: State) -> Broken:
-    """A plan that asks for a plan at once, or for a plan that will have nothing to do either,
-    occupies the process without end: this took all replicas down once."""
+    """A plan that asks for a plan at once, or for one that will have nothing to do either, occupies
+    the process without end: one such flow stops all others."""
     plan = sight.plan(state)
     after = plan.requeue_after
     if after is None:
@@ -158,7 +158,7 @@ def _counts(sight: Sight, earlier: Vcjob, job: Vcjob) -> bool:
 
 
 def _suspends(sight: Sight) -> bool:
-    """Whether vcjobs are aborted by a suspension: one that fails just then may run again."""
+    """Whether a suspension may abort vcjobs: one that fails by itself just then runs again."""
     return "suspend and abort" in sight.configuration.rare
 
 

@@ -1,5 +1,5 @@
-"""What may happen next: one generator each for who does it. A move is what to call it, and the
-state that it leads to."""
+"""The moves: everything that may happen next, by one generator for each cause. A move is its name
+and the state that it leads to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALL = Part()
 
 
 def moves(sight: Sight, state: State) -> Iterator[Move]:
-    """Everything that may happen next."""
+    """Yield all moves from this state."""
     if state.flow.gone:
         return
     for mover in MOVERS:

@@ -16,10 +16,13 @@ from model.explorer.sight import Planner, Sight, planned
 from model.explorer.states import State
 from model.explorer.story import told
 
+LOOKS = 200
+"""States between two looks at the clock."""
+
 
 @dataclass
 class Explored:
-    """What came of one configuration."""
+    """The result of one configuration."""
 
     name: str
     states: int = 0
@@ -63,14 +66,12 @@ class Search:
         explored, began = self.explored, time.process_time()
         left = deque([(self._keys.key(self._start), self._start)])
         self._came_from[left[0][0]] = None
-        while left:
-            spent = time.process_time() - began
-            if seconds is not None and spent > seconds:
-                break
-            if until is not None and time.monotonic() > until:
-                break
-            if states is not None and explored.states >= states:
-                break
+        while left and (states is None or explored.states < states):
+            if explored.states % LOOKS == 0:
+                if seconds is not None and time.process_time() - began > seconds:
+                    break
+                if until is not None and time.monotonic() > until:
+                    break
             left.extend(self._expanded(*left.popleft()))
         explored.exhausted = not left
         explored.seconds = time.process_time() - began
@@ -117,6 +118,8 @@ class Search:
         return path
 
 
-def explored_alone(number: int, *, seconds: float | None = None) -> Explored:
+def explored_alone(
+    number: int, *, seconds: float | None = None, states: int | None = None
+) -> Explored:
     """Explore one of CONFIGURATIONS, for a process of its own."""
-    return Search(CONFIGURATIONS[number]).run(seconds=seconds)
+    return Search(CONFIGURATIONS[number]).run(seconds=seconds, states=states)

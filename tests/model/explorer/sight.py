@@ -1,5 +1,5 @@
-"""What the controller sees of a state, and what it plans: the View as `store` and `Answers` make
-it. It changes nothing."""
+"""The controller's view of a state, made as `store` and `Answers` make it, and its plan. Nothing
+changes here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEPT = 20_000
 
 
 def planned(flow: JobFlow, view: View, now: datetime) -> Plan:
-    """What `plan` says."""
+    """Return the plan that `plan` makes."""
     return real_plan(flow, view, now=now)
 
 
@@ -40,14 +40,20 @@ class Sight:
         self.configuration = configuration
         self.statuses = Statuses()
         self._planner = planner
-        self._manifests: dict[str, Job] = {}
-        self._jobs: dict[tuple[str, tuple[tuple[str, int], ...]], Job] = {}
+        self._manifests: dict[bytes, int] = {}
+        self._made: list[Job] = []
+        """By the number of the manifest."""
+        self._jobs: dict[Hashable, Job] = {}
         self._plans: dict[Hashable, Plan] = {}
 
     def plan(self, state: State, *, after: int = 0) -> Plan:
-        """What the controller plans, now or so many seconds later."""
+        """Return the controller's plan, now or so many seconds later."""
         now = state.now + after
-        jobs = tuple((j.uid, j.phases[: j.seen], j.seen_gone, j.read) for j in state.jobs if j.seen)
+        jobs = tuple(
+            (j.uid, j.manifest, j.phases[: j.seen], j.seen_gone, j.read)
+            for j in state.jobs
+            if j.seen
+        )
         remembered = state.absent, state.aborts, state.probed, state.known_commands
         key = state.known, now, jobs, remembered, state.missing
         plan = self._plans.get(key)
@@ -101,19 +107,21 @@ class Sight:
 
     # ------------------------------------------------------------------------ vcjobs
 
-    def learn(self, action: CreateJob) -> None:
-        """Take in the manifest of a vcjob that is being made."""
-        if action.name not in self._manifests:
-            made = msgspec.json.encode(action.manifest)
-            self._manifests[action.name] = msgspec.json.decode(made, type=Job)
+    def manifest(self, action: CreateJob) -> int:
+        """Return the number of the manifest of a vcjob that is being made."""
+        sent = msgspec.json.encode(action.manifest)
+        if sent not in self._manifests:
+            self._manifests[sent] = len(self._made)
+            self._made.append(msgspec.json.decode(sent, type=Job))
+        return self._manifests[sent]
 
     def _job(self, job: Vcjob) -> Job:
         """A vcjob as the controller has seen it last."""
         phases = job.phases[: job.seen]
-        key = job.uid, phases
+        key = job.uid, job.manifest, phases
         found = self._jobs.get(key)
         if found is None:
-            made = self._manifests[job.name]
+            made = self._made[job.manifest]
             first = NOW + timedelta(seconds=phases[0][1])
             meta = msgspec.structs.replace(made.metadata, uid=job.uid, creation_timestamp=first)
             full = msgspec.structs.replace(made, metadata=meta, status=_status(phases))
@@ -122,7 +130,7 @@ class Sight:
 
 
 def _status(phases: tuple[tuple[str, int], ...]) -> JobStatus:
-    """As Volcano writes it; it counts pods only of a vcjob that is Running."""
+    """Return the status as Volcano writes it: it counts pods only while a vcjob is Running."""
     conditions = [
         JobCondition(status=phase, last_transition_time=NOW + timedelta(seconds=at))
         for phase, at in phases

@@ -19,6 +19,8 @@ class Vcjob:
     """Which item or repeat of its step it is; empty: the step has only one run."""
     attempt: int
     uid: str
+    manifest: int
+    """Which of the manifests that were sent in this search."""
     phases: tuple[tuple[str, int], ...]
     """Every phase that it has been in, with the second in which the phase began."""
     round: int = 0

@@ -24,7 +24,7 @@ WAITED_FOR = {
 }
 """Times that something waits for, and after how many seconds they make no further difference."""
 FLOW_TIMES = frozenset({"startTime", "suspendedAt", "completionTime"})
-"""Those that only a flow with a timeout or a ttl waits for."""
+"""The times that only a flow with a timeout or a ttl waits for."""
 _TOLD = frozenset(
     {
         "createTime",
@@ -72,11 +72,11 @@ def _status(encoded: bytes) -> Status:
 
 
 NEW = _status(b"{}")
-"""Of a flow that was just created."""
+"""The status of a flow that was just created."""
 
 
 class Statuses:
-    """Those of one search."""
+    """The statuses of one search."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Status] = {}
