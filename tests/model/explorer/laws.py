@@ -50,6 +50,17 @@ def no_plan_asks_for_itself(sight: Sight, state: State) -> Broken:
             yield f"nothing is to be done, and nothing after {after}, for which the plan asks"
 
 
+def nothing_outlives_its_flow(sight: Sight, state: State) -> Broken:
+    """Nobody waits for a vcjob whose create landed after the end of its flow, and nobody else
+    would stop it."""
+    if state.events or state.known != state.flow or not state.flow.final or not sight.idles(state):
+        return
+    named = {record.name for record in state.flow.status.value.job_status_list or ()}
+    for job in state.jobs:
+        if job.alive and job.name not in named:
+            yield f"{job.name} goes on after the end of its flow"
+
+
 def nothing_starts_that_is_to_end(sight: Sight, state: State) -> Broken:
     """A job that starts in a flow that is over, suspended, cancelled or deleted costs machines that
     nobody wants to pay, and holds up the flow's end."""
@@ -83,8 +94,11 @@ def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
 def _may_go(sight: Sight, state: State, job: Vcjob) -> bool:
     status = state.known.status.value
     seen = job.phases[job.seen - 1][0]
+    records = {record.name: record.state for record in status.job_status_list or ()}
     if seen in ENDED_PHASES:
-        return any((r.name, r.state) == (job.name, seen) for r in status.job_status_list or ())
+        return records.get(job.name) == seen
+    if state.known.final and job.name not in records:
+        return True  # its create landed after the end
     aborting = sight.configuration.world.flow.spec.failure_policy == "Abort"
     condition = condition_of(state.known.status, job)
     told = condition is not None and condition.abort_time is not None
@@ -136,10 +150,7 @@ def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
                 yield f"{job.name} is made while {other.name} is {other.phase}"
             if other.phase == "Completed" and _counts(sight, other, job):
                 yield f"{job.name} is made, and {other.name} had completed"
-        failed = sum(
-            other.phase == "Failed" and _counts(sight, other, job) and not _suspends(sight)
-            for other in others
-        )
+        failed = sum(other.phase == "Failed" and _counts(sight, other, job) for other in others)
         retry = sight.configuration.steps[job.step].retry
         limit = (retry.limit or 0) if retry is not None else 0
         if failed > limit:
@@ -155,11 +166,6 @@ def _counts(sight: Sight, earlier: Vcjob, job: Vcjob) -> bool:
     )
     same = earlier.round == job.round or (keeps and earlier.phase == "Completed")
     return same and not earlier.lost
-
-
-def _suspends(sight: Sight) -> bool:
-    """Whether a suspension may abort vcjobs: one that fails by itself just then runs again."""
-    return "suspend and abort" in sight.configuration.rare
 
 
 def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
@@ -218,6 +224,7 @@ def condition_of(status: Status, job: Vcjob) -> RunCondition | None:
 
 OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
     no_plan_asks_for_itself,
+    nothing_outlives_its_flow,
     nothing_starts_that_is_to_end,
     only_what_is_recorded_is_deleted,
     the_status_is_well_formed,
