@@ -125,7 +125,7 @@ class TestReviews:
         assert rights.users == [("admin", "default")]
 
     @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-    async def test_a_template_of_somebody_without_the_right_is_refused_too(self, operation: str) -> None:
+    async def test_so_is_a_template_of_somebody_without_it(self, operation: str) -> None:
         """Whoever changes a template decides what flows of others run from it."""
         rights = FakeRights(DENIED)
         new = stored(template("t"))

@@ -246,9 +246,7 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
     return ()
 
 
-async def _check_rights(
-    rights: Rights | None, user: UserInfo, new: JobFlow | JobTemplate
-) -> None:
+async def _check_rights(rights: Rights | None, user: UserInfo, new: JobFlow | JobTemplate) -> None:
     """Raise Denied if the user may not have vcjobs made in the object's namespace. Without `rights`
     every user may."""
     if rights is not None and (why := await rights.lacking(user, new.metadata.namespace)):
