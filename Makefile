@@ -29,15 +29,16 @@ test-cluster: .venv/installed ## the tests that need a real kube-apiserver, whic
 	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
 lint: .venv/installed
-	$(BIN)/ruff check src tests bench charts
-	$(BIN)/ruff format --check src tests bench charts
+	$(BIN)/ruff check src tests bench charts tools
+	$(BIN)/ruff format --check src tests bench charts tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 crds: .venv/installed ## write charts/jobflow/crds from the types
 	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
 
-manifests: crds ## write deploy/ from the chart
+manifests: crds ## write deploy/ from the chart, and the table of pod types from kubernetes-asyncio
+	$(BIN)/python tools/pod_types.py src/jobflow/api/pod_types.py
 	$(BIN)/python charts/manifests.py deploy
 
 bench: .venv/installed ## print the figures of docs/performance.md that need only this machine

@@ -41,7 +41,8 @@ def probing(targets: str = "train", *, strategy: str | None = None, **probe: Any
 
 def template_of(name: str, *tasks: str, replicas: int = 1, **spec: Any) -> JobTemplate:
     """A template with these tasks (one, `main`, if none is named)."""
-    pod = {"spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
+    container = {"name": "main", "image": "busybox:1.36"}
+    pod = {"spec": {"containers": [container], "restartPolicy": "Never"}}
     spec = {
         "tasks": [
             {"name": task, "replicas": replicas, "template": pod} for task in tasks or ("main",)

@@ -15,6 +15,12 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.cli.manifests import load
 from jobflow.cli.shape import shaped
 from jobflow.core import job_rules
+from jobflow.core.doubts import (
+    FLOW_DOUBTS,
+    FlowDoubt,
+    fields_of_patches_exist,
+    patches_mean_their_template,
+)
 from jobflow.core.expression_rules import expressions_are_few, references_are_small
 from jobflow.core.job_view import job_view
 from jobflow.core.outline import Known, Outline
@@ -220,8 +226,17 @@ def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
     assert any(list(rule(outline)) for outline in _flows())
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [fields_of_patches_exist, patches_mean_their_template],
+    ids=lambda rule: rule.__name__,
+)
+def test_every_doubt_of_flows_that_lint_refuses_has_a_refused_example(rule: FlowDoubt) -> None:
+    assert any(doubt.reason for outline in _flows() for doubt in rule(outline))
+
+
 def test_rules_that_are_passed_by_would_find_nothing_in_the_refused_examples() -> None:
-    groups = (*CREATE_RULES, *FLOW_SUSPICIONS)
+    groups = (*CREATE_RULES, *FLOW_SUSPICIONS, *FLOW_DOUBTS)
     assert [each for outline in _flows() for each in passed_by(groups, outline)] == []
 
 

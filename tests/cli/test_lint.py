@@ -37,6 +37,7 @@ spec:
       replicas: 1
       template:
         spec:
+          restartPolicy: Never
           containers:
             - name: c
               image: busybox
@@ -251,7 +252,7 @@ def test_the_same_object_twice(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text(A)
     (tmp_path / "two.yaml").write_text(f"{B}---\n{A}")
     (fault,) = jobflow("lint", "-o", "json", tmp_path).json
-    assert (fault["line"], fault["reason"]) == (19, "FieldValueDuplicate")
+    assert (fault["line"], fault["reason"]) == (20, "FieldValueDuplicate")
     assert fault["message"] == (
         f'Duplicate value: "a": this JobTemplate is already at {tmp_path}/one.yaml:4:9'
     )

@@ -32,6 +32,7 @@ spec:
       replicas: 1
       template:
         spec:
+          restartPolicy: Never
           containers: [{{name: c, image: busybox}}]
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.core.lookalikes import A_KEY, A_SUM, LOOKED_AT, MOST, lookalikes
+from jobflow.core.lookalikes import A_KEY, A_SUM, AN_ATTEMPT, LOOKED_AT, MOST, lookalikes
 from jobflow.core.validate import Known, validate_flow, validate_template
 from reviewed import flow_of, template_of
 
@@ -40,7 +40,8 @@ from reviewed import flow_of, template_of
     ],
 )
 def test_what_looks_like_a_reference(text: str, meant: str) -> None:
-    assert [each for _, each in lookalikes({"a": [text]})] == [f"write {meant}"]
+    (found,) = lookalikes({"a": [text]}, "p")
+    assert (found.path, found.advice) == ("p.a[0]", f"write {meant}")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_what_looks_like_a_reference(text: str, meant: str) -> None:
     ],
 )
 def test_what_is_left_alone(text: str) -> None:
-    assert [*lookalikes(text)] == []
+    assert [*lookalikes(text, "p")] == []
 
 
 @pytest.mark.parametrize(
@@ -67,26 +68,41 @@ def test_what_is_left_alone(text: str) -> None:
     ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"],
 )
 def test_a_reference_computes_nothing(text: str) -> None:
-    assert [each for _, each in lookalikes(text)] == [A_SUM]
+    assert [found.advice for found in lookalikes(text, "p")] == [A_SUM]
 
 
 def test_a_key_holds_no_reference() -> None:
-    assert [*lookalikes({"labels": {"$(item)": "x"}})] == [("$(item)", A_KEY)]
+    assert [*lookalikes({"labels": {"$(item)": "x"}}, "p")] == [
+        ("p.labels[$(item)]", "$(item)", A_KEY)
+    ]
 
 
 def test_a_long_patch_is_told_of_in_part() -> None:
-    assert len([*lookalikes(["$(param.x)"] * 1000)]) == MOST
+    assert len([*lookalikes(["$(param.x)"] * 1000, "p")]) == MOST
 
 
-def test_the_warning_of_a_flow() -> None:
+@pytest.mark.parametrize("text", ["$(attempt)", "$(retries)", "{{retries}}"])
+def test_the_number_of_an_attempt_has_no_reference(text: str) -> None:
+    assert [found.advice for found in lookalikes(text, "p")] == [AN_ATTEMPT]
+
+
+def test_a_declared_environment_variable_is_kubernetes_own() -> None:
+    env = [{"name": "attempt", "value": "1"}, {"name": "param.x", "value": "2"}, 7]
+    container = {"env": env, "args": ["$(attempt)", "$(param.x)", "$(param.y)"]}
+    assert [found.text for found in lookalikes(container, "p")] == ["$(param.y)"]
+
+
+def test_the_warnings_of_a_flow() -> None:
     flow = flow_of(
         {"name": "a", "patch": {"jobSpec": {"queue": "$(param.q)"}}},
         {"name": "b", "patch": {"spec": {"queue": "{{item}}", "plugins": {"$(item)": []}}}},
     )
-    assert validate_flow(flow, Known()).warnings == (
-        '"$(param.q)" (write $(params.q)), "{{item}}" (write $(item)), "$(item)" (a key holds '
-        "none) in patches look like references and will stay as they stand; $$( says that this "
-        "is meant",
+    looks = "looks like a reference but is none, so it stays as it is"
+    meant = "if it is meant so, write $$( instead of $("
+    assert validate_flow(flow, Known()).all_warnings == (
+        f'spec.flows[0].patch.jobSpec.queue: "$(param.q)" {looks} (write $(params.q)); {meant}',
+        f'spec.flows[1].patch.spec.queue: "{{{{item}}}}" {looks} (write $(item)); {meant}',
+        f'spec.flows[1].patch.spec.plugins[$(item)]: "$(item)" {looks} (a key holds none); {meant}',
     )
 
 
@@ -105,30 +121,22 @@ def test_references_outside_of_patches_stay() -> None:
 
 def test_a_reference_in_a_template_stays() -> None:
     template = template_of("t", priorityClassName="$(params.priority)")
-    assert validate_template(template, Known()).warnings == (
-        '"$(params.priority)" in the template stays as it stands: references are read in the patch '
-        "of a step only",
+    assert validate_template(template, Known()).all_warnings == (
+        'spec.priorityClassName: "$(params.priority)" stays as it is: references are read in the '
+        "patch of a step only",
     )
-    assert validate_template(template_of("t"), Known()).warnings == ()
+    assert validate_template(template_of("t"), Known()).all_warnings == ()
 
 
 def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr("jobflow.core.lookalikes._meant", lambda found: asked.append(found) or "")
-    assert list(lookalikes({"args": ["$(a.b) ${c.d} " * LOOKED_AT, "$(params.x)"]})) == []
+    assert list(lookalikes({"args": ["$(a.b) ${c.d} " * LOOKED_AT, "$(params.x)"]}, "p")) == []
     assert len(asked) == LOOKED_AT
 
 
-def test_only_so_many_patches_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-
-    def looked_at(value: object) -> dict[str, str]:
-        asked.append(value)
-        return {f"$(x.{len(asked)})": "write it otherwise"}
-
-    monkeypatch.setattr("jobflow.core.suspicions.lookalikes", looked_at)
-    steps = [
-        {"name": f"s{at}", "patch": {"jobSpec": {"queue": f"q{at}"}}} for at in range(3 * MOST)
-    ]
-    assert any('"$(x.1)"' in said for said in validate_flow(flow_of(*steps), Known()).warnings)
-    assert len(asked) == MOST + 1
+def test_only_so_many_patches_are_looked_at() -> None:
+    steps = [{"name": f"s{at}", "patch": {"jobSpec": {"queue": "$(param.q)"}}} for at in range(300)]
+    verdict = validate_flow(flow_of(*steps), Known())
+    assert len(verdict.doubts) == MOST
+    assert verdict.all_warnings[-1] == "and 84 more like these"

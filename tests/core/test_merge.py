@@ -48,6 +48,33 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
             ]
         },
     ),
+    "a task without a name is the only one": (
+        {"tasks": [{"name": "a", "replicas": 1}]},
+        {"tasks": [{"replicas": 2}]},
+        {"tasks": [{"name": "a", "replicas": 2}]},
+    ),
+    "a task without a name is none of two": (
+        {"tasks": [{"name": "a"}, {"name": "b"}]},
+        {"tasks": [{"replicas": 2}]},
+        {"tasks": [{"name": "a"}, {"name": "b"}, {"replicas": 2}]},
+    ),
+    "a container without a name is the only one": (
+        pod(**containers(image="x", env=[{"name": "A", "value": "1"}])),
+        pod(containers=[{"env": [{"name": "B", "value": "2"}]}]),
+        pod(
+            **containers(image="x", env=[{"name": "A", "value": "1"}, {"name": "B", "value": "2"}])
+        ),
+    ),
+    "two elements without names are none": (
+        {"tasks": [{"name": "a"}]},
+        {"tasks": [{"replicas": 2}, {"replicas": 3}]},
+        {"tasks": [{"name": "a"}, {"replicas": 2}, {"replicas": 3}]},
+    ),
+    "a variable without a name is none": (
+        pod(**containers(env=[{"name": "A", "value": "1"}])),
+        pod(**containers(env=[{"value": "2"}])),
+        pod(**containers(env=[{"name": "A", "value": "1"}, {"value": "2"}])),
+    ),
     "volumes of the job by mountPath": (
         {"volumes": [{"mountPath": "/a", "volumeClaim": {"accessModes": ["x"], "s": 1}}]},
         {"volumes": [{"mountPath": "/a", "volumeClaim": {"s": 2}}, {"mountPath": "/b"}]},

@@ -13,7 +13,6 @@ from jobflow.api.crd import openapi_schema
 from jobflow.core.schema import (
     job_spec_violations,
     json_path,
-    misspelt_fields,
     schema_violations,
 )
 
@@ -251,14 +250,18 @@ def test_metadata_that_no_api_server_could_read():
         (
             TEMPLATE | {"spec": {"tasks": [{"queue": "q"}], "template": {}, "task": []}},
             [
-                "spec.tasks[0].queue: Forbidden: unknown field; it belongs in spec.queue",
-                "spec.template: Forbidden: unknown field; it belongs in spec.tasks[].template",
+                "spec.tasks[0].queue: Forbidden: unknown field; "
+                "it belongs in spec.queue of the job",
+                "spec.template: Forbidden: unknown field; it belongs in tasks[].template",
                 'spec.task: Forbidden: unknown field; did you mean "tasks"?',
             ],
         ),
         (
             TEMPLATE | {"spec": {"forEach": {"count": 3}}},
-            ["spec.forEach: Forbidden: unknown field"],
+            [
+                "spec.forEach: Forbidden: unknown field; "
+                "it is a field of a JobFlow's step: spec.flows[].forEach"
+            ],
         ),
         (TEMPLATE | {"spec": {"tasks": [{"template": {"anything": 1}}]}}, []),
     ],
@@ -344,21 +347,6 @@ def test_a_job_spec_is_checked_where_it_stands():
 
 def test_an_integer_written_as_a_float_is_one():
     assert list(job_spec_violations({"minAvailable": 1.0}, "spec")) == []
-
-
-def test_misspelt_fields_of_a_job_spec():
-    spec = {
-        "Queue": "q",
-        "fromANewerVolcano": 1,
-        "plugins": {"anything": []},
-        "tasks": [{"replica": 1, "template": {"Spec": {}}, "dependsOn": {"names": ["a"]}}, 3],
-        "policies": {"event": "x"},
-    }
-    assert [str(violation) for violation in misspelt_fields(spec, "p")] == [
-        'p.Queue: Forbidden: unknown field; did you mean "queue"?',
-        'p.tasks[0].replica: Forbidden: unknown field; did you mean "replicas"?',
-        'p.tasks[0].dependsOn.names: Forbidden: unknown field; did you mean "name"?',
-    ]
 
 
 @given(JSON, st.sampled_from(["JobFlow", "JobTemplate"]), st.booleans())

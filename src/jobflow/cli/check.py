@@ -45,8 +45,9 @@ class Report:
         return any(fault.reason == UNREADABLE for fault in self.faults)
 
 
-def check(manifests: Manifests) -> Report:
-    """Every fault and warning of all the manifests together."""
+def check(manifests: Manifests, *, lenient: bool = False) -> Report:
+    """Every fault and warning of all the manifests together. `lenient`: unknown fields of jobs, and
+    everything else that admission only warns of, are warnings."""
     report = Report(faults=list(manifests.faults))
     ours: list[Shaped] = []
     for manifest in manifests.objects:
@@ -62,9 +63,15 @@ def check(manifests: Manifests) -> Report:
     templates = _Templates(ours)
     for read in ours:
         verdict = _verdict(read, templates.seen_by(read.manifest))
-        report.faults += _faults(read, verdict)
         place = read.manifest.place("metadata.name")
         report.warnings += (Warned(place, text) for text in verdict.warnings)
+        for found in (*_faults(read, verdict), *_doubts(read, verdict)):
+            if isinstance(found, Warned):
+                report.warnings.append(found)
+            elif lenient and found.is_doubt:
+                report.warnings.append(Warned(found.place, found.sentence))
+            else:
+                report.faults.append(found)
     report.faults += _given_twice(ours)
     order = {id(source): n for n, source in enumerate(manifests.sources)}
     report.faults.sort(key=lambda fault: _position(fault.place, order))
@@ -114,12 +121,27 @@ def _faults(read: Shaped, verdict: Verdict) -> Iterator[Fault]:
         text = f"given again; first on line {duplicate.first.line}, and only the last one counts"
         yield _fault(read, Violation(path, Reason.DUPLICATE, duplicate.key, text), place)
     for violation in read.violations:
-        place = manifest.place(violation.path, of_key=of_key(violation))
-        yield _fault(read, violation, place)
+        is_key = of_key(violation)
+        is_doubt = is_key and read.kind == "JobTemplate"
+        yield _fault(read, violation, manifest.place(violation.path, of_key=is_key), is_doubt)
     misfits = {each.path for each in read.violations}
     for violation in verdict.violations:
         if misfits.isdisjoint(_path_and_above(violation.path)):
             yield _fault(read, violation, manifest.place(violation.path))
+
+
+def _doubts(read: Shaped, verdict: Verdict) -> Iterator[Fault | Warned]:
+    """Everything that admission only warns of, except unknown fields that the shape has told of."""
+    misfits = {each.path for each in read.violations}
+    for doubt in verdict.doubts:
+        if not misfits.isdisjoint(_path_and_above(doubt.path)):
+            continue
+        if doubt.reason is None:
+            yield Warned(read.manifest.place(doubt.path), str(doubt))
+            continue
+        violation = Violation(doubt.path, doubt.reason, doubt.value, doubt.detail)
+        place = read.manifest.place(doubt.path, of_key=of_key(violation))
+        yield _fault(read, violation, place, is_doubt=True)
 
 
 def _path_and_above(path: str) -> Iterator[str]:
@@ -130,7 +152,7 @@ def _path_and_above(path: str) -> Iterator[str]:
             yield path[:end]
 
 
-def _fault(read: Shaped, violation: Violation, place: Place) -> Fault:
+def _fault(read: Shaped, violation: Violation, place: Place, is_doubt: bool = False) -> Fault:
     return Fault(
         place=place,
         reason=violation.reason,
@@ -138,6 +160,7 @@ def _fault(read: Shaped, violation: Violation, place: Place) -> Fault:
         path=violation.path,
         kind=read.kind,
         name=read.manifest.name,
+        is_doubt=is_doubt,
     )
 
 

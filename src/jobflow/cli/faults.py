@@ -47,6 +47,8 @@ class Fault:
     path: str = ""
     kind: str = ""
     name: str = ""
+    is_doubt: bool = False
+    """Whether admission only warns of it."""
 
     @property
     def sentence(self) -> str:

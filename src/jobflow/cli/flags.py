@@ -57,6 +57,14 @@ Params = Annotated[
         show_default=False,
     ),
 ]
+Lenient = Annotated[
+    bool,
+    typer.Option(
+        "--lenient",
+        help="Only warn of fields of jobs and pods that this version does not know, and of "
+        "everything else that admission only warns of.",
+    ),
+]
 Speed = Annotated[
     float | None,
     typer.Option(

@@ -17,13 +17,14 @@ from jobflow.cli.params import NotParamsError, given, put
 from jobflow.cli.report import print_warnings, show
 
 
-def lint(files: Sequence[str], *, params: Sequence[str], as_json: bool) -> int:
+def lint(files: Sequence[str], *, params: Sequence[str], as_json: bool, lenient: bool) -> int:
     """Check FILEs and print what is wrong: 0 nothing, 1 something, 2 something is unreadable.
 
-    `params`: NAME=VALUE for the flows that have such a param.
+    `params`: NAME=VALUE for the flows that have such a param. `lenient`: warn of what admission
+    only warns of.
     """
     try:
-        report = examine(files, params)
+        report = examine(files, params, lenient=lenient)
     except NotParamsError as error:
         complain("lint", *error.sentences)
         return UNUSABLE
@@ -38,14 +39,14 @@ def lint(files: Sequence[str], *, params: Sequence[str], as_json: bool) -> int:
     return FAULTY if report.faults else FINE
 
 
-def examine(files: Sequence[str], params: Sequence[str]) -> Report:
+def examine(files: Sequence[str], params: Sequence[str], *, lenient: bool) -> Report:
     """All that can be said of FILEs; that there is nothing of ours in them is a fault too.
     NotParamsError where a param cannot be read, or no flow has it."""
     values = given(params)
     manifests = load(files, sys.stdin.buffer)
     if values and manifests.objects:
         put(values, manifests.objects)
-    report = check(manifests)
+    report = check(manifests, lenient=lenient)
     if not (report.faults or report.flows or report.templates):
         place = Place(Source(" ".join("<stdin>" if file == "-" else file for file in files)))
         report.faults.append(Fault(place, UNREADABLE, "no JobFlow and no JobTemplate in it"))

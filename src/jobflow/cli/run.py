@@ -73,10 +73,13 @@ class End:
         return FINE if phases == {FlowPhase.SUCCEED} else UNUSABLE
 
 
-def run(files: Sequence[str], *, params: Sequence[str], nodes: Nodes, as_json: bool) -> int:
-    """Carry the flows in FILEs through; returns the exit code (DESIGN §7). `params`: NAME=VALUE."""
+def run(
+    files: Sequence[str], *, params: Sequence[str], nodes: Nodes, as_json: bool, lenient: bool
+) -> int:
+    """Carry the flows in FILEs through; returns the exit code (DESIGN §7). `params`: NAME=VALUE;
+    `lenient`: as in lint."""
     try:
-        report = examine(files, params)
+        report = examine(files, params, lenient=lenient)
     except NotParamsError as error:
         complain("run", *error.sentences)
         return UNUSABLE

@@ -11,6 +11,7 @@ import typer
 
 from jobflow.cli.flags import (
     Files,
+    Lenient,
     MaxRestarts,
     Output,
     Params,
@@ -47,6 +48,7 @@ def run(
     runner: Runner = RunnerName.SIMULATE,
     speed: Speed = None,
     max_restarts: MaxRestarts = None,
+    lenient: Lenient = False,
     output: Annotated[
         RunOutput,
         typer.Option(
@@ -65,9 +67,9 @@ def run(
     from jobflow.cli.run import run as run_flows
 
     how = nodes(runner, speed, max_restarts)
-    raise typer.Exit(
-        run_flows(files, params=param or (), nodes=how, as_json=output is RunOutput.JSON)
-    )
+    as_json = output is RunOutput.JSON
+    code = run_flows(files, params=param or (), nodes=how, as_json=as_json, lenient=lenient)
+    raise typer.Exit(code)
 
 
 @commands.command(
@@ -81,6 +83,7 @@ def run(
 def lint(
     files: Files,
     param: Params = None,
+    lenient: Lenient = False,
     output: Annotated[
         Output, typer.Option("-o", "--output", help="Text, or one JSON list of faults.")
     ] = Output.TEXT,
@@ -91,7 +94,9 @@ def lint(
     """
     from jobflow.cli.lint import lint as lint_files
 
-    raise typer.Exit(lint_files(files, params=param or (), as_json=output is Output.JSON))
+    as_json = output is Output.JSON
+    code = lint_files(files, params=param or (), as_json=as_json, lenient=lenient)
+    raise typer.Exit(code)
 
 
 @commands.command(

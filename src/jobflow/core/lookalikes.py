@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobflow.core.references import is_reference
 from jobflow.core.suggest import Suggester
+from jobflow.core.violations import below
 
 _ROOTS = ("params", "item", "index", "flow", "steps")
 _MEANT = {
@@ -26,6 +27,9 @@ _MEANT = {
     "context": "flow",
 }
 """What other workflow languages call it."""
+_OUTPUTS = frozenset({"outputs", "output", "results", "result"})
+"""Roots that were meant as the outputs of a step."""
+_ATTEMPTS = frozenset({"attempt", "attempts", "retries", "retry", "retryCount"})
 _WRITTEN = re.compile(
     r"(?<!\$)\$\(\s*(?P<round>[^()$\s]+)\s*\)|\$\{(?P<shell>[^{}$()\s]+)\}"
     r"|\{\{\s*(?P<curly>[^{}$()\s]+)\s*\}\}"
@@ -39,41 +43,80 @@ _PRINTED = re.compile(r"\.outputs\.result$")
 _PATH = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>(?:[.\[]\S*)?)")
 A_KEY = "a key holds none"
 A_SUM = "a reference computes nothing"
+AN_ATTEMPT = "no reference has the number of an attempt"
 MOST = 100
 """So many are told of at most."""
 LOOKED_AT = 1000
 """So many of what could be one are looked at closely: shell scripts are full of it."""
 
 
-def lookalikes(value: Any) -> Iterator[tuple[str, str]]:
-    """What looks like a reference in the texts and keys of a JSON value, and what to say of it,
-    such as the reference that was probably meant; at most MOST, of the first LOOKED_AT that could
-    be."""
-    return islice(_told(islice(_found(value), LOOKED_AT)), MOST)
+class Lookalike(NamedTuple):
+    """A text that looks like a reference."""
+
+    path: str
+    """JSON path of the text or key that holds it."""
+    text: str
+    """With its brackets: `$(param.x)`."""
+    advice: str
+    """A clause, such as the reference that was probably meant."""
 
 
-def _told(found: Iterable[tuple[str, re.Match[str] | None]]) -> Iterator[tuple[str, str]]:
-    for text, match in found:
+def lookalikes(value: Any, path: str) -> Iterator[Lookalike]:
+    """Texts and keys of a JSON value at `path` that look like references and are none; at most
+    MOST, among the first LOOKED_AT candidates. `$(NAME)` of a declared environment variable is
+    Kubernetes' own."""
+    found = list(islice(_told(islice(_found(value, path), LOOKED_AT)), MOST))
+    declared = _declared(value) if found else frozenset()
+    return (each for each in found if each.text not in declared)
+
+
+def _told(found: Iterable[tuple[str, str, re.Match[str] | None]]) -> Iterator[Lookalike]:
+    for path, text, match in found:
         if match is None:
-            yield text, A_KEY
+            yield Lookalike(path, text, A_KEY)
         elif match["sum"]:
-            yield text, A_SUM
+            yield Lookalike(path, text, A_SUM)
+        elif _is_attempt(match):
+            yield Lookalike(path, text, AN_ATTEMPT)
         elif meant := _meant(match):
-            yield text, f"write $({meant})"
+            yield Lookalike(path, text, f"write $({meant})")
 
 
-def _found(value: Any) -> Iterator[tuple[str, re.Match[str] | None]]:
-    """Keys that hold a reference, and what in texts could be meant as one."""
+def _found(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | None]]:
+    """Keys that hold a reference, and texts that could be meant as one."""
+    pending = [(path, value)]
+    while pending:
+        at, inner = pending.pop()
+        if isinstance(inner, str):
+            yield from ((at, text, found) for text, found in _in_text(inner))
+        elif isinstance(inner, dict):
+            pending += [(below(at, key), each) for key, each in reversed(inner.items())]
+            keys = (key for key in inner if "$(" in key and is_reference(key))
+            yield from ((below(at, key), key, None) for key in keys)
+        elif isinstance(inner, list):
+            pending += [(f"{at}[{i}]", inner[i]) for i in reversed(range(len(inner)))]
+
+
+def _declared(value: Any) -> frozenset[str]:
+    """Texts by which Kubernetes refers to the environment variables that a value declares."""
+    names: set[str] = set()
     pending = [value]
     while pending:
         inner = pending.pop()
-        if isinstance(inner, str):
-            yield from _in_text(inner)
-        elif isinstance(inner, dict):
-            pending += reversed(inner.values())
-            yield from ((key, None) for key in inner if "$(" in key and is_reference(key))
+        if isinstance(inner, dict):
+            pending += inner.values()
+            env = inner.get("env")
+            for each in env if isinstance(env, list) else ():
+                if isinstance(each, dict):
+                    names.add(f"$({each.get('name')})")
         elif isinstance(inner, list):
-            pending += reversed(inner)
+            pending += inner
+    return frozenset(names)
+
+
+def _is_attempt(found: re.Match[str]) -> bool:
+    """Whether the number of an attempt was meant; `${attempt}` is a variable of a shell."""
+    return found.lastgroup in ("round", "curly") and found[found.lastgroup] in _ATTEMPTS
 
 
 def _in_text(text: str) -> Iterator[tuple[str, re.Match[str]]]:
@@ -95,6 +138,8 @@ def _meant(found: re.Match[str]) -> str:
         # `${item}` is a variable of many a shell loop, `$(steps)` is nothing else.
         own = word in _ROOTS and found.lastgroup != "shell"
         return f"{word}{_EXAMPLES.get(word, '')}" if own else ""
+    if word in _OUTPUTS and rest[0] == ".":
+        return f"steps.NAME.outputs{rest}"[:100]
     root = word if word in _ROOTS else _MEANT.get(word.lower()) or Suggester(_ROOTS).nearest(word)
     if root is None:
         return ""

@@ -10,9 +10,10 @@ What is merged how is one table, `JOB_SPEC`, by path: `volumes` of the job merge
 - A key that a list holds several times (tolerations may, and env, where the last one counts): the
   patch's elements with that key pair off with the last of them; those that find no partner are
   appended.
-- An element without its key pairs with nothing and is appended; `patch_violations` refuses it. In
-  the template a task without a name has the name that Volcano will give it (`default<index>`). A
-  toleration without a key has the key "", a port without a protocol TCP.
+- A task or container without a name, alone in the patch's list, means the only one of the template.
+  Any other element without its key pairs with nothing and is appended; `patch_violations` refuses
+  it. In the template a task without a name has the name that Volcano will give it
+  (`default<index>`). A toleration without a key has the key "", a port without a protocol TCP.
 - `null` removes a key, and is never carried into the result.
 - Directives: `$patch: replace` in a map empties it first, in an element of a merged list the whole
   list is replaced by the patch's other elements; `$patch: delete` empties a map, or removes the
@@ -29,7 +30,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobflow.core.schema import misspelt_fields
 from jobflow.core.violations import Reason, Violation, below
 
 PATCH = "$patch"
@@ -50,6 +50,8 @@ class Shape:
     """Fields of a map that exclude each other; empty: all but the keys do."""
     default_name: str = ""
     """Of a list: what the name of an element without one starts with; its index follows."""
+    takes_lone: bool = False
+    """Of a list: whether an element without a name, alone in its patch, means the only one."""
 
     def below(self, name: str) -> Shape:
         """The shape of a field; the plain one where the table says nothing."""
@@ -65,8 +67,10 @@ def _by(
     defaults: tuple[str | None, ...] | None = None,
     one_of: frozenset[str] | None = None,
     default_name: str = "",
+    takes_lone: bool = False,
 ) -> Shape:
-    return Shape(fields or {}, keys, defaults or (None,) * len(keys), one_of, default_name)
+    keys_alone = defaults or (None,) * len(keys)
+    return Shape(fields or {}, keys, keys_alone, one_of, default_name, takes_lone)
 
 
 _CONTAINERS = _by(
@@ -78,6 +82,7 @@ _CONTAINERS = _by(
         "volumeDevices": _by("devicePath"),
         "resources": Shape({"claims": _by("name")}),
     },
+    takes_lone=True,
 )
 
 _POD_SPEC = Shape(
@@ -101,6 +106,7 @@ JOB_SPEC = Shape(
             "name",
             fields={"template": Shape({"spec": _POD_SPEC})},
             default_name="default",
+            takes_lone=True,
         ),
         "volumes": _by("mountPath", one_of=frozenset({"volumeClaim", "volumeClaimName"})),
     }
@@ -193,6 +199,9 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
     if any(isinstance(value, dict) and PATCH in value for value in patch):
         held, changes = _directed(held, changes)
     merged = [value for _, value in held]
+    if len(held) == 1 and isinstance(merged[0], dict) and is_lone(patch, shape):
+        work.append((merged[0], patch[0], shape))
+        return merged
     partners = _partners(held, changes)
     for key, value in changes:
         partner = next(partners[key], None) if key in partners else None
@@ -203,6 +212,18 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
         else:
             work.append((partner, value, shape))
     return merged
+
+
+def is_lone(patch: Sequence[Any], shape: Shape) -> bool:
+    """Whether a patch's list has one element, a task or container without a name: it means the only
+    one that the template has."""
+    return (
+        shape.takes_lone
+        and len(patch) == 1
+        and isinstance(patch[0], dict)
+        and "name" not in patch[0]
+        and PATCH not in patch[0]
+    )
 
 
 def _own(value: Any) -> Any:
@@ -281,10 +302,9 @@ def _replaced(patch: list[Any], work: _Work) -> list[Any]:
 
 
 def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """What in a patch could not be merged as it was meant: misspelt fields, elements that lack the
-    key they are merged by, directives that this merge does not carry out. Never raises on any JSON.
+    """Everything in a patch that could not be merged as it was meant: elements that lack the key
+    they are merged by, directives that this merge does not have. Never raises on any JSON.
     """
-    yield from misspelt_fields(patch, path)
     work: deque[tuple[Any, Shape, str]] = deque([(patch, JOB_SPEC, path)])
     while work:
         node, shape, at = work.popleft()
@@ -292,8 +312,9 @@ def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]
             yield from _directive_violations(node, at)
             work.extend((v, shape.below(k), below(at, k)) for k, v in node.items() if _holds(v))
         else:
+            has_keys = bool(shape.keys) and not is_lone(node, shape)
             for index, value in enumerate(node):
-                if isinstance(value, dict) and shape.keys:
+                if isinstance(value, dict) and has_keys:
                     yield from _element_violations(value, shape, f"{at}[{index}]")
                 if _holds(value):
                     work.append((value, shape, f"{at}[{index}]"))

@@ -26,9 +26,12 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.graph import Graph
 from jobflow.core.known_tasks import KnownTasks
 from jobflow.core.mentions import expressions_of
+from jobflow.core.misfits import NO_MISFITS, Misfits, misfits
+from jobflow.core.patch_targets import Stranger, strangers
 from jobflow.core.planned import ONE, Planned, planned
 from jobflow.core.readings import Readings, Written
-from jobflow.core.uses import Change, Kind, Kinds, Patched, Use, changes, patches_of
+from jobflow.core.uses import Change, Kind, Kinds, Patched, Use, changes, is_open, patches_of
+from jobflow.core.violations import MAX_FINDINGS
 from jobflow.core.visible import Place, Visible
 
 A = TypeVar("A", HTTPGetProbe, TCPSocketProbe, TaskStatusProbe, covariant=True)
@@ -223,6 +226,31 @@ class Outline:
     def changes(self) -> list[Change]:
         """The patches that say something, in the order of the flow."""
         return list(changes(self.flow, self.patches)) if self.patches else []
+
+    @cached_property
+    def misfits(self) -> list[tuple[Change, Misfits]]:
+        """Fields and values of patches that no vcjob has, by patch; about MAX_FINDINGS at most."""
+        found: list[tuple[Change, Misfits]] = []
+        wrong = unknown = 0
+        for change in self.changes:
+            of_one = misfits(change.said, change.path, is_open=is_open, unknown_before=unknown)
+            if of_one is not NO_MISFITS:
+                found.append((change, of_one))
+                wrong += len(of_one.violations)
+                unknown += len(of_one.doubts)
+            if wrong >= MAX_FINDINGS:
+                break
+        return found
+
+    @cached_property
+    def strangers(self) -> list[tuple[Kind, Change, Stranger]]:
+        """Tasks and containers of patches that their templates do not have."""
+        return [
+            (kind, change, stranger)
+            for kind in self.kinds
+            if kind.changes
+            for change, stranger in strangers(kind)
+        ]
 
     @cached_property
     def templates(self) -> list[str]:

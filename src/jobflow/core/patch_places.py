@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from jobflow.core.merge import JOB_SPEC, PATCH, Shape
-from jobflow.core.violations import Violation, beginnings, below
+from jobflow.core.merge import JOB_SPEC, PATCH, Shape, is_lone
+from jobflow.core.violations import Doubt, Violation, beginnings, below
 
 _INDEX = re.compile(r"\[(\d+)\]")
 
 _Key = tuple[str | int, ...] | None
+F = TypeVar("F", Violation, Doubt)
 
 
 class Places:
@@ -96,7 +97,7 @@ def innermost(layers: Sequence[Places], fault: Violation) -> Violation:
     return layers[depths.index(max(depths))].in_patch(fault)
 
 
-def as_written(fault: Violation, path: str, written: Mapping[str, Any]) -> Violation:
+def as_written(fault: F, path: str, written: Mapping[str, Any]) -> F:
     """A fault of a patch that stands at `path`, no deeper than the patch is written: the value of
     a reference has no place of its own."""
     here: Any = written
@@ -115,6 +116,8 @@ def as_written(fault: Violation, path: str, written: Mapping[str, Any]) -> Viola
 def _origins(here: Sequence[Any], there: Sequence[Any], shape: Shape) -> Mapping[int, int]:
     """By index in the result the index in the patch. What the patch changed or added comes last
     among the elements of its key, and among those without one, in the patch's order."""
+    if len(there) == 1 and is_lone(here, shape):
+        return {0: 0}
     places: dict[_Key, list[int]] = {}
     for i, element in enumerate(there):
         places.setdefault(_key(element, shape), []).append(i)

@@ -22,7 +22,7 @@ from jobflow.core.outline import Outline
 from jobflow.core.patch_places import Places, as_written, innermost
 from jobflow.core.rules import Group, Rule
 from jobflow.core.uses import Change, Kind, unknown
-from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation, some
 
 _OF_THE_VALUE_ALONE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
 """Reasons that hold whatever the template says, for what the patch sets it sets."""
@@ -47,6 +47,25 @@ def patches_can_be_merged(outline: Outline) -> Faults:
             yield as_written(fault, change.path, change.written)
 
 
+def patches_fit_their_types(outline: Outline) -> Faults:
+    """Values for pods have the types that Kubernetes has for them."""
+    for change, found in outline.misfits:
+        for fault in found.violations:
+            yield as_written(fault, change.path, change.written)
+
+
+def patches_name_what_they_mean(outline: Outline) -> Faults:
+    """A task or container without a name means the only one of its template, if there is one."""
+    for kind, change, stranger in outline.strangers:
+        if stranger.name is None:
+            detail = (
+                f'template "{kind.template.metadata.name}" has {len(stranger.known)} '
+                f"{stranger.word}s ({some(stranger.known)}): say which one is meant"
+            )
+            fault = Violation(f"{stranger.path}.name", Reason.REQUIRED, None, detail)
+            yield as_written(fault, change.path, change.written)
+
+
 def patches_make_jobs(outline: Outline) -> Faults:
     """With a known template all of Volcano's rules; without one those that need no template."""
     defaults = outline.flow.spec.job_defaults
@@ -65,7 +84,10 @@ def patches_make_jobs(outline: Outline) -> Faults:
 
 
 PATCH_RULES = (
-    Group[Rule](lambda outline: outline.changes, (patches_can_be_merged,)),
+    Group[Rule](
+        lambda outline: outline.changes,
+        (patches_can_be_merged, patches_fit_their_types, patches_name_what_they_mean),
+    ),
     Group[Rule](
         lambda outline: outline.changes or outline.flow.spec.job_defaults, (patches_make_jobs,)
     ),

@@ -70,6 +70,17 @@ _WORDS: Sequence[tuple[re.Pattern[str], Mapping[str, str]]] = (
     (re.compile(r"spec\.params\[\d+\]"), {"default": "value"}),
 )
 
+_POD = "tasks[].template.spec"
+JOB_WORDS: Mapping[str, str] = {
+    "backoffLimit": "maxRetry",
+    "cpu": f"{_POD}.containers[].resources.requests.cpu",
+    "environment": f"{_POD}.containers[].env",
+    "memory": f"{_POD}.containers[].resources.requests.memory",
+    "parallelism": "tasks[].replicas",
+    "resources": f"{_POD}.containers[].resources",
+}
+"""Places of fields that users look for under another name or at another place."""
+
 
 def of_field(at: str, name: str) -> str:
     """Of a field that is not known, in the object at the JSON path `at`."""
@@ -103,7 +114,7 @@ def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) ->
 def _text(keys: Sequence[str], found: str, value: Any) -> str:
     if found in ("integer", "number") and _is_duration(keys):
         return f'; write it with its unit: "{quoted(value)}s"'
-    if found == "boolean" and keys[-1:] == ("name",):
+    if found == "boolean" and keys[-1:] in (("name",), ("image",)):
         said = "y, yes and on" if value else "n, no and off"
         return f"; put it in quotes: YAML takes {said} for {quoted(value)}"
     if found in ("integer", "number", "boolean"):
@@ -112,6 +123,10 @@ def _text(keys: Sequence[str], found: str, value: Any) -> str:
 
 
 def _list(keys: Sequence[str], found: str, value: Any) -> str:
+    if found == "string" and keys[-1:] == ("command",) and " " in value.strip():
+        return f'; write a list: ["sh", "-c", {quoted(value)}]'
+    if found == "object" and keys[-1:] == ("env",):
+        return '; write a list: [{name: …, value: "…"}]'
     if found != "object":
         return f"; write a list: [{quoted(value)}]"
     return "; write a list: [{name: …, value: …}]" if keys == ("spec", "params") else ""

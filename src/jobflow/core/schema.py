@@ -18,6 +18,7 @@ import msgspec
 from jobflow.api.crd import openapi_schema
 from jobflow.api.job import JobSpec
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.core.fields import meant, place_of
 from jobflow.core.remedies import of_field, of_type
 from jobflow.core.suggest import Suggester, did_you_mean, plain, supported
 from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, below
@@ -80,48 +81,6 @@ def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
             at = path + violation.path.removeprefix("spec")
             detail = violation.detail.removeprefix(f"{violation.path} in body ")
             yield Violation(at, violation.reason, violation.value, detail)
-
-
-def misspelt_fields(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """Fields of a vcjob spec, or of a patch of one, that are nearly known ones. Others that are
-    not known pass: a newer Volcano may know them. Pod templates are not looked into."""
-    guesses = _Guesses()
-    work: list[tuple[Any, Schema, str]] = [(spec, _job_spec_schema(), path)]
-    for node, schema, at in work:  # grows as it goes, level by level
-        if isinstance(node, list):
-            items = schema.get("items")
-            work += [(item, items, f"{at}[{i}]") for i, item in enumerate(node) if items]
-        elif isinstance(node, dict) and (fields := schema.get("properties")):
-            for name, value in node.items():
-                if (inner := fields.get(name)) is not None:
-                    work.append((value, inner, below(at, name)))
-                elif guess := guesses.nearest(name, fields):
-                    detail = f"unknown field{did_you_mean(guess)}"
-                    yield Violation(below(at, name), Reason.FORBIDDEN, None, detail)
-
-
-class _Guesses:
-    """What field was meant, at a cost that is bounded however many unknown names there are."""
-
-    def __init__(self) -> None:
-        self._suggesters: dict[int, Suggester] = {}
-        """By id of the fields, of which the schema has one map a place."""
-        self._found: dict[tuple[int, str], str | None] = {}
-
-    def nearest(self, name: str, fields: Mapping[str, Schema]) -> str | None:
-        """The field whose name is most like this one."""
-        key = (id(fields), name)
-        if key not in self._found:
-            if id(fields) not in self._suggesters:
-                self._suggesters[id(fields)] = Suggester(list(fields), budget=5_000)
-            self._found[key] = self._suggesters[id(fields)].nearest(name)
-        return self._found[key]
-
-
-@lru_cache(maxsize=1)
-def _job_spec_schema() -> Schema:
-    schema: Schema = openapi_schema("JobTemplate")["properties"]["spec"]
-    return schema
 
 
 def json_path(path: Path) -> str:
@@ -250,7 +209,7 @@ def _translated(error: jsonschema_rs.ValidationError, path: Path) -> Violation:
     match error.kind.name:
         case "type":
             expected = ",".join(name for name in said["types"] if name != "null")
-            return _mistyped(path, expected, error.instance)
+            return mistyped(path, expected, error.instance)
         case "enum":
             options = [option for option in said["options"] if option is not None]
             detail = supported(error.instance if len(options) > 1 else None, options)
@@ -260,8 +219,9 @@ def _translated(error: jsonschema_rs.ValidationError, path: Path) -> Violation:
             return Violation(json_path(path), Reason.INVALID, error.instance, detail)
 
 
-def _mistyped(path: Path, expected: str, value: Any) -> Violation:
-    """In the words of k8s.io/kube-openapi, where the "value" is the type that was found."""
+def mistyped(path: Path, expected: str, value: Any) -> Violation:
+    """A value of the wrong JSON type, in the words of k8s.io/kube-openapi, where the "value" is the
+    type that was found."""
     at, found = json_path(path), _type_name(value)
     where = f"{at} in body " if at else ""
     detail = f'{where}must be of type {expected}: "{found}"'
@@ -278,6 +238,8 @@ def _meant(part: _Part, path: Path, name: str) -> str:
     """What somebody meant who wrote an unknown field: a field beside it, or one that belongs
     elsewhere."""
     kind = part.kind
+    if kind == "JobTemplate" and path[:1] == ["spec"]:
+        return meant(place_of(path[1:]), name)
     if kind == "JobFlow" and (word := of_field(json_path(path), name)):
         return word
     guess = Suggester(list(part.known)).nearest(name)

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-from jobflow.core.lookalikes import MOST as MOST_LOOKALIKES
-from jobflow.core.lookalikes import lookalikes
 from jobflow.core.outline import Outline
 from jobflow.core.phase_words import strange_phases
 from jobflow.core.references import references
@@ -72,26 +70,18 @@ def probes_leave_conditions_alone(outline: Outline) -> Iterator[str]:
         )
 
 
-def references_are_written_as_such(outline: Outline) -> Iterator[str]:
-    """What only looks like a reference stays as it stands."""
-    found: dict[str, str] = {}
-    for change in outline.changes:
-        found.update(lookalikes(change.written))
-        if len(found) > MOST_LOOKALIKES:
-            break
-    shown = [f"{quoted(text)} ({advice})" for text, advice in found.items()]
-    if shown:
-        plural = len(shown) > 1
-        yield (
-            f"{some(shown)} in patches look{'' if plural else 's'} like "
-            f"{'references' if plural else 'a reference'} and will stay as "
-            f"{'they stand' if plural else 'it stands'}; $$( says that this is meant"
-        )
-
-
 def references_stand_in_patches(outline: Outline) -> Iterator[str]:
-    """Nowhere else are they read."""
-    yield from reference_warnings("params, forEach.items and jobDefaults", _elsewhere(outline))
+    """References are read nowhere else."""
+    found: dict[str, None] = {}
+    for value in _elsewhere(outline):
+        found |= dict.fromkeys(f"$({each.path})" for _, each in references(value, ""))
+    if found:
+        stay = "stay as they stand" if len(found) > 1 else "stays as it stands"
+        shown = some([quoted(text) for text in found])
+        yield (
+            f"{shown} in params, forEach.items and jobDefaults {stay}: references are read in the "
+            "patch of a step only"
+        )
 
 
 def _elsewhere(outline: Outline) -> list[Any]:
@@ -131,22 +121,10 @@ FLOW_SUSPICIONS = (
     Group[Suspicion](anything, (templates_exist, queues_take_jobs)),
     Group[Suspicion](lambda outline: outline.dependencies, (dependencies_have_targets,)),
     Group[Suspicion](lambda outline: outline.probes, (probes_leave_conditions_alone,)),
-    Group[Suspicion](lambda outline: outline.changes, (references_are_written_as_such,)),
     Group[Suspicion](_elsewhere, (references_stand_in_patches,)),
     Group[Suspicion](lambda outline: outline.expressive, (phases_are_there,)),
     Group[Suspicion](lambda outline: outline.steered, (daemons_serve_somebody,)),
 )
-
-
-def reference_warnings(where: str, values: Iterable[Any]) -> Iterator[str]:
-    """References in JSON values that are not read for any."""
-    found: dict[str, None] = {}
-    for value in values:
-        found |= dict.fromkeys(f"$({each.path})" for _, each in references(value, ""))
-    if found:
-        stay = "stay as they stand" if len(found) > 1 else "stays as it stands"
-        shown = some([quoted(text) for text in found])
-        yield f"{shown} in {where} {stay}: references are read in the patch of a step only"
 
 
 def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]) -> Iterator[str]:

@@ -23,10 +23,12 @@ from jobflow.core.change_rules import (
 from jobflow.core.clash_rules import CLASH_RULES
 from jobflow.core.control_rules import CONTROL_RULES
 from jobflow.core.default_rules import DEFAULT_RULES
+from jobflow.core.doubts import FLOW_DOUBTS, template_doubts
 from jobflow.core.expression_rules import EXPRESSION_RULES
 from jobflow.core.flow_rules import FLOW_RULES
 from jobflow.core.generated_rules import GENERATED_RULES
 from jobflow.core.job_rules import job_violations
+from jobflow.core.misfits import misfits
 from jobflow.core.name_rules import object_name_violations
 from jobflow.core.outline import Known, Outline
 from jobflow.core.param_rules import PARAM_RULES
@@ -34,7 +36,7 @@ from jobflow.core.patch_rules import PATCH_RULES
 from jobflow.core.probe_rules import PROBE_RULES
 from jobflow.core.rules import findings
 from jobflow.core.status_rules import STATUS_RULES
-from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings, reference_warnings
+from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
 __all__ = [
@@ -76,9 +78,12 @@ def validate_outline(outline: Outline) -> Verdict:
     """`validate_flow` for a flow whose outline there is already."""
     violations = findings(CREATE_RULES, outline)
     warnings = findings(FLOW_SUSPICIONS, outline)
+    doubts = findings(FLOW_DOUBTS, outline)
     if len(violations) > 1:
         violations.sort(key=_position)
-    return Verdict(tuple(violations), tuple(warnings)) if violations or warnings else PASS
+    if not (violations or warnings or doubts):
+        return PASS
+    return Verdict(tuple(violations), tuple(warnings), tuple(doubts))
 
 
 def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
@@ -93,13 +98,19 @@ def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdi
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:
     """JobTemplate CREATE and lint: Volcano's own rules for a vcjob."""
+    found = misfits(template.spec, "spec")
     violations = chain(
-        object_name_violations(template.metadata), job_violations(template.spec, "spec", None)
+        object_name_violations(template.metadata),
+        job_violations(template.spec, "spec", None),
+        found.violations,
     )
-    warnings = [*reference_warnings("the template", [template.spec])]
-    if known.queues is not None:
-        warnings += queue_warnings([template.spec], known.queues)
-    return Verdict(tuple(islice(violations, MAX_FINDINGS)), tuple(warnings))
+    doubts = chain(found.doubts, template_doubts(template.spec, "spec"))
+    warnings = [] if known.queues is None else queue_warnings([template.spec], known.queues)
+    return Verdict(
+        tuple(islice(violations, MAX_FINDINGS)),
+        tuple(warnings),
+        tuple(islice(doubts, MAX_FINDINGS)),
+    )
 
 
 def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:

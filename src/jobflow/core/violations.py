@@ -20,6 +20,8 @@ MAX_SHOWN = 100
 """Violations that a refusal lists; the others are counted."""
 MAX_QUOTED = 200
 """Characters of an offending value that a message repeats; the rest is cut, with dots."""
+DOUBTS_SHOWN = 16
+"""Most doubts that the warnings of one review name."""
 _WORD = re.compile(r"[-$\w]+")
 _KEY_END = re.compile(r"[].[]")
 _MOST_ENDS = 200
@@ -89,12 +91,38 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something at one place of an object that admission warns of."""
+
+    path: str
+    detail: str
+    """The problem and what to do."""
+    reason: Reason | None = None
+    """The reason of the fault that lint makes of it; None: lint warns too."""
+    value: Any = None
+    """The offending value, for a fault that shows it."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What admission says of an object: refused where there is a violation."""
 
     violations: tuple[Violation, ...] = ()
     warnings: tuple[str, ...] = ()
     """What is only suspicious; one sentence each, for `Warning:` headers."""
+    doubts: tuple[Doubt, ...] = ()
+    """Suspicions that have a place."""
+
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """The warnings of a review: at most DOUBTS_SHOWN of the doubts, and how many more."""
+        shown = [str(doubt) for doubt in self.doubts[:DOUBTS_SHOWN]]
+        if (more := len(self.doubts) - DOUBTS_SHOWN) > 0:
+            shown.append(f"and {more} more like these")
+        return (*self.warnings, *shown)
 
 
 def quoted(value: Any) -> str:

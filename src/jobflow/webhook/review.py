@@ -184,11 +184,11 @@ class Reviewer(Generic[T]):
 
     def _answer(self, request: AdmissionRequest[Any], verdict: Verdict) -> Answer:
         if not verdict.violations:
-            return Answer(allowed(request.uid, verdict.warnings), operation=request.operation)
+            return Answer(allowed(request.uid, verdict.all_warnings), operation=request.operation)
         word = forbidden if request.operation == "DELETE" else invalid
         status = word(self._kind, name_of(request), verdict)
         return Answer(
-            refused(request.uid, status, verdict.warnings),
+            refused(request.uid, status, verdict.all_warnings),
             Outcome.REFUSED,
             operation=request.operation,
             violations=verdict.violations,

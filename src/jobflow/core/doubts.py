@@ -1,0 +1,106 @@
+"""Suspicions that have a place: the webhook warns of them; lint refuses those that have a reason.
+
+Nothing here refuses at admission, because Volcano takes each of these objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from jobflow.core.job_view import JobView, job_view
+from jobflow.core.lookalikes import MOST as MOST_LOOKALIKES
+from jobflow.core.lookalikes import lookalikes
+from jobflow.core.outline import Outline
+from jobflow.core.patch_places import as_written
+from jobflow.core.references import references
+from jobflow.core.rules import Group
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.violations import Doubt, Reason, quoted
+
+FlowDoubt = Callable[[Outline], Iterator[Doubt]]
+GUESSES = 100
+"""Names of tasks and containers for which there is a guess, for all patches of a flow."""
+
+
+def fields_of_patches_exist(outline: Outline) -> Iterator[Doubt]:
+    """Volcano drops a field that it does not know."""
+    for change, found in outline.misfits:
+        for doubt in found.doubts:
+            yield as_written(doubt, change.path, change.written)
+
+
+def patches_mean_their_template(outline: Outline) -> Iterator[Doubt]:
+    """A task or container with a name that the template does not have is added to the job."""
+    said: set[str] = set()
+    for kind, change, stranger in outline.strangers:
+        if stranger.path in said or stranger.name is None:
+            continue
+        said.add(stranger.path)
+        near = Suggester(stranger.known).nearest(stranger.name) if len(said) <= GUESSES else None
+        detail = (
+            f'template "{kind.template.metadata.name}" has no {stranger.word} '
+            f"{quoted(stranger.name)}, so the patch adds one{did_you_mean(near)}"
+        )
+        reason = Reason.NOT_FOUND if near else None
+        doubt = Doubt(f"{stranger.path}.name", detail, reason, stranger.name)
+        yield as_written(doubt, change.path, change.written)
+
+
+def references_are_written_as_such(outline: Outline) -> Iterator[Doubt]:
+    """A text that only looks like a reference stays as it is."""
+    left = MOST_LOOKALIKES
+    for change in outline.changes:
+        for found in lookalikes(change.written, change.path):
+            detail = (
+                f"{quoted(found.text)} looks like a reference but is none, so it stays as it is "
+                f"({found.advice}); if it is meant so, write $$( instead of $("
+            )
+            yield Doubt(found.path, detail)
+            left -= 1
+        if left <= 0:
+            return
+
+
+FLOW_DOUBTS = (
+    Group[FlowDoubt](
+        lambda outline: outline.changes,
+        (
+            fields_of_patches_exist,
+            patches_mean_their_template,
+            references_are_written_as_such,
+        ),
+    ),
+)
+
+
+def template_doubts(spec: Any, path: str) -> Iterator[Doubt]:
+    """Doubts about the spec of a JobTemplate at `path`, except unknown fields."""
+    job = job_view(spec, path, None)
+    yield from _tasks_without_replicas(job)
+    yield from _pods_that_start_again(job)
+    for place, reference in islice(references(spec, path), MOST_LOOKALIKES):
+        text = quoted(f"$({reference.path})")
+        yield Doubt(
+            place, f"{text} stays as it is: references are read in the patch of a step only"
+        )
+
+
+def _tasks_without_replicas(job: JobView) -> Iterator[Doubt]:
+    """Volcano takes a missing number for 0."""
+    for task in job.tasks:
+        if task.raw.get("replicas") is None:
+            detail = "without replicas this task has no pod, and a job without pods never ends"
+            yield Doubt(f"{task.path}.replicas", detail, Reason.REQUIRED)
+
+
+def _pods_that_start_again(job: JobView) -> Iterator[Doubt]:
+    """Kubernetes starts the containers of such a pod again whenever they end."""
+    for task in job.tasks:
+        if task.pod_spec.get("containers") and not task.pod_spec.get("restartPolicy"):
+            detail = (
+                "without a restartPolicy Kubernetes starts containers again whenever they end, so "
+                "these pods never finish; write Never or OnFailure"
+            )
+            yield Doubt(f"{task.path}.template.spec.restartPolicy", detail)

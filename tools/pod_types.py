@@ -1,0 +1,114 @@
+"""Writes src/jobflow/api/pod_types.py, the fields of a pod template, from kubernetes-asyncio.
+
+Its models take 36 MB and 0.2 s to import, so the product reads this table instead. `make manifests`
+runs this script; a test compares the file with its output.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from kubernetes_asyncio import __version__
+from kubernetes_asyncio.client import models
+
+ROOTS = ("V1PodTemplateSpec", "V1PersistentVolumeClaimSpec")
+QUANTITIES = {
+    "ResourceRequirements.limits", "ResourceRequirements.requests",
+    "VolumeResourceRequirements.limits", "VolumeResourceRequirements.requests",
+    "PodSpec.overhead", "EmptyDirVolumeSource.sizeLimit", "ResourceFieldSelector.divisor",
+}  # fmt: skip
+"""Fields that hold quantities, or maps of them, which the models call texts."""
+METADATA = {"annotations", "labels", "finalizers", "name", "namespace"}
+"""Metadata of a pod template that Volcano keeps; it drops other fields, whatever they hold."""
+_RESTARTS = "Always OnFailure Never"
+_OPERATORS = "In NotIn Exists DoesNotExist"
+WORDS = {
+    "Container.imagePullPolicy": "Always Never IfNotPresent",
+    "Container.restartPolicy": _RESTARTS,
+    "Container.terminationMessagePolicy": "File FallbackToLogsOnError",
+    "ContainerPort.protocol": "TCP UDP SCTP",
+    "HTTPGetAction.scheme": "HTTP HTTPS",
+    "LabelSelectorRequirement.operator": _OPERATORS,
+    "NodeSelectorRequirement.operator": f"{_OPERATORS} Gt Lt",
+    "PersistentVolumeClaimSpec.volumeMode": "Filesystem Block",
+    "PodSpec.dnsPolicy": "ClusterFirst ClusterFirstWithHostNet Default None",
+    "PodSpec.preemptionPolicy": "Never PreemptLowerPriority",
+    "PodSpec.restartPolicy": _RESTARTS,
+    "SeccompProfile.type": "Localhost RuntimeDefault Unconfined",
+    "Toleration.effect": "NoSchedule PreferNoSchedule NoExecute",
+    "Toleration.operator": "Exists Equal Lt Gt",
+    "TopologySpreadConstraint.whenUnsatisfiable": "DoNotSchedule ScheduleAnyway",
+    "VolumeMount.mountPropagation": "None HostToContainer Bidirectional",
+}
+"""Words that a field takes (k8s.io/api/core/v1), which the models do not have: only lists that
+have been the same for years, because a word that is newer than the table must not be refused."""
+SCALARS = {"str": "text", "int": "integer", "bool": "boolean", "object": "integer-or-text"}
+"""`object` is what the models call an IntOrString, the only free type below the roots."""
+HEAD = '''"""The fields of a pod template and of a volume claim, by type, as Kubernetes has them.
+
+Written by tools/pod_types.py (`make manifests`) from kubernetes-asyncio {version}. Do not edit it.
+A line without indentation is a type. Each line below it is a field: its name, then its type, which
+is `[T]` for a list, `{{T}}` for a map of T, or the words that the field takes.
+"""
+
+POD_TYPES = """\\
+{table}"""
+'''
+
+
+def table() -> str:
+    """All types that can be reached from the roots, in the order of their names."""
+    found: dict[str, list[str]] = {}
+    pending = list(ROOTS)
+    while pending:
+        model = pending.pop()
+        if (name := _name(model)) in found:
+            continue
+        found[name] = [f"  {field} {kind}" for field, kind in _fields(model)]
+        for _, said in _declared(model):
+            pending += re.findall(r"\b(?:Core)?V1\w+", said) if name != "ObjectMeta" else []
+    return "".join(f"{name}\n" + "\n".join(found[name]) + "\n" for name in sorted(found))
+
+
+def _fields(model: str) -> Iterator[tuple[str, str]]:
+    owner = _name(model)
+    for field, said in _declared(model):
+        key = f"{owner}.{field}"
+        if owner == "ObjectMeta" and field not in METADATA:
+            kind = "any"
+        elif key in WORDS:
+            kind = WORDS[key]
+        else:
+            kind = _type(said)
+        yield field, kind.replace("text", "quantity") if key in QUANTITIES else kind
+
+
+def _declared(model: str) -> list[tuple[str, str]]:
+    """Each field as JSON has it, and its type as the model says it."""
+    described = getattr(models, model)
+    names = described.attribute_map
+    return sorted((names[own], said) for own, said in described.openapi_types.items())
+
+
+def _type(said: str) -> str:
+    if inner := re.fullmatch(r"list\[(.+)\]", said):
+        return f"[{_type(inner[1])}]"
+    if inner := re.fullmatch(r"dict\(str, (.+)\)", said):
+        return f"{{{_type(inner[1])}}}"
+    return SCALARS.get(said) or _name(said)
+
+
+def _name(model: str) -> str:
+    return re.sub(r"^(?:Core)?V1", "", model)
+
+
+def main(path: Path) -> None:
+    """Write the module."""
+    path.write_text(HEAD.format(version=__version__, table=table()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
