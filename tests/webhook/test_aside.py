@@ -23,7 +23,12 @@ from jobflow.webhook.review import MOST_BYTES, Answer, Outcome, reviewers
 from manifests import jobflow, template
 
 PATCH = {"jobSpec": {"minAvailable": 1, "queue": "default"}}
-POD = {"spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
+POD = {
+    "spec": {
+        "containers": [{"name": "main", "image": "busybox:1.36"}],
+        "restartPolicy": "Never",
+    }
+}
 
 
 def flow(*steps: dict[str, Any], **spec: Any) -> bytes:

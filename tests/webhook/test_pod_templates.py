@@ -23,7 +23,8 @@ PORT = StatusCause(
 
 
 def pod(image: str = "busybox:1.36", **container: Any) -> dict[str, Any]:
-    return {"spec": {"containers": [{"name": "main", "image": image, **container}]}}
+    containers = [{"name": "main", "image": image, **container}]
+    return {"spec": {"containers": containers, "restartPolicy": "Never"}}
 
 
 def with_tasks(*pods: dict[str, Any], **spec: Any) -> dict[str, Any]:

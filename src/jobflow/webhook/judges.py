@@ -24,6 +24,7 @@ from jobflow.core.validate import (
 )
 from jobflow.core.violations import Verdict, Violation
 from jobflow.webhook.envelope import UserInfo
+from jobflow.webhook.patched_pods import flow_in_depth, patched_pods
 from jobflow.webhook.pod_templates import MOST_TRIED, DryRun, in_depth, pod_templates
 
 T = TypeVar("T", JobFlow, JobTemplate)
@@ -99,7 +100,8 @@ class Denied(NotJudged):
 
 
 class Judge(Protocol[T]):
-    """The verdicts on one kind. Those on the creation of a flow wait for nothing.
+    """The verdicts on one kind. The creation of a flow waits for nothing but the dry run of pod
+    templates that its patches make.
 
     A creation or a change that is more work than the judge may do raises TooMuch.
     """
@@ -133,10 +135,12 @@ class FlowJudge:
         if exceeds(outline, self._most):
             raise TooMuch
         verdict = validate_outline(outline)
-        if self._rights is not None and not verdict.violations:
+        if verdict.violations:
+            return verdict
+        if self._rights is not None:
             if why := await self._rights.lacking(user, new.metadata.namespace):
                 raise Denied(why)
-        return verdict
+        return await self._in_depth(outline, verdict)
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
@@ -145,6 +149,15 @@ class FlowJudge:
 
     async def changed(self, new: JobFlow, user: UserInfo) -> Verdict:
         return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new, user)
+
+    async def _in_depth(self, outline: Outline, verdict: Verdict) -> Verdict:
+        """With what the API server finds in the pod templates that patches make."""
+        namespace = outline.flow.metadata.namespace
+        if not outline.changes or not (tried := patched_pods(outline)):
+            return verdict
+        first = [each.template for each in tried[:MOST_TRIED]]
+        answers = await self._cluster.dry_run(namespace, first)
+        return flow_in_depth(verdict, tried, answers)
 
     async def delete(self, old: JobFlow) -> Verdict:
         verdict = validate_flow_delete(old, namespace_terminating=False)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -48,6 +48,11 @@ class DryRun:
     """`field` begins with `template`."""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def other_warnings(self) -> list[str]:
+        """Those that are about no unknown field."""
+        return [text for text in self.warnings if not _UNKNOWN_FIELD.fullmatch(text)]
+
 
 def pod_templates(spec: Mapping[str, Any]) -> list[Tried]:
     """The pod templates of a vcjob spec that fits its type, equal ones once."""
@@ -70,13 +75,16 @@ def in_depth(verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun 
     ]
     named = {(violation.path, violation.reason) for violation in verdict.violations}
     found = heapq.merge(*(_faults(each, answer) for each, answer in pairs), key=_task)
-    faults = (_violation(i, fault) for i, fault in found)
+    faults = (violation_of(i, fault) for i, fault in found)
     new = (fault for fault in faults if (fault.path, fault.reason) not in named)
     more = tuple(islice(new, MAX_FINDINGS - len(verdict.violations)))
-    warnings = (*_warnings(pairs), *_not_tried(len(tried) - len(pairs), len(tried)))
+    told = {doubt.path for doubt in verdict.doubts}
+    warnings = (*_warnings(pairs, told), *not_tried(len(tried) - len(pairs), len(tried)))
     if not more and not warnings:
         return verdict
-    return Verdict(verdict.violations + more, verdict.warnings + warnings)
+    return replace(
+        verdict, violations=verdict.violations + more, warnings=verdict.warnings + warnings
+    )
 
 
 def _faults(tried: Tried, answer: DryRun) -> Iterator[tuple[int, StatusCause]]:
@@ -88,7 +96,8 @@ def _task(found: tuple[int, StatusCause]) -> int:
     return found[0]
 
 
-def _not_tried(count: int, total: int) -> Iterator[str]:
+def not_tried(count: int, total: int) -> Iterator[str]:
+    """A warning if some of the different pod templates of an object were not tried."""
     if count:
         yield (
             f"{count} of {total} different pod templates were not checked in depth, because a "
@@ -97,7 +106,8 @@ def _not_tried(count: int, total: int) -> Iterator[str]:
         )
 
 
-def _violation(task: int, fault: StatusCause) -> Violation:
+def violation_of(task: int, fault: StatusCause) -> Violation:
+    """A fault of the pod template of a task, at its place in the spec of a JobTemplate."""
     reason = _REASONS.get(fault.reason, Reason.INVALID)
     field = _IN_METADATA.sub("template.metadata.", fault.field)
     return Violation(_path(task, field), reason, None, "", words=fault.message)
@@ -107,14 +117,16 @@ def _path(task: int, field: str) -> str:
     return f"spec.tasks[{task}].{field}"
 
 
-def _warnings(pairs: Sequence[tuple[Tried, DryRun]]) -> Iterator[str]:
-    """Of the first task that a warning is about: fields that would be dropped in one sentence,
-    the rest in the API server's words."""
+def _warnings(pairs: Sequence[tuple[Tried, DryRun]], told: Collection[str]) -> Iterator[str]:
+    """For the first task that a warning is about: fields that would be dropped, except those that
+    the rules told of, in one sentence; the rest in the API server's words."""
     unknown, others = [], []
     for tried, answer in pairs:
         for text in answer.warnings:
             if field := _UNKNOWN_FIELD.fullmatch(text):
-                unknown.append(_path(tried.tasks[0], field[1]))
+                path = _path(tried.tasks[0], field[1])
+                if path not in told:
+                    unknown.append(path)
             elif _TEMPLATE.match(text):
                 others.append(_path(tried.tasks[0], text))
             else:
@@ -122,6 +134,11 @@ def _warnings(pairs: Sequence[tuple[Tried, DryRun]]) -> Iterator[str]:
     if unknown:
         word, it = ("fields", "they are") if len(unknown) > 1 else ("field", "it is")
         yield f"unknown {word} {some(unknown)}: {it} dropped when the pods are made"
-    yield from others[:SHOWN]
-    if (more := len(others) - SHOWN) > 0:
+    yield from first_of(others)
+
+
+def first_of(texts: Sequence[str]) -> Iterator[str]:
+    """The first of the API server's own warnings, and how many more there are."""
+    yield from texts[:SHOWN]
+    if (more := len(texts) - SHOWN) > 0:
         yield f"and {more} more warnings of the API server about pod templates"
