@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow_status import StepCondition, StepFailure
-from jobflow.api.job import TaskState
+from jobflow.api.job import JobOutline, TaskOutline, TaskState
 from jobflow.api.jobflow import DependsOn, Probe, TaskStatusProbe
 from jobflow.core.explain import explain, explain_step, unknown_step
 from jobflow.core.reasons import StepReason
@@ -62,6 +62,17 @@ def test_a_flow_that_waits_for_a_template(templateless: World) -> None:
         "Apply the JobTemplate a, and the step starts by itself.",
         "Steps b, c, d and 1 more wait for other steps.",
     ]
+
+
+def test_a_job_without_pods_is_told() -> None:
+    world = flow("a").settled().with_jobs(a="Pending")
+    job = world.jobs[world.name_of("a")]
+    tasks = JobOutline(tasks=[TaskOutline(name="main"), TaskOutline(name="ps", replicas=0)])
+    world = world.with_job(msgspec.structs.replace(job, spec=tasks)).settled().later(60)
+    assert why(world, "a")[0] == (
+        "Step a has been Pending for 1m (since 12:00:00 UTC) as the job f-a; it has no pod and "
+        "never ends, because no task of the job has replicas."
+    )
 
 
 def test_a_step_is_followed_down_to_where_its_waiting_begins(templateless: World) -> None:

@@ -73,6 +73,7 @@ def running_as(run: Run, job: Job, scene: Scene) -> RunCondition:
     kept = memory.phase == job.phase and not memory.reason
     condition = run.anew(
         phase=job.phase,
+        message=_without_pods(job),
         create_time=job.metadata.creation_timestamp,
         running_duration=job.status.running_duration or "",
         task_status_count=_last_counts(run, job),
@@ -83,6 +84,14 @@ def running_as(run: Run, job: Job, scene: Scene) -> RunCondition:
         requested_hours=memory.requested_hours,
     )
     return memory if condition == memory else condition
+
+
+def _without_pods(job: Job) -> str:
+    """A clause about a vcjob that has no pods, or ""."""
+    tasks = job.spec.tasks
+    if not tasks or any(task.replicas for task in tasks):
+        return ""
+    return "has no pod and never ends, because no task of the job has replicas"
 
 
 def held(run: Run, scene: Scene) -> RequestedHours | None:
