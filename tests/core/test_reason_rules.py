@@ -92,3 +92,12 @@ def test_a_step_has_every_reason_that_a_status_can_hold() -> None:
     assert fault.endswith(
         "is no reason of a step; docs/reference.md lists the reasons under Status"
     )
+
+
+def test_a_run_that_is_repeated_has_every_reason_too() -> None:
+    def repeating(until: str) -> list[str]:
+        return faults(flow_of({"name": "a", "repeat": {"max": 2, "until": until}}))
+
+    assert repeating('reason == "OutputsMissing"') == []
+    (fault,) = repeating('reason == "Error"')
+    assert '"Error" is no reason of a run' in fault
