@@ -45,6 +45,8 @@ def test_a_reason_of_a_container_is_refused_with_those_that_come() -> None:
         ('["A"].exists(reason, reason == "A")', []),
         ('outputs.text == "reason == \\"A\\""', []),
         ('outputs.text == "reason" || reason == outputs.text', []),
+        ('outputs.text.matches(r"\\") && reason == "A"', ["A"]),
+        ("outputs.text == '\\'' || reason == 'A'", ["A"]),
         ('// reason == "A"\nreason == "B"', ["B"]),
         ('reason == "\\u0041"', []),
     ],

@@ -29,11 +29,14 @@ OF_STEPS = ("", *StepReason)
 _QUOTED = re.compile(r"[\"']([^\"']*)[\"']")
 _TOKEN = re.compile(
     r"""//[^\n]*
-    |(?P<text>[rR]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'))
+    |(?P<text>(?:[bB]?[rR]|[rR][bB])(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"[^\"]*\"|'[^']*')
+        |[bB]?(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}
+            |\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'))
     |(?P<name>[A-Za-z_]\w*)
     |(?P<sign>[=!]=|[^\s\w])""",
     re.VERBOSE | re.DOTALL,
 )
+"""Tokens of an expression, as far as comparisons need them (CEL's specification, Syntax)."""
 _EQUALS = ("==", "!=")
 _BINDS_STRONGER = frozenset(".[(+-*/%")
 """Signs beside an operand that make it part of something else."""
@@ -57,7 +60,7 @@ class _Token(NamedTuple):
 
 def reasons_are_there(outline: Outline) -> Iterator[Violation]:
     """A comparison with any other word is the same for every attempt."""
-    for each in outline.readings.written:
+    for each, *_ in outline.readings.read:
         if "reason" not in each.text:
             continue
         retried = each.place.field == "retry.when"
