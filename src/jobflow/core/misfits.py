@@ -26,7 +26,7 @@ from jobflow.core.violations import (
 )
 
 MOST_GUESSES = 100
-"""Unknown fields of one object for which there is a guess."""
+"""Unknown fields, and unknown words, of one object for which there is a guess."""
 UNKNOWN = "unknown field"
 _QUANTITY = re.compile(
     r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
@@ -70,7 +70,7 @@ def misfits(
     unknown: list[Doubt] = []
     for found in _found(spec, is_open):
         if found.type is not None:
-            wrong.append(_wrong(found, found.type, path))
+            wrong.append(_wrong(found, found.type, path, guess=len(wrong) < MOST_GUESSES))
             if len(wrong) == MAX_FINDINGS:
                 break
         elif (before := unknown_before + len(unknown)) < MAX_FINDINGS:
@@ -146,11 +146,11 @@ _CALLED = {
 """JSON types by what an API server calls them, as far as it is another word."""
 
 
-def _wrong(found: Misfit, kind: Type, path: str) -> Violation:
+def _wrong(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
     keys = keys_of(found.place)
     at = path_of(found.place, path)
     if kind.kind == "words" and isinstance(found.value, str):
-        detail = supported(found.value, kind.words)
+        detail = supported(found.value if guess else None, kind.words)
         return Violation(at, Reason.NOT_SUPPORTED, found.value, detail)
     if kind.kind == "quantity":
         return Violation(at, Reason.TYPE_INVALID, found.value, _no_quantity(found.value))
