@@ -186,6 +186,43 @@ def test_an_object_of_a_misspelt_kind_or_version_is_checked_further() -> None:
         assert second.startswith("11:19 spec.flows[1].dependsOn.targets[0]: ")
 
 
+UNKNOWN = A.replace("image: busybox", "image: busybox\n              comand: [x]").replace(
+    "minAvailable: 1", "minAvailabel: 1"
+)
+
+
+def test_unknown_fields_of_a_job_are_faults_at_their_keys() -> None:
+    assert lint(UNKNOWN) == [
+        '6:3 spec.minAvailabel: Forbidden: unknown field; did you mean "minAvailable"?',
+        "16:15 spec.tasks[0].template.spec.containers[0].comand: Forbidden: unknown field; "
+        'did you mean "command"?',
+    ]
+
+
+def test_lenient_lint_only_warns_of_what_admission_only_warns_of() -> None:
+    text = UNKNOWN.replace("replicas: 1", "maxRetry: 1").replace("Availabel: 1", "Availabel: 0")
+    strict, lenient = (
+        jobflow("lint", "-", stdin=text),
+        jobflow("lint", "--lenient", "-", stdin=text),
+    )
+    assert (strict.code, lenient.code) == (1, 0)
+    warnings = [line for line in lenient.out.splitlines() if ": warning: " in line]
+    assert [line.split(": ")[0] for line in warnings] == [
+        "<stdin>:6:3",
+        "<stdin>:16:15",
+        "<stdin>:8:7",
+    ]
+    assert lenient.out.endswith("no faults, 3 warnings\n")
+    assert jobflow("lint", "--lenient", "-o", "json", "-", stdin=text).json == []
+
+
+def test_lenient_lint_still_refuses_what_admission_refuses() -> None:
+    flow = FLOW.replace("- name: b", "- name: b\n      frobnicate: 1")
+    answer = jobflow("lint", "--lenient", "-", stdin=f"{flow}---\n{A.replace('busybox', '7')}")
+    assert answer.code == 1
+    assert answer.out.count(": error: ") == 2
+
+
 def test_objects_of_other_kinds_are_passed_over() -> None:
     other = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: x\n"
     job = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\n"

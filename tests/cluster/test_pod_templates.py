@@ -64,10 +64,7 @@ async def test_all_that_is_wrong_with_all_tasks_is_one_answer(
         said = kubectl.refused("apply", "-n", api.namespace, *dry, "-f", "-", stdin=json.dumps(bad))
         lines = [line.removeprefix("* ") for line in said.splitlines()]
         assert lines[0] == 'The JobTemplate "train" is invalid: '
-        unmarshal = (
-            "json: cannot unmarshal number into Go struct field "
-            "EnvVar.template.spec.containers.env.value of type string"
-        )
+        mistyped = 'Invalid value: "integer": must be of type string: "integer"; write'
         assert sorted(lines[1:]) == [
             "spec.minAvailable: Invalid value: 9: must not be greater than the replicas of all "
             "tasks together (5)",
@@ -76,10 +73,10 @@ async def test_all_that_is_wrong_with_all_tasks_is_one_answer(
             f'{TASKS}[0].template.spec.containers[0].volumeMounts[0].name: Not found: "v"',
             f"{TASKS}[1].template.spec.containers[0].image: Required value: a container has an "
             "image (a patch finds its container by name)",
-            f"{TASKS}[2].template.spec.containers[0].env[1].value: {unmarshal}",
-            f"{TASKS}[2].template.spec.containers[0].env[2].value: {unmarshal}",
-            f"{TASKS}[3].template.spec.containers[0].resources.limits.cpu: quantities must match "
-            "the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            f'{TASKS}[2].template.spec.containers[0].env[1].value: {mistyped} "2", in quotes',
+            f'{TASKS}[2].template.spec.containers[0].env[2].value: {mistyped} "3", in quotes',
+            f"{TASKS}[3].template.spec.containers[0].resources.limits.cpu: Invalid value: "
+            '"1 core": must be a quantity, such as 2, "500m" or "2Gi"',
             f'{TASKS}[4].template.metadata.labels: Invalid value: "a b": name part must consist of '
             "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
             "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
@@ -110,8 +107,8 @@ async def test_only_a_change_of_the_spec_is_tried(
     assert dry_runs(real, api.namespace) == {201: 4}
     misspelt = with_tasks("train", pod(comand=["sh"]))
     assert applied(misspelt) == (
-        f"Warning: unknown field {TASKS}[0].template.spec.containers[0].comand: it is dropped when "
-        "the pods are made\n"
+        f"Warning: {TASKS}[0].template.spec.containers[0].comand: unknown field; did you mean "
+        '"command"?\n'
     )
     assert dry_runs(real, api.namespace) == {201: 5}
     wrong = json.dumps(with_tasks("train", pod(imagePullPolicy="always")))

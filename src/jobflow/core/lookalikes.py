@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jobflow.core.references import is_reference
 from jobflow.core.suggest import Suggester
-from jobflow.core.violations import below
+from jobflow.core.violations import Place, path_of
 
 _ROOTS = ("params", "item", "index", "flow", "steps")
 _MEANT = {
@@ -84,17 +84,20 @@ def _told(found: Iterable[tuple[str, str, re.Match[str] | None]]) -> Iterator[Lo
 
 def _found(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | None]]:
     """Keys that hold a reference, and texts that could be meant as one."""
-    pending = [(path, value)]
+    pending: list[tuple[Place, Any]] = [(None, value)]
     while pending:
-        at, inner = pending.pop()
+        place, inner = pending.pop()
         if isinstance(inner, str):
-            yield from ((at, text, found) for text, found in _in_text(inner))
+            if "$(" in inner or "{" in inner:
+                for found in _in_text(inner):
+                    yield path_of(place, path), found.group(), found
         elif isinstance(inner, dict):
-            pending += [(below(at, key), each) for key, each in reversed(inner.items())]
-            keys = (key for key in inner if "$(" in key and is_reference(key))
-            yield from ((below(at, key), key, None) for key in keys)
+            pending += [((place, key), each) for key, each in reversed(inner.items())]
+            for key in inner:
+                if "$(" in key and is_reference(key):
+                    yield path_of((place, key), path), key, None
         elif isinstance(inner, list):
-            pending += [(f"{at}[{i}]", inner[i]) for i in reversed(range(len(inner)))]
+            pending += [((place, i), inner[i]) for i in reversed(range(len(inner)))]
 
 
 def _declared(value: Any) -> frozenset[str]:
@@ -119,13 +122,8 @@ def _is_attempt(found: re.Match[str]) -> bool:
     return found.lastgroup in ("round", "curly") and found[found.lastgroup] in _ATTEMPTS
 
 
-def _in_text(text: str) -> Iterator[tuple[str, re.Match[str]]]:
-    if "$(" not in text and "{" not in text:
-        return
-    for found in _WRITTEN.finditer(text):
-        whole = found.group()
-        if not is_reference(whole):
-            yield whole, found
+def _in_text(text: str) -> Iterator[re.Match[str]]:
+    return (found for found in _WRITTEN.finditer(text) if not is_reference(found.group()))
 
 
 def _meant(found: re.Match[str]) -> str:

@@ -10,16 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from jobflow.core.fields import Type, job_spec, meant, place_of
 from jobflow.core.schema import mistyped
 from jobflow.core.suggest import did_you_mean, supported
-from jobflow.core.violations import MAX_FINDINGS, Doubt, Reason, Violation, below
+from jobflow.core.violations import (
+    MAX_FINDINGS,
+    Doubt,
+    Place,
+    Reason,
+    Violation,
+    keys_of,
+    path_of,
+)
 
 MOST_GUESSES = 100
-"""Unknown fields of one object for which there is a guess."""
+"""Unknown fields, and unknown words, of one object for which there is a guess."""
 UNKNOWN = "unknown field"
 _QUANTITY = re.compile(
     r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
@@ -28,14 +35,12 @@ _QUANTITY = re.compile(
 """Source: the pattern that Volcano's definition of the vcjob has for quantities."""
 
 IsOpen = Callable[[str], bool]
-_Place: TypeAlias = "tuple[_Place, str | int] | None"
-"""A key or index and what it is in; a path that costs nothing to extend."""
 
 
 class Misfit(NamedTuple):
     """A field or value that its type does not have."""
 
-    place: _Place
+    place: Place
     type: Type | None
     """The type that the value should have; None: the field does not exist."""
     value: Any
@@ -65,7 +70,7 @@ def misfits(
     unknown: list[Doubt] = []
     for found in _found(spec, is_open):
         if found.type is not None:
-            wrong.append(_wrong(found, found.type, path))
+            wrong.append(_wrong(found, found.type, path, guess=len(wrong) < MOST_GUESSES))
             if len(wrong) == MAX_FINDINGS:
                 break
         elif (before := unknown_before + len(unknown)) < MAX_FINDINGS:
@@ -74,7 +79,7 @@ def misfits(
 
 
 def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
-    work: list[tuple[Any, Type, _Place]] = [(spec, job_spec(), None)]
+    work: list[tuple[Any, Type, Place]] = [(spec, job_spec(), None)]
     for node, kind, place in work:  # grows as it goes, level by level
         children = _children(node, kind)
         if children is None:
@@ -141,11 +146,11 @@ _CALLED = {
 """JSON types by what an API server calls them, as far as it is another word."""
 
 
-def _wrong(found: Misfit, kind: Type, path: str) -> Violation:
-    keys = _keys(found.place)
-    at = reduce(below, keys, path)
+def _wrong(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
+    keys = keys_of(found.place)
+    at = path_of(found.place, path)
     if kind.kind == "words" and isinstance(found.value, str):
-        detail = supported(found.value, kind.words)
+        detail = supported(found.value if guess else None, kind.words)
         return Violation(at, Reason.NOT_SUPPORTED, found.value, detail)
     if kind.kind == "quantity":
         return Violation(at, Reason.TYPE_INVALID, found.value, _no_quantity(found.value))
@@ -165,15 +170,7 @@ def _no_quantity(value: Any) -> str:
 
 
 def _unknown(found: Misfit, path: str, *, guess: bool) -> Doubt:
-    keys = _keys(found.place)
-    at = reduce(below, keys, path)
+    keys = keys_of(found.place)
+    at = path_of(found.place, path)
     word = meant(place_of(keys[:-1]), str(keys[-1])) if guess else ""
     return Doubt(at, UNKNOWN + word, Reason.FORBIDDEN)
-
-
-def _keys(place: _Place) -> list[str | int]:
-    keys: list[str | int] = []
-    while place is not None:
-        place, key = place
-        keys.append(key)
-    return keys[::-1]

@@ -35,6 +35,7 @@ from jobflow.core.outline import Known, Outline
 from jobflow.core.param_rules import PARAM_RULES
 from jobflow.core.patch_rules import PATCH_RULES
 from jobflow.core.probe_rules import PROBE_RULES
+from jobflow.core.reason_rules import REASON_RULES
 from jobflow.core.rules import findings
 from jobflow.core.status_rules import STATUS_RULES
 from jobflow.core.suspicions import FLOW_SUSPICIONS, queue_warnings
@@ -57,6 +58,7 @@ CREATE_RULES = (
     *FLOW_RULES,
     *PARAM_RULES,
     *EXPRESSION_RULES,
+    *REASON_RULES,
     *CONTROL_RULES,
     *PROBE_RULES,
     *DEFAULT_RULES,

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import reduce
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -144,6 +145,24 @@ def below(path: str, key: str | int) -> str:
     if isinstance(key, str) and _WORD.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}[{key}]"
+
+
+Place: TypeAlias = "tuple[Place, str | int] | None"
+"""A key or index and the place that it is in: a path that costs nothing to extend."""
+
+
+def keys_of(place: Place) -> list[str | int]:
+    """The keys and indices of a place, from the outermost inwards."""
+    keys: list[str | int] = []
+    while place is not None:
+        place, key = place
+        keys.append(key)
+    return keys[::-1]
+
+
+def path_of(place: Place, path: str) -> str:
+    """The JSON path of a place below `path`."""
+    return reduce(below, keys_of(place), path)
 
 
 def beginnings(path: str) -> Iterator[tuple[str, str]]:
