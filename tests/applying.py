@@ -13,7 +13,8 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.controller.answers import Answers, Memory
-from jobflow.controller.apply import Applied, Applier
+from jobflow.controller.applied import Applied
+from jobflow.controller.apply import Applier
 from jobflow.core.actions import Action, CreateJob, Plan
 from jobflow.sandbox.apiserver.failures import Failure
 from jobflow.sandbox.apiserver.http import Request

@@ -207,7 +207,7 @@ def test_the_right_to_ask_for_rights_comes_with_the_setting(on: bool) -> None:
     )
     rule = {
         "apiGroups": ["authorization.k8s.io"],
-        "resources": ["subjectaccessreviews"],
+        "resources": ["localsubjectaccessreviews"],
         "verbs": ["create"],
     }
     assert (rule in role["rules"]) is on

@@ -15,7 +15,7 @@ from applying import NOW, World
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
-from jobflow.controller.apply import Applied
+from jobflow.controller.applied import Applied
 from jobflow.core.actions import (
     AbortJob,
     Confirm,

@@ -10,7 +10,7 @@ import pytest
 
 from applying import World
 from jobflow.api.flow_status import FlowState, JobFlowStatus
-from jobflow.controller.apply import Applied
+from jobflow.controller.applied import Applied
 from jobflow.controller.due import STATUS, request_of
 from jobflow.core.actions import Confirm, DeleteFlow, ReadPods
 from running import cluster, flow

@@ -12,7 +12,7 @@ from applying import World as Server
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.resources import JOBS, Status
 from jobflow.controller.answers import LONGEST_HELD, Memory
-from jobflow.controller.apply import REQUESTS_AT_ONCE
+from jobflow.controller.applied import REQUESTS_AT_ONCE
 from jobflow.core.actions import CreateJob
 from jobflow.kube.client import ApiError
 from jobflow.sandbox.apiserver.failures import failure

@@ -9,7 +9,8 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.controller.answers import Memory
-from jobflow.controller.apply import Applied, Applier
+from jobflow.controller.applied import Applied
+from jobflow.controller.apply import Applier
 from jobflow.controller.live_pods import READS_AT_ONCE
 from jobflow.core.actions import Action, Confirm, Plan, ReadPods
 from jobflow.kube.client import CONNECTIONS, Client

@@ -17,7 +17,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBS, PODS
 from jobflow.controller.answers import Memory
-from jobflow.controller.apply import Applied
+from jobflow.controller.applied import Applied
 from jobflow.core.actions import PodsRead, ReadPods
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from running import NAMESPACE, cluster, flow

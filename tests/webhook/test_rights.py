@@ -40,11 +40,12 @@ class TestAsking:
         (asked,) = server.asked
         assert (asked.method, asked.path) == (
             "POST",
-            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            "/apis/authorization.k8s.io/v1/namespaces/team/localsubjectaccessreviews",
         )
         assert json.loads(asked.body) == {
             "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
+            "kind": "LocalSubjectAccessReview",
+            "metadata": {"namespace": "team"},
             "spec": {
                 "user": "anna",
                 "uid": "7",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.answers import Memory, timeless
+from jobflow.controller.applied import Applied, Slots
 from jobflow.controller.commands import abort_command
 from jobflow.controller.due import STATUS, request_of
 from jobflow.controller.live_pods import READS_AT_ONCE, pods_of
@@ -39,7 +39,6 @@ from jobflow.core.actions import (
     PodsRead,
     ReadPods,
 )
-from jobflow.core.reasons import StepReason
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Unreadable, decoder
 from jobflow.store import Store
@@ -47,50 +46,6 @@ from jobflow.store import Store
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-
-REQUESTS_AT_ONCE = 16
-"""Of one plan."""
-
-
-@dataclass(slots=True)
-class Applied:
-    """What came of a plan, for the one place that handles outcomes."""
-
-    again: bool = False
-    """An answer is there that no watch event will bring: plan again at once."""
-    errors: list[str] = field(default_factory=list)
-    """What failed and may work later."""
-    failed: set[str] = field(default_factory=set)
-    """Which requests that were, by `request_of`; the status write is STATUS."""
-    retry_after: float = 0.0
-    """Seconds the server asked to wait; the longest."""
-    status_written: bool = False
-    held_back: bool = False
-    """A create was refused for the namespace's sake; those that were not sent yet are left to the
-    next plan."""
-    answered: bool = field(default=False, compare=False)
-    """A create had an answer that is no error."""
-    stale: bool = False
-    """The flow is not what the plan was made for; it was read anew."""
-
-
-class _Slots(asyncio.Semaphore):
-    """How many requests of a plan are under way at once. If there are many creates, or the stored
-    status says that creates are refused, it is one until the first create is answered: so one try
-    is enough to learn that the namespace takes no more."""
-
-    def __init__(self, flow: JobFlow, plan: Plan) -> None:
-        creates = sum(isinstance(action, CreateJob) for action in plan.actions)
-        refused = flow.status.state.reason == StepReason.CREATE_REFUSED
-        careful = creates > REQUESTS_AT_ONCE or (refused and creates > 0)
-        self._spared = REQUESTS_AT_ONCE - 1 if careful else 0
-        super().__init__(REQUESTS_AT_ONCE - self._spared)
-
-    def widen(self) -> None:
-        """Allow as many as ever."""
-        while self._spared:
-            self._spared -= 1
-            self.release()
 
 
 class Applier:
@@ -119,7 +74,7 @@ class Applier:
         Raises nothing but what breaks this task off; an error is in the result.
         """
         applied = Applied()
-        slots = _Slots(flow, plan)
+        slots = Slots(flow, plan)
         confirming = [action for action in plan.actions if isinstance(action, Confirm)]
         work: list[Coroutine[Any, Any, None]] = [
             self._within(slots, self._act(flow, action, applied), applied, request_of(action))
@@ -143,7 +98,7 @@ class Applier:
     # ------------------------------------------------------------------ errors
 
     async def _within(
-        self, slots: _Slots, work: Awaitable[None], applied: Applied, request: str
+        self, slots: Slots, work: Awaitable[None], applied: Applied, request: str
     ) -> None:
         async with slots:
             await self._guard(work, applied, request)

@@ -19,7 +19,8 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
 from jobflow.controller.answers import Answers, Memory, timeless
-from jobflow.controller.apply import Applied, Applier
+from jobflow.controller.applied import Applied
+from jobflow.controller.apply import Applier
 from jobflow.controller.due import Due, due_of
 from jobflow.controller.events import Recorder
 from jobflow.controller.hooks import Hooks, Result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -22,7 +22,7 @@ from jobflow.api.resources import Resource
 from jobflow.kube import credentials
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError, Unreadable, error_of
-from jobflow.kube.reading import decoder
+from jobflow.kube.reading import decoder, lines
 from jobflow.kube.warnings import warnings_of
 
 __all__ = [
@@ -297,7 +297,7 @@ class Client:
         try:
             if response.status >= 300:
                 raise error_of(response, await response.read())
-            async for line in _lines(response.content.iter_any()):
+            async for line in lines(response.content.iter_any()):
                 yield line
         finally:
             response.close()
@@ -386,21 +386,6 @@ class Client:
 
     def _traces(self) -> Sequence[aiohttp.TraceConfig]:
         return ()
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Whole lines out of chunks cut anywhere; what has no end at the end is dropped."""
-    begun: list[bytes] = []
-    async for chunk in chunks:
-        *ended, rest = chunk.split(b"\n")
-        for line in ended:
-            if begun:
-                line = b"".join((*begun, line))
-                begun.clear()
-            if line:
-                yield line
-        if rest:
-            begun.append(rest)
 
 
 def resource_of(path: str) -> str:

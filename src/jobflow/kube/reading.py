@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -44,3 +45,18 @@ def decoder(type: type[T]) -> Reader[T]:
     if (known := _decoders.get(type)) is None:
         known = _decoders[type] = Reader(type)
     return known
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the whole lines of chunks that are cut anywhere, but no last line without an end."""
+    begun: list[bytes] = []
+    async for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            if begun:
+                line = b"".join((*begun, line))
+                begun.clear()
+            if line:
+                yield line
+        if rest:
+            begun.append(rest)

@@ -1,5 +1,6 @@
-"""Whether a user may create vcjobs in a namespace, by SubjectAccessReview. It decides nothing about
-flows, and does not ask unless the setting says so.
+"""Whether a user may create vcjobs in a namespace, by LocalSubjectAccessReview. It decides nothing
+about flows, and does not ask unless the setting says so. The local kind needs no right beyond the
+namespace.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.resources import JOBS, SUBJECT_ACCESS_REVIEWS
+from jobflow.api.resources import JOBS, LOCAL_SUBJECT_ACCESS_REVIEWS
 from jobflow.kube.client import Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.webhook.envelope import UserInfo
@@ -65,7 +66,7 @@ class Rights:
         return why
 
     async def _asked(self, body: bytes, user: UserInfo, namespace: str) -> _Status:
-        path = SUBJECT_ACCESS_REVIEWS.path()
+        path = LOCAL_SUBJECT_ACCESS_REVIEWS.path(namespace)
         try:
             answer = await self._client.request("POST", path, body=body, timeout=SECONDS)
         except (ApiError, *NETWORK_ERRORS) as error:
@@ -102,8 +103,9 @@ def _body(user: UserInfo, namespace: str) -> bytes:
         "resourceAttributes": attributes,
     }
     obj = {
-        "apiVersion": SUBJECT_ACCESS_REVIEWS.api_version,
-        "kind": SUBJECT_ACCESS_REVIEWS.kind,
+        "apiVersion": LOCAL_SUBJECT_ACCESS_REVIEWS.api_version,
+        "kind": LOCAL_SUBJECT_ACCESS_REVIEWS.kind,
+        "metadata": {"namespace": namespace},
         "spec": asked,
     }
     return msgspec.json.encode(obj, order="sorted")
