@@ -155,9 +155,9 @@ async def test_a_table(api: Server) -> None:
         assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
         columns = table["columnDefinitions"]
         shown = [column["name"] for column in columns if not column["priority"]]
-        assert shown == ["Name", "Status", "Progress", "Age"]
+        assert shown == ["Name", "Status", "Reason", "Progress", "Duration", "Age"]
         [row] = table["rows"]
-        assert row["cells"][:3] == ["f", "Running", "0/1"]
+        assert row["cells"][:4] == ["f", "Running", None, "0/1"]
         assert row["object"]["kind"] == "PartialObjectMetadata"
         assert row["object"]["apiVersion"] == "meta.k8s.io/v1"
         assert row["object"]["metadata"]["name"] == "f"

@@ -151,14 +151,15 @@ async def test_rows_of_a_table(api: Rest) -> None:
     assert names == [
         ("Name", 0),
         ("Status", 0),
+        ("Reason", 0),
         ("Progress", 0),
+        ("Duration", 0),
         ("Age", 0),
-        ("Reason", 1),
         ("Message", 1),
         ("Started", 1),
     ]
     cells = table["rows"][0]["cells"]
-    assert cells[:3] == ["a", "Running", "0/1"] and cells[4:] == ["Busy", None, None]
+    assert cells[:5] == ["a", "Running", "Busy", "0/1", None] and cells[6:] == [None, None]
     one = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="Object")).json
     assert one["rows"][0]["object"]["spec"] == flow()["spec"]
     none = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="None")).json

@@ -206,7 +206,7 @@ async def test_a_watch_of_tables_names_its_columns_once(api: Rest) -> None:
     assert [column["name"] for column in first["columnDefinitions"]][:3] == [
         "Name",
         "Status",
-        "Progress",
+        "Reason",
     ]
     assert second["columnDefinitions"] is None
     assert second["rows"][0]["cells"][0] == "b"
