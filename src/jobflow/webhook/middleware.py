@@ -24,6 +24,8 @@ instead of a broken pipe; past that it is answered at once."""
 
 BODY_SECONDS = 5.0
 """How long a body may take to arrive; a review has 10 s."""
+SMALL = 64 * 1024
+"""Bytes of a body in one piece that is taken as it is: all reviews together hold 16 MiB of such."""
 MOST_REVIEWS = 256
 """Reviews that are judged at a time. Nearly all wait for nobody: those that do are large ones, and
 JobTemplates whose pod templates are tried."""
@@ -64,18 +66,19 @@ class ReviewMiddleware:
     async def _review(
         self, reviewer: Reviewer[Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        body = bytearray()
+        held = 0
         try:
-            await self._read(scope, receive, body)
+            body = await self._read(scope, receive)
+            held = len(body)
             begin = time.perf_counter()
-            answer = await self._answer(reviewer, bytes(body))
+            answer = await self._answer(reviewer, body)
         except _Disconnected:
             return
         except Malformed as error:
             begin = time.perf_counter()
             answer = not_a_review(error)
         finally:
-            self._free(body)
+            self._held -= held
         self._observe(reviewer.kind, answer, time.perf_counter() - begin)
         await _send(send, answer)
 
@@ -89,15 +92,19 @@ class ReviewMiddleware:
         finally:
             self._under_way -= 1
 
-    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> None:
-        """Fill `body`, which counts as held. Raises Malformed for a method without a body, and for
-        one that is too large, too slow or too much."""
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+        """The body, which counts as held from now on. Raises Malformed for a method without a body,
+        and for one that is too large, too slow or too much."""
         if scope["method"] != "POST":
             raise WrongMethod(f"{scope['method']} is not how to ask for a review; use POST")
         task = self._patience.begin()
         try:
-            while await self._chunk(receive, body):
-                pass
+            message = await _next(receive)
+            body: bytes = message.get("body", b"")
+            if message.get("more_body", False) or len(body) > SMALL:
+                return await self._pieces(receive, message)
+            self._held += len(body)
+            return body
         except asyncio.CancelledError:
             if self._patience.is_over(task):
                 raise TooSlow(f"the body did not arrive within {BODY_SECONDS:g} s") from None
@@ -105,27 +112,37 @@ class ReviewMiddleware:
         finally:
             self._patience.end(task)
 
-    async def _chunk(self, receive: Receive, body: bytearray) -> bool:
-        """Read a piece more, and return whether there are others. Raises Malformed."""
-        message = await _next(receive)
-        chunk: bytes = message.get("body", b"")
-        body += chunk
-        self._held += len(chunk)
-        more: bool = message.get("more_body", False)
-        if (size := len(body)) > MAX_BODY:
-            self._free(body)
-            await _drain(receive, more, MAX_DRAINED - size)
+    async def _pieces(self, receive: Receive, message: Message) -> bytes:
+        """A body that arrives in pieces, `message` the first of them. Raises Malformed."""
+        body = bytearray()
+        more = True
+        try:
+            while True:
+                chunk: bytes = message.get("body", b"")
+                more = message.get("more_body", False)
+                body += chunk
+                self._held += len(chunk)
+                self._check_size(len(body))
+                if not more:
+                    return bytes(body)
+                message = await _next(receive)
+        except BaseException as error:
+            size = len(body)
+            self._held -= size
+            body.clear()
+            if isinstance(error, TooLarge):
+                await _drain(receive, more, MAX_DRAINED - size)
+            raise
+
+    def _check_size(self, size: int) -> None:
+        """Raise Malformed if a body, or all that are held together, are too large."""
+        if size > MAX_BODY:
             raise TooLarge(
                 f"the body is larger than {MAX_BODY // 1024**2} MiB, the most a review may be"
             )
         if self._held > MOST_HELD:
             held = MOST_HELD // 1024**2
             raise Overloaded(f"reviews of more than {held} MiB together are under way; ask again")
-        return more
-
-    def _free(self, body: bytearray) -> None:
-        self._held -= len(body)
-        body.clear()
 
 
 class _Patience:
