@@ -177,7 +177,7 @@ def _controlled() -> dict[str, JobFlow]:
 
 def advanced(flow: JobFlow, done: int = 500) -> tuple[JobFlow, View]:
     """The flow when so many of its vcjobs have ended well, by plans that were carried out; their
-    pods have been asked for outputs, and have none."""
+    pods have been asked for outputs, and have none. Raises ValueError if it never has so many."""
     templates = samples.view().templates
     jobs: dict[str, Job] = {}
     read: dict[str, PodsRead] = {}
@@ -194,6 +194,8 @@ def advanced(flow: JobFlow, done: int = 500) -> tuple[JobFlow, View]:
                 jobs = {**jobs, action.name: made}
             elif isinstance(action, ReadPods):
                 read = {**read, action.uid: PodsRead()}
+        if (jobs, read, planned.status) == (view.jobs, view.read, flow.status):
+            raise ValueError(f"{flow.metadata.name} makes {len(jobs)} vcjobs, not {done}")
         flow = msgspec.structs.replace(flow, status=planned.status)
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 from command_line import Said, jobflow
 from jobflow.kube.client import Client
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from running import Cluster, flow, template
+from volcano_world import volcano
 
 JOBFLOW = Path(sys.executable).with_name("jobflow")
 
@@ -37,16 +35,9 @@ async def waited_for(kubeconfig: Path, *arguments: str) -> Said:
     return Said(process.returncode, out.decode(), err.decode())
 
 
-@asynccontextmanager
-async def stand_in(world: Cluster) -> AsyncIterator[None]:
+def stand_in(world: Cluster) -> AbstractAsyncContextManager[None]:
     """Somebody who carries vcjobs, and Commands on them, out."""
-    async with Client.at(world.server.url) as client:
-        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
+    return volcano(Client.at(world.server.url))
 
 
 def slow(name: str) -> dict[str, Any]:

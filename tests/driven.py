@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+from alongside import alongside
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBS
@@ -105,13 +106,8 @@ async def driven(real: RealCluster, namespace: str) -> AsyncIterator[Driven]:
     """Watches and completes while the body runs."""
     async with await real.client() as client:
         driver = Driven(client, namespace)
-        running = asyncio.create_task(driver.run())
-        try:
+        async with alongside(driver.run()):
             yield driver
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-            assert running.cancelled(), running.exception()
 
 
 async def create_diamonds(api: Server, count: int, *, first: int = 0) -> None:

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
+from alongside import alongside
 from jobflow.api.command import Action, Command
 from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBS
@@ -137,10 +138,5 @@ def _text(when: datetime) -> str:
 async def plays(client: Client, namespace: str = "") -> AsyncIterator[Plays]:
     """Plays while the body runs."""
     player = Plays(client, namespace)
-    task = asyncio.create_task(player.run())
-    try:
+    async with alongside(player.run()):
         yield player
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled(), task.exception()

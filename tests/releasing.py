@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from manifests import DIAMOND, jobflow, template
 from real_cluster import RealCluster
 
 WITHIN_SECONDS = 60
-
-
-@asynccontextmanager
-async def volcano(bare: RealCluster) -> AsyncIterator[None]:
-    """The stand-in for Volcano's job controller carries vcjobs out."""
-    async with await bare.client() as client:
-        task = asyncio.create_task(JobController(client, SimulateRunner(10)).run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-        assert task.cancelled(), task.exception()
 
 
 def get(bare: RealCluster, path: str) -> Any:

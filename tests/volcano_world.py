@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from alongside import alongside
 from jobflow.api.resources import JOBS, PODS, Resource
 from jobflow.kube.client import Client
 from jobflow.sandbox.runner import Runner
@@ -131,13 +132,18 @@ async def stand_in(
     client: Client | None = None,
     runner: Runner | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """A stand-in at work. That it died by itself fails the test."""
+    """A stand-in at work."""
     node = runner or SimulateRunner(speed, clock=clock)
     controller = JobController(client or world.client, node, clock=clock)
-    running = asyncio.create_task(controller.run())
-    try:
+    async with alongside(controller.run()) as running:
         yield running
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-        assert running.cancelled(), running.exception()
+
+
+@asynccontextmanager
+async def volcano(
+    client: Client, *, speed: float = 1, runner: Runner | None = None
+) -> AsyncIterator[None]:
+    """A stand-in at work with a client of its own, which is closed at the end."""
+    controller = JobController(client, runner or SimulateRunner(speed))
+    async with client, alongside(controller.run()):
+        yield

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,11 @@ import pytest
 from composed import Composition
 from control_plane_binaries import MODULE
 from jobflow.kube.client import Client
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from kubectl import Kubectl
 from manifests import DIAMOND
 from manifests import jobflow as flow_of
 from real_cluster import DEFAULT_QUEUE
+from volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
@@ -40,20 +38,6 @@ def compose(assets: Path, tmp_path: Path) -> Iterator[Composition]:
 def kubectl(compose: Composition, tmp_path: Path) -> Kubectl:
     """kubectl as the file's first lines have the user call it."""
     return Kubectl(compose.files("files") / "admin.kubeconfig", tmp_path)
-
-
-@asynccontextmanager
-async def volcano(compose: Composition) -> AsyncIterator[None]:
-    """The stand-in for Volcano's job controller, as the user that Volcano is there."""
-    kubeconfig = compose.files("files") / "volcano.kubeconfig"
-    async with await Client.from_kubeconfig(str(kubeconfig)) as client:
-        running = asyncio.create_task(JobController(client, SimulateRunner(10)).run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-            assert running.cancelled(), running.exception()
 
 
 def without_volcano(kubectl: Kubectl) -> None:
@@ -85,7 +69,9 @@ async def test_the_documentation_sample(compose: Composition, kubectl: Kubectl) 
     kubectl("wait", "--for=create", "vcjob/test-a", "--timeout=30s")
     kubectl("wait", f"{state}=Pending", "jf/test", "--timeout=30s")
     assert [row[0] for row in kubectl("get", "vcjob", "--no-headers").rows] == ["test-a"]
-    async with volcano(compose):
+    volcano_config = compose.files("files") / "volcano.kubeconfig"
+    client = await Client.from_kubeconfig(str(volcano_config))
+    async with volcano(client, speed=10):
         await asyncio.to_thread(kubectl, "wait", f"{state}=Succeed", "jf/test", "--timeout=50s")
     rows = kubectl("get", "vcjob", "--no-headers").rows
     assert [row[0] for row in rows] == [f"test-{step}" for step in DIAMOND]

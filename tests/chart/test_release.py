@@ -14,7 +14,8 @@ from jobflow.api.resources import CRDS, JOBFLOWS
 from manifests import jobflow
 from real_cluster import RealCluster
 from release import NAME, Release, release
-from releasing import apply_diamond, delete, get, phase, post, succeeds, until, volcano
+from releasing import apply_diamond, delete, get, phase, post, succeeds, until
+from volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -81,7 +82,7 @@ async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) ->
     refused = await post(bare, JOBFLOWS.path(namespace), jobflow("wrong", {"a": ["nowhere"]}))
     assert (refused["code"], refused["reason"]) == (422, "Invalid")
     assert 'spec.flows[0].dependsOn.targets[0]: Invalid value: "nowhere"' in refused["message"]
-    async with volcano(bare):
+    async with volcano(await bare.client(), speed=10):
         before = await apply_diamond(bare, namespace, "before")
         await succeeds(bare, before)
         running = await apply_diamond(bare, namespace, "during", "20s")
@@ -181,7 +182,7 @@ async def test_a_namespace_goes_while_no_replica_is_there(
     await planned.install()
     namespace = bare.new_namespace("going")
     flow = await apply_diamond(bare, namespace, "held", "1h")
-    async with volcano(bare):
+    async with volcano(await bare.client(), speed=10):
         await until(bare, flow, lambda flow: phase(flow) == "Running")
     await planned.upgrade(replicas=0)
     await planned.kubelet.idle()

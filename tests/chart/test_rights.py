@@ -20,7 +20,8 @@ from jobflow.core.actions import Event, EventType
 from jobflow.kube.client import decoder
 from real_cluster import RealCluster
 from release import NAME, Release, release
-from releasing import apply_diamond, delete, get, phase, post, succeeds, until, volcano
+from releasing import apply_diamond, delete, get, phase, post, succeeds, until
+from volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -66,7 +67,7 @@ def used(bare: RealCluster, account: str) -> set[Right]:
 async def test_no_request_is_denied_and_no_right_unused(
     bare: RealCluster, installed: Release
 ) -> None:
-    async with volcano(bare):
+    async with volcano(await bare.client(), speed=10):
         await a_flow_of_which_an_event_is_there(bare, bare.new_namespace("told"))
         await a_flow_that_leaves_no_jobs_and_then_goes(bare, bare.new_namespace("tidy"))
         await a_flow_that_may_not_be_deleted_loses_a_job_and_is_cancelled(
@@ -88,7 +89,7 @@ async def test_with_one_namespace_no_right_beyond_it_is_asked_for(
     async with release(bare, home, tmp_path) as ready:
         alone = replace(ready, values={**ready.values, "namespace": batch})
         await alone.install()
-        async with volcano(bare):
+        async with volcano(await bare.client(), speed=10):
             await a_flow_that_leaves_no_jobs_and_then_goes(bare, batch)
         assert get(bare, f"{RIGHTS}/clusterroles/{NAME}") is None
         await alone.upgrade(replicas=0)

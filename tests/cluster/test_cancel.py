@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,28 +12,14 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import COMMANDS
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from kubectl import Kubectl
 from manifests import DIAMOND, as_list, jobflow, template
 from real_cluster import RealCluster
 from served import Served
 from servers import Server
+from volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
-
-
-@asynccontextmanager
-async def volcano(real: RealCluster) -> AsyncIterator[None]:
-    """The stand-in for Volcano's job controller, under its own account."""
-    async with await real.client("volcano") as client:
-        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-            assert running.cancelled(), running.exception()
 
 
 def cancel(kubectl: Kubectl, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +42,7 @@ async def test_a_running_flow_is_cancelled_then_deleted(
     slow = {step: "1h" if step in ("c", "d") else "50ms" for step in DIAMOND}
     made = [template(step, duration=duration) for step, duration in slow.items()]
     objects = as_list(*made, jobflow("test", DIAMOND))
-    async with volcano(real):
+    async with volcano(await real.client("volcano")):
         await asyncio.to_thread(kubectl, *here, "apply", "-f", "-", stdin=objects)
         for step in "cd":
             await api.until(f"{api.vcjobs}/test-{step}", lambda job: phase(job) == "Running")

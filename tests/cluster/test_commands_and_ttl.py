@@ -6,35 +6,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from jobflow.api.resources import COMMANDS, EVENTS
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from kubectl import Kubectl
 from manifests import as_list, jobflow, template
 from real_cluster import RealCluster
 from served import Served
 from servers import Server
+from volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
-
-
-@asynccontextmanager
-async def volcano(real: RealCluster) -> AsyncIterator[None]:
-    """The stand-in for Volcano's job controller."""
-    async with await real.client("volcano") as client:
-        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-            assert running.cancelled(), running.exception()
 
 
 class Cluster:
@@ -93,7 +77,7 @@ async def test_commands_of_kubectl_suspend_resume_and_retry(
     world = Cluster(api, kubectl)
     slow, quick = template("a", duration="1h"), template("b", duration="50ms")
     await world.apply(slow, quick, jobflow("f", {"a": [], "b": ["a"]}))
-    async with volcano(real):
+    async with volcano(await real.client("volcano")):
         await world.job("f-a", "Running")
         await world.command("SuspendFlow")
         assert (await world.until("Suspended"))["suspendedBy"] == "SuspendFlow"
@@ -131,7 +115,7 @@ async def test_a_finished_flow_goes_with_its_jobs_when_its_time_is_over(
         *(template(name, duration="50ms") for name in steps),
         jobflow("f", steps, ttlSecondsAfterFinished=2),
     )
-    async with volcano(real):
+    async with volcano(await real.client("volcano")):
         await world.until("", "Succeed")
         assert await world.jobs() == ["f-a", "f-b"]
         await api.until(api.flows, lambda listed: listed["items"] == [])
@@ -147,7 +131,7 @@ async def test_a_finished_job_goes_when_its_templates_time_is_over(
     brief, stays = template("a", duration="1s"), template("b", duration="50ms")
     brief["spec"]["ttlSecondsAfterFinished"] = 1
     await world.apply(brief, stays, jobflow("f", {"a": [], "b": ["a"]}))
-    async with volcano(real):
+    async with volcano(await real.client("volcano")):
         made = await world.job("f-a", "Running")
         assert "ttlSecondsAfterFinished" not in made["spec"]
         await world.until("", "Succeed")

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
+from alongside import alongside
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from kubectl import Kubectl
 from manifests import DIAMOND, as_list, jobflow, template
 from real_cluster import RealCluster
 from running import Ends
 from served import Served, registered
 from servers import Server
+from volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
@@ -31,31 +31,11 @@ STATUS_WRITES = 6
 
 
 @asynccontextmanager
-async def volcano(real: RealCluster, *, speed: float = 10) -> AsyncIterator[None]:
-    """The stand-in for Volcano's job controller carries vcjobs out."""
-    async with await real.client("volcano") as client:
-        controller = JobController(client, SimulateRunner(speed))
-        async with _task(controller.run()):
-            yield
-
-
-@asynccontextmanager
 async def at_once(real: RealCluster) -> AsyncIterator[None]:
     """Every vcjob is completed as soon as it is seen."""
     async with await real.client("volcano") as client:
-        async with _task(Ends(client, {}, "Completed").run()):
+        async with alongside(Ends(client, {}, "Completed").run()):
             yield
-
-
-@asynccontextmanager
-async def _task(running: Any) -> AsyncIterator[None]:
-    task = asyncio.create_task(running)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled(), task.exception()
 
 
 def diamond(*, duration: str = "200ms") -> str:
@@ -95,7 +75,7 @@ async def test_the_documentation_sample(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
     began = datetime.now(UTC)
-    async with volcano(real):
+    async with volcano(await real.client("volcano"), speed=10):
         assert await apply(kubectl, api.namespace, diamond()) == ""
         until = "--for=jsonpath={.status.state.phase}=Succeed"
         await asyncio.to_thread(
@@ -138,7 +118,7 @@ async def test_a_late_template_starts_the_waiting_step(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
     late = jobflow("test", {"a": [], "b": ["a"]})
-    async with volcano(real):
+    async with volcano(await real.client("volcano"), speed=10):
         said = await apply(kubectl, api.namespace, as_list(template("a"), late))
         assert "Warning" in said and "b" in said
         await api.until(
@@ -154,7 +134,7 @@ async def test_a_late_template_starts_the_waiting_step(
 async def test_a_deleted_flow_takes_its_jobs_and_pods_along(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
-    async with volcano(real):
+    async with volcano(await real.client("volcano"), speed=10):
         await apply(kubectl, api.namespace, diamond(duration="1h"))
         await api.until(f"{api.flows}/test", lambda flow: phase(flow) == "Running")
         here = ("-n", api.namespace)
@@ -192,7 +172,7 @@ async def test_admission_speaks_through_the_api_server(
 async def test_a_crash_in_the_middle_repeats_nothing(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
-    async with volcano(real):
+    async with volcano(await real.client("volcano"), speed=10):
         await apply(kubectl, api.namespace, diamond())
         for step in ("a", "b", "e"):
             await api.until(f"{api.vcjobs}/test-{step}", lambda job: job is not None)
@@ -216,7 +196,7 @@ async def test_without_a_webhook_a_broken_flow_fails_with_the_same_words(
 async def test_a_namespace_with_a_running_flow_can_go(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
-    async with volcano(real):
+    async with volcano(await real.client("volcano"), speed=10):
         await apply(kubectl, api.namespace, diamond(duration="1h"))
         await api.until(f"{api.flows}/test", lambda flow: phase(flow) == "Running")
         assert (await api.delete(api.home)).code == 200

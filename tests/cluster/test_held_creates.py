@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import ApiError
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from kubectl import Kubectl
 from manifests import as_list, jobflow, template
 from real_cluster import RealCluster
 from served import Served
 from servers import Server
+from volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 COUNT = "count/jobs.batch.volcano.sh"
@@ -34,18 +31,6 @@ def quota(real: RealCluster, namespace: str, most: int) -> None:
     real.admin.put(f"{path}/q/status", json=counted).raise_for_status()
 
 
-@asynccontextmanager
-async def volcano(real: RealCluster) -> AsyncIterator[None]:
-    """The stand-in for Volcano's job controller, under its own account."""
-    async with await real.client("volcano") as client:
-        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-
-
 async def test_a_full_quota_is_tried_by_one_job_until_it_is_lifted(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
@@ -60,7 +45,7 @@ async def test_a_full_quota_is_tried_by_one_job_until_it_is_lifted(
     def phase(found: Any) -> str:
         return str(((found or {}).get("status") or {}).get("state", {}).get("phase", ""))
 
-    async with volcano(real):
+    async with volcano(await real.client("volcano")):
         await asyncio.to_thread(kubectl, "-n", api.namespace, "apply", "-f", "-", stdin=objects)
         waiting = (await api.until(f"{api.flows}/f", refused))["status"]
         assert waiting["state"]["reason"] == "CreateRefused"

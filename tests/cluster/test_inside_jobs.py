@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import pytest
 from jobflow.sandbox.process import ProcessRunner
 from jobflow.sandbox.runner import Runner
 from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from kubectl import Kubectl
 from real_cluster import RealCluster
 from served import Served
 from servers import Server
+from volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
@@ -33,19 +33,6 @@ def simulated(logs: Path) -> Iterator[Runner]:
 def processes(logs: Path) -> Iterator[Runner]:
     with ProcessRunner(logs) as runner:
         yield runner
-
-
-@asynccontextmanager
-async def volcano(real: RealCluster, runner: Runner) -> AsyncIterator[None]:
-    """The stand-in for Volcano's job controller, with these pods."""
-    async with await real.client("volcano") as client:
-        running = asyncio.create_task(JobController(client, runner).run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-            assert running.cancelled(), running.exception()
 
 
 async def applied(api: Server, kubectl: Kubectl, name: str) -> None:
@@ -78,7 +65,7 @@ async def test_the_first_users_case(
 ) -> None:
     """Workers succeed, the parameter server is ended by policy, and the next step starts."""
     with runner(tmp_path / "logs") as pods:
-        async with volcano(real, pods):
+        async with volcano(await real.client("volcano"), runner=pods):
             await applied(api, kubectl, "parameter-server.yaml")
             waiting = await flow_until(
                 api, "mnist", lambda s: "of task worker" in _of(s, "export").get("message", "")
@@ -104,7 +91,7 @@ async def test_a_pipeline_runs_for_real(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with processes(tmp_path / "logs") as pods:
-        async with volcano(real, pods):
+        async with volcano(await real.client("volcano"), runner=pods):
             await applied(api, kubectl, "training-pipeline.yaml")
             done = await flow_until(api, "training", final)
     assert done["state"]["phase"] == "Succeed"

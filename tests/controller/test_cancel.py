@@ -20,28 +20,14 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.server import Fault
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
 from running import DIAMOND, NAMESPACE, Cluster, Product, cluster, flow, template
+from volcano_world import volcano
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[Cluster]:
     async with cluster() as world:
         yield world
-
-
-@asynccontextmanager
-async def volcano(world: Cluster) -> AsyncIterator[None]:
-    """The stand-in carries vcjobs out, and Commands on them."""
-    async with Client.at(world.server.url) as client:
-        running = asyncio.create_task(JobController(client, SimulateRunner(1)).run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-            assert running.cancelled(), running.exception()
 
 
 async def apply_diamond(world: Cluster) -> None:
@@ -95,7 +81,7 @@ def ends(done: JobFlow) -> dict[str, tuple[str, str]]:
 async def carried(world: Cluster, point: Point) -> bool:
     """A diamond, cancelled when b and c run, with a crash; returns whether there was one."""
     await apply_diamond(world)
-    async with volcano(world):
+    async with volcano(Client.at(world.server.url)):
         user = asyncio.create_task(order_at_the_right_time(world))
         reached = await first_life(world, point)
         async with world.controller():
@@ -122,7 +108,7 @@ async def test_wherever_the_controller_dies_a_cancel_acts_once(after: bool) -> N
 
 async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) -> None:
     await apply_diamond(world)
-    async with volcano(world), world.controller():
+    async with volcano(Client.at(world.server.url)), world.controller():
         await order_at_the_right_time(world)
         await all_settled(world)
         await order(world, name="again")

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.reason_rules import OF_FAILED_ATTEMPTS, compared_reasons
+from jobflow.core.cel_variables import Comparison
+from jobflow.core.expressions import Expression, parsed
+from jobflow.core.reason_rules import OF_FAILED_ATTEMPTS
 from reviewed import faults, flow_of
 
 KNOWN = "there are JobFailed, JobTerminated, JobAborted, Timeout and OutputsTooLarge"
@@ -22,6 +24,12 @@ def test_a_reason_of_a_container_is_refused_with_those_that_come() -> None:
     (fault,) = retrying('reason == "OOMKilled"')
     assert fault.startswith(f"{PATH}: Invalid value: ")
     assert fault.endswith(f'character 11: "OOMKilled" {NONE}')
+
+
+def compared(text: str) -> list[Comparison]:
+    read = parsed(text)
+    assert isinstance(read, Expression)
+    return list(read.comparisons())
 
 
 @pytest.mark.parametrize(
@@ -45,22 +53,26 @@ def test_a_reason_of_a_container_is_refused_with_those_that_come() -> None:
         ('["A"].exists(reason, reason == "A")', []),
         ('outputs.text == "reason == \\"A\\""', []),
         ('outputs.text == "reason" || reason == outputs.text', []),
-        ('outputs.text.matches(r"\\") && reason == "A"', ["A"]),
+        ('outputs.text == r"\\" && reason == "A"', ["A"]),
         ("outputs.text == '\\'' || reason == 'A'", ["A"]),
         ('// reason == "A"\nreason == "B"', ["B"]),
-        ('reason == "\\u0041"', []),
+        ('reason == "\\u0041"', ["A"]),
+        ('(reason) == ("A")', ["A"]),
+        ('("a" + reason) == "x"', []),
+        ('reason in ["A", outputs.b, "C" + "D"] || "E" in reason', ["A"]),
+        ('reason in outputs.list || reason < "A"', []),
     ],
 )
 def test_what_a_reason_is_compared_with(text: str, words: list[str]) -> None:
-    found = list(compared_reasons(text))
-    assert [each.word for each in found] == words
+    found = [each for each in compared(text) if each.variable[:2] == ("reason", ())]
+    assert [each.text for each in found] == words
     assert all(text[each.at :].lstrip("r").startswith(('"', "'")) for each in found)
-    assert not any(each.of_step for each in found)
 
 
-@pytest.mark.parametrize("text", ['steps.a.reason == "A"', '"A" != steps["a-b"].reason'])
-def test_the_reason_of_a_step_is_known_as_such(text: str) -> None:
-    assert [(each.word, each.of_step) for each in compared_reasons(text)] == [("A", True)]
+@pytest.mark.parametrize("step", ["steps.a", 'steps["a"]'])
+def test_the_reason_of_a_step_is_known_as_such(step: str) -> None:
+    found = [*compared(f'{step}.reason == "A"'), *compared(f'"A" != {step}["reason"]')]
+    assert [each.variable.keys for each in found] == [("a", "reason")] * 2
 
 
 @pytest.mark.parametrize("reason", ["", *OF_FAILED_ATTEMPTS])

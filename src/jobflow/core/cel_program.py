@@ -42,21 +42,10 @@ from jobflow.core.cel_values import (
     refused,
     taken,
 )
+from jobflow.core.cel_variables import COMPARING, Mention
 
 _CALL = 6
 """Steps of a function besides what it looks at."""
-
-
-class Mention(NamedTuple):
-    """A variable that an expression reads, as far down as it is written out: `steps["x"].phase`."""
-
-    root: str
-    keys: tuple[str, ...]
-    """What is taken of it, one after another."""
-    at: int
-    """Where it begins in the text, from 0."""
-    open: bool = False
-    """Whether more is taken of it, by a key that is computed."""
 
 
 class Called(NamedTuple):
@@ -82,6 +71,8 @@ class Program:
     """Variables from outside, in the order of the text."""
     calls: tuple[Called, ...]
     """In the order of the text."""
+    compared: Sequence[tuple[Mention, Operation]]
+    """Operations that compare, each with the first variable in it."""
 
 
 def program(tree: Node) -> Program:
@@ -94,6 +85,7 @@ def program(tree: Node) -> Program:
         compiler.slots,
         tuple(compiler.mentions),
         tuple(compiler.calls),
+        compiler.compared,
     )
 
 
@@ -101,6 +93,7 @@ def program(tree: Node) -> Program:
 class _Compiler:
     mentions: list[Mention] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
+    compared: list[tuple[Mention, Operation]] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     """Names that the loops around bind; the place of each is its slot."""
     slots: int = 0
@@ -291,12 +284,15 @@ class _Compiler:
         return inverted
 
     def operation(self, node: Operation) -> Run:
+        known = len(self.mentions)
         first = self.compiled(node.first)
         rest = [(sign, self.compiled(each)) for sign, each in node.rest]
         self.cost += len(rest) - 1
         sign = rest[0][0]
         if sign in ("&&", "||"):
             return _decided(sign, [first, *(run for _, run in rest)])
+        if sign in COMPARING and known < len(self.mentions):
+            self.compared.append((self.mentions[known], node))
         steps = [(_OPERATORS[sign], sign, run) for sign, run in rest]
 
         def operated(frame: Frame) -> Any:

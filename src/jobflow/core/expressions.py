@@ -7,7 +7,7 @@ Kubernetes has it in validation rules (docs/decisions/expressions.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,9 +15,10 @@ from typing import Any
 from jobflow.api.nesting import MAX_DEPTH
 from jobflow.core.cel_budget import CelError, TooMuchError, Work
 from jobflow.core.cel_frames import Frame
-from jobflow.core.cel_program import Called, Mention, Program, program
+from jobflow.core.cel_program import Called, Program, program
 from jobflow.core.cel_syntax import CelSyntaxError, parse
 from jobflow.core.cel_values import kind_of, number_of, too_deep
+from jobflow.core.cel_variables import Comparison, Mention, comparisons
 
 MAX_LENGTH = 1024
 """Characters of an expression."""
@@ -57,6 +58,11 @@ class Expression:
     calls: tuple[Called, ...]
     """Functions and macros, in the order of the text."""
     _program: Program = field(repr=False, compare=False)
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Yield the variables that are compared with texts, in the order of the text."""
+        for variable, operation in self._program.compared:
+            yield from comparisons(variable, operation)
 
     def evaluate(self, context: Mapping[str, Any], work: Work | None = None) -> Any:
         """Return its value as JSON, or a Failure. `context`: JSON by variable. `work`: its budget,

@@ -14,7 +14,7 @@ from jobflow.api.flow_status import (
     StepCondition,
     StepPhase,
 )
-from jobflow.api.job import JobPhase, TaskState
+from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Step
 from jobflow.api.pod import PodPhase
 from jobflow.core.readiness import breaks
@@ -23,7 +23,6 @@ from jobflow.core.scene import Decision, Scene, whole
 from jobflow.core.wording import listed, short
 
 _COMPLETED = StepPhase.COMPLETED.value
-_NO_TASKS: Mapping[str, TaskState] = {}
 _NO_PODS: Mapping[str, int] = {}
 
 

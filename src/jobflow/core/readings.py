@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jobflow.core.cel_functions import FUNCTIONS
-from jobflow.core.cel_program import Mention
+from jobflow.core.cel_variables import Mention
 from jobflow.core.expressions import Expression, expression
 from jobflow.core.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean

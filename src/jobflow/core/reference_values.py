@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jobflow.core.cel_program import Mention
+from jobflow.core.cel_variables import Mention
 from jobflow.core.expressions import Failure
 from jobflow.core.items import items_of
 from jobflow.core.outline import Outline

@@ -18,7 +18,7 @@ from jobflow.api.control import ForEach
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.cel_budget import Work
-from jobflow.core.cel_program import Mention
+from jobflow.core.cel_variables import Mention
 from jobflow.core.expressions import Failure, Fault, expression
 from jobflow.core.items import MOST_RUNS
 from jobflow.core.references import MAX_SIZE, Reference, TooLargeError, replaced

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.cel_program import Mention
 from jobflow.core.cel_values import TYPES
+from jobflow.core.cel_variables import Mention
 from jobflow.core.graph import Graph
 from jobflow.core.scope import FACTS, POD_PHASES, RUN_FACTS
 from jobflow.core.suggest import Suggester, did_you_mean

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from jobflow.webhook.certificates.live import Live, load_pair
 from jobflow.webhook.certificates.pki import CertificateError, make_pki
+
+_Content = TypeVar("_Content")
 
 LOOK_SECONDS = 5.0
 """How often the files are read. A kubelet takes a minute to bring a changed Secret."""
@@ -53,17 +56,20 @@ def _content(path: Path) -> bytes:
         raise CertificateError(f"{path}: {error.strerror}") from error
 
 
-class WatchedFiles:
-    """Keeps `live` level with files. A pair that does not fit is refused and the old one stays.
+class _Watched(Generic[_Content]):
+    """Keeps `live` level with files. Content that does not fit changes nothing.
 
-    Raises CertificateError when made where there is nothing fit to begin with.
+    Raises CertificateError when made if there is nothing fit to begin with.
     """
 
-    def __init__(self, files: CertificateFiles, live: Live) -> None:
-        self._files = files
+    def __init__(
+        self, live: Live, read: Callable[[], _Content], use: Callable[[_Content], None]
+    ) -> None:
         self._live = live
-        self._used: tuple[bytes, bytes] | None = None
-        self._put(files.read())
+        self._read = read
+        self._use = use
+        self._used = read()
+        use(self._used)
 
     async def run(self) -> None:
         """Look every few seconds, until cancelled."""
@@ -72,51 +78,37 @@ class WatchedFiles:
             self.look()
 
     def look(self) -> None:
-        """Present what the files hold, where that has changed."""
+        """Use what the files hold, if that has changed."""
         try:
-            content = self._files.read()
+            content = self._read()
             if content != self._used:
-                self._put(content)
+                self._use(content)
+                self._used = content
         except CertificateError as error:
             self._live.refuse(str(error))
+
+
+class WatchedFiles(_Watched[tuple[bytes, bytes]]):
+    """Keeps the certificate that `live` presents level with a pair of files."""
+
+    def __init__(self, files: CertificateFiles, live: Live) -> None:
+        names = str(files.certificate), str(files.key)
+        super().__init__(live, files.read, lambda pair: live.put(*pair, *names))
 
     def waiting_for(self) -> list[str]:
         """A certificate that has ended and is not replaced."""
         return self._live.waiting_for()
 
-    def _put(self, content: tuple[bytes, bytes]) -> None:
-        self._live.put(*content, str(self._files.certificate), str(self._files.key))
-        self._used = content
 
-
-class WatchedClientCA:
-    """Keeps whom `live` takes connections from level with a PEM file of CAs. A file that does not
-    fit changes nothing.
-
-    Raises CertificateError when made if there is nothing fit to begin with.
-    """
+class WatchedClientCA(_Watched[bytes]):
+    """Keeps whom `live` takes connections from level with a PEM file of CAs."""
 
     def __init__(self, path: Path, live: Live) -> None:
-        self._path = path
-        self._live = live
-        self._used = _content(path)
-        live.trust_clients(self._used, str(path))
-
-    async def run(self) -> None:
-        """Look every few seconds, until cancelled."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self.look()
-
-    def look(self) -> None:
-        """Trust whom the file names, if that has changed."""
-        try:
-            content = _content(self._path)
-            if content != self._used:
-                self._live.trust_clients(content, str(self._path))
-                self._used = content
-        except CertificateError as error:
-            self._live.refuse(str(error))
+        super().__init__(
+            live,
+            lambda: _content(path),
+            lambda authorities: live.trust_clients(authorities, str(path)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
