@@ -80,13 +80,13 @@ REASON_RULES = (Group[Rule](lambda outline: outline.expressive, (reasons_are_the
 
 
 def _detail(found: Compared, whose: str, known: Sequence[str]) -> str:
-    detail = f"character {found.at + 1}: {quoted(found.word)} is no reason of {whose}"
+    detail = f"character {found.at + 1}: {quoted(found.word)} is not a reason of {whose}"
     if guess := Suggester(known).nearest(found.word):
         return detail + did_you_mean(guess)
     if known is OF_STEPS:
         return f"{detail}; docs/reference.md lists the reasons under Status"
     _, *others, last = known
-    return f"{detail}; there are {', '.join(others)} and {last}"
+    return f"{detail}; the reasons are {', '.join(others)} and {last}"
 
 
 def compared_reasons(text: str) -> Iterator[Compared]:
