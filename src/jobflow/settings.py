@@ -55,7 +55,7 @@ class Settings(BaseSettings):
         str | None, Shown("PATH", "$KUBECONFIG, ~/.kube/config, or in a pod its account")
     ] = Field(None, description="The kubeconfig file")
     namespace: Annotated[str, Shown("NS", "all")] = Field(
-        "", description="Only this namespace, without any right beyond it"
+        "", description="Only this namespace; no rights outside it are needed"
     )
     system_namespace: Annotated[
         str, Shown("NS", "the pod's own, or that of the kubeconfig's context")
@@ -103,12 +103,13 @@ class Settings(BaseSettings):
     ca_lifetime: Lifetime = _time("43800h", "Of a CA made here")
     client_ca: Annotated[Path | None, Shown("FILE", "anyone may connect to the webhook")] = Field(
         None,
-        description="PEM of the CAs of clients: the webhook then takes connections only from an "
-        "API server that shows a certificate under one of them; read again when it changes",
+        description="PEM of client CAs: the webhook then accepts only connections with a client "
+        "certificate that one of them signed; read again when it changes",
     )
     subject_access_review: bool = Field(
         False,
-        description="Refuse JobFlows of users who may not create Volcano jobs in their namespace",
+        description="Refuse JobFlows and JobTemplates of users who may not create Volcano jobs in "
+        "that namespace",
     )
     shutdown_delay: Duration = _time(
         "0s",
@@ -117,7 +118,7 @@ class Settings(BaseSettings):
         le=600,
     )
     log_level: Annotated[LogLevel, Shown("LEVEL")] = Field(
-        "info", description="Least level that is logged: debug, info, warning or error"
+        "info", description="Lowest level that is logged: debug, info, warning or error"
     )
     no_webhook: bool = Field(False, description="Serve no webhook")
     no_controller: bool = Field(False, description="Carry out no flows")

@@ -80,7 +80,7 @@ async def test_a_flow_that_is_over_is_not_cancelled(world: Cluster, kubeconfig: 
     assert await world.raw(COMMANDS) == []
 
 
-ALREADY = "is being cancelled already: it is over once its jobs have ended"
+ALREADY = "is already being cancelled and is over once its jobs have ended"
 
 
 async def test_a_flow_that_is_being_cancelled_is_ended_now_or_not_at_all(
@@ -94,8 +94,8 @@ async def test_a_flow_that_is_being_cancelled_is_ended_now_or_not_at_all(
         await world.until_jobs(f_z="Running")
         made = len(await world.raw(COMMANDS))
         said = await cancelled(kubeconfig, "f", "--wait")
-        now = "then its finally runs: `jobflow cancel --now f` ends that too"
-        assert said == Said(1, "", f"jobflow cancel: JobFlow f {ALREADY}, {now}\n")
+        now = "and its finally has run; `jobflow cancel --now f` ends finally too"
+        assert said == Said(1, "", f"jobflow cancel: JobFlow f {ALREADY} {now}\n")
         assert len(await world.raw(COMMANDS)) == made
         said = await waited_for(kubeconfig, "cancel", "f", "--now")
         assert (said.code, said.err) == (0, "")
@@ -108,12 +108,12 @@ async def test_a_flow_that_is_being_cancelled_is_ended_now_or_not_at_all(
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("f", "--now"), f"{ALREADY}, and its finally is being ended too"),
-        (("f",), f"{ALREADY}, and its finally is being ended too"),
+        (("f", "--now"), f"{ALREADY}, and its finally is being cancelled too"),
+        (("f",), f"{ALREADY}, and its finally is being cancelled too"),
         (("g", "--now"), f"{ALREADY}, and it has no finally"),
         (("g",), f"{ALREADY}, and it has no finally"),
-        (("t",), "is being ended (Timeout) already: it is over once its jobs have ended, then its "
-         "finally runs: `jobflow cancel --now t` ends that too"),
+        (("t",), "is already being ended (Timeout) and is over once its jobs have ended and its "
+         "finally has run; `jobflow cancel --now t` ends finally too"),
     ],
 )  # fmt: skip
 async def test_nothing_is_not_asked_for(

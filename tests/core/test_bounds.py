@@ -78,7 +78,7 @@ def test_only_the_faults_that_are_shown_are_looked_up_in_the_patch(
         f"spec.flows[0].patch.jobSpec.tasks[{MAX_SHOWN - 1}].replicas: "
     )
     assert str(verdict.violations[-1]).startswith("spec.flows[0].patch.jobSpec: ")
-    assert verdict.violations[-1].detail.endswith(" of the merged spec)")
+    assert verdict.violations[-1].detail.endswith(" in the merged spec)")
 
 
 @pytest.mark.parametrize("strict", [False, True])

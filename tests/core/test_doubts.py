@@ -128,8 +128,8 @@ def test_an_element_without_a_name_is_refused_if_the_template_has_several() -> N
     step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": 2}]}}}
     said = faults(flow_of(step), knowing(TRAIN))
     assert said[0] == (
-        f'{AT}.tasks[0].name: Required value: template "train" has 2 tasks (ps, worker): say '
-        "which one is meant"
+        f'{AT}.tasks[0].name: Required value: template "train" has 2 tasks (ps, worker); name '
+        "the one to change"
     )
     assert faults(flow_of(step), Known()) == []
 

@@ -307,7 +307,7 @@ def test_a_refused_create_is_told_with_its_next_try() -> None:
     world = flow("a").with_refusal("a", 403, "quota exceeded", retry_in=250).settled().later(10)
     assert why(world, "a") == [
         "Step a has been Waiting for 10s (since 12:00:00 UTC, CreateRefused): quota exceeded.",
-        "Lift what refuses it, such as a quota: it is tried again by itself in 4m.",
+        "Remove the cause, such as a full quota. JobFlow tries again by itself in 4m.",
     ]
 
 
@@ -316,7 +316,7 @@ def test_steps_that_the_namespace_refuses_are_told_together() -> None:
     assert why(world)[1:] == [
         "Steps a, b, c and 2 more are Waiting (CreateRefused): exceeded quota; the flow's jobs are "
         "tried in turn.",
-        "Lift what refuses it, such as a quota: it is tried again by itself in 40s.",
+        "Remove the cause, such as a full quota. JobFlow tries again by itself in 40s.",
     ]
 
 

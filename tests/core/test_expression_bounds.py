@@ -113,10 +113,10 @@ def test_chains_do_not_meet_the_recursion_limit(text: str) -> None:
 def test_a_pattern_that_takes_long_is_refused_wherever_the_flow_comes_from() -> None:
     """A stored flow may never have met the webhook."""
     assert expression(EVIL) == Fault(
-        "the pattern of matches is too large; repeat less in it", EVIL.index("matches")
+        "the pattern of matches is too large; use fewer repetitions", EVIL.index("matches")
     )
     (fault,) = faults(flow_of({"name": "a", "when": EVIL}))
-    assert fault.endswith("the pattern of matches is too large; repeat less in it")
+    assert fault.endswith("the pattern of matches is too large; use fewer repetitions")
     state = flow(a=step(when=EVIL)).plan().status.state
     assert (state.phase, state.reason) == ("Failed", "Invalid")
 

@@ -111,7 +111,7 @@ NO_ORDER = "> does not take a text and a whole number"
         ),
         (
             "steps.2a.phase == ''",
-            "character 6: is no CEL expression: unexpected '.2'; write steps[\"2a\"]",
+            "character 6: is not a CEL expression: unexpected '.2'; write steps[\"2a\"]",
         ),
         (
             "steps[params.mode].phase == ''",
@@ -145,47 +145,50 @@ NO_ORDER = "> does not take a text and a whole number"
         # texts
         (
             "params.on = true",
-            "character 11: is no CEL expression: unexpected '='; write == for =",
+            "character 11: is not a CEL expression: unexpected '='; write == for =",
         ),
         (
             "params.on AND true",
-            "character 11: is no CEL expression: unexpected 'AND'; write && for AND",
+            "character 11: is not a CEL expression: unexpected 'AND'; write && for AND",
         ),
-        ("params.n === 1", "character 12: is no CEL expression: unexpected '='; write == for ==="),
-        ("params.n <> 1", "character 11: is no CEL expression: unexpected '>'; write != for <>"),
+        (
+            "params.n === 1",
+            "character 12: is not a CEL expression: unexpected '='; write == for ===",
+        ),
+        ("params.n <> 1", "character 11: is not a CEL expression: unexpected '>'; write != for <>"),
         (
             "not params.on",
-            "character 5: is no CEL expression: unexpected 'params'; write ! for not",
+            "character 5: is not a CEL expression: unexpected 'params'; write ! for not",
         ),
         (
             "params.n is null",
-            "character 10: is no CEL expression: unexpected 'is'; write == for is",
+            "character 10: is not a CEL expression: unexpected 'is'; write == for is",
         ),
         (
             "if params.on then true",
-            "character 1: is no CEL expression: if is a reserved word; write condition ? one "
+            "character 1: is not a CEL expression: if is a reserved word; write condition ? one "
             ": other",
         ),
-        ("'abc", "character 1: is no CEL expression: unexpected '''; close the quote"),
+        ("'abc", "character 1: is not a CEL expression: unexpected '''; close the quote"),
         (
             "{{inputs.parameters.n}} > 1",
-            "character 22: is no CEL expression: unexpected '}'; an expression has no {{…}}, it "
+            "character 22: is not a CEL expression: unexpected '}'; an expression has no {{…}}, it "
             'writes params.x and steps["x"].outputs.y',
         ),
         ("params.on == True", "character 14: there is no variable True; write true"),
         ("params.on == None", "character 14: there is no variable None; write null"),
         (
             "steps.a.reason.matches('*')",
-            "character 16: the pattern of matches is no regular expression",
+            "character 16: the pattern of matches is not a regular expression",
         ),
         (
             "params.on and true",
-            "character 11: is no CEL expression: unexpected 'and'; write && for and",
+            "character 11: is not a CEL expression: unexpected 'and'; write && for and",
         ),
         (
             "$(params.on)",
-            "character 1: is no CEL expression: unexpected '$'; references $(…) stand in patches, "
-            "an expression writes params.x",
+            "character 1: is not a CEL expression: unexpected '$'; references $(…) stand in "
+            "patches, an expression writes params.x",
         ),
         (" ", "is empty"),
     ],

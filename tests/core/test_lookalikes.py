@@ -97,8 +97,8 @@ def test_the_warnings_of_a_flow() -> None:
         {"name": "a", "patch": {"jobSpec": {"queue": "$(param.q)"}}},
         {"name": "b", "patch": {"spec": {"queue": "{{item}}", "plugins": {"$(item)": []}}}},
     )
-    looks = "looks like a reference but is none, so it stays as it is"
-    meant = "if it is meant so, write $$( instead of $("
+    looks = "looks like a reference but is not one, so it is left as it is"
+    meant = "if that is intended, write $$( instead of $("
     assert validate_flow(flow, Known()).all_warnings == (
         f'spec.flows[0].patch.jobSpec.queue: "$(param.q)" {looks} (write $(params.q)); {meant}',
         f'spec.flows[1].patch.spec.queue: "{{{{item}}}}" {looks} (write $(item)); {meant}',
@@ -114,16 +114,16 @@ def test_references_outside_of_patches_stay() -> None:
         jobDefaults={"annotations": {"run": "$(index)", "shell": "$$(index)"}},
     )
     assert validate_flow(flow, Known()).warnings == (
-        '"$(flow.name)", "$(params.q)", "$(index)" in params, forEach.items and jobDefaults stay '
-        "as they stand: references are read in the patch of a step only",
+        '"$(flow.name)", "$(params.q)", "$(index)" in params, forEach.items and jobDefaults are '
+        "left as they are, because only patches of steps have references",
     )
 
 
 def test_a_reference_in_a_template_stays() -> None:
     template = template_of("t", priorityClassName="$(params.priority)")
     assert validate_template(template, Known()).all_warnings == (
-        'spec.priorityClassName: "$(params.priority)" stays as it is: references are read in the '
-        "patch of a step only",
+        'spec.priorityClassName: "$(params.priority)" is left as it is, because only patches '
+        "of steps have references",
     )
     assert validate_template(template_of("t"), Known()).all_warnings == ()
 

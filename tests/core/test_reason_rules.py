@@ -11,8 +11,8 @@ from jobflow.core.expressions import Expression, parsed
 from jobflow.core.reason_rules import OF_FAILED_ATTEMPTS
 from reviewed import faults, flow_of
 
-KNOWN = "there are JobFailed, JobTerminated, JobAborted, Timeout and OutputsTooLarge"
-NONE = f"is no reason of a failed attempt; {KNOWN}"
+KNOWN = "the reasons are JobFailed, JobTerminated, JobAborted, Timeout and OutputsTooLarge"
+NONE = f"is not a reason of a failed attempt; {KNOWN}"
 PATH = "spec.flows[0].retry.when"
 
 
@@ -101,10 +101,10 @@ def when(text: str) -> list[str]:
 def test_a_step_has_every_reason_that_a_status_can_hold() -> None:
     assert when('steps["a"].reason == "OutputsMissing" || steps.a.reason == ""') == []
     (fault,) = when('steps["a"].reason == "UntilNotReach"')
-    assert fault.endswith('is no reason of a step; did you mean "UntilNotReached"?')
+    assert fault.endswith('is not a reason of a step; did you mean "UntilNotReached"?')
     (fault,) = when('steps["a"].reason == "OOMKilled"')
     assert fault.endswith(
-        "is no reason of a step; docs/reference.md lists the reasons under Status"
+        "is not a reason of a step; docs/reference.md lists the reasons under Status"
     )
 
 
@@ -114,4 +114,4 @@ def test_a_run_that_is_repeated_has_every_reason_too() -> None:
 
     assert repeating('reason == "OutputsMissing"') == []
     (fault,) = repeating('reason == "Error"')
-    assert '"Error" is no reason of a run' in fault
+    assert '"Error" is not a reason of a run' in fault

@@ -179,7 +179,7 @@ def test_a_condition_holds_or_not_or_has_failed() -> None:
         "repeat.until `steps.failed.outputs.acc > 1`: there is no 'acc'"
     )
     assert holds("when", "1 +", seen()) == Failure(
-        "when `1 +`: is no CEL expression: it ends too early"
+        "when `1 +`: is not a CEL expression: it ends too early"
     )
 
 

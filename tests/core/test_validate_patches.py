@@ -75,7 +75,7 @@ def test_a_fault_that_is_not_in_the_patch_itself_says_where_it_is_in_the_result(
     (said,) = patched({"tasks": [{"name": "worker", "replicas": 1}]}, knowing(TRAIN))
     assert said == (
         "spec.flows[1].patch.jobSpec: Invalid value: 4: must not be greater than the replicas of "
-        "all tasks together (3) (at minAvailable of the merged spec)"
+        "all tasks together (3) (at minAvailable in the merged spec)"
     )
 
 

@@ -124,7 +124,7 @@ def test_a_second_sandbox_does_not_take_the_kubeconfig_of_the_first(tmp_path: Pa
     path = tmp_path / "kubeconfig"
     text = kubeconfig("https://127.0.0.1:1", None)
     with written(path, text):
-        with pytest.raises(ConfigError, match="belongs to a sandbox that still runs"):
+        with pytest.raises(ConfigError, match="is in use by another sandbox"):
             with written(path, "other"):
                 pass
         assert path.read_text() == text
@@ -137,7 +137,7 @@ def test_the_command_says_so_and_exits(tmp_path: Path) -> None:
     with written(path, kubeconfig("https://127.0.0.1:1", None)):
         said = jobflow("sandbox", "--kubeconfig", path)
     assert said.code == 2
-    assert said.err.startswith(f"jobflow sandbox: {path} belongs to a sandbox that still runs")
+    assert said.err.startswith(f"jobflow sandbox: {path} is in use by another sandbox")
 
 
 def test_logs_are_private(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_logs_are_private(tmp_path: Path) -> None:
 def test_a_kubeconfig_of_another_cluster_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("current-context: production\n")
-    with pytest.raises(ConfigError, match="is not overwritten; name another file"):
+    with pytest.raises(ConfigError, match="is not overwritten; choose another file"):
         with written(path, "new"):
             pass
     assert path.read_text() == "current-context: production\n"

@@ -55,7 +55,7 @@ async def test_other_methods_are_told_to_post(app: FastAPI) -> None:
     async with in_process(app) as client:
         answer = await client.get(PATH)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    assert answer.json()["message"] == "GET is not how to ask for a review; use POST"
+    assert answer.json()["message"] == "a review is requested by POST, not by GET"
 
 
 async def test_other_paths_are_the_routers(app: FastAPI) -> None:
@@ -164,7 +164,7 @@ async def test_bodies_that_are_under_way_hold_so_many_bytes_and_no_more(
     await turns()
     answer = await uploads.begin(half)
     assert (answer["code"], answer["reason"]) == (429, "TooManyRequests")
-    assert answer["message"] == "reviews of more than 1 MiB together are under way; ask again"
+    assert answer["message"] == "reviews of more than 1 MiB together are under way; try again"
     assert answer["headers"][b"retry-after"] == b"1"
     assert (await uploads.begin(GOOD, end=True))["code"] == 200, "it holds none of its own bytes"
     second.cancel()
@@ -187,7 +187,7 @@ async def test_so_many_reviews_are_judged_at_a_time_and_no_more(
     uploads.begin()  # one without a body has not begun
     await turns()
     answer = await uploads.begin(GOOD, end=True)
-    assert (answer["code"], answer["message"]) == (429, "2 reviews are under way; ask again")
+    assert (answer["code"], answer["message"]) == (429, "2 reviews are under way; try again")
     go.set()
     assert [(await each)["code"] for each in waiting] == [200, 200]
     assert (await uploads.begin(GOOD, end=True))["code"] == 200

@@ -157,7 +157,9 @@ async def test_pod_templates_of_a_large_template_are_tried_by_the_replica() -> N
     assert len(cluster.tried) == 64
     unknown, untried = json.loads(answer.body)["response"]["warnings"]
     assert unknown.startswith("unknown fields spec.tasks[0].template.x, spec.tasks[1].")
-    assert untried.startswith("5936 of 6000 different pod templates were not checked in depth")
+    assert untried.startswith(
+        "5936 of 6000 different pod templates were not checked by the API server"
+    )
 
 
 async def test_nothing_large_is_judged_while_that_may_not_be(cluster: FakeCluster) -> None:
@@ -175,7 +177,7 @@ async def test_a_review_that_takes_too_long_is_given_up_and_the_next_one_judged(
         assert aside.pid is None
         assert (status(answer)["code"], status(answer)["reason"]) == (504, "Timeout")
         assert status(answer)["message"].startswith(
-            "a review of this size is not judged within 0.01 s; try again"
+            "the review was not finished within 0.01 s; try again"
         )
         assert answer.outcome is Outcome.FAILED
         aside._seconds = 30
@@ -191,7 +193,7 @@ async def test_a_process_that_is_killed_is_started_again(cluster: FakeCluster) -
         answer = await answered(cluster, aside, LARGE["many patches"])
         if answer.outcome is Outcome.FAILED:  # it was asked before its end was known
             assert status(answer)["code"] == 500
-            assert status(answer)["message"].startswith("the process that judges large reviews end")
+            assert status(answer)["message"].startswith("the process for large reviews end")
             answer = await answered(cluster, aside, LARGE["many patches"])
         assert answer.outcome is Outcome.ALLOWED
         assert aside.pid not in (None, first)

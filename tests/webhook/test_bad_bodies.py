@@ -241,8 +241,8 @@ TOO_DEEP_AT = "spec.flows[0].patch.jobSpec.tasks[0].template" + ".a" * 92
 async def test_an_object_that_is_nested_too_deeply_is_refused_at_its_place(depth: int) -> None:
     found = await causes(deep_review("CREATE", deep_flow(depth)))
     assert found == {
-        TOO_DEEP_AT: "Too long: nested more than 100 deep; make the value flatter or write it as a "
-        "text"
+        TOO_DEEP_AT: "Too long: nested more than 100 levels deep; flatten the value or write it "
+        "as a text"
     }
 
 

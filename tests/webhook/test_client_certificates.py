@@ -141,7 +141,7 @@ def _change(file: Path, content: bytes, watched: WatchedClientCA) -> None:
 def test_a_file_that_holds_no_ca_is_no_beginning(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "clients.crt"
     path.write_bytes(content)
-    with pytest.raises(CertificateError, match=r"clients\.crt is no PEM certificate of a CA$"):
+    with pytest.raises(CertificateError, match=r"clients\.crt is not a PEM certificate of a CA$"):
         WatchedClientCA(path, Live())
 
 

@@ -68,7 +68,7 @@ async def test_a_fault_beside_the_patch_says_where_it_is_in_the_merged_spec() ->
     answer = await created(flow({"image": "other"}), against(VOLUME))
     assert causes(answer) == [
         f'{AT}: Not found: "data" (at '
-        "tasks[0].template.spec.containers[0].volumeMounts[0].name of the merged spec)"
+        "tasks[0].template.spec.containers[0].volumeMounts[0].name in the merged spec)"
     ]
 
 
@@ -114,4 +114,4 @@ async def test_warnings_are_passed_on_except_unknown_fields_which_the_rules_tell
 async def test_what_was_not_tried_is_a_warning() -> None:
     answer = await created(flow(*({"image": f"x{i}"} for i in range(70))), knowing())
     (warning,) = answer["warnings"]
-    assert warning.startswith("6 of 70 different pod templates were not checked in depth")
+    assert warning.startswith("6 of 70 different pod templates were not checked by the API server")

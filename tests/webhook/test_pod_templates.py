@@ -238,8 +238,9 @@ async def test_sixty_four_pod_templates_are_tried_and_the_others_let_in_with_a_w
     answer = await created(with_tasks(*(pod(f"image-{i}") for i in range(100))), cluster)
     assert len(cluster.tried) == MOST_TRIED == 64
     assert answer["warnings"] == [
-        "36 of 100 different pod templates were not checked in depth, because a review tries at "
-        "most 64 of them and waits 3 s: a fault in one of them shows when its pods are made"
+        "36 of 100 different pod templates were not checked by the API server, because a "
+        "review checks at most 64 and waits 3 s; a fault in one of them shows only when its pods "
+        "are created"
     ]
 
 
@@ -252,7 +253,7 @@ async def test_pod_templates_that_are_not_answered_in_time_are_let_in_with_one_w
     answer = await created(with_tasks(pod("slow"), pod()), cluster)
     assert answer["allowed"] is True
     (warning,) = answer["warnings"]
-    assert warning.startswith("1 of 2 different pod templates were not checked in depth")
+    assert warning.startswith("1 of 2 different pod templates were not checked by the API server")
     refused = await created(with_tasks(pod("slow"), pod("bad")), cluster)
     assert [text.partition(":")[0] for text in causes(refused)] == [
         "spec.tasks[1].template.spec.containers[0].ports[0].containerPort"

@@ -20,8 +20,9 @@ from scripted_server import Answer, ScriptedServer, failure
 ANNA = UserInfo(username="anna", uid="7", groups=["dev"], extra={"scopes": ["a"]})
 YES, NO = ({"status": {"allowed": allowed}} for allowed in (True, False))
 DENIED = (
-    'user "anna" may not create jobs.batch.volcano.sh in namespace "team", and JobFlow makes '
-    "such jobs: have a Role there allow the verb create on jobs of batch.volcano.sh"
+    'user "anna" may not create jobs.batch.volcano.sh in namespace "team", and JobFlow '
+    "creates such jobs for its users; bind the user to a Role that allows the verb create on jobs "
+    "of batch.volcano.sh"
 )
 
 
@@ -100,7 +101,7 @@ class TestAsking:
             with pytest.raises(NotReady) as raised:
                 await rights.lacking(ANNA, "team")
             assert str(raised.value).startswith(
-                'the API server does not say whether user "anna" may create jobs.batch.volcano.sh '
+                'the API server did not say whether user "anna" may create jobs.batch.volcano.sh '
                 'in namespace "team" ('
             )
             assert str(raised.value).endswith("); try again")

@@ -26,7 +26,7 @@ class Action(StrEnum):
     TERMINATE_JOB = "TerminateJob"
     """Cancel it."""
     TERMINATE_NOW = "TerminateNow"
-    """Cancel it and its `finally` too, also if it is being ended already. JobFlow's own word."""
+    """Cancel it and its `finally`, even if it is already ending. JobFlow's own word."""
     RESTART_JOB = "RestartJob"
     """Retry it from the steps that failed."""
 

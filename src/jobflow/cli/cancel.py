@@ -27,7 +27,7 @@ def _not_to_cancel(flow: JobFlow) -> str:
     if flow.status.state.reason not in HALTS:
         return ""
     now = typed("jobflow cancel --now", flow.metadata)
-    return f"{_ending(flow)}, then its finally runs: {now} ends that too"
+    return f"{_ending(flow)} and its finally has run; {now} ends finally too"
 
 
 def _not_to_cancel_now(flow: JobFlow) -> str:
@@ -36,14 +36,14 @@ def _not_to_cancel_now(flow: JobFlow) -> str:
     if flow.status.state.reason not in HALTS:
         return ""
     if flow.status.finally_cancelled:
-        return f"{_ending(flow)}, and its finally is being ended too"
+        return f"{_ending(flow)}, and its finally is being cancelled too"
     return "" if flow.spec.finally_ else f"{_ending(flow)}, and it has no finally"
 
 
 def _ending(flow: JobFlow) -> str:
     reason = flow.status.state.reason
-    being = "is being cancelled" if reason == CANCELLED else f"is being ended ({reason})"
-    return f"{being} already: it is over once its jobs have ended"
+    being = "cancelled" if reason == CANCELLED else f"ended ({reason})"
+    return f"is already being {being} and is over once its jobs have ended"
 
 
 CANCEL = Verb(

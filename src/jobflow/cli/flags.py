@@ -61,8 +61,8 @@ Lenient = Annotated[
     bool,
     typer.Option(
         "--lenient",
-        help="Only warn of fields of jobs and pods that this version does not know, and of "
-        "everything else that admission only warns of.",
+        help="Only warn about fields of jobs and pods that this version does not know, and "
+        "about everything else that admission only warns about.",
     ),
 ]
 Speed = Annotated[

@@ -59,7 +59,7 @@ def cancel(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     now: Annotated[
-        bool, typer.Option("--now", help="End finally too, also if it runs already.")
+        bool, typer.Option("--now", help="End finally too, even if it already runs.")
     ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Until every job has ended, telling how it goes.")
@@ -67,11 +67,11 @@ def cancel(
     output: Answer = Output.TEXT,
 ) -> None:
     """End a flow: jobs that run are aborted, steps that have not begun are skipped, finally runs,
-    and the flow is Failed (Cancelled) once every job has ended. With --now finally is ended too,
-    also if the flow is being cancelled already.
+    and the flow is Failed (Cancelled) once every job has ended. With --now, finally is ended too,
+    even if the flow is already ending.
 
-    Exit code: 0 asked for, with --wait: done; 1 refused, or the flow is over or being cancelled
-    already; 2 no such flow, or no cluster; 130 interrupted.
+    Exit code: 0 asked for, with --wait: done; 1 refused, or the flow is over or already being
+    cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
     from jobflow.cli.asking import Order, ask
     from jobflow.cli.cancel import CANCEL, CANCEL_NOW

@@ -143,7 +143,7 @@ def _as_told(run: Run, shown: RunCondition, end: TargetEnd, scene: Scene) -> Run
         shown,
         phase=end.phase,
         reason=end.reason,
-        message=f"{told_of(run.job_name)}what started after it tells its end",
+        message=f"{told_of(run.job_name)}a job that started after it recorded its end",
         job=run.job_name,
         attempts=run.attempts,
         next_attempt_time=None,

@@ -41,12 +41,12 @@ class Work:
         self.room = room
 
     def spend(self, steps: int) -> None:
-        """Take steps. Raises TooMuchError if they are not left."""
+        """Take steps. Raises TooMuchError if fewer are left."""
         self.left -= steps
         if self.left < 0:
             raise TooMuchError(
-                "it takes too long: loops within loops, or over long lists of large values; "
-                "take a loop out, or look at less"
+                f"it takes more than {MAX_WORK:,} steps; remove a loop inside another loop, or "
+                "loop over shorter lists of smaller values"
             )
 
     def make(self, size: int) -> None:
@@ -54,28 +54,28 @@ class Work:
         self.room -= size
         if self.room < 0:
             raise TooMuchError(
-                f"it makes texts, lists and maps of more than {MAX_ROOM >> 20} MiB; make less"
+                f"it creates more than {MAX_ROOM >> 20} MiB of texts, lists and maps; create less"
             )
 
     def read(self, text: str | bytes) -> None:
-        """Take the steps of going over a text once."""
+        """Take the steps to read a text once."""
         self.spend(2 + len(text) // _CHARACTERS)
 
     def write(self, characters: int, *, wide: bool = False) -> None:
-        """Take what a text of this length takes; `wide`: beyond ASCII."""
+        """Take the bytes of a text of this length; `wide`: it has characters beyond ASCII."""
         self.spend(3 + characters // _CHARACTERS)
         self.make(64 + (4 * characters if wide else characters))
 
     def entries(self, count: int) -> None:
-        """Take what a list of this length takes, without its entries."""
+        """Take the bytes of a list of this length, without its entries."""
         self.spend(1 + count // 8)
         self.make(64 + 9 * count)
 
     def pairs(self, count: int) -> None:
-        """Take what a map of this size takes, without its keys and values."""
+        """Take the bytes of a map of this size, without its keys and values."""
         self.spend(3 + 2 * count)
         self.make(240 + 110 * count)
 
     def failed(self) -> None:
-        """Take what it takes to pass over an error."""
+        """Take the steps of an error that another operand makes irrelevant."""
         self.spend(_FAILURE)

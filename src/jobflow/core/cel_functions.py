@@ -28,7 +28,7 @@ _DECIMAL = re.compile(
     r"[-+]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,4})?"
 )
 _ALIKE = 128
-"""Characters of a text that is looked for, after which Python's search is linear."""
+"""Python's search is linear if the text that it searches for has more characters than this."""
 
 
 class Row(NamedTuple):
@@ -108,13 +108,13 @@ def _uint_of(value: float) -> Uint:
 
 def _whole(text: str) -> int:
     if not _NUMERAL.fullmatch(text):
-        raise CelError(f"{_cut(text)} is no whole number")
+        raise CelError(f"{_cut(text)} is not a whole number")
     return int(text)
 
 
 def _double(text: str) -> float:
     if not _DECIMAL.fullmatch(text):
-        raise CelError(f"{_cut(text)} is no number")
+        raise CelError(f"{_cut(text)} is not a number")
     return float(text)
 
 
@@ -129,7 +129,7 @@ def _encoded(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise CelError("bytes takes a text of whole characters") from None
+        raise CelError("bytes takes a text without halves of surrogate pairs") from None
 
 
 def _written(value: float) -> str:
@@ -165,8 +165,8 @@ def _best_of(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 
 
 def _best_by(name: str, best: Callable[..., Any]) -> Callable[[list[Any], str], Any]:
-    """The first of those that have the most or the least under a path; entries without it are
-    passed over, such as items that failed and have no outputs."""
+    """Return the first entry with the largest or smallest value under a path. Entries without the
+    path are skipped, such as items that failed and have no outputs."""
 
     def found(entries: list[Any], path: str) -> Any:
         keys = path.split(".")

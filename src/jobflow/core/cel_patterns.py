@@ -48,7 +48,7 @@ class Patterns:
         self._length += len(text)
         self._classes += (classes := text.lower().count("\\p"))
         if self._length > MAX_LENGTH or self._classes > MAX_CLASSES:
-            raise CelSyntaxError("the pattern of matches is too large; repeat less in it", at)
+            raise CelSyntaxError("the pattern of matches is too large; use fewer repetitions", at)
         try:
             size = _compiled(text).programsize
             self.cost += 50 + 4 * len(text) + 2 * size + _CLASS * classes
@@ -56,8 +56,8 @@ class Patterns:
         except _errors() as error:
             said = str(error)
         if "too large" in said:
-            raise CelSyntaxError("the pattern of matches is too large; repeat less in it", at)
-        raise CelSyntaxError("the pattern of matches is no regular expression", at)
+            raise CelSyntaxError("the pattern of matches is too large; use fewer repetitions", at)
+        raise CelSyntaxError("the pattern of matches is not a regular expression", at)
 
 
 def matched(text: Any, pattern: Pattern, work: Work) -> bool:

@@ -131,7 +131,7 @@ class _Compiler:
             for key, value in pairs:
                 name = key(frame)
                 if type(name) is float:
-                    raise CelError(f"{kind_of(name)} is no key of a map")
+                    raise CelError(f"{kind_of(name)} cannot be a key of a map")
                 stored = key_of(name)
                 if stored in found:
                     raise CelError(f"a map has the key {name!r} twice")
@@ -214,7 +214,7 @@ class _Compiler:
         pattern = node.arguments[-1]
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             how = 'params.x.matches("^v[0-9]+$")'
-            message = f"the pattern of matches has to be written out, as in {how}"
+            message = f"the pattern of matches must be a literal text, as in {how}"
             raise CelSyntaxError(message, node.at)
         return self.patterns.add(pattern.value, node.at)
 

@@ -54,7 +54,7 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
 class CelSyntaxError(Exception):
-    """The text is no expression that may run."""
+    """The text is not an expression that may run."""
 
     def __init__(self, message: str, at: int | None = None) -> None:
         super().__init__(message)
@@ -218,10 +218,10 @@ class _Parser:
     def _unexpected(self) -> CelSyntaxError:
         kind, text, at = self._kind, self._text, self._at
         if kind == "end":
-            return CelSyntaxError("is no CEL expression: it ends too early", at)
+            return CelSyntaxError("is not a CEL expression: it ends too early", at)
         if kind == "name" and text in _KEPT_BACK:
-            return CelSyntaxError(f"is no CEL expression: {text} is a reserved word", at)
-        return CelSyntaxError(f"is no CEL expression: unexpected '{text}'", at)
+            return CelSyntaxError(f"is not a CEL expression: {text} is a reserved word", at)
+        return CelSyntaxError(f"is not a CEL expression: unexpected '{text}'", at)
 
     # ------------------------------------------------------------------- operators
 
@@ -363,13 +363,13 @@ def _number(text: str, at: int, negative: bool) -> int | float:
         written = written[:-1]
     if not hexadecimal and not written.isdigit():
         if unsigned:
-            raise CelSyntaxError(f"is no CEL expression: unexpected '{text}'", at)
+            raise CelSyntaxError(f"is not a CEL expression: unexpected '{text}'", at)
         return -float(written) if negative else float(written)
     value = int(written, 16 if hexadecimal else 10)
     value = -value if negative else value
     least, limit = (0, 1 << 64) if unsigned else (-(1 << 63), 1 << 63)
     if not least <= value < limit:
-        raise CelSyntaxError("is no CEL expression: a number of more than 64 bits", at)
+        raise CelSyntaxError("is not a CEL expression: a number of more than 64 bits", at)
     return Uint(value) if unsigned else value
 
 
@@ -377,4 +377,4 @@ def _text(text: str, at: int) -> str | bytes:
     try:
         return text_of(text)
     except NotTextError as error:
-        raise CelSyntaxError(f"is no CEL expression: {error}", at) from error
+        raise CelSyntaxError(f"is not a CEL expression: {error}", at) from error

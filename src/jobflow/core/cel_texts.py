@@ -12,7 +12,7 @@ _SHORT = dict(zip("abfnrtv\\?\"'`", "\a\b\f\n\r\t\v\\?\"'`", strict=True))
 
 
 class NotTextError(ValueError):
-    """It is no text of CEL; says why, in a clause."""
+    """It is not a text of CEL; the message is a clause that says why."""
 
 
 def text_of(written: str) -> str | bytes:
@@ -37,7 +37,7 @@ def _character(found: re.Match[str]) -> str:
         return _SHORT[short]
     code = int(found[5], 8) if found[5] else int(found[1] or found[2] or found[3] or found[4], 16)
     if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
-        raise NotTextError(f"{found[0]} is no character")
+        raise NotTextError(f"{found[0]} is not a character")
     return chr(code)
 
 
@@ -46,7 +46,7 @@ def _bytes(body: str) -> bytes:
     made, behind = bytearray(), 0
     for found in _ESCAPE.finditer(body):
         if found[3] or found[4]:
-            raise NotTextError(f"{found[0]} is no byte")
+            raise NotTextError(f"{found[0]} is not a byte")
         made += body[behind : found.start()].encode()
         character = _character(found)
         made += bytes([ord(character)])

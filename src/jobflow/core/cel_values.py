@@ -95,7 +95,7 @@ def taken(value: Any, key: Any) -> Any:
     elif kind is list:
         found = _entry(value, key)
     else:
-        raise CelError(f"{kind_of(value)} has no {_shown(key)}")
+        raise CelError(f"{kind_of(value)} has no entries, so there is no {_shown(key)}")
     return found if found.__class__ is not int or LEAST <= found <= MOST else number_of(found)
 
 
@@ -116,7 +116,7 @@ def key_of(value: Any) -> Any:
     if value.__class__ is bool:
         return (value,)
     if type(value) not in (str, int, Uint, float):
-        raise CelError(f"{kind_of(value)} is no key of a map")
+        raise CelError(f"{kind_of(value)} cannot be a key of a map")
     return value
 
 

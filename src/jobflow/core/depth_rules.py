@@ -17,7 +17,9 @@ def depth_violations(value: Any, path: str) -> Iterator[Violation]:
     if (way := way_beyond(value, MAX_DEPTH - around)) is not None:
         for key in way:
             path = below(path, key)
-        detail = f"nested more than {MAX_DEPTH} deep; make the value flatter or write it as a text"
+        detail = (
+            f"nested more than {MAX_DEPTH} levels deep; flatten the value or write it as a text"
+        )
         yield Violation(path, Reason.TOO_LONG, None, detail)
 
 

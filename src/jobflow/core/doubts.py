@@ -54,8 +54,8 @@ def references_are_written_as_such(outline: Outline) -> Iterator[Doubt]:
     for change in outline.changes:
         for found in lookalikes(change.written, change.path):
             detail = (
-                f"{quoted(found.text)} looks like a reference but is none, so it stays as it is "
-                f"({found.advice}); if it is meant so, write $$( instead of $("
+                f"{quoted(found.text)} looks like a reference but is not one, so it is left as it "
+                f"is ({found.advice}); if that is intended, write $$( instead of $("
             )
             yield Doubt(found.path, detail)
             left -= 1
@@ -83,7 +83,7 @@ def template_doubts(spec: Any, path: str) -> Iterator[Doubt]:
     for place, reference in islice(references(spec, path), MOST_LOOKALIKES):
         text = quoted(f"$({reference.path})")
         yield Doubt(
-            place, f"{text} stays as it is: references are read in the patch of a step only"
+            place, f"{text} is left as it is, because only patches of steps have references"
         )
 
 
@@ -100,7 +100,7 @@ def _pods_that_start_again(job: JobView) -> Iterator[Doubt]:
     for task in job.tasks:
         if task.pod_spec.get("containers") and not task.pod_spec.get("restartPolicy"):
             detail = (
-                "without a restartPolicy Kubernetes starts containers again whenever they end, so "
-                "these pods never finish; write Never or OnFailure"
+                "without a restartPolicy, Kubernetes restarts containers whenever they end, so "
+                "these pods never finish; set it to Never or OnFailure"
             )
             yield Doubt(f"{task.path}.template.spec.restartPolicy", detail)

@@ -158,7 +158,7 @@ class _Result:
         self._count(1 + len(value))
         self._work.pairs(len(value))
         if not all(isinstance(key, str) for key in value):
-            raise CelError("gives a map whose keys are no texts")
+            raise CelError("gives a map whose keys are not texts")
         return {self._text(key): self.checked(each, depth + 1) for key, each in value.items()}
 
 
@@ -166,7 +166,7 @@ def _check_whole(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise CelError("gives a text with half a character") from None
+        raise CelError("gives a text with half of a surrogate pair") from None
 
 
 def _scalar(value: Any) -> Any:
@@ -179,5 +179,5 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, float):
         if math.isfinite(value):
             return value
-        raise CelError(f"gives {value}, which no JSON is")
+        raise CelError(f"gives {value}, which JSON cannot hold")
     raise CelError(f"gives {kind_of(value)}; give a text, number, list or map")

@@ -214,7 +214,7 @@ class FlowWords:
         for steps in causes[:SHOWN]:
             yield from self._steps.told_together(steps)
         if left := sum(map(len, causes[SHOWN:])):
-            yield f"{counted(left, 'more step')} cannot start for reasons of their own."
+            yield f"{counted(left, 'more step')} cannot start for other reasons."
 
     def _waiting(self) -> Iterator[str]:
         """What waits for a probe, or alone, is told whole."""

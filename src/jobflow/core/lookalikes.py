@@ -43,7 +43,7 @@ _PRINTED = re.compile(r"\.outputs\.result$")
 _PATH = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>(?:[.\[]\S*)?)")
 A_KEY = "a key holds none"
 A_SUM = "a reference computes nothing"
-AN_ATTEMPT = "no reference has the number of an attempt"
+AN_ATTEMPT = "the number of an attempt has no reference"
 MOST = 100
 """So many are told of at most."""
 LOOKED_AT = 1000

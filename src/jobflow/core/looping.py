@@ -154,7 +154,7 @@ def _end_as(loop: Loop, end: TargetEnd) -> None:
     if end.phase == StepPhase.COMPLETED or loop.failed:
         loop.verdict = Verdict()
     else:
-        loop.verdict = Verdict(end.reason, "what started after it tells its end")
+        loop.verdict = Verdict(end.reason, "a job that started after it recorded its end")
 
 
 def _go_on(loop: Loop, scene: Scene, end: TargetEnd | None) -> None:

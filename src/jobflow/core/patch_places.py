@@ -83,7 +83,7 @@ class Places:
 
 
 def _in_merged(fault: Violation) -> str:
-    return f"{fault.detail} (at {fault.path.removeprefix('.')} of the merged spec)"
+    return f"{fault.detail} (at {fault.path.removeprefix('.')} in the merged spec)"
 
 
 def innermost(layers: Sequence[Places], fault: Violation) -> Violation:

@@ -60,7 +60,7 @@ def patches_name_what_they_mean(outline: Outline) -> Faults:
         if stranger.name is None:
             detail = (
                 f'template "{kind.template.metadata.name}" has {len(stranger.known)} '
-                f"{stranger.word}s ({some(stranger.known)}): say which one is meant"
+                f"{stranger.word}s ({some(stranger.known)}); name the one to change"
             )
             fault = Violation(f"{stranger.path}.name", Reason.REQUIRED, None, detail)
             yield as_written(fault, change.path, change.written)

@@ -66,10 +66,10 @@ def _owner(variable: Mention, run: _Owner) -> _Owner | None:
 
 
 def _detail(found: Comparison, owner: _Owner) -> str:
-    detail = f"character {found.at + 1}: {quoted(found.text)} is no reason of {owner.name}"
+    detail = f"character {found.at + 1}: {quoted(found.text)} is not a reason of {owner.name}"
     if guess := Suggester(owner.reasons).nearest(found.text):
         return detail + did_you_mean(guess)
     if owner is not _ATTEMPT:
         return f"{detail}; docs/reference.md lists the reasons under Status"
     _, *others, last = owner.reasons
-    return f"{detail}; there are {', '.join(others)} and {last}"
+    return f"{detail}; the reasons are {', '.join(others)} and {last}"

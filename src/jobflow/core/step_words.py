@@ -41,8 +41,8 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.WAITING_FOR_PROBE: "",
     StepReason.STARTING: "That takes moments; where it does not, look whether `jobflow serve` "
     "runs.",
-    StepReason.CREATE_REFUSED: "Lift what refuses it, such as a quota: it is tried again by itself"
-    "{again}.",
+    StepReason.CREATE_REFUSED: "Remove the cause, such as a full quota. JobFlow tries again by "
+    "itself{again}.",
     StepReason.NAME_IN_USE: "It starts by itself once that job is gone.",
     StepReason.JOB_LOST: "Nothing has to be done{again}.",
     StepReason.RETRYING: "{look}",
@@ -51,7 +51,7 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.TERMINATING: "",
     StepReason.BLOCKED: "Nothing will free it: cancel and delete the flow, correct it, and apply "
     "it anew.",
-    StepReason.PODS_UNREAD: "They are asked for again by itself, for five minutes.",
+    StepReason.PODS_UNREAD: "JobFlow tries to read them again for up to five minutes.",
     StepReason.CANCELLED: "",
     StepReason.TIMEOUT: "",
     StepReason.FAILURE_POLICY: "",

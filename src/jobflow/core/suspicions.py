@@ -76,11 +76,11 @@ def references_stand_in_patches(outline: Outline) -> Iterator[str]:
     for value in _elsewhere(outline):
         found |= dict.fromkeys(f"$({each.path})" for _, each in references(value, ""))
     if found:
-        stay = "stay as they stand" if len(found) > 1 else "stays as it stands"
+        left = "are left as they are" if len(found) > 1 else "is left as it is"
         shown = some([quoted(text) for text in found])
         yield (
-            f"{shown} in params, forEach.items and jobDefaults {stay}: references are read in the "
-            "patch of a step only"
+            f"{shown} in params, forEach.items and jobDefaults {left}, because only patches of "
+            "steps have references"
         )
 
 

@@ -201,7 +201,7 @@ def as_told(end: TargetEnd, evidence: Evidence) -> StepCondition:
     return StepCondition(
         phase=end.phase,
         reason=end.reason,
-        message=f"{told_of(job)}what started after it tells its end",
+        message=f"{told_of(job)}a job that started after it recorded its end",
         job=job,
         attempts=end.attempts,
         past_attempts=memory.past_attempts,

@@ -65,12 +65,12 @@ def _own(file: int, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ConfigError(
-            f"{path} belongs to a sandbox that still runs; stop that one, or name another file "
-            "with --kubeconfig"
+            f"{path} is in use by another sandbox; stop that one, or choose another file with "
+            "--kubeconfig"
         ) from None
     before = os.pread(file, os.fstat(file).st_size, 0)
     if before.strip() and f"current-context: {NAME}".encode() not in before:
         raise ConfigError(
-            f"{path} is not a kubeconfig of a sandbox and is not overwritten; name another file "
+            f"{path} is not a kubeconfig of a sandbox and is not overwritten; choose another file "
             "with --kubeconfig"
         )

@@ -89,8 +89,8 @@ class Aside:
         except TimeoutError:
             log.warning("large review given up", path=path, size=len(body), seconds=self._seconds)
             raise Overdue(
-                f"a review of this size is not judged within {self._seconds:g} s; "
-                "try again, or make several objects of it"
+                f"the review was not finished within {self._seconds:g} s; "
+                "try again, or split the object into several"
             ) from None
         finally:
             self._waiting -= 1
@@ -114,8 +114,8 @@ class Aside:
             self._end()
             log.error("no process for large reviews", path=path, size=len(body), error=str(error))
             raise Died(
-                "the process that judges large reviews ended, perhaps because this one takes more "
-                "memory than it has; try again, or make several objects of it"
+                "the process for large reviews ended, perhaps because this one needs more "
+                "memory than it has; try again, or split the object into several"
             ) from error
         except BaseException:
             self._end()  # it would answer when nobody listens

@@ -85,7 +85,7 @@ class ReviewMiddleware:
     async def _answer(self, reviewer: Reviewer[Any], body: bytes) -> Answer:
         """The answer to a body. Raises Overloaded."""
         if self._under_way >= MOST_REVIEWS:
-            raise Overloaded(f"{self._under_way} reviews are under way; ask again")
+            raise Overloaded(f"{self._under_way} reviews are under way; try again")
         self._under_way += 1
         try:
             return await reviewer.review(body)
@@ -96,7 +96,7 @@ class ReviewMiddleware:
         """The body, which counts as held from now on. Raises Malformed for a method without a body,
         and for one that is too large, too slow or too much."""
         if scope["method"] != "POST":
-            raise WrongMethod(f"{scope['method']} is not how to ask for a review; use POST")
+            raise WrongMethod(f"a review is requested by POST, not by {scope['method']}")
         task = self._patience.begin()
         try:
             message = await _next(receive)
@@ -142,7 +142,7 @@ class ReviewMiddleware:
             )
         if self._held > MOST_HELD:
             held = MOST_HELD // 1024**2
-            raise Overloaded(f"reviews of more than {held} MiB together are under way; ask again")
+            raise Overloaded(f"reviews of more than {held} MiB together are under way; try again")
 
 
 class _Patience:

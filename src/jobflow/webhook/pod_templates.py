@@ -100,9 +100,9 @@ def not_tried(count: int, total: int) -> Iterator[str]:
     """A warning if some of the different pod templates of an object were not tried."""
     if count:
         yield (
-            f"{count} of {total} different pod templates were not checked in depth, because a "
-            f"review tries at most {MOST_TRIED} of them and waits {SECONDS:g} s: a fault in one "
-            "of them shows when its pods are made"
+            f"{count} of {total} different pod templates were not checked by the API server, "
+            f"because a review checks at most {MOST_TRIED} and waits {SECONDS:g} s; a fault in one "
+            "of them shows only when its pods are created"
         )
 
 

@@ -71,7 +71,7 @@ class Rights:
             answer = await self._client.request("POST", path, body=body, timeout=SECONDS)
         except (ApiError, *NETWORK_ERRORS) as error:
             raise NotReady(
-                f'the API server does not say whether user "{user.username}" may create '
+                f'the API server did not say whether user "{user.username}" may create '
                 f'{JOBS.plural}.{JOBS.group} in namespace "{namespace}" '
                 f"({str(error) or type(error).__name__})"
             ) from error
@@ -82,8 +82,8 @@ def _words(user: UserInfo, namespace: str, reason: str) -> str:
     because = f" ({reason})" if reason else ""
     return (
         f'user "{user.username}" may not create {JOBS.plural}.{JOBS.group} in namespace '
-        f'"{namespace}"{because}, and JobFlow makes such jobs: have a Role there allow the verb '
-        f"create on {JOBS.plural} of {JOBS.group}"
+        f'"{namespace}"{because}, and JobFlow creates such jobs for its users; bind the user to a '
+        f"Role that allows the verb create on {JOBS.plural} of {JOBS.group}"
     )
 
 

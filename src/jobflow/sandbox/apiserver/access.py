@@ -43,7 +43,7 @@ def check_access(request: Request, access: Access | None) -> None:
     if name.lower() not in HOSTS:
         raise _forbidden(f'the Host header "{host}" is not an address of this machine')
     if b"origin" in request.headers:
-        raise _forbidden("requests of web pages (with an Origin header) are not answered")
+        raise _forbidden("requests from web pages (with an Origin header) are refused")
     if access is None:
         return
     given = request.header(b"authorization")

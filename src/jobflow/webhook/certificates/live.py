@@ -93,7 +93,7 @@ class Live:
             clients = authorities.decode()
             _ask_clients(_server_context(), clients)
         except (ssl.SSLError, ValueError) as error:
-            raise CertificateError(f"{origin} is no PEM certificate of a CA") from error
+            raise CertificateError(f"{origin} is not a PEM certificate of a CA") from error
         self._clients = clients
         self.tls.verify_mode = ssl.CERT_REQUIRED
         if self._pair is not None:
