@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from jobflow.core.expressions import Expression, parsed
 from jobflow.core.phase_words import strange_phases
 from jobflow.core.validate import Known, validate_flow
 from reviewed import flow_of
+
+
+def strange(text: str) -> list[tuple[str, str]]:
+    read = parsed(text)
+    assert isinstance(read, Expression)
+    return list(strange_phases(read.comparisons()))
 
 
 @pytest.mark.parametrize(
@@ -24,10 +31,12 @@ from reviewed import flow_of
         ("flow.phase != 'failed'", "failed", "Failed"),
         ("steps.a.phase == ''", "", ""),
         ("steps.a.phase == 'Xyz'", "Xyz", ""),
+        ("steps.a.phase in ['Completed', 'Succeeded']", "Succeeded", "Completed"),
+        ("steps['a']['phase'] == 'Not\\u0020yet'", "Not yet", ""),
     ],
 )
 def test_what_is_no_phase(text: str, word: str, meant: str) -> None:
-    assert [*strange_phases(text)] == [(word, meant)]
+    assert strange(text) == [(word, meant)]
 
 
 @pytest.mark.parametrize(
@@ -42,10 +51,13 @@ def test_what_is_no_phase(text: str, word: str, meant: str) -> None:
         "'green' == item.phase",
         "steps.a.reason == 'JobFailed' && steps.a.phase == params.x",
         "steps.myphase == 'x'",
+        "outputs.text == 'phase == \\'x\\''",
+        "'a-' + phase == 'a-x'",
+        "outputs.names.exists(phase, phase == 'x')",
     ],
 )
 def test_what_is_one_or_the_user_s_own(text: str) -> None:
-    assert [*strange_phases(text)] == []
+    assert strange(text) == []
 
 
 def test_the_warning() -> None:

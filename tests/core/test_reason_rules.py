@@ -64,15 +64,15 @@ def compared(text: str) -> list[Comparison]:
     ],
 )
 def test_what_a_reason_is_compared_with(text: str, words: list[str]) -> None:
-    found = [each for each in compared(text) if each.variable[:2] == ("reason", ())]
+    found = [each for each in compared(text) if each.path == ("reason",) and not each.bound]
     assert [each.text for each in found] == words
     assert all(text[each.at :].lstrip("r").startswith(('"', "'")) for each in found)
 
 
-@pytest.mark.parametrize("step", ["steps.a", 'steps["a"]'])
+@pytest.mark.parametrize("step", ["steps.a", 'steps["a"]', "(steps.a)"])
 def test_the_reason_of_a_step_is_known_as_such(step: str) -> None:
     found = [*compared(f'{step}.reason == "A"'), *compared(f'"A" != {step}["reason"]')]
-    assert [each.variable.keys for each in found] == [("a", "reason")] * 2
+    assert [each.path for each in found] == [("steps", "a", "reason")] * 2
 
 
 @pytest.mark.parametrize("reason", ["", *OF_FAILED_ATTEMPTS])

@@ -42,7 +42,7 @@ from jobflow.core.cel_values import (
     refused,
     taken,
 )
-from jobflow.core.cel_variables import COMPARING, Mention
+from jobflow.core.cel_variables import Compared, Mention, written_keys
 
 _CALL = 6
 """Steps of a function besides what it looks at."""
@@ -71,8 +71,7 @@ class Program:
     """Variables from outside, in the order of the text."""
     calls: tuple[Called, ...]
     """In the order of the text."""
-    compared: Sequence[tuple[Mention, Operation]]
-    """Operations that compare, each with the first variable in it."""
+    compared: Sequence[Compared]
 
 
 def program(tree: Node) -> Program:
@@ -93,7 +92,7 @@ def program(tree: Node) -> Program:
 class _Compiler:
     mentions: list[Mention] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
-    compared: list[tuple[Mention, Operation]] = field(default_factory=list)
+    compared: list[Compared] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     """Names that the loops around bind; the place of each is its slot."""
     slots: int = 0
@@ -149,7 +148,7 @@ class _Compiler:
         """A variable with keys that are written out is one node."""
         first, steps = node.first, node.steps
         if isinstance(first, Name):
-            keys = _keys(steps)
+            keys = written_keys(steps)
             run = self._path(first, steps, keys)
             steps = steps[len(keys) :]
         else:
@@ -227,7 +226,7 @@ class _Compiler:
         *before, _ = argument.steps
         known = len(self.mentions)
         within = self.compiled(Chain(argument.at, argument.first, before))
-        if isinstance(argument.first, Name) and len(_keys(before)) == len(before):
+        if isinstance(argument.first, Name) and len(written_keys(before)) == len(before):
             self._mention_further(known, key)
 
         def has(frame: Frame) -> Any:
@@ -284,15 +283,14 @@ class _Compiler:
         return inverted
 
     def operation(self, node: Operation) -> Run:
-        known = len(self.mentions)
         first = self.compiled(node.first)
         rest = [(sign, self.compiled(each)) for sign, each in node.rest]
         self.cost += len(rest) - 1
         sign = rest[0][0]
         if sign in ("&&", "||"):
             return _decided(sign, [first, *(run for _, run in rest)])
-        if sign in COMPARING and known < len(self.mentions):
-            self.compared.append((self.mentions[known], node))
+        if sign in ("==", "!=", "in"):
+            self.compared.append((node, tuple(self.bound)))
         steps = [(_OPERATORS[sign], sign, run) for sign, run in rest]
 
         def operated(frame: Frame) -> Any:
@@ -330,21 +328,6 @@ _COMPILED: Mapping[type, Callable[[_Compiler, Any], Run]] = {
     ListOf: _Compiler.list_of,
     MapOf: _Compiler.map_of,
 }
-
-
-def _keys(steps: Sequence[Field | Index | Call]) -> list[Any]:
-    """The keys that are written out, up to the first that is not."""
-    keys: list[Any] = []
-    for step in steps:
-        if isinstance(step, Field):
-            keys.append(step.key)
-        elif isinstance(step, Index) and isinstance(step.key, Literal):
-            if type(step.key.value) not in (str, int):
-                break
-            keys.append(step.key.value)
-        else:
-            break
-    return keys
 
 
 def _decided(sign: str, parts: Sequence[Run]) -> Run:

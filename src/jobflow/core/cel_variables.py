@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from jobflow.core.cel_syntax import Chain, ListOf, Literal, Name, Operation
-
-COMPARING = frozenset({"==", "!=", "in"})
-"""Operators of a Comparison."""
+from jobflow.core.cel_syntax import (
+    Call,
+    Chain,
+    Field,
+    Index,
+    ListOf,
+    Literal,
+    Name,
+    Node,
+    Operation,
+)
 
 
 class Mention(NamedTuple):
@@ -23,26 +30,57 @@ class Mention(NamedTuple):
     """Whether more is taken of it, by a key that is computed."""
 
 
+Compared = tuple[Operation, tuple[str, ...]]
+"""`==`, `!=` or `in`, and the variables that macros bind there."""
+
+
 class Comparison(NamedTuple):
     """A variable, and a text that `==`, `!=` or `in […]` compares it with."""
 
-    variable: Mention
+    path: tuple[str, ...]
+    """The variable and its keys: `("steps", "x", "reason")`."""
+    bound: bool
+    """Whether a macro binds the variable, as `i` in `list.all(i, i.phase == "Running")`."""
     text: str
     at: int
     """Where the text begins in the expression, from 0."""
 
 
-def comparisons(mention: Mention, operation: Operation) -> Iterator[Comparison]:
-    """Yield the texts that an operation compares its first variable with. There are none if the
-    variable, with all its keys, is only a part of an operand."""
-    one, (sign, other) = operation.first, operation.rest[0]
-    texts = [other]
-    if sign == "in":
-        texts = other.entries if isinstance(other, ListOf) else []
-    elif isinstance(one, Literal):
-        one, texts = other, [one]
-    whole = isinstance(one, (Name, Chain)) and one.at == mention.at
-    if whole and len(mention.keys) == (len(one.steps) if isinstance(one, Chain) else 0):
-        for text in texts:
-            if isinstance(text, Literal) and isinstance(text.value, str):
-                yield Comparison(mention, text.value, text.at)
+def comparisons(compared: Iterable[Compared]) -> Iterator[Comparison]:
+    """Yield the variables that are compared with texts that are written out."""
+    for operation, bound in compared:
+        one, (sign, other) = operation.first, operation.rest[0]
+        texts = [other]
+        if sign == "in":
+            texts = other.entries if isinstance(other, ListOf) else []
+        elif isinstance(one, Literal):
+            one, texts = other, [one]
+        if path := _path(one):
+            for text in texts:
+                if isinstance(text, Literal) and isinstance(text.value, str):
+                    yield Comparison(path, path[0] in bound, text.value, text.at)
+
+
+def _path(node: Node) -> tuple[str, ...]:
+    """Return a variable and all its keys; nothing if a key is computed or a function is called."""
+    if isinstance(node, Name):
+        return (node.name,)
+    if not isinstance(node, Chain):
+        return ()
+    first, keys = _path(node.first), written_keys(node.steps)
+    return (*first, *map(str, keys)) if first and len(keys) == len(node.steps) else ()
+
+
+def written_keys(steps: Sequence[Field | Index | Call]) -> list[Any]:
+    """The keys that are written out, up to the first that is not."""
+    keys: list[Any] = []
+    for step in steps:
+        if isinstance(step, Field):
+            keys.append(step.key)
+        elif isinstance(step, Index) and isinstance(step.key, Literal):
+            if type(step.key.value) not in (str, int):
+                break
+            keys.append(step.key.value)
+        else:
+            break
+    return keys

@@ -61,8 +61,7 @@ class Expression:
 
     def comparisons(self) -> Iterator[Comparison]:
         """Yield the variables that are compared with texts, in the order of the text."""
-        for variable, operation in self._program.compared:
-            yield from comparisons(variable, operation)
+        return comparisons(self._program.compared)
 
     def evaluate(self, context: Mapping[str, Any], work: Work | None = None) -> Any:
         """Return its value as JSON, or a Failure. `context`: JSON by variable. `work`: its budget,

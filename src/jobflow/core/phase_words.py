@@ -3,24 +3,18 @@ that never holds is no fault, for it may be meant."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from jobflow.api.flow_status import FlowPhase, StepPhase
 from jobflow.api.job import JobPhase
+from jobflow.core.cel_variables import Comparison
 from jobflow.core.suggest import Suggester
 
 OF_STEPS = frozenset({*StepPhase, *JobPhase})
 OF_FLOWS = frozenset({FlowPhase.SUCCEED, FlowPhase.FAILED})
 """What `flow.phase` may be in finally."""
 
-_TEXT = r"""(?:"([A-Za-z]*)"|'([A-Za-z]*)')"""
-_BEFORE = re.compile(rf"(?<!\w)phase\s*[!=]=\s*{_TEXT}")
-_BEHIND = re.compile(rf"{_TEXT}\s*[!=]=\s*([\w.\[\]\"'-]{{0,200}}?)(?<!\w)phase\b")
-_OF = re.compile(r"[\w.\[\]\"'-]*\Z")
-_FAR = 200
-"""So many characters before a phase say whose it is."""
-_OTHERS = re.compile(r"(?:^|\.)(?:outputs|item|params)\.")
+_OTHERS = frozenset({"outputs", "item", "params"})
 """Whose `phase` is the user's own."""
 _SAME = {
     "complete": "Completed",
@@ -36,20 +30,14 @@ _SAME = {
 }
 
 
-def strange_phases(text: str) -> Iterator[tuple[str, str]]:
+def strange_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
     """Each phase that nothing is ever in, and the one that was probably meant, or nothing."""
-    for of, word in _compared(text):
-        if not _OTHERS.search(of):
-            known = OF_FLOWS if of == "flow." else OF_STEPS
-            if word not in known:
-                meant = _SAME.get(word.lower()) or Suggester(sorted(known)).nearest(word) or ""
-                yield word, "Succeed" if of == "flow." and meant == "Completed" else meant
-
-
-def _compared(text: str) -> Iterator[tuple[str, str]]:
-    """What phases are compared with: whose it is (`steps.a.`), and the word."""
-    for found in _BEFORE.finditer(text):
-        of = _OF.search(text, max(0, found.start() - _FAR), found.start())
-        yield of.group() if of is not None else "", found[1] or found[2] or ""
-    for found in _BEHIND.finditer(text):
-        yield found[3], found[1] or found[2] or ""
+    suggesters = {known: Suggester(sorted(known)) for known in (OF_STEPS, OF_FLOWS)}
+    for path, bound, word, _ in compared:
+        *of, last = path
+        if last != "phase" or not _OTHERS.isdisjoint(of) or (bound and not of):
+            continue
+        known = OF_FLOWS if of == ["flow"] and not bound else OF_STEPS
+        if word not in known:
+            meant = _SAME.get(word.lower()) or suggesters[known].nearest(word) or ""
+            yield word, "Succeed" if known is OF_FLOWS and meant == "Completed" else meant

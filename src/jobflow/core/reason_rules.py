@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jobflow.core.cel_variables import Comparison, Mention
+from jobflow.core.cel_variables import Comparison
 from jobflow.core.outline import Outline
 from jobflow.core.reasons import StepReason
 from jobflow.core.rules import Group, Rule
@@ -46,7 +46,7 @@ def reasons_are_there(outline: Outline) -> Iterator[Violation]:
         run = _ATTEMPT if each.place.field == "retry.when" else _RUN
         if "reason" in each.text:
             for found in read.comparisons():
-                owner = _owner(found.variable, run)
+                owner = _owner(found, run)
                 if owner is not None and found.text not in owner.reasons:
                     yield Violation(each.path, Reason.INVALID, each.text, _detail(found, owner))
 
@@ -54,13 +54,13 @@ def reasons_are_there(outline: Outline) -> Iterator[Violation]:
 REASON_RULES = (Group[Rule](lambda outline: outline.expressive, (reasons_are_there,)),)
 
 
-def _owner(variable: Mention, run: _Owner) -> _Owner | None:
-    """Return whose reason a variable is: `reason` is that of the run, `steps["x"].reason` that of a
+def _owner(found: Comparison, run: _Owner) -> _Owner | None:
+    """Return whose reason is compared: `reason` is that of the run, `steps["x"].reason` that of a
     step. None if it is no reason."""
-    match variable:
-        case Mention("reason", ()):
+    match found:
+        case Comparison(path=("reason",), bound=False):
             return run
-        case Mention("steps", (_, "reason")):
+        case Comparison(path=("steps", _, "reason"), bound=False):
             return _STEP
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -105,9 +106,8 @@ def daemons_serve_somebody(outline: Outline) -> Iterator[str]:
 
 def phases_are_there(outline: Outline) -> Iterator[str]:
     """A comparison with a word that no phase is never holds."""
-    found: dict[str, str] = {}
-    for each in outline.readings.written:
-        found.update(strange_phases(each.text) if "phase" in each.text else ())
+    read = [read for each, read, _ in outline.readings.read if "phase" in each.text]
+    found = dict(strange_phases(chain.from_iterable(each.comparisons() for each in read)))
     shown = [
         f"{quoted(word)} (write {quoted(meant)})" if meant else quoted(word)
         for word, meant in found.items()
