@@ -20,9 +20,9 @@ class Applied:
     again: bool = False
     """An answer is there that no watch event will bring: plan again at once."""
     errors: list[str] = field(default_factory=list)
-    """What failed and may work later."""
+    """Errors after which a later try may succeed."""
     failed: set[str] = field(default_factory=set)
-    """Which requests that were, by `request_of`; the status write is STATUS."""
+    """The requests that had them, by `request_of`; the status write is STATUS."""
     retry_after: float = 0.0
     """Seconds the server asked to wait; the longest."""
     status_written: bool = False

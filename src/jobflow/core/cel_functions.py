@@ -197,7 +197,7 @@ def _check_comparable(name: str, values: Sequence[Any]) -> None:
 
 
 def _getters() -> Mapping[str, tuple[Row, ...]]:
-    """Of a timestamp in UTC, and of a duration as a whole."""
+    """Return the getters: parts of a timestamp in UTC, and totals of a duration."""
     of_times: Mapping[str, Callable[[datetime], int]] = {
         "getFullYear": lambda time: time.year,
         "getMonth": lambda time: time.month - 1,
