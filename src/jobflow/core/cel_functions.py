@@ -56,7 +56,8 @@ def call(name: str, given: Sequence[Any], of: bool, work: Work) -> Any:
 def _no_function(name: str, of: bool) -> CelError:
     if name not in FUNCTIONS:
         return CelError(f"there is no variable or function {name}")
-    return CelError(f"write {name}(x)" if of else f"write x.{name}(…)")
+    call = f"{name}(x)" if of else f"x.{name}(…)"
+    return CelError(f"{name} is called as {call}")
 
 
 # ---------------------------------------------------------------------------- costs
