@@ -66,9 +66,9 @@ class Webhook:
     certificates: MakeSource
     host: str = ""
     client_ca: Path | None = None
-    """A PEM file of CAs: who connects has to show a certificate under one of them."""
+    """A PEM file of CAs: clients must have a certificate that one of them signed."""
     rights: bool = False
-    """Whether a user who has a flow made needs the right to make vcjobs."""
+    """Whether the user of a flow or template needs the right to create vcjobs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,16 +79,17 @@ async def test_who_may_not_create_vcjobs_may_not_create_flows(real: RealCluster)
             query = {"dryRun": "All"}
             return alice.post(JOBTEMPLATES.path(namespace), json=template("t"), params=query)
 
-        def change(patch: dict[str, Any]) -> int:
-            path = JOBTEMPLATES.path(namespace, "t")
-            return alice.patch(path, json=patch, headers=MERGE).status_code
-
         assert send().status_code == 201
         with applied(real, "jobflow-needs-vcjob-rights"):
             said = await refused(send)
             assert "alice may not create vcjobs (jobs.batch.volcano.sh) in namespace" in said
             admin = real.admin.post(JOBTEMPLATES.path(namespace), json=template("t"))
             assert admin.status_code == 201
+            path = JOBTEMPLATES.path(namespace, "t")
+
+            def change(patch: dict[str, Any]) -> int:
+                return alice.patch(path, json=patch, headers=MERGE).status_code
+
             assert change({"metadata": {"labels": {"team": "a"}}}) == 200
             assert change({"spec": {"minAvailable": 2}}) == 403
 

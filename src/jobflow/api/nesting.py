@@ -1,4 +1,4 @@
-"""How deep JSON is nested: counted by loops, and not left to the interpreter's recursion limit.
+"""How deep JSON is nested, counted by loops, because recursion limits differ between interpreters.
 
 The depth of a value is the number of lists and maps in each other, itself included: `{"a": [1]}`
 has depth 2, a text has depth 0.
@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 MAX_DEPTH = 100
-"""The depth of a whole object that admission takes."""
+"""The greatest depth of an object that admission accepts."""
 READABLE_DEPTH = 500
 """The depth of a stored object that is read. More than MAX_DEPTH, because objects may be older than
 that rule; so little that Python 3.11, whose limit is 1,000, reads, compares and writes it."""
@@ -44,7 +44,7 @@ def is_deeper(raw: bytes, most: int) -> bool:
 
 
 def cut(raw: bytes, most: int = CUT_DEPTH) -> bytes:
-    """A JSON text of a depth of `most` at the most: a text stands for each list and map that is
+    """A JSON text of a depth of `most` at the most: a text replaces each list and map that is
     deeper. It is a hash, so that different values stay different."""
     kept: list[bytes] = []
     done = depth = begin = 0
@@ -78,7 +78,7 @@ def way_beyond(value: Any, most: int) -> list[str | int] | None:
 
 
 def _way(value: Any, most: int) -> list[str | int]:
-    """By levels, each entry with the one that it was found in."""
+    """Walk by levels; each entry comes with the one that holds it."""
     level: list[tuple[Any, Any, str | int]] = [(value, None, "")]
     for _ in range(most):
         level = [

@@ -46,8 +46,8 @@ class Report:
 
 
 def check(manifests: Manifests, *, lenient: bool = False) -> Report:
-    """Every fault and warning of all the manifests together. `lenient`: unknown fields of jobs, and
-    everything else that admission only warns of, are warnings."""
+    """Every fault and warning of all the manifests together. With `lenient`, unknown fields of jobs
+    and everything else that admission only warns of are warnings."""
     report = Report(faults=list(manifests.faults))
     ours: list[Shaped] = []
     for manifest in manifests.objects:
@@ -131,7 +131,7 @@ def _faults(read: Shaped, verdict: Verdict) -> Iterator[Fault]:
 
 
 def _doubts(read: Shaped, verdict: Verdict) -> Iterator[Fault | Warned]:
-    """Everything that admission only warns of, except unknown fields that the shape has told of."""
+    """Everything that admission only warns of, except unknown fields that the schema reported."""
     misfits = {each.path for each in read.violations}
     for doubt in verdict.doubts:
         if not misfits.isdisjoint(_path_and_above(doubt.path)):

@@ -116,7 +116,10 @@ def sandbox(
         int, typer.Option(metavar="P", min=0, max=65535, help="Of the webhook; 0: any free one.")
     ] = 0,
     kubeconfig: Annotated[
-        Path, typer.Option(metavar="PATH", help="Where to write the kubeconfig.")
+        Path,
+        typer.Option(
+            metavar="PATH", help="The kubeconfig to write; removed when the sandbox ends."
+        ),
     ] = Path(".jobflow/kubeconfig"),
     runner: Runner = RunnerName.SIMULATE,
     speed: Speed = None,

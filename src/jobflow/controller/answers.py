@@ -26,12 +26,12 @@ LONGEST_REFUSAL = 300.0
 LONGEST_HELD = 60.0
 """Most seconds between two tries while creates are held back."""
 FREED = 16
-"""Room at which no create is held back any more: after 1, 2, 4 and 8 were let in."""
+"""The number of creates at once from which on none is held back: after 1, 2, 4 and 8."""
 FIRST_READ = 0.4
 LONGEST_READ = 30.0
 """Seconds until pods are asked for again, at first and at most."""
 DEFINITE = (403, 404)
-"""Codes that say that pods cannot be read at all."""
+"""Codes after which pods are not read again."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Answers:
     refused: dict[str, int] = field(default_factory=dict)
     """How often in a row the create of each job was refused or met a name in use."""
     held: Held | None = None
-    """What holds back all creates but a few."""
+    """The answer that holds back all creates but a few."""
     held_tries: int = 0
     """How many tries in a row were refused meanwhile."""
     aborts: dict[str, datetime] = field(default_factory=dict)
@@ -93,9 +93,9 @@ class Answers:
         return others
 
     def outdate(self, jobs: Mapping[str, Job]) -> None:
-        """What was read of pods holds as long as their vcjob has ended: of one that is gone, or
-        was resumed, it has to be read anew. When an abort was asked for is of interest as long as
-        the vcjob has not ended."""
+        """Forget answers that no longer apply. Pods that were read count as long as their vcjob
+        has ended; if it is gone or was resumed, they are read again. The time of an abort counts
+        until the vcjob has ended."""
         if self.read or self.unread or self.aborts:
             ended = {job.metadata.uid: job.ended for job in jobs.values()}
             for uid in self.read.keys() | self.unread.keys():
@@ -156,9 +156,10 @@ class Memory:
         return flows
 
     def refuse(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
-        """A create was refused. For the namespace's sake: that holds back the others too, and one
-        of them may be tried after a backoff of 1 s to 1 min, or never if the namespace is being
-        deleted. For the vcjob's own sake: it may be tried again after a backoff of 1 s to 5 min."""
+        """Note that a create was refused. If a quota or missing rights refuse it, the flow's other
+        creates are held back too, and one of them may be tried after a backoff of 1 s to 1 min, or
+        never if the namespace is being deleted. Any other refusal holds back this vcjob alone, for
+        a backoff of 1 s to 5 min."""
         answers = self.of(flow)
         if why := error.for_the_namespace:
             self._hold_back(answers, name, why, None if error.namespace_gone else now)
@@ -167,8 +168,8 @@ class Memory:
         answers.refusals[name] = Refusal(error.code, error.message, retry_at)
 
     def _hold_back(self, answers: Answers, name: str, why: str, now: datetime | None) -> None:
-        """Several that were under way together count as one try. `now`: None if no create will
-        ever be let in."""
+        """Hold back creates. Those that were under way together count as one try. `now`: None if
+        no create can succeed any more."""
         held, retry_at = answers.held, None
         if now is not None and held is not None and not held.is_due(now):
             retry_at = held.retry_at
@@ -184,7 +185,7 @@ class Memory:
         answers.held = Held(why, retry_at, tried)
 
     def let_in(self, flow: JobFlow, name: str, now: datetime) -> None:
-        """A create was carried out: if others are held back, one more may be tried at once."""
+        """Note that a create succeeded: if others are held back, one more may be tried at once."""
         answers = self.of(flow)
         answers.settle(name)
         held = answers.held
@@ -196,8 +197,8 @@ class Memory:
         answers.held = more if more.room < FREED else None
 
     def unread(self, flow: JobFlow, job_uid: str, error: Exception, now: datetime) -> PodsRead:
-        """The pods of a vcjob could not be read; they may be asked for again after a backoff, not
-        before the server wants it, and never if the answer is definite."""
+        """Note that the pods of a vcjob could not be read. They may be read again after a backoff,
+        not before the time that the server asks for, and never if the answer is definite."""
         answers = self.of(flow)
         trouble, retry_at = str(error) or type(error).__name__, None
         if not isinstance(error, ApiError) or error.code not in DEFINITE:

@@ -10,7 +10,7 @@ from jobflow.core.actions import CreateJob, Plan
 from jobflow.core.reasons import StepReason
 
 REQUESTS_AT_ONCE = 16
-"""Of one plan."""
+"""Most requests of one plan that are under way at once."""
 
 
 @dataclass(slots=True)
@@ -20,19 +20,19 @@ class Applied:
     again: bool = False
     """An answer is there that no watch event will bring: plan again at once."""
     errors: list[str] = field(default_factory=list)
-    """What failed and may work later."""
+    """Errors after which a later try may succeed."""
     failed: set[str] = field(default_factory=set)
-    """Which requests that were, by `request_of`; the status write is STATUS."""
+    """The requests that had them, by `request_of`; the status write is STATUS."""
     retry_after: float = 0.0
     """Seconds the server asked to wait; the longest."""
     status_written: bool = False
     held_back: bool = False
-    """A create was refused for the namespace's sake; those that were not sent yet are left to the
-    next plan."""
+    """A quota or missing rights refused a create; the creates that were not sent yet are left to
+    the next plan."""
     answered: bool = field(default=False, compare=False)
-    """A create had an answer that is no error."""
+    """A create succeeded."""
     stale: bool = False
-    """The flow is not what the plan was made for; it was read anew."""
+    """The flow has changed since the plan was made, and was read again."""
 
 
 class Slots(asyncio.Semaphore):
@@ -48,7 +48,7 @@ class Slots(asyncio.Semaphore):
         super().__init__(REQUESTS_AT_ONCE - self._spared)
 
     def widen(self) -> None:
-        """Allow as many as ever."""
+        """Allow REQUESTS_AT_ONCE again."""
         while self._spared:
             self._spared -= 1
             self.release()

@@ -286,7 +286,7 @@ class Applier:
                 await self._take_in(flow, job, applied)
 
     async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
-        """That it cannot be done is an answer too, which says whether to try again."""
+        """Read the pods of a vcjob. A failure is an answer too, which says whether to try again."""
         applied.again = True
         try:
             async with self._reads.turn(key_of(flow)):
@@ -304,8 +304,8 @@ class Applier:
             self._memory.of(flow).read[action.uid] = PodsRead(pods)
 
     async def _job(self, flow: JobFlow, name: str) -> Job:
-        """A vcjob as it is now; only its metadata if the rest cannot be read, which is enough to
-        know whose it is, and says of no end."""
+        """Read a vcjob live. If the rest cannot be read, return only its metadata, which is enough
+        to know its owner, and does not tell whether it has ended."""
         try:
             return await self._get(flow, JOBS, name, Job)
         except Unreadable as error:

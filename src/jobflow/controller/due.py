@@ -12,18 +12,18 @@ STATUS = "status"
 
 
 def request_of(action: Action) -> str:
-    """A name for what the action asks of the server: the next plan's same request has it too."""
+    """Return a name for the request of an action; equal requests of later plans have the same."""
     what = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
     return f"{type(action).__name__} {what}"
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is sent of a plan now."""
+    """The part of a plan that is sent now."""
 
     plan: Plan
     status_wait: float | None
-    """Seconds until its status may be written; None: it is not written."""
+    """Seconds until the status may be written; None: it is not written."""
     held: bool = False
     """Whether a part of the plan waits for the end of the backoff."""
 

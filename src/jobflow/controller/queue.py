@@ -100,7 +100,7 @@ class Queue(Generic[K]):
 
     def add_after(self, key: K, seconds: float) -> None:
         """Hand the key out in `seconds`, FLOOR at the least, or at the end of its backoff if that
-        is later. An earlier time that was asked for before stands."""
+        is later. An earlier time that was requested before is kept."""
         if self._closed:
             return
         at = self._clock() + max(seconds, FLOOR)

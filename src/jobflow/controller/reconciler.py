@@ -157,7 +157,7 @@ class Reconciler:
             return Outcome(error=f"{type(error).__name__}: {error}")
 
     def _settle(self, key: Key, outcome: Outcome) -> Result:
-        """What happens to the key now. The one place that handles an outcome.
+        """Decide what happens to the key now. This is the only place that handles an outcome.
 
         An error puts the flow in backoff. Until it ends, nothing that failed is repeated: a
         requeue waits for the end (the queue's rule), and a plan that an event brings about leaves

@@ -46,13 +46,13 @@ async def lead(
     probing: MakeProbing = Prober,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
-    """One term, until `ending` is set and what is under way has come to its end.
+    """One term, until `ending` is set and everything under way has finished.
 
     `followers` are the reflectors of flows, templates and vcjobs: each is brought level with a
-    consistent read before the first plan, for whoever led before may have written what no watch
-    has told us yet. `optional`: of Commands, which a cluster may not serve, or not to us; if they
-    cannot be read, plans do without them until they can. Pods need this only if the end of their
-    vcjob is not recorded yet (`catch_up_pods`). A new Controller a term: what the last one
+    consistent read before the first plan, because the previous leader may have written what no
+    watch has reported yet. `optional`: of Commands, which a cluster may not serve, or not to us; if
+    they cannot be read, plans do without them until they can. Pods need this only if the end of
+    their vcjob is not recorded yet (`catch_up_pods`). A new Controller a term: what the last one
     remembered is void.
     """
     if not await _before(ending, store.wait_synced()):

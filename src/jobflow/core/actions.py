@@ -34,7 +34,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The API server's answer to a create that it refused for this vcjob's sake alone."""
+    """The API server's answer to a create, if it holds back only this vcjob."""
 
     code: int
     """HTTP status: 422 is for good; 400 and 403 may be lifted (another webhook)."""
@@ -45,8 +45,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The API server refused a create for the namespace's sake (quota, missing rights), so it
-    would refuse the flow's other creates too."""
+    """The API server refused a create for a reason that applies to the whole namespace (a quota,
+    missing rights), so it would refuse the flow's other creates too."""
 
     message: str
     """Why, in the API server's words."""
@@ -55,7 +55,7 @@ class Held:
     tried: tuple[str, ...] = ()
     """The vcjobs that were refused, the one that was refused longest ago first."""
     room: int = 1
-    """How many creates may be tried at once; it grows with each one that is let in."""
+    """How many creates may be tried at once; it grows with each one that succeeds."""
 
     def is_due(self, now: datetime) -> bool:
         """Whether a create may be tried."""
@@ -100,7 +100,7 @@ class View:
     holders: Mapping[str, Holder] = field(default_factory=dict)
     """Answers to creates that met a name already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """Answers to creates that were refused for the vcjob's own sake, by its name."""
+    """Answers to refused creates that hold back only one vcjob, by its name."""
     held: Held | None = None
     """The answer that holds back all creates of the flow but a few; None: nothing does."""
     commands: Mapping[str, Command] | None = field(default_factory=dict)

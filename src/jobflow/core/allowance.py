@@ -2,7 +2,7 @@
 
 Each decision has the budget of one evaluation (`cel_values.MAX_WORK`). A flow decides how many come
 at once: when those of a plan have taken their part, the others are left to the next one, a moment
-later. What was decided is stored by then, so every plan comes further.
+later. Decisions are stored by then, so every plan makes progress.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a program of an expression runs on, and how it reads variables."""
+"""The state of a running program of an expression, and how it reads variables."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ def call(name: str, given: Sequence[Any], of: bool, work: Work) -> Any:
 def _no_function(name: str, of: bool) -> CelError:
     if name not in FUNCTIONS:
         return CelError(f"there is no variable or function {name}")
-    return CelError(f"write {name}(x)" if of else f"write x.{name}(…)")
+    call = f"{name}(x)" if of else f"x.{name}(…)"
+    return CelError(f"{name} is called as {call}")
 
 
 # ---------------------------------------------------------------------------- costs
@@ -197,7 +198,7 @@ def _check_comparable(name: str, values: Sequence[Any]) -> None:
 
 
 def _getters() -> Mapping[str, tuple[Row, ...]]:
-    """Of a timestamp in UTC, and of a duration as a whole."""
+    """Return the getters: parts of a timestamp in UTC, and totals of a duration."""
     of_times: Mapping[str, Callable[[datetime], int]] = {
         "getFullYear": lambda time: time.year,
         "getMonth": lambda time: time.month - 1,

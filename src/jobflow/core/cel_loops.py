@@ -26,7 +26,7 @@ class Loop(NamedTuple):
     """Steps of the bodies, without loops in them."""
 
     def entries(self, frame: Frame, over: Any) -> Iterator[Any]:
-        """Bind one entry after another, for its cost."""
+        """Bind one entry after another, and count the steps of each."""
         slots, work, slot = frame.slots, frame.work, self.slot
         if over.__class__ is dict:
             over = keys_of(over)

@@ -16,7 +16,7 @@ class NotTextError(ValueError):
 
 
 def text_of(written: str) -> str | bytes:
-    """Return the text, or the bytes, that a literal with its quotes stands for."""
+    """Return the text, or the bytes, of a literal with its quotes."""
     if "\\" not in written and written[0] in "'\"" and written[1:2] != written[0]:
         return written[1:-1]  # the usual one
     quote = min(at for at in (written.find("'"), written.find('"')) if at >= 0)

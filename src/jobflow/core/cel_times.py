@@ -9,7 +9,7 @@ from jobflow.core.cel_budget import CelError
 from jobflow.core.cel_values import moment
 
 _LONGEST = 64
-"""Characters of a text that stands for a time."""
+"""Most characters of a text that is read as a time."""
 _TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII
 )

@@ -1,4 +1,4 @@
-"""What CEL's values are, how they compare, and how they calculate.
+"""CEL's values: their types, how they compare, and how they calculate.
 
 JSON is taken as it is: lists, maps, texts, numbers, true, false and null. A whole number of JSON
 that a signed integer does not hold is an unsigned one, or a double (`number_of`). Nothing here
@@ -112,7 +112,7 @@ def _shown(key: Any) -> str:
 
 
 def key_of(value: Any) -> Any:
-    """Return what stands for a value as the key of a map. Python takes true for 1."""
+    """Return a value as the key of a map. Python takes true for 1, so booleans are wrapped."""
     if value.__class__ is bool:
         return (value,)
     if type(value) not in (str, int, Uint, float):
@@ -230,7 +230,7 @@ def integer(value: int) -> int:
 
 
 def unsigned(value: int) -> Uint:
-    """The same of an unsigned one."""
+    """Return it as an unsigned number if 64 bits hold it. Raises CelError."""
     if 0 <= value <= _UNSIGNED:
         return Uint(value)
     raise CelError(f"an unsigned integer is from 0 to {_UNSIGNED}")

@@ -1,4 +1,5 @@
-"""Suspicions that have a place: the webhook warns of them; lint refuses those that have a reason.
+"""Doubts about an object, each with its place. The webhook warns of them; lint refuses those that
+have a reason.
 
 Nothing here refuses at admission, because Volcano takes each of these objects.
 """

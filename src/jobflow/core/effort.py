@@ -1,5 +1,4 @@
-"""About how much work it is to judge an object, from counts alone, so that it is the same on every
-machine. It judges nothing.
+"""An estimate of the work to judge an object, from counts, so that it is the same on every machine.
 
 The unit is a microsecond of the machine of docs/performance.md. Each weight is the most that was
 measured for its kind of thing, an expression's also what any library for them may take.
@@ -48,7 +47,7 @@ def effort_of_json(value: Any) -> float:
 
 
 def exceeds(outline: Outline, most: float) -> bool:
-    """Whether it is more work than `most` to judge a flow; counted no further than that."""
+    """Whether it is more work than `most` to judge a flow; counting stops there."""
     if most == math.inf:
         return False
     left = most - _of_templates(outline)

@@ -37,7 +37,7 @@ from jobflow.core.timeouts import deadline
 from jobflow.core.wording import go_duration, short
 
 PATIENCE = timedelta(minutes=5)
-"""How long pods that cannot be read for now are asked for."""
+"""How long JobFlow tries to read pods that cannot be read at present."""
 MOST_AVOIDED = 10
 """Nodes that an attempt keeps off."""
 
@@ -50,7 +50,7 @@ class Insight(NamedTuple):
     said: str | None = None
     """The termination message that is the step's outputs; None: there is none to be had."""
     enough: bool = True
-    """Whether nothing more has to be known that a live read tells."""
+    """Whether everything is known that a live read would tell."""
     missing: str = ""
     """Why outputs that are needed are not to be had; empty: they are, or nobody needs them."""
 

@@ -1,9 +1,9 @@
-"""Which creates are tried while the API server refuses them for the namespace's sake.
+"""Which creates are tried while a quota or missing rights refuse them.
 
-A full quota or a missing right refuses every vcjob of the flow, so only a few are tried: those that
-were refused longest ago, the ones never tried first, in the order of the flow. So each of them has
-its turn, and one that asks for less gets in although another does not. When the next try is made,
-and how many at once, the answer itself says (`actions.Held`).
+A full quota or a missing right refuses every vcjob of the flow, so only a few are tried: first
+those that were never tried, in the order of the flow, then those that were refused longest ago.
+Every vcjob gets its turn, and a smaller one can be created even if another cannot. `actions.Held`
+says when the next try is made, and how many are tried at once.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class Unread(NamedTuple):
     """The pods have not been read yet."""
 
     trouble: str = ""
-    """Why the last try failed; empty: nobody has tried."""
+    """Why the last try failed; empty: there was none."""
     read: ReadPods | None = None
     """The read, if it is due now."""
     wake_at: datetime | None = None

@@ -60,7 +60,7 @@ NO_MISFITS = Misfits()
 def misfits(
     spec: Any, path: str, *, is_open: IsOpen | None = None, unknown_before: int = 0
 ) -> Misfits:
-    """Everything in a vcjob spec at `path` that does not fit its type; linear in its size.
+    """Return everything in a vcjob spec at `path` that does not fit its type; linear in its size.
 
     `is_open`: for a patch: whether a text has references without a value. Such a text fits any
     type, and a patch may have directives beside its fields. `unknown_before`: unknown fields that

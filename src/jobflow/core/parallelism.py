@@ -33,8 +33,8 @@ class Made(NamedTuple):
 
 def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
     """The decisions with as many creates as there is room for; `spec.flows` first, then
-    `finally`. While the API server refuses creates for the namespace's sake, only those whose turn
-    it is are made."""
+    `finally`. While a quota or missing rights refuse creates, only those whose turn it is are
+    made."""
     most, held = scene.flow.spec.parallelism, scene.view.held
     room = None if most is None or most < 1 else max(most - _alive(scene.view), 0)
     turn = Turn(held, decisions, scene.now, room) if held is not None and room != 0 else None

@@ -31,7 +31,7 @@ class Group(NamedTuple, Generic[R]):
 def findings(
     groups: Iterable[Group[Callable[[Outline], Iterator[T]]]], outline: Outline
 ) -> list[T]:
-    """The first MAX_FINDINGS things that the rules find, in the order of the rules."""
+    """Return the first MAX_FINDINGS findings of the rules, in the order of the rules."""
     found = (
         each
         for about, rules in groups

@@ -1,4 +1,4 @@
-"""How the targets of a step ended, as told by the vcjobs that were started on these ends.
+"""How the targets of a step ended, as recorded by the vcjobs that started after them.
 
 The theory. A create and the status that holds its reason are sent together, so that a crash can
 leave only the create. Therefore a vcjob carries the ends of its step's targets as an annotation,
@@ -187,8 +187,8 @@ def _is_unknown(other: Evidence) -> bool:
 
 
 def is_all_that_is_known(end: TargetEnd, evidence: Evidence) -> bool:
-    """Whether a told end is later than all that status and vcjobs say of the step itself. A loop
-    is judged by its runs as far as they are known."""
+    """Whether a recorded end is later than all that status and vcjobs say about the step. The
+    known runs of a loop are judged by themselves."""
     if end.phase == StepPhase.SKIPPED:
         return True
     return not evidence.loops and (end.attempts > evidence.attempts or not evidence.attempts)

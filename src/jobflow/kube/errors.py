@@ -44,7 +44,7 @@ _FOR_THE_NAMESPACE = re.compile(
     r"|cannot set blockOwnerDeletion .*)",
     re.DOTALL,
 )
-"""How the API server itself says that it makes nothing of a kind in a namespace: its quota
+"""The API server's own messages if it creates no object of a kind in a namespace: its quota
 (k8s.io/apiserver, pkg/admission/plugin/resourcequota), its authorization (the same,
 pkg/endpoints/handlers/responsewriters) and its rule on owners (k8s.io/kubernetes,
 plugin/pkg/admission/gc). An admission webhook and a ValidatingAdmissionPolicy put
@@ -99,9 +99,8 @@ class ApiError(Exception):
 
     @property
     def for_the_namespace(self) -> str:
-        """Why a create is refused for the namespace's sake, whatever the object is: a quota,
-        missing rights, or the namespace is being deleted. Empty: it is refused for the object's
-        own sake, or not for good."""
+        """The reason that a create is refused whatever the object is: a quota, missing rights, or
+        the namespace is being deleted. Empty: the refusal is about this object, or temporary."""
         if self.namespace_gone:
             return self.message or self.reason
         match = _FOR_THE_NAMESPACE.fullmatch(self.message) if self.code == 403 else None

@@ -376,7 +376,7 @@ class Reflector(Generic[T]):
 
 
 class Bare(msgspec.Struct):
-    """An object of which nothing is known, not even that its metadata is a map."""
+    """An object that may have any content; not even its metadata is known to be a map."""
 
     metadata: Any = None
 

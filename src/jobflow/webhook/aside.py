@@ -1,7 +1,7 @@
-"""Has a process of its own judge the reviews that would hold up the event loop, one after another.
+"""Lets a second process judge the reviews that would hold up the event loop, one after another.
 
-It is started by the first such review and ended once it has been idle for a while. It knows
-nothing of the cluster: what a review needs of it the process asks for, and gets as a value.
+The first such review starts the process, and it ends when it has been idle for a while. It has no
+access to the cluster: it asks the replica for everything that a review needs, and gets values.
 docs/decisions/large-reviews.md says why.
 """
 
@@ -38,13 +38,13 @@ class Busy(NotJudged):
 
 
 class Overdue(NotJudged):
-    """It takes too long."""
+    """The review takes too long."""
 
     code, reason = 504, "Timeout"
 
 
 class Died(NotJudged):
-    """The process ended in the middle of it."""
+    """The process ended during the review."""
 
     code, reason = 500, "InternalError"
 
@@ -68,7 +68,7 @@ class Aside:
         self._waiting = 0
         self._process: Process | None = None
         self._killed: list[Process] = []
-        """Those whose end nobody has waited for yet."""
+        """Ended processes that nobody has waited for yet."""
         self._idle: asyncio.TimerHandle | None = None
 
     @property
@@ -157,7 +157,7 @@ class Aside:
         process.stdin.write(frames.frame(message))
 
     async def _value(self, question: frames.Question) -> Any:
-        """What the cluster says."""
+        """Return the answer to a question about the cluster."""
         cluster = self._cluster
         match question:
             case frames.Follows(namespace):

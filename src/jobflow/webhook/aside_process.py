@@ -1,5 +1,5 @@
-"""The process that `webhook.aside` has judge large reviews: it reads them from standard input and
-asks the replica for what it needs to know of the cluster. It ends with its input.
+"""The process that judges large reviews for `webhook.aside`. It reads them from standard input and
+asks the replica for everything that it needs to know about the cluster. It ends with its input.
 
 `python -m jobflow.webhook.aside_process`; not for people.
 """
@@ -70,7 +70,7 @@ class FarCluster:
         self._replica = replica
 
     def unfit(self) -> str:
-        """Empty: else the replica would not have sent the review."""
+        """Empty, because otherwise the replica would not have sent the review."""
         return ""
 
     def follows(self, namespace: str) -> bool:

@@ -1,5 +1,5 @@
-"""What a replica and its process for large reviews say to each other: a review, the questions that
-judging it raises, their replies, and the answer. Nothing is judged here.
+"""The messages between a replica and its process for large reviews: a review, questions about the
+cluster, their replies, and the answer. Nothing is judged here.
 """
 
 from __future__ import annotations

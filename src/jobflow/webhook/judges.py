@@ -94,7 +94,7 @@ class NotReady(NotJudged):
 
 
 class Denied(NotJudged):
-    """Who asks may not have this done."""
+    """The user may not have this done."""
 
     code = 403
     reason = "Forbidden"
@@ -247,7 +247,7 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
 
 
 async def _check_rights(rights: Rights | None, user: UserInfo, new: JobFlow | JobTemplate) -> None:
-    """Raise Denied if the user may not have vcjobs made in the object's namespace. Without `rights`
+    """Raise Denied if the user may not create vcjobs in the object's namespace. Without `rights`
     every user may."""
     if rights is not None and (why := await rights.lacking(user, new.metadata.namespace)):
         raise Denied(why)

@@ -1,5 +1,5 @@
-"""The pod templates that a flow's patches make, which an API server is to try, and what its answers
-mean for the flow. It asks nobody; `pod_templates` does the same for a JobTemplate.
+"""The pod templates that a flow's patches make, for a dry run by the API server, and the faults of
+the flow that its answers show. It sends nothing; `pod_templates` does the same for a JobTemplate.
 """
 
 from __future__ import annotations

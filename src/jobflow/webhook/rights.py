@@ -1,6 +1,5 @@
 """Whether a user may create vcjobs in a namespace, by LocalSubjectAccessReview. It decides nothing
-about flows, and does not ask unless the setting says so. The local kind needs no right beyond the
-namespace.
+about flows. A LocalSubjectAccessReview needs no right outside the namespace.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _decode = msgspec.json.Decoder(_Review).decode
 
 
 class Rights:
-    """Asks the API server by one client."""
+    """Asks the API server, and keeps each answer for a while."""
 
     def __init__(self, client: Client, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
