@@ -91,7 +91,9 @@ class TestAsking:
                 await rights.lacking(ANNA, f"n{i}")
             assert len(rights._kept) == MOST_KEPT
 
-    @pytest.mark.parametrize("answer", [failure(403), failure(500), Answer(end="cut")])
+    @pytest.mark.parametrize(
+        "answer", [failure(403), failure(500), Answer(200, "<html>"), Answer(end="cut")]
+    )
     async def test_without_an_answer_nothing_is_decided_and_nothing_kept(
         self, answer: Answer
     ) -> None:

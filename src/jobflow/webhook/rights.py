@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from jobflow.api.resources import JOBS, LOCAL_SUBJECT_ACCESS_REVIEWS
-from jobflow.kube.client import Client
+from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.judges import NotReady
@@ -36,9 +36,6 @@ class _Review(msgspec.Struct):
 class _Kept(NamedTuple):
     why: str
     until: float
-
-
-_decode = msgspec.json.Decoder(_Review).decode
 
 
 class Rights:
@@ -68,13 +65,13 @@ class Rights:
         path = LOCAL_SUBJECT_ACCESS_REVIEWS.path(namespace)
         try:
             answer = await self._client.request("POST", path, body=body, timeout=SECONDS)
+            return decoder(_Review).decode(answer).status
         except (ApiError, *NETWORK_ERRORS) as error:
             raise NotReady(
                 f'the API server did not say whether user "{user.username}" may create '
                 f'{JOBS.plural}.{JOBS.group} in namespace "{namespace}" '
                 f"({str(error) or type(error).__name__})"
             ) from error
-        return _decode(answer).status
 
 
 def _words(user: UserInfo, namespace: str, reason: str) -> str:
