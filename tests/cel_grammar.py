@@ -118,7 +118,8 @@ _HUGE = {
         "$list.filter(v, $test)", "[$any, $any, $any]", "$map.map(v, v)",
         "$list.map(v, [v, v])", "$list.map(v, $list)", "$list.map(v, {v: $any})",
         "($test ? $list : $list)", "$list.map(v, string(v) + $text)", "[i, n].map(v, v + v)",
-        "$list.map(v, {'a': $any, 'b': v})",
+        "$list.map(v, {'a': $any, 'b': v})", "$list.map(v, [v, v, v, v, v, v, v, v, v, v])",
+        "$list.map(v, v + v)",
     ],
     "text": [
         "s", "u", "($text + $text)", "string(bytes($text))", "string($number)",
@@ -127,7 +128,8 @@ _HUGE = {
     "number": [
         "size($list)", "size($text)", "$list.sum()", "$list.max()", "1", "size($map)", "7 * 8",
         "o.maxBy('outputs.acc').outputs.acc", "o.minBy('outputs.name').phase", "n[9]",
-        "int(string($number))",
+        "int(string($number))", "$list[$any]", "$map[$any]", "$any[$number]",
+        "[$text, $text].map(v, {'k': v + v}).maxBy('k').k",
     ],
     "test": [
         "($any == $any)", "($any in $list)", "($text in $map)", "$list.all(v, $test)",
@@ -136,9 +138,17 @@ _HUGE = {
         "($text < $text)", "($test && $test)", "($test || $test)", "!($test)",
         "(1 / 0 == 1 || $test)", "$list.all(v, v == v)", "$list.exists(v, v.a.b == 1)",
         "$list.all(v, 1 / 0 == v)", "$map.all(v, v != $text)", "(q == q)",
+        "$list.exists(v, [1][$any] == v)", "$list.exists(v, $map[$text] == v)",
+        "$list.exists(v, {$any: 1, $any: 2} == {})", "$list.exists(v, $map == $map)",
     ],
-    "map": ["m", "{'a': $any, 'b': $any}", "{1: $any}", "o[0]"],
+    "map": [
+        "m", "{'a': $any, 'b': $any}", "{1: $any}", "o[0]", "{$text: $any}", "{$any: 1, $any: 2}",
+    ],
 }  # fmt: skip
+_STEPS = [
+    ".map(v, v)", ".map(v, [v, v])", ".filter(v, v == v)", "[0]", ".a", ".map(v, v + v)",
+    ".map(v, [v, v, v, v, v, v, v, v, v, v])",
+]  # fmt: skip
 _SMALL = {"list": "i", "text": "s", "number": "1", "test": "true", "map": "m", "any": "n"}
 
 
@@ -151,11 +161,13 @@ def hostile(random: Random, limit: int = 1024) -> str:
         sign = random.choice([" + ", " && ", " || ", " == ", "-", " in ", " * "])
         text = sign.join([text] * max(1, (limit - 8) // (len(text) + len(sign))))
     elif chain < 0.3:
-        step = random.choice([".map(v, v)", ".map(v, [v, v])", ".filter(v, v == v)", "[0]", ".a"])
+        step = random.choice(_STEPS)
         text += step * ((limit - len(text)) // len(step))
-    elif chain < 0.35:
+    elif chain < 0.4:
+        text = f"[1][[1]{_STEPS[-1] * random.randint(1, 20)}] == {text}"
+    elif chain < 0.45:
         text = random.choice(["!", "-"]) * (limit - len(text)) + text
-    elif chain < 0.38:
+    elif chain < 0.48:
         text = f"{text} ? 1 : " * ((limit - 1) // (len(text) + 7)) + "2"
     return text if len(text) <= limit else _expensive(random, kind, 2)
 

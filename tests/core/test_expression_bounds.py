@@ -121,6 +121,49 @@ def test_a_pattern_that_takes_long_is_refused_wherever_the_flow_comes_from() -> 
     assert (state.phase, state.reason) == ("Failed", "Invalid")
 
 
+TENFOLD = "".join(f".map({name}, [{', '.join(name * 10)}])" for name in "abcdefgh")
+DOUBLED = "[params.p]" + ".map(a, a + a)" * 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[1][[1]{TENFOLD}] == 1",
+        f"{{'a': 1}}[[1]{TENFOLD}] == 1",
+        f"1[[1]{TENFOLD}] == 1",
+        f"{DOUBLED}.exists(t, {TEN}.exists(i, {TEN}.exists(j, {TEN}.exists(k, "
+        "{t: 1, t: 2} == {}))))",
+        f"{DOUBLED}.exists(t, {DOUBLED}.exists(u, {TEN}.exists(i, {TEN}.exists(j, "
+        f"{TEN}.exists(k, {{t: 1}} != {{u: 1}})))))",
+        f"{DOUBLED}.exists(t, {DOUBLED}.exists(u, {TEN}.exists(i, {TEN}.exists(j, "
+        f"{TEN}.exists(k, {{t: 0}}[u] == 1)))))",
+        f"{DOUBLED}.exists(t, {TEN}.exists(i, {TEN}.exists(j, {TEN}.exists(k, "
+        "[{'k': t}, {'k': t + ''}].maxBy('k').k == ''))))",
+        "params.l.exists(i, params.l.exists(j, params.l[params.l] == 1))",
+    ],
+)
+def test_neither_a_message_nor_a_key_is_free(text: str) -> None:
+    """Values that share their entries are small, and endless once they are written out."""
+    found = expression(text)
+    assert isinstance(found, Expression), found
+    given = {"params": {"p": "\x01" * 10_000, "l": list(range(12_000))}}
+    assert least(lambda: found.evaluate(given)) < CPU
+    tracemalloc.start()
+    try:
+        value = found.evaluate(given)
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+    assert not isinstance(value, Failure) or len(value.message) < 500
+
+
+def test_a_number_of_any_size_has_a_value() -> None:
+    found = expression("params.x > 1")
+    assert isinstance(found, Expression)
+    assert found.evaluate({"params": {"x": 10**400}}) is True
+    assert found.evaluate({"params": {"x": -(10**400)}}) is False
+
+
 def test_bad_patterns_are_not_written_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     assert isinstance(expression("params.x.matches('(?<=a)[')"), Fault)
     assert capfd.readouterr() == ("", "")

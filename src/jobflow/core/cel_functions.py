@@ -87,9 +87,12 @@ def _goes_over(work: Work, entries: list[Any]) -> None:
 
 
 def _goes_along(work: Work, entries: list[Any], path: str) -> None:
-    """A step for each key of each entry, and for the entry itself."""
+    """A step for each key of each entry, and for the entry itself; texts are compared."""
     work.read(path)
-    work.spend((3 + path.count(".")) * (1 + len(entries)))
+    keys = path.split(".")
+    work.spend((3 + 2 * len(keys)) * (1 + len(entries)))
+    ranks = [_along(each, keys) for each in entries]
+    work.spend(sum([len(each) for each in ranks if each.__class__ is str]) // 64)
 
 
 # ----------------------------------------------------------------------- conversions

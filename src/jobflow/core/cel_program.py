@@ -40,6 +40,7 @@ from jobflow.core.cel_values import (
     negated,
     ordered,
     refused,
+    shown,
     taken,
 )
 from jobflow.core.cel_variables import Compared, Mention, written_keys
@@ -129,11 +130,13 @@ class _Compiler:
             found: dict[Any, Any] = {}
             for key, value in pairs:
                 name = key(frame)
+                if name.__class__ is str:
+                    frame.work.read(name)
                 if type(name) is float:
                     raise CelError(f"{kind_of(name)} cannot be a key of a map")
                 stored = key_of(name)
                 if stored in found:
-                    raise CelError(f"a map has the key {name!r} twice")
+                    raise CelError(f"a map has the key {shown(name)} twice")
                 found[stored] = value(frame)
             return found
 
@@ -178,8 +181,7 @@ class _Compiler:
             name = step.key
             return lambda frame, value: taken(value, name)
         if isinstance(step, Index):
-            key = self.compiled(step.key)
-            return lambda frame, value: taken(value, key(frame))
+            return _index(self.compiled(step.key))
         return self._method(step)
 
     # --------------------------------------------------------------------- functions
@@ -328,6 +330,18 @@ _COMPILED: Mapping[type, Callable[[_Compiler, Any], Run]] = {
     ListOf: _Compiler.list_of,
     MapOf: _Compiler.map_of,
 }
+
+
+def _index(key: Run) -> Step:
+    """`value[key]`: a text is compared with the key that it finds."""
+
+    def entry(frame: Frame, value: Any) -> Any:
+        at = key(frame)
+        if at.__class__ is str:
+            frame.work.read(at)
+        return taken(value, at)
+
+    return entry
 
 
 def _decided(sign: str, parts: Sequence[Run]) -> Run:

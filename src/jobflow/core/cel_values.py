@@ -81,7 +81,7 @@ def number_of(value: int) -> int | float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def taken(value: Any, key: Any) -> Any:
@@ -91,24 +91,28 @@ def taken(value: Any, key: Any) -> Any:
         try:
             found = value[key_of(key)]
         except KeyError:
-            raise CelError(f"there is no {_shown(key)}", missing=True) from None
+            raise CelError(f"there is no {shown(key)}", missing=True) from None
     elif kind is list:
         found = _entry(value, key)
     else:
-        raise CelError(f"{kind_of(value)} has no entries, so there is no {_shown(key)}")
+        raise CelError(f"{kind_of(value)} has no entries, so there is no {shown(key)}")
     return found if found.__class__ is not int or LEAST <= found <= MOST else number_of(found)
 
 
 def _entry(value: list[Any], key: Any) -> Any:
     if type(key) not in NUMBERS or (type(key) is float and not key.is_integer()):
-        raise CelError(f"a list has no {_shown(key)}; it takes an index from 0")
+        raise CelError(f"a list has no {shown(key)}; it takes an index from 0")
     if not 0 <= key < len(value):
         raise CelError(f"index out of bounds: {key}", missing=True)
     return value[int(key)]
 
 
-def _shown(key: Any) -> str:
-    return repr(key if not isinstance(key, str) or len(key) < 100 else key[:99] + "…")
+def shown(key: Any) -> str:
+    """Return a text or a number for a message, and of any other value what it is: writing a list
+    out would cost as much as its entries, and those of their entries."""
+    if key.__class__ is str:
+        return repr(key if len(key) < 100 else key[:99] + "…")
+    return str(key) if type(key) in NUMBERS else kind_of(key)
 
 
 def key_of(value: Any) -> Any:
@@ -158,6 +162,8 @@ def _equal_lists(one: list[Any], other: list[Any], work: Work, depth: int) -> bo
 
 def _equal_maps(one: dict[Any, Any], other: dict[Any, Any], work: Work, depth: int) -> bool:
     for key, entry in one.items():
+        if key.__class__ is str:
+            work.read(key)
         if key not in other or not equal(entry, other[key], work, depth + 1):
             return False
     return True
