@@ -70,13 +70,13 @@ async def commands(watched: Watched) -> None:
 
     async def runs(job: str) -> None:
         await watched.until(lambda: watched.phase(job) == "Running")
-        key = "f-a"
-        await watched.until(
-            lambda: (
-                watched.flow is not None
-                and (watched.flow.status.conditions or {})[key].phase == "Running"
-            )
-        )
+
+        def is_told() -> bool:
+            conditions = watched.flow.status.conditions if watched.flow is not None else None
+            told = (conditions or {}).get("f-a")
+            return told is not None and told.phase == "Running"
+
+        await watched.until(is_told)
 
     await runs("f-a")
     await watched.order("AbortJob", "one")

@@ -17,7 +17,7 @@ from jobflow.core.items import items_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.scope import Seen, Standing, context, items_fault, truth_fault
 
-BUDGET = 2 * MAX_WORK
+BUDGET = MAX_WORK // 2
 """What trying all expressions of a flow may take; those beyond are not tried."""
 
 _SUCCEEDED = StepCondition(phase=StepPhase.COMPLETED, attempts=1)
