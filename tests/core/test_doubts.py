@@ -152,7 +152,28 @@ def test_a_task_without_replicas_is_a_warning() -> None:
     assert verdict.violations == ()
     (doubt,) = verdict.doubts
     assert (doubt.path, doubt.reason) == ("spec.tasks[0].replicas", Reason.REQUIRED)
-    assert validate_template(template_of("t", replicas=0), Known()).doubts == ()
+
+
+@pytest.mark.parametrize("tasks", [("main",), ("ps", "worker")])
+def test_a_job_whose_tasks_all_have_0_replicas_is_a_warning(tasks: tuple[str, ...]) -> None:
+    verdict = validate_template(template_of("t", *tasks, replicas=0), Known())
+    assert verdict.violations == ()
+    (doubt,) = verdict.doubts
+    assert (doubt.path, doubt.reason) == ("spec.tasks", Reason.REQUIRED)
+    assert "never ends" in doubt.detail
+
+
+def test_a_task_of_0_replicas_beside_one_with_pods_is_no_doubt() -> None:
+    template = template_of("t", "ps", "worker", replicas=1)
+    template.spec["tasks"][0]["replicas"] = 0
+    assert validate_template(template, Known()).doubts == ()
+
+
+def test_a_task_without_replicas_is_the_only_doubt_beside_one_of_0() -> None:
+    template = template_of("t", "ps", "worker", replicas=0)
+    del template.spec["tasks"][1]["replicas"]
+    (doubt,) = validate_template(template, Known()).doubts
+    assert doubt.path == "spec.tasks[1].replicas"
 
 
 def test_a_pod_without_a_restart_policy_is_a_warning_of_lint_too() -> None:
