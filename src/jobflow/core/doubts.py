@@ -89,7 +89,8 @@ def template_doubts(spec: Any, path: str) -> Iterator[Doubt]:
 
 
 def _tasks_without_pods(job: JobView) -> Iterator[Doubt]:
-    """Volcano takes a missing number for 0. A 0 that is written is meant, unless every task has it."""
+    """Volcano takes a missing number for 0. A 0 that is written is legal beside a
+    task that has pods."""
     unset = [task for task in job.tasks if task.raw.get("replicas") is None]
     for task in unset:
         detail = "without replicas this task has no pod, and a job without pods never ends"
