@@ -126,12 +126,39 @@ def test_the_first_patch_of_two_may_add_what_the_second_changes() -> None:
 
 def test_an_element_without_a_name_is_refused_if_the_template_has_several() -> None:
     step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": 2}]}}}
-    said = faults(flow_of(step), knowing(TRAIN))
-    assert said[0] == (
+    assert faults(flow_of(step), knowing(TRAIN)) == [
         f'{AT}.tasks[0].name: Required value: template "train" has 2 tasks (ps, worker); name '
         "the one to change"
-    )
+    ]
     assert faults(flow_of(step), Known()) == []
+
+
+def test_a_container_without_a_name_is_refused_once() -> None:
+    two = [{"name": name, "image": "x"} for name in ("main", "side")]
+    task = {"name": "main", "replicas": 1, "template": {"spec": {"containers": two}}}
+    step = {"name": "a", "template": "t", "patch": {"jobSpec": pod({"tty": True})}}
+    assert faults(flow_of(step), knowing(template_of("t", tasks=[task]))) == [
+        f'{AT}.tasks[0].template.spec.containers[0].name: Required value: template "t" has 2 '
+        "containers (main, side); name the one to change"
+    ]
+
+
+def test_a_wrong_value_in_a_task_without_a_name_is_refused_too() -> None:
+    step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": -1}]}}}
+    said = faults(flow_of(step), knowing(TRAIN))
+    assert [each.partition(":")[0] for each in said] == [
+        f"{AT}.tasks[0].name",
+        f"{AT}.tasks[0].replicas",
+    ]
+
+
+def test_a_patch_that_adds_a_part_of_a_job_is_told_how_it_finds_its_template() -> None:
+    parts = pod({"name": "other"}, task="ps")
+    parts["tasks"].append({"name": "more", "replicas": 1})
+    step = {"name": "a", "template": "train", "patch": {"jobSpec": parts}}
+    image, containers = faults(flow_of(step), knowing(TRAIN))
+    assert "a container has an image (a patch finds its container by name)" in image
+    assert "a pod has at least one container (a patch finds its task by name)" in containers
 
 
 def test_a_wrong_type_in_a_patch_is_refused_without_a_template() -> None:
