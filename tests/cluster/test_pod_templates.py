@@ -72,7 +72,7 @@ async def test_all_that_is_wrong_with_all_tasks_is_one_answer(
             "must be between 1 and 65535, inclusive",
             f'{TASKS}[0].template.spec.containers[0].volumeMounts[0].name: Not found: "v"',
             f"{TASKS}[1].template.spec.containers[0].image: Required value: a container has an "
-            "image (a patch finds its container by name)",
+            "image",
             f'{TASKS}[2].template.spec.containers[0].env[1].value: {mistyped} "2", in quotes',
             f'{TASKS}[2].template.spec.containers[0].env[2].value: {mistyped} "3", in quotes',
             f"{TASKS}[3].template.spec.containers[0].resources.limits.cpu: Invalid value: "

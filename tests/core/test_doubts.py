@@ -126,12 +126,39 @@ def test_the_first_patch_of_two_may_add_what_the_second_changes() -> None:
 
 def test_an_element_without_a_name_is_refused_if_the_template_has_several() -> None:
     step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": 2}]}}}
-    said = faults(flow_of(step), knowing(TRAIN))
-    assert said[0] == (
+    assert faults(flow_of(step), knowing(TRAIN)) == [
         f'{AT}.tasks[0].name: Required value: template "train" has 2 tasks (ps, worker); name '
         "the one to change"
-    )
+    ]
     assert faults(flow_of(step), Known()) == []
+
+
+def test_a_container_without_a_name_is_refused_once() -> None:
+    two = [{"name": name, "image": "x"} for name in ("main", "side")]
+    task = {"name": "main", "replicas": 1, "template": {"spec": {"containers": two}}}
+    step = {"name": "a", "template": "t", "patch": {"jobSpec": pod({"tty": True})}}
+    assert faults(flow_of(step), knowing(template_of("t", tasks=[task]))) == [
+        f'{AT}.tasks[0].template.spec.containers[0].name: Required value: template "t" has 2 '
+        "containers (main, side); name the one to change"
+    ]
+
+
+def test_a_wrong_value_in_a_task_without_a_name_is_refused_too() -> None:
+    step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": -1}]}}}
+    said = faults(flow_of(step), knowing(TRAIN))
+    assert [each.partition(":")[0] for each in said] == [
+        f"{AT}.tasks[0].name",
+        f"{AT}.tasks[0].replicas",
+    ]
+
+
+def test_a_patch_that_adds_a_part_of_a_job_is_told_how_it_finds_its_template() -> None:
+    parts = pod({"name": "other"}, task="ps")
+    parts["tasks"].append({"name": "more", "replicas": 1})
+    step = {"name": "a", "template": "train", "patch": {"jobSpec": parts}}
+    image, containers = faults(flow_of(step), knowing(TRAIN))
+    assert "a container has an image (a patch finds its container by name)" in image
+    assert "a pod has at least one container (a patch finds its task by name)" in containers
 
 
 def test_a_wrong_type_in_a_patch_is_refused_without_a_template() -> None:
@@ -152,7 +179,28 @@ def test_a_task_without_replicas_is_a_warning() -> None:
     assert verdict.violations == ()
     (doubt,) = verdict.doubts
     assert (doubt.path, doubt.reason) == ("spec.tasks[0].replicas", Reason.REQUIRED)
-    assert validate_template(template_of("t", replicas=0), Known()).doubts == ()
+
+
+@pytest.mark.parametrize("tasks", [("main",), ("ps", "worker")])
+def test_a_job_whose_tasks_all_have_0_replicas_is_a_warning(tasks: tuple[str, ...]) -> None:
+    verdict = validate_template(template_of("t", *tasks, replicas=0), Known())
+    assert verdict.violations == ()
+    (doubt,) = verdict.doubts
+    assert (doubt.path, doubt.reason) == ("spec.tasks", Reason.REQUIRED)
+    assert "never ends" in doubt.detail
+
+
+def test_a_task_of_0_replicas_beside_one_with_pods_is_no_doubt() -> None:
+    template = template_of("t", "ps", "worker", replicas=1)
+    template.spec["tasks"][0]["replicas"] = 0
+    assert validate_template(template, Known()).doubts == ()
+
+
+def test_a_task_without_replicas_is_the_only_doubt_beside_one_of_0() -> None:
+    template = template_of("t", "ps", "worker", replicas=0)
+    del template.spec["tasks"][1]["replicas"]
+    (doubt,) = validate_template(template, Known()).doubts
+    assert doubt.path == "spec.tasks[1].replicas"
 
 
 def test_a_pod_without_a_restart_policy_is_a_warning_of_lint_too() -> None:

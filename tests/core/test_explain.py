@@ -64,11 +64,32 @@ def test_a_flow_that_waits_for_a_template(templateless: World) -> None:
     ]
 
 
-def test_a_job_without_pods_is_told() -> None:
-    world = flow("a").settled().with_jobs(a="Pending")
-    job = world.jobs[world.name_of("a")]
+def without_pods(world: World, *steps: str) -> World:
+    """As if no task of the jobs of these steps had replicas."""
     tasks = JobOutline(tasks=[TaskOutline(name="main"), TaskOutline(name="ps", replicas=0)])
-    world = world.with_job(msgspec.structs.replace(job, spec=tasks)).settled().later(60)
+    for step in steps:
+        job = world.jobs[world.name_of(step)]
+        world = world.with_job(msgspec.structs.replace(job, spec=tasks))
+    return world.settled()
+
+
+def test_the_flow_says_which_running_jobs_have_no_pods() -> None:
+    world = flow(*"abcdef").settled().with_jobs(**dict.fromkeys("abcdef", "Running"))
+    world = without_pods(world, *"bcde").later(60)
+    assert why(world) == [
+        "JobFlow f is Running and under way for 1m (since 12:00:00 UTC); 0/6 steps are over.",
+        "Steps a (for 1m) and f (for 1m) are Running.",
+        "Steps b (for 1m), c (for 1m), d (for 1m) and 1 more are Running; each has no pod and "
+        "never ends, because no task of the job has replicas.",
+    ]
+
+
+def test_a_job_without_pods_is_told() -> None:
+    world = without_pods(flow("a").settled().with_jobs(a="Pending"), "a").later(60)
+    assert why(world)[1] == (
+        "Step a (for 1m) is Pending; it has no pod and never ends, because no task of the job has "
+        "replicas."
+    )
     assert why(world, "a")[0] == (
         "Step a has been Pending for 1m (since 12:00:00 UTC) as the job f-a; it has no pod and "
         "never ends, because no task of the job has replicas."

@@ -229,3 +229,29 @@ JSON = st.recursive(
 def test_nothing_makes_it_raise(spec: Any, patch: bool) -> None:
     found = misfits(spec, "spec", is_open=is_open if patch else None)
     assert all(str(each) for each in (*found.violations, *found.doubts))
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("4gb", "4G"),
+        ("4g", "4G"),
+        ("4 GiB", "4Gi"),
+        ("4gi", "4Gi"),
+        ("1.5 Tb", "1.5T"),
+        ("64KB", "64k"),
+        ("64kib", "64Ki"),
+        ("512mb", "512M"),
+        ("500 m", "500m"),
+        ("5B", "5"),
+    ],
+)
+def test_the_quantity_that_was_meant(written: str, meant: str) -> None:
+    (fault,) = misfits(pod({"resources": {"requests": {"memory": written}}}), "spec").violations
+    assert fault.detail.endswith(f'; did you mean "{meant}"?')
+
+
+@pytest.mark.parametrize("written", ["1 core", "lots", "4i", "4 nb", "1.2.3 GB", ""])
+def test_nobody_knows_which_quantity_was_meant(written: str) -> None:
+    (fault,) = misfits(pod({"resources": {"requests": {"memory": written}}}), "spec").violations
+    assert "did you mean" not in fault.detail

@@ -89,8 +89,7 @@ async def test_what_a_rule_has_said_is_not_said_again() -> None:
     )
     answer = await created(with_tasks(pod("")), against(missing, PORT, image=""))
     assert causes(answer) == [
-        "spec.tasks[0].template.spec.containers[0].image: Required value: a container has an image "
-        "(a patch finds its container by name)",
+        "spec.tasks[0].template.spec.containers[0].image: Required value: a container has an image",
         "spec.tasks[0].template.spec.containers[0].ports[0].containerPort: Invalid value: 0: must "
         "be between 1 and 65535, inclusive",
     ]
@@ -108,8 +107,7 @@ async def test_a_task_without_a_pod_template_is_tried_with_an_empty_one() -> Non
     manifest = with_tasks(pod())
     del manifest["spec"]["tasks"][0]["template"]
     assert causes(await created(manifest, cluster)) == [
-        "spec.tasks[0].template.spec.containers: Required value: a pod has at least one container "
-        "(a patch finds its task by name)"
+        "spec.tasks[0].template.spec.containers: Required value: a pod has at least one container"
     ]
     assert cluster.tried == [("default", {})]
 

@@ -79,7 +79,7 @@ FLOW_DOUBTS = (
 def template_doubts(spec: Any, path: str) -> Iterator[Doubt]:
     """Doubts about the spec of a JobTemplate at `path`, except unknown fields."""
     job = job_view(spec, path, None)
-    yield from _tasks_without_replicas(job)
+    yield from _tasks_without_pods(job)
     yield from _pods_that_start_again(job)
     for place, reference in islice(references(spec, path), MOST_LOOKALIKES):
         text = quoted(f"$({reference.path})")
@@ -88,12 +88,19 @@ def template_doubts(spec: Any, path: str) -> Iterator[Doubt]:
         )
 
 
-def _tasks_without_replicas(job: JobView) -> Iterator[Doubt]:
-    """Volcano takes a missing number for 0."""
-    for task in job.tasks:
-        if task.raw.get("replicas") is None:
-            detail = "without replicas this task has no pod, and a job without pods never ends"
-            yield Doubt(f"{task.path}.replicas", detail, Reason.REQUIRED)
+def _tasks_without_pods(job: JobView) -> Iterator[Doubt]:
+    """Volcano takes a missing number for 0. A 0 that is written is legal beside a
+    task that has pods."""
+    unset = [task for task in job.tasks if task.raw.get("replicas") is None]
+    for task in unset:
+        detail = "without replicas this task has no pod, and a job without pods never ends"
+        yield Doubt(f"{task.path}.replicas", detail, Reason.REQUIRED)
+    if job.tasks and not unset and all(task.replicas == 0 for task in job.tasks):
+        detail = (
+            "every task has 0 replicas, and a job without pods never ends; set the replicas of at "
+            "least one task"
+        )
+        yield Doubt(f"{job.path}.tasks", detail, Reason.REQUIRED)
 
 
 def _pods_that_start_again(job: JobView) -> Iterator[Doubt]:

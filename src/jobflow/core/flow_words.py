@@ -187,13 +187,26 @@ class FlowWords:
             yield f"Its timeout of {scene.flow.spec.timeout} is over at {clock(until, scene.now)}."
 
     def _running(self) -> Iterator[str]:
-        by_phase: dict[str, list[int]] = {}
+        """Steps in the same phase for the same cause are told together; at most SHOWN causes."""
+        by_cause: dict[tuple[str, str], list[int]] = {}
+        causes = {""}
         for step in self._begun:
-            by_phase.setdefault(self._steps.memory(step).phase, []).append(step)
-        for phase, steps in by_phase.items():
+            cause = self._cause(step)
+            if cause in causes or len(causes) <= SHOWN:
+                causes.add(cause)
+            else:
+                cause = ""
+            by_cause.setdefault((self._steps.memory(step).phase, cause), []).append(step)
+        for (phase, cause), steps in by_cause.items():
             names = [self._running_step(step) for step in steps[:SHOWN]]
             subject = listed(names, total=len(steps))
-            yield f"{_noun(steps)} {subject} {_be(steps, 'is', 'are')} {phase}."
+            why = f"; {_be(steps, 'it', 'each')} {cause}" if cause else ""
+            yield f"{_noun(steps)} {subject} {_be(steps, 'is', 'are')} {phase}{why}."
+
+    def _cause(self, step: int) -> str:
+        """The message of a step that has one job: of several, the counts of the runs say more."""
+        about = self._scene.evidence[step].step
+        return "" if about.for_each is not None else self._steps.memory(step).message
 
     def _running_step(self, step: int) -> str:
         since = self._steps.since(step)

@@ -40,6 +40,8 @@ _RESULTS = re.compile(r"^(?P<step>\.[^.]+)\.(?:results?|output)\b")
 """What other tools, such as Tekton, call outputs."""
 _PRINTED = re.compile(r"\.outputs\.result$")
 """What Argo calls what a script has printed."""
+_PARAMETERS = re.compile(r"(?<=^params)\.param(?:eter)?s(?=\.)|(?<=\.outputs)\.parameters(?=\.)")
+"""Argo puts `parameters` below inputs and outputs; Tekton puts `params` below inputs."""
 _PATH = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>(?:[.\[]\S*)?)")
 A_KEY = "a key holds none"
 A_SUM = "a reference computes nothing"
@@ -141,13 +143,11 @@ def _meant(found: re.Match[str]) -> str:
     root = word if word in _ROOTS else _MEANT.get(word.lower()) or Suggester(_ROOTS).nearest(word)
     if root is None:
         return ""
-    if found.lastgroup == "curly":
-        rest = rest.replace(".parameters.", ".", 1)
     if root == "steps":
         rest = _RESULTS.sub(r"\g<step>.outputs", rest)
         rest = _PRINTED.sub(".outputs.text", rest)
     keys = re.sub(r"\[[\"']?([^\]\"']*)[\"']?\]", r".\1", rest)
-    return f"{root}{keys}"[:100]
+    return _PARAMETERS.sub("", f"{root}{keys}", count=1)[:100]
 
 
 _EXAMPLES = {"params": ".NAME", "flow": ".name", "steps": ".NAME.outputs.KEY"}

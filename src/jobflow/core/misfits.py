@@ -33,6 +33,10 @@ _QUANTITY = re.compile(
     r"(?:[KMGTPE]i|[numkMGTPE]|[eE][-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))?"
 )
 """Source: the pattern that Volcano's definition of the vcjob has for quantities."""
+_ALMOST = re.compile(
+    r"(?P<number>[-+]?[0-9.]+)\s*(?P<letter>[numkgtpe]?)(?P<binary>i?)(?P<byte>b?)", re.IGNORECASE
+)
+"""A number and a suffix in any case, with or without a space and a B."""
 
 IsOpen = Callable[[str], bool]
 
@@ -161,12 +165,21 @@ def _wrong(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
 
 def _no_quantity(value: Any) -> str:
     """Say how a quantity is written: `2 GB` is `2G`."""
-    detail = 'must be a quantity, such as 2, "500m" or "2Gi"'
-    if isinstance(value, str):
-        short = "".join(value.split()).removesuffix("B").removesuffix("b")
-        if short != value and _QUANTITY.fullmatch(short):
-            detail += did_you_mean(short)
-    return detail
+    meant = _meant_quantity(value.strip()) if isinstance(value, str) else None
+    return 'must be a quantity, such as 2, "500m" or "2Gi"' + did_you_mean(meant)
+
+
+def _meant_quantity(text: str) -> str | None:
+    """Return the quantity with the suffix as Kubernetes writes it; None if that is not clear."""
+    found = _ALMOST.fullmatch(text)
+    if found is None:
+        return None
+    letter, binary, byte = found["letter"], found["binary"].lower(), found["byte"]
+    if binary or byte or letter not in ("n", "u", "m"):  # `500 m` is a fraction, `500 mb` is not
+        letter = letter.upper()
+    suffix = "k" if letter == "K" and not binary else letter + binary
+    quantity = found["number"] + suffix
+    return quantity if _QUANTITY.fullmatch(quantity) else None
 
 
 def _unknown(found: Misfit, path: str, *, guess: bool) -> Doubt:

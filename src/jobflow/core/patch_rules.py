@@ -34,6 +34,11 @@ _REPLACED = re.compile(r"policies\[\d+\]")
 """Lists that a patch replaces as a whole, so that nothing in them depends on a template."""
 _BY_TASK_NAMES = re.compile(r"plugins\.mpi|.*\.dependsOn\.name(?:\[\d+\])?")
 """Faults that a task with another name might mend."""
+_FOUND_BY_NAME = {
+    re.compile(r"\.tasks\[\d+\]\.template\.spec\.containers"): "task",
+    re.compile(r"\.tasks\[\d+\]\.template\.spec\.\w+\[\d+\]\.image"): "container",
+}
+"""Places that lack a value if a patch adds a task or container instead of changing one."""
 _DEFAULTS = "spec.jobDefaults"
 _OF_THE_SPEC = frozenset({"queue", "priorityClassName", "schedulerName", "plugins"})
 _TASK = re.compile(r"tasks(?:\[\d+\](?:\.name)?)?")
@@ -80,7 +85,9 @@ def patches_make_jobs(outline: Outline) -> Faults:
             _faults_by_themselves(change) for change in outline.changes if id(change) not in used
         ),
     )
-    yield from _once(islice(faults, MAX_FINDINGS))
+    nameless = frozenset(each.path for _, _, each in outline.strangers if each.name is None)
+    said = (fault for fault in faults if not _lacks_only_a_name(fault, nameless))
+    yield from _once(islice(said, MAX_FINDINGS))
 
 
 PATCH_RULES = (
@@ -92,6 +99,16 @@ PATCH_RULES = (
         lambda outline: outline.changes or outline.flow.spec.job_defaults, (patches_make_jobs,)
     ),
 )
+
+
+def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
+    """Whether a value is missing in a task or container of a patch because the patch does not name
+    the one to change, which `patches_name_what_they_mean` reports."""
+    return (
+        bool(nameless)
+        and fault.reason is Reason.REQUIRED
+        and any(path in nameless for path in _beginnings(fault.path))
+    )
 
 
 def _once(faults: Iterable[Violation]) -> Faults:
@@ -127,7 +144,7 @@ class _Found:
         for fault in faults:
             if (fault.path, fault.message) not in self._of_template(kind):
                 layers = layers or self._layers(kind)
-                yield self._of_whom(self._at_its_place(layers, fault), kind)
+                yield self._of_whom(self._at_its_place(layers, _found_by_name(fault)), kind)
 
     def _at_its_place(self, layers: Sequence[Places], fault: Violation) -> Violation:
         """The fault at its place in the innermost layer. Finding a place takes longer than finding
@@ -161,6 +178,15 @@ class _Found:
         changes = [Places(c.said, kind.spec, c.path, c.written) for c in reversed(kind.changes)]
         defaults = Places(self._defaults, kind.spec, _DEFAULTS, self._defaults)
         return [*changes, defaults] if self._defaults else changes
+
+
+def _found_by_name(fault: Violation) -> Violation:
+    """A missing value of a merged spec, with how a patch finds the element that has it."""
+    if fault.reason is Reason.REQUIRED:
+        for place, word in _FOUND_BY_NAME.items():
+            if place.fullmatch(fault.path):
+                return replace(fault, detail=f"{fault.detail} (a patch finds its {word} by name)")
+    return fault
 
 
 def _of_spec(defaults: JobDefaults) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def _containers(task: TaskView) -> Iterator[Violation]:
     path = f"{task.path}.template.spec"
     pod = task.pod_spec
     if not pod.get("containers"):
-        detail = "a pod has at least one container (a patch finds its task by name)"
+        detail = "a pod has at least one container"
         yield Violation(f"{path}.containers", Reason.REQUIRED, None, detail)
     seen: dict[str, str] = {}
     for key in _CONTAINER_LISTS:
@@ -69,7 +69,7 @@ def _container(container: Map, path: str, seen: dict[str, str]) -> Iterator[Viol
             detail = f"{first} has this name already"
             yield Violation(f"{path}.name", Reason.DUPLICATE, name, detail)
     if not container.get("image"):
-        detail = "a container has an image (a patch finds its container by name)"
+        detail = "a container has an image"
         yield Violation(f"{path}.image", Reason.REQUIRED, None, detail)
 
 
