@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
 from jobflow.api.control import Case
@@ -23,6 +22,7 @@ from jobflow.api.jobflow import (
     TCPSocketProbe,
 )
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.derived import derived
 from jobflow.core.graph import Graph
 from jobflow.core.known_tasks import KnownTasks
 from jobflow.core.mentions import expressions_of
@@ -134,7 +134,7 @@ class Outline:
         last = step - len(self.flows)
         return f"spec.flows[{step}]" if last < 0 else f"spec.finally[{last}]"
 
-    @cached_property
+    @derived
     def requests(self) -> list[Entry[HTTPGetProbe]]:
         """All that is in an httpGetList."""
         return [
@@ -144,7 +144,7 @@ class Outline:
             for at, each in enumerate(probe.http_get_list)
         ]
 
-    @cached_property
+    @derived
     def connections(self) -> list[Entry[TCPSocketProbe]]:
         """All that is in a tcpSocketList."""
         return [
@@ -154,7 +154,7 @@ class Outline:
             for at, each in enumerate(probe.tcp_socket_list)
         ]
 
-    @cached_property
+    @derived
     def task_statuses(self) -> list[Entry[TaskStatusProbe]]:
         """All that is in a taskStatusList."""
         return [
@@ -164,12 +164,12 @@ class Outline:
             for at, each in enumerate(probe.task_status_list)
         ]
 
-    @cached_property
+    @derived
     def entries(self) -> list[AnyEntry]:
         """All three."""
         return [*self.requests, *self.connections, *self.task_statuses]
 
-    @cached_property
+    @derived
     def tasks(self) -> KnownTasks:
         """The tasks of each step whose templates are known."""
         templates = self.known.templates or {}
@@ -180,7 +180,7 @@ class Outline:
         )
         return KnownTasks(self.uses, half_known)
 
-    @cached_property
+    @derived
     def readings(self) -> Readings:
         """What its expressions say."""
         visible = Visible(self.flow, self.graph, self.steps, self.tasks.get)
@@ -192,7 +192,7 @@ class Outline:
                 kind = "switch" if field.startswith("switch") else field
                 yield Written(Place(i, kind), f"{self.path(i)}.{field}", text)
 
-    @cached_property
+    @derived
     def flow_name(self) -> str:
         """The flow's name; for one that the API server is to choose, one of its length."""
         metadata = self.flow.metadata
@@ -200,34 +200,34 @@ class Outline:
             return metadata.name
         return metadata.generate_name[:_MAX_GENERATE_NAME] + RANDOM_SUFFIX
 
-    @cached_property
+    @derived
     def longest_name(self) -> int:
         """Characters of the longest name of a step."""
         return max(map(len, self.names), default=0)
 
-    @cached_property
+    @derived
     def planned(self) -> list[Planned]:
         """How many vcjobs each step may come to, by position."""
         return planned(self.flow, self.steps)
 
-    @cached_property
+    @derived
     def repeats_names(self) -> bool:
         """Whether a step may come to more than one vcjob."""
         return bool(self.steered) and any(each is not ONE for each in self.planned)
 
-    @cached_property
+    @derived
     def longest_tail(self) -> int:
         """Characters of the longest index and retry that stand behind a step's name."""
         if not self.repeats_names:
             return 0
         return max(len(each.longest) for each in set(self.planned))
 
-    @cached_property
+    @derived
     def changes(self) -> list[Change]:
         """The patches that say something, in the order of the flow."""
         return list(changes(self.flow, self.patches)) if self.patches else []
 
-    @cached_property
+    @derived
     def misfits(self) -> list[tuple[Change, Misfits]]:
         """Fields and values of patches that no vcjob has, by patch; about MAX_FINDINGS at most."""
         found: list[tuple[Change, Misfits]] = []
@@ -242,7 +242,7 @@ class Outline:
                 break
         return found
 
-    @cached_property
+    @derived
     def strangers(self) -> list[tuple[Kind, Change, Stranger]]:
         """Tasks and containers of patches that their templates do not have."""
         return [
@@ -252,14 +252,14 @@ class Outline:
             for change, stranger in strangers(kind)
         ]
 
-    @cached_property
+    @derived
     def templates(self) -> list[str]:
         """Every JobTemplate that a step may run, by name, in the order of the flow."""
         if self.cases:
             return self.flow.templates
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
 
-    @cached_property
+    @derived
     def kinds(self) -> list[Kind]:
         """What the steps may come to as far as templates are known, each once, in order: where
         nothing is changed, one kind a template."""
@@ -268,12 +268,12 @@ class Outline:
         found = map(self._kinds.plain, self.templates) if self.known.templates else ()
         return [kind for kind in found if kind is not None]
 
-    @cached_property
+    @derived
     def uses(self) -> list[Use]:
         """The same by step, for rules that have found something in `kinds`."""
         return list(self._kinds.uses(self.steps)) if self.known.templates else []
 
-    @cached_property
+    @derived
     def _kinds(self) -> Kinds:
         return Kinds(self.flow, self.changes, self.known.templates or {})
 

@@ -120,6 +120,8 @@ class Verdict:
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """The warnings of a review: at most DOUBTS_SHOWN of the doubts, and how many more."""
+        if not self.doubts:
+            return self.warnings
         shown = [str(doubt) for doubt in self.doubts[:DOUBTS_SHOWN]]
         if (more := len(self.doubts) - DOUBTS_SHOWN) > 0:
             shown.append(f"and {more} more like these")
