@@ -71,7 +71,11 @@ class ReviewMiddleware:
             body = await self._read(scope, receive)
             held = len(body)
             begin = time.perf_counter()
-            answer = await self._answer(reviewer, body)
+            self._enter()
+            try:
+                answer = await reviewer.review(body)
+            finally:
+                self._under_way -= 1
         except _Disconnected:
             return
         except Malformed as error:
@@ -82,15 +86,11 @@ class ReviewMiddleware:
         self._observe(reviewer.kind, answer, time.perf_counter() - begin)
         await _send(send, answer)
 
-    async def _answer(self, reviewer: Reviewer[Any], body: bytes) -> Answer:
-        """The answer to a body. Raises Overloaded."""
+    def _enter(self) -> None:
+        """Count one review more. Raises Overloaded."""
         if self._under_way >= MOST_REVIEWS:
             raise Overloaded(f"{self._under_way} reviews are under way; try again")
         self._under_way += 1
-        try:
-            return await reviewer.review(body)
-        finally:
-            self._under_way -= 1
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         """The body, which counts as held from now on. Raises Malformed for a method without a body,
