@@ -56,7 +56,6 @@ VALUES: dict[str, dict[str, Any]] = {
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "system-cluster-critical",
         "runtimeClassName": "gvisor",
-        "hostNetwork": True,
         "commonLabels": {"owner": "platform"},
         "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.com"}],
         "podAnnotations": {"note": "1"},

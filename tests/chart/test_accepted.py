@@ -57,6 +57,8 @@ def somewhere(bare: RealCluster) -> RealCluster:
     labels = {"pod-security.kubernetes.io/warn": "restricted"}
     body = {"metadata": {"name": NAMESPACE, "labels": labels}}
     bare.admin.post("/api/v1/namespaces", json=body).raise_for_status()
+    followed = VALUES["one namespace"]["namespace"]
+    bare.admin.post("/api/v1/namespaces", json={"metadata": {"name": followed}}).raise_for_status()
     return bare
 
 
@@ -68,6 +70,12 @@ def test_an_api_server_takes_it_all(somewhere: RealCluster, values: dict[str, An
             for webhook in manifest["webhooks"]:
                 webhook["clientConfig"].pop("caBundle", None)  # of nobody
     assert objections(somewhere, manifests) == []
+
+
+def test_the_network_of_the_node_is_all_that_is_not_restricted(somewhere: RealCluster) -> None:
+    rendered = Rendered({"hostNetwork": True})
+    said = objections(somewhere, [rendered.one("Deployment"), rendered.one("Job")])
+    assert len(said) == 2 and all("host namespaces (hostNetwork=true)" in each for each in said)
 
 
 def test_the_server_would_object(somewhere: RealCluster) -> None:

@@ -92,7 +92,7 @@ def test_with_one_namespace_nothing_of_the_cluster_is_made_or_asked_for() -> Non
 
 
 def test_the_crd_hook_runs_where_the_replicas_run_and_without_sidecars() -> None:
-    rendered = Rendered(VALUES["placed"])
+    rendered = Rendered({**VALUES["placed"], "hostNetwork": True})
     hook = rendered.one("Job")["spec"]["template"]
     for key in (
         "affinity",
