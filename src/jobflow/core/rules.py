@@ -7,7 +7,7 @@ as much as one that looks (docs/decisions/rules-passed-by.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Generic, NamedTuple, TypeVar
 
 from jobflow.core.outline import Outline
@@ -32,14 +32,8 @@ def findings(
     groups: Iterable[Group[Callable[[Outline], Iterator[T]]]], outline: Outline
 ) -> list[T]:
     """Return the first MAX_FINDINGS findings of the rules, in the order of the rules."""
-    found = (
-        each
-        for about, rules in groups
-        if about(outline)
-        for rule in rules
-        for each in rule(outline)
-    )
-    return list(islice(found, MAX_FINDINGS))
+    found = (rule(outline) for about, rules in groups if about(outline) for rule in rules)
+    return list(islice(chain.from_iterable(found), MAX_FINDINGS))
 
 
 def anything(outline: Outline) -> bool:

@@ -114,22 +114,22 @@ class ReviewMiddleware:
 
     async def _pieces(self, receive: Receive, message: Message) -> bytes:
         """A body that arrives in pieces, `message` the first of them. Raises Malformed."""
-        body = bytearray()
-        more = True
+        chunks: list[bytes] = []
+        size, more = 0, True
         try:
             while True:
                 chunk: bytes = message.get("body", b"")
                 more = message.get("more_body", False)
-                body += chunk
+                chunks.append(chunk)
+                size += len(chunk)
                 self._held += len(chunk)
-                self._check_size(len(body))
+                self._check_size(size)
                 if not more:
-                    return bytes(body)
+                    return b"".join(chunks)
                 message = await _next(receive)
         except BaseException as error:
-            size = len(body)
             self._held -= size
-            body.clear()
+            chunks.clear()
             if isinstance(error, TooLarge):
                 await _drain(receive, more, MAX_DRAINED - size)
             raise
