@@ -24,6 +24,8 @@ instead of a broken pipe; past that it is answered at once."""
 
 BODY_SECONDS = 5.0
 """How long a body may take to arrive; a review has 10 s."""
+TURNS = 5
+"""Parts of BODY_SECONDS in which it is counted."""
 SMALL = 64 * 1024
 """Bytes of a body in one piece that is taken as it is: all reviews together hold 16 MiB of such."""
 MOST_REVIEWS = 256
@@ -97,20 +99,25 @@ class ReviewMiddleware:
         and for one that is too large, too slow or too much."""
         if scope["method"] != "POST":
             raise WrongMethod(f"a review is requested by POST, not by {scope['method']}")
-        task = self._patience.begin()
+        patience, task = self._patience, asyncio.current_task()
+        if not patience.is_counting:
+            patience.count()
+        patience.turn_of[task] = patience.turn
         try:
-            message = await _next(receive)
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Disconnected
             body: bytes = message.get("body", b"")
             if message.get("more_body", False) or len(body) > SMALL:
                 return await self._pieces(receive, message)
             self._held += len(body)
             return body
         except asyncio.CancelledError:
-            if self._patience.is_over(task):
+            if patience.is_over(task):
                 raise TooSlow(f"the body did not arrive within {BODY_SECONDS:g} s") from None
             raise
         finally:
-            self._patience.end(task)
+            patience.turn_of.pop(task, None)
 
     async def _pieces(self, receive: Receive, message: Message) -> bytes:
         """A body that arrives in pieces, `message` the first of them. Raises Malformed."""
@@ -146,42 +153,40 @@ class ReviewMiddleware:
 
 
 class _Patience:
-    """Cancels tasks that read a body for longer than BODY_SECONDS. One timer for all of them:
-    `asyncio.timeout` for each takes a tenth of the time that a small review takes."""
+    """Cancels tasks that read a body for BODY_SECONDS, at most a fifth of it later. It counts turns:
+    `asyncio.timeout` for each task takes a tenth of the time that a small review takes."""
 
     def __init__(self) -> None:
-        self._until: dict[asyncio.Task[Any], float] = {}
-        """Those that read, the first to be cancelled first."""
-        self._over: set[asyncio.Task[Any]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self.turn_of: dict[asyncio.Task[Any] | None, int] = {}
+        """The turn in which each task began to read, the first ones first."""
+        self.turn = 0
+        self.is_counting = False
+        self._cancelled: set[asyncio.Task[Any]] = set()
 
-    def begin(self) -> asyncio.Task[Any]:
-        """The current task begins to read."""
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        assert task is not None
-        self._until[task] = loop.time() + BODY_SECONDS
-        if self._timer is None:
-            self._timer = loop.call_later(BODY_SECONDS, self._look, loop)
-        return task
+    def count(self) -> None:
+        """Begin the next turn in a while."""
+        self.is_counting = True
+        asyncio.get_running_loop().call_later(BODY_SECONDS / TURNS, self._next_turn)
 
-    def end(self, task: asyncio.Task[Any]) -> None:
-        """The task has read all, or nothing more."""
-        self._until.pop(task, None)
-        self._over.discard(task)
+    def is_over(self, task: asyncio.Task[Any] | None) -> bool:
+        """Return whether this object, and nothing else, cancelled the task; it then runs on."""
+        if task is None or task not in self._cancelled:
+            return False
+        self._cancelled.remove(task)
+        return task.uncancel() == 0
 
-    def is_over(self, task: asyncio.Task[Any]) -> bool:
-        """Whether it was for this that the task was cancelled, and for nothing else."""
-        return task in self._over and task.uncancel() == 0
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        for task, until in list(self._until.items()):
-            if until > loop.time():
-                self._timer = loop.call_at(until, self._look, loop)
-                return
-            del self._until[task]
-            self._over.add(task)
-            task.cancel()
+    def _next_turn(self) -> None:
+        self.turn += 1
+        for task, turn in list(self.turn_of.items()):
+            if self.turn - turn <= TURNS:
+                break
+            del self.turn_of[task]
+            if task is not None:
+                self._cancelled.add(task)
+                task.cancel()
+        self.is_counting = bool(self.turn_of)
+        if self.is_counting:
+            self.count()
 
 
 async def _drain(receive: Receive, more: bool, most: int) -> None:
