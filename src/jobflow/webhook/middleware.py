@@ -153,7 +153,7 @@ class ReviewMiddleware:
 
 
 class _Patience:
-    """Cancels tasks that read a body for BODY_SECONDS, at most a fifth of it later. It counts turns:
+    """Cancels tasks that read a body for BODY_SECONDS, or a fifth of that longer. It counts turns:
     `asyncio.timeout` for each task takes a tenth of the time that a small review takes."""
 
     def __init__(self) -> None:
