@@ -43,10 +43,10 @@ lint: $(VENV)/installed
 	$(BIN)/lint-imports
 
 crds: $(VENV)/installed ## write charts/jobflow/crds from the types
-	$(BIN)/python -m jobflow.api.crd charts/jobflow/crds
+	$(BIN)/python -m jobflow.api.schema.crd charts/jobflow/crds
 
 manifests: crds ## write deploy/ and the table of pod types; IMAGE=REPOSITORY@sha256:DIGEST names the image
-	$(BIN)/python tools/pod_types.py src/jobflow/api/pod_types.py
+	$(BIN)/python tools/pod_types.py src/jobflow/api/schema/pod_types.py
 	$(BIN)/python charts/manifests.py deploy $(IMAGE)
 
 bench: $(VENV)/installed ## print the figures of docs/performance.md that need only this machine

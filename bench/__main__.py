@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench import admission, cluster, copies, core
 from bench.figures import Figure, show
-from jobflow import serve
+from jobflow.app import serve
 
 AIMS = {5: 6400, 100: 3000, 1000: 250}
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from bench import samples
 from bench.client import reviews
-from jobflow import serve
+from jobflow.app import serve
 
 FLOWS = {
     5: samples.diamond(),

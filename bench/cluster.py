@@ -27,9 +27,9 @@ from bench.figures import Figure
 from bench.wire import Pool, Where, watch
 from control_plane import token
 from control_plane_binaries import MISSING, find
-from jobflow import serve
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.app import serve
 from real_cluster import RealCluster, real_cluster
 from served import Served, registered
 

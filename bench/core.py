@@ -12,23 +12,24 @@ from typing import Any
 import msgspec
 
 from bench import samples
-from jobflow import logs
 from jobflow.api.job import Job, JobState, JobStatus
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
-from jobflow.controller.answers import Memory
-from jobflow.controller.apply import Applier
-from jobflow.controller.events import Recorder
-from jobflow.controller.prober import Prober
+from jobflow.controller.apply.api_answers import Memory
+from jobflow.controller.apply.apply import Applier
+from jobflow.controller.apply.events import Recorder
+from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import Reconciler
-from jobflow.core.actions import CreateJob, PodsRead, ReadPods, View
-from jobflow.core.expressions import parsed
-from jobflow.core.plan import plan
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.cel.expression import parsed
+from jobflow.core.planning.actions import CreateJob, ReadPods
+from jobflow.core.planning.plan import plan
+from jobflow.core.planning.view import PodsRead, View
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
+from jobflow.runtime import logs
 from jobflow.store import Store, slim_job
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)

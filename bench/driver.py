@@ -13,8 +13,8 @@ import time
 import msgspec
 
 from bench.wire import Pool, Where, watch
-from jobflow import serve
 from jobflow.api.resources import JOBS
+from jobflow.app import serve
 
 CONNECTIONS = 32
 COMPLETED = b'{"status":{"state":{"phase":"Completed"}}}'

@@ -17,13 +17,13 @@ import msgspec
 from aiohttp import web
 
 from bench import core, samples
-from jobflow import serve
-from jobflow.api.crd import crd
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
-from jobflow.core.actions import View
-from jobflow.core.plan import plan
+from jobflow.api.schema.crd import crd
+from jobflow.app import serve
+from jobflow.core.planning.plan import plan
+from jobflow.core.planning.view import View
 
 STEPS = 10
 VERSION = "900000000"

@@ -9,7 +9,7 @@ import msgspec
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
-from jobflow.core.actions import View
+from jobflow.core.planning.view import View
 
 NAMESPACE = "team-a"
 TEMPLATE = "train"

@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 
 from bench import samples
-from jobflow import serve
+from jobflow.app import serve
+from jobflow.app.metrics import Metrics
 from jobflow.kube.client import Client
-from jobflow.listener import Listener
-from jobflow.metrics import Metrics
+from jobflow.runtime.http_listener import Listener
 from jobflow.store import Queue, QueueStatus, Store
 from jobflow.webhook.app import create_app
-from jobflow.webhook.aside import Aside
 from jobflow.webhook.certificates import write_development_pki
 from jobflow.webhook.cluster import StoreCluster
+from jobflow.webhook.large_reviews.offload import Aside
 
 NOWHERE = "http://127.0.0.1:1"
 

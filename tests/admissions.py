@@ -11,9 +11,9 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.change_rules import Need, need_of
-from jobflow.webhook.envelope import UserInfo
-from jobflow.webhook.pod_templates import DryRun
+from jobflow.core.admission.changes import Need, need_of
+from jobflow.webhook.dry_run.template_pods import DryRun
+from jobflow.webhook.review.envelope import UserInfo
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 

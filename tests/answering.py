@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from jobflow.controller.pod_check import check_pod
-from jobflow.core.actions import Check
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.core.planning.actions import Check
 from probed import pod, web
 
 Play = Callable[["Visit"], Awaitable[None]]

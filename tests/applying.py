@@ -12,13 +12,13 @@ from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBS
-from jobflow.controller.answers import Answers, Memory
-from jobflow.controller.applied import Applied
-from jobflow.controller.apply import Applier
-from jobflow.core.actions import Action, CreateJob, Plan
+from jobflow.controller.apply.api_answers import Answers, Memory
+from jobflow.controller.apply.applied import Applied
+from jobflow.controller.apply.apply import Applier
+from jobflow.core.planning.actions import Action, CreateJob, Plan
 from jobflow.sandbox.apiserver.failures import Failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from jobflow.store import Store
 from running import NAMESPACE, Cluster
 

@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobflow.core.cel_syntax import Uint
-from jobflow.core.cel_values import TypeOf, key_of, keys_of
+from jobflow.core.cel.language.syntax import Uint
+from jobflow.core.cel.language.values import TypeOf, key_of, keys_of
 
 FAILED, ENDED = ["error"], ["ended"]
 

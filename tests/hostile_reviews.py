@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from admissions import UID
-from jobflow.api.crd import openapi_schema
+from jobflow.api.schema.crd import openapi_schema
 
 MOST_BYTES = 3 << 20
 """Of an object: what an API server takes."""

@@ -20,7 +20,8 @@ from jobflow.api import labels
 from jobflow.api.job import Job
 from jobflow.api.jobflow import Probe, Step
 from jobflow.api.pod import Pod
-from jobflow.core.actions import Plan, PodsRead, ProbeResult, ReadPods
+from jobflow.core.planning.actions import Plan, ReadPods
+from jobflow.core.planning.view import PodsRead, ProbeResult
 from plan_pods import pods_of
 from worlds import World
 

@@ -19,7 +19,8 @@ from insides import SPEC, Insides, probes
 from jobflow.api import labels
 from jobflow.api.flow_status import ENDED_STEP_PHASES
 from jobflow.api.jobflow import Condition, DependsOn, Step, Strategy
-from jobflow.core.actions import (
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.planning.actions import (
     AbortJob,
     Confirm,
     CreateJob,
@@ -27,7 +28,6 @@ from jobflow.core.actions import (
     DeleteJob,
     ReadPods,
 )
-from jobflow.core.validate import Known, validate_flow
 from planned import Planned
 from worlds import FLOW_UID, World, template, world_of
 

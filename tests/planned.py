@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from jobflow.api.flow_status import JobFlowStatus, StepCondition
-from jobflow.core.actions import (
+from jobflow.core.planning.actions import (
     AbortJob,
     Confirm,
     CreateJob,

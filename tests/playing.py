@@ -23,7 +23,7 @@ from jobflow.kube.backoff import Backoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.script import Script, read_script
+from jobflow.sandbox.nodes.simulation_script import Script, read_script
 from leaping import now
 from podded import end_pod, make_pod
 

@@ -15,9 +15,10 @@ from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import Pod, PodStatus
 from jobflow.api.resources import JOBS
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.prober import Prober
-from jobflow.controller.turns import Turns
-from jobflow.core.actions import Check, Probe, ProbeResult
+from jobflow.controller.probes.fair_slots import Turns
+from jobflow.controller.probes.prober import Prober
+from jobflow.core.planning.actions import Check, Probe
+from jobflow.core.planning.view import ProbeResult
 from jobflow.kube.cache import Key
 
 PORT = 8080

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from jobflow.sandbox.pod_status import Progress, pod_status
-from jobflow.sandbox.pods import PodObject, build_pod
-from jobflow.sandbox.process import ProcessRunner, Restarts
-from jobflow.sandbox.runner import Assignment
-from jobflow.sandbox.vcjob import Vcjob, VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.pods import PodObject, build_pod
+from jobflow.sandbox.nodes.pod_status import Progress, pod_status
+from jobflow.sandbox.nodes.process.runner import ProcessRunner, Restarts
+from jobflow.sandbox.nodes.runner import Assignment
 
 Json = dict[str, Any]
 PATIENCE = 30.0

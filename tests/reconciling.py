@@ -11,13 +11,14 @@ from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.controller import reconciler as module
-from jobflow.controller.answers import Memory
-from jobflow.controller.apply import Applier
-from jobflow.controller.events import Recorder
-from jobflow.controller.prober import Prober
+from jobflow.controller.apply.api_answers import Memory
+from jobflow.controller.apply.apply import Applier
+from jobflow.controller.apply.events import Recorder
+from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import Reconciler
-from jobflow.core.actions import Plan, View
+from jobflow.core.planning.actions import Plan
+from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key
 from jobflow.store import Store
 from running import NAMESPACE, Cluster

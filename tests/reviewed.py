@@ -9,9 +9,9 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.outline import Outline
-from jobflow.core.rules import Group
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.rule import Group
+from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Verdict
 
 NOTHING_KNOWN = Known()

@@ -16,7 +16,7 @@ from cryptography import x509
 
 from jobflow.api.resources import SECRETS, VALIDATING_WEBHOOKS
 from jobflow.kube.client import ApiError, Client
-from jobflow.sandbox.server import ApiServer
+from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.certificates import Live, Policy, SharedCertificate
 from jobflow.webhook.certificates.pki import pem
 from jobflow.webhook.certificates.ring import Ring, read_ring

@@ -16,7 +16,7 @@ from jobflow.kube.backoff import Backoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.server import ApiServer
+from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.store import Store, feeds
 from leaping import clock, now
 

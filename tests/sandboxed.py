@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hooks import Hook, hook
-from jobflow.sandbox.server import ApiServer
+from jobflow.sandbox.apiserver.server import ApiServer
 from kubectl import Kubectl
 
 

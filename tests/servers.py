@@ -22,7 +22,7 @@ from jobflow.api.resources import (
     VALIDATING_WEBHOOKS,
 )
 from jobflow.kube.client import Client
-from jobflow.sandbox.server import ApiServer
+from jobflow.sandbox.apiserver.server import ApiServer
 from kubectl import Kubectl
 from real_cluster import RealCluster
 from rest import Rest, flow

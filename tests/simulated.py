@@ -20,12 +20,12 @@ from typing import Any
 from unittest.mock import patch
 
 from jobflow.api.resources import JOBS
-from jobflow.kube import election
-from jobflow.kube.candidate import Timing
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.election import Election
-from jobflow.kube.fence import FencedClient
+from jobflow.kube.election import election
+from jobflow.kube.election.candidate import Timing
+from jobflow.kube.election.election import Election
+from jobflow.kube.election.fence import FencedClient
 from mishaps import Life, Mishap, Weather
 from one_lease import NAME, NAMESPACE, Landed, Reply, Server, failure
 

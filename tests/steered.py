@@ -18,8 +18,9 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.actions import AbortJob, CreateJob, DeleteCommand, DeleteJob, Refusal
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.planning.actions import AbortJob, CreateJob, DeleteCommand, DeleteJob
+from jobflow.core.planning.view import Refusal
 from model.random_flows import EVERY, TEMPLATES, Drawing
 from plan_pods import pod_of
 from planned import Planned

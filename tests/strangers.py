@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.core.actions import Holder
+from jobflow.core.planning.view import Holder
 
 
 def owner(name: str, uid: str) -> OwnerReference:

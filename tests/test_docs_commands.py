@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.api.crd import openapi_schema
 from jobflow.api.flow_status import StepPhase
-from jobflow.core.evidence import FAILURES
-from jobflow.core.readiness import SKIPS
+from jobflow.api.schema.crd import openapi_schema
+from jobflow.core.planning.observed import FAILURES
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
+from jobflow.core.spec.readiness import SKIPS
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -155,7 +155,7 @@ def _words(section: str) -> set[str]:
 
 def _in_code(pattern: str, *folders: str) -> Iterator[str]:
     for folder in folders:
-        for path in sorted((ROOT / "src" / "jobflow" / folder).glob("*.py")):
+        for path in sorted((ROOT / "src" / "jobflow" / folder).rglob("*.py")):
             yield from re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -186,7 +186,7 @@ def test_the_reference_has_every_reason_with_what_to_do_and_no_other() -> None:
 
 def test_reasons_come_from_their_list() -> None:
     literals = re.compile(r'(?:waiting|_failed)\(\s*\w+,\s*"\w|reason=(?:reason or )?"\w')
-    for path in (ROOT / "src" / "jobflow" / "core").glob("*.py"):
+    for path in (ROOT / "src" / "jobflow" / "core").rglob("*.py"):
         assert not literals.search(path.read_text(encoding="utf-8")), path.name
     assert {*FAILURES.values(), *SKIPS.values()} <= {*StepReason}
 

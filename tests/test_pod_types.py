@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jobflow.api.pod_types import POD_TYPES
+from jobflow.api.schema.pod_types import POD_TYPES
 
 ROOT = Path(__file__).parent.parent
-TABLE = ROOT / "src" / "jobflow" / "api" / "pod_types.py"
+TABLE = ROOT / "src" / "jobflow" / "api" / "schema" / "pod_types.py"
 
 
 def test_the_table_is_what_its_generator_writes(tmp_path: Path) -> None:
@@ -25,7 +25,8 @@ def test_the_table_is_small() -> None:
 
 def test_looking_at_fields_imports_no_models() -> None:
     code = (
-        "import sys; from jobflow.core.misfits import misfits; misfits({'tasks': [{}]}, 'spec'); "
+        "import sys; from jobflow.core.manifests.unknown_fields import misfits; "
+        "misfits({'tasks': [{}]}, 'spec'); "
         "print([name for name in sys.modules if name.startswith('kubernetes_asyncio')])"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

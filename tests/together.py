@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import jobflow
-from jobflow.cli.manifests import load
+from jobflow.cli.manifests.objects import load
 
 
 def carried_through(files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:

@@ -15,9 +15,7 @@ import msgspec
 
 from jobflow.api.job import JobSpec, JobStatus
 from jobflow.api.resources import JOBS
-from jobflow.sandbox.inbox import Inbox
-from jobflow.sandbox.machine import JobView, pod_name, step
-from jobflow.sandbox.policies import (
+from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
     BusEvent,
@@ -27,6 +25,8 @@ from jobflow.sandbox.policies import (
     evicted_request,
     pod_request,
 )
+from jobflow.sandbox.jobs.state_machine import JobView, pod_name, step
+from jobflow.sandbox.volcano.job_queue import Inbox
 
 START = datetime(2026, 11, 21, 2, 52, 46, tzinfo=UTC)
 SANDBOX = "sandbox.jobflow.volcano.sh/"

@@ -14,10 +14,10 @@ import msgspec
 from alongside import alongside
 from jobflow.api.resources import JOBS, PODS, Resource
 from jobflow.kube.client import Client
-from jobflow.sandbox.runner import Runner
-from jobflow.sandbox.server import ApiServer
-from jobflow.sandbox.simulate import Clock, utc_now
-from jobflow.sandbox.volcano import JobController, SimulateRunner
+from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.sandbox.nodes.runner import Runner
+from jobflow.sandbox.nodes.simulate import Clock, utc_now
+from jobflow.sandbox.volcano.controller import JobController, SimulateRunner
 
 NAMESPACE = "default"
 Json = dict[str, Any]

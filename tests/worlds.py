@@ -23,24 +23,19 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBFLOWS
-from jobflow.core.actions import (
+from jobflow.core.names import attempt_name, job_name
+from jobflow.core.planning.actions import (
     AbortJob,
     Action,
     CreateJob,
     DeleteCommand,
     DeleteFlow,
     DeleteJob,
-    Held,
-    Holder,
-    PodsRead,
-    ProbeResult,
     ReadPods,
-    Refusal,
-    View,
 )
-from jobflow.core.evidence import FAILURES
-from jobflow.core.names import attempt_name, job_name
-from jobflow.core.plan import plan
+from jobflow.core.planning.observed import FAILURES
+from jobflow.core.planning.plan import plan
+from jobflow.core.planning.view import Held, Holder, PodsRead, ProbeResult, Refusal, View
 from plan_pods import pods_of
 from planned import Planned
 from steps import TEMPLATE_SPEC, after, template

@@ -1,4 +1,5 @@
-"""Writes src/jobflow/api/pod_types.py, the fields of a pod template, from kubernetes-asyncio.
+"""Writes src/jobflow/api/schema/pod_types.py, the fields of a pod template, from the models of
+kubernetes-asyncio.
 
 Its models take 36 MB and 0.2 s to import, so the product reads this table instead. `make manifests`
 runs this script; a test compares the file with its output.

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import yaml
 
-from jobflow.api.crd import crd, openapi_schema, to_yaml
 from jobflow.api.jobflow import JobFlow
+from jobflow.api.schema.crd import crd, openapi_schema, to_yaml
 
 CHART = Path(__file__).parents[2] / "charts" / "jobflow" / "crds"
 KINDS = {"JobFlow": "flow.volcano.sh_jobflows", "JobTemplate": "flow.volcano.sh_jobtemplates"}

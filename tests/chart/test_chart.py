@@ -11,8 +11,8 @@ import helm_python
 import pytest
 import yaml
 
-from jobflow.listener import DRAIN_SECONDS
-from jobflow.settings import Settings
+from jobflow.app.settings import Settings
+from jobflow.runtime.http_listener import DRAIN_SECONDS
 from jobflow.webhook.configuration import webhook_configuration
 from rendered import CA, CHART, NAMESPACE, VALUES, Rendered
 

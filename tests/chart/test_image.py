@@ -14,7 +14,7 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from jobflow.settings import Settings
+from jobflow.app.settings import Settings
 from jobflow.webhook.configuration import webhook_configuration
 from rendered import CHART, Rendered
 

@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, EVENTS, JOBS
-from jobflow.cli import crds
-from jobflow.controller.events import event_body, event_name
-from jobflow.core.actions import Event, EventType
+from jobflow.cli.cluster import crds
+from jobflow.controller.apply.events import event_body, event_name
+from jobflow.core.planning.actions import Event, EventType
 from jobflow.kube.client import decoder
 from real_cluster import RealCluster
 from release import NAME, Release, release

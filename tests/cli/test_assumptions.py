@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.cli.assumptions import assumptions
-from jobflow.cli.check import check
 from jobflow.cli.flags import RunnerName
-from jobflow.cli.manifests import load
+from jobflow.cli.local.assumptions import assumptions
+from jobflow.cli.manifests.check import check
+from jobflow.cli.manifests.objects import load
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 SIMULATE, PROCESS = RunnerName.SIMULATE, RunnerName.PROCESS

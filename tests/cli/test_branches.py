@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.branches import branches, guides
+from jobflow.cli.display.tree_layout import branches, guides
 from worlds import after, flow
 
 

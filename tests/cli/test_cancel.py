@@ -13,14 +13,14 @@ from asked import JOBFLOW, asked, long_flow, stand_in, waited_for
 from command_line import Said
 from jobflow.api.command import Command as JobCommand
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
-from jobflow.cli import following
-from jobflow.cli.asking import Order
-from jobflow.cli.asking import asked as cancel
-from jobflow.cli.cancel import CANCEL
-from jobflow.cli.lookup import Stopped
+from jobflow.cli.flows import wait as following
+from jobflow.cli.flows.cancel import CANCEL
+from jobflow.cli.flows.find_flow import Stopped
+from jobflow.cli.flows.send_command import Order
+from jobflow.cli.flows.send_command import asked as cancel
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from running import NAMESPACE, Cluster, flow, template
 
 

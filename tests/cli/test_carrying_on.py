@@ -10,10 +10,10 @@ import pytest
 
 from asked import asked, long_flow, stand_in
 from jobflow.api.resources import JOBTEMPLATES
-from jobflow.cli.asking import Order, Verb
-from jobflow.cli.asking import asked as ask
-from jobflow.cli.retry import RETRY
-from jobflow.cli.suspend import SUSPEND, SUSPEND_AND_ABORT
+from jobflow.cli.flows.retry import RETRY
+from jobflow.cli.flows.send_command import Order, Verb
+from jobflow.cli.flows.send_command import asked as ask
+from jobflow.cli.flows.suspend import SUSPEND, SUSPEND_AND_ABORT
 from running import NAMESPACE, Cluster, flow, set_phase, template
 
 EXIT_CODE = "sandbox.jobflow.volcano.sh/exit-code"

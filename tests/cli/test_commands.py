@@ -13,7 +13,7 @@ import yaml
 
 import jobflow as package
 from command_line import jobflow
-from jobflow.settings import Settings, entries
+from jobflow.app.settings import Settings, entries
 
 FULL = Path("/dev/full")
 DIAMOND = str(Path(__file__).parents[2] / "examples" / "diamond.yaml")

@@ -15,7 +15,7 @@ import pytest
 
 from command_line import jobflow
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.drawing import table
+from jobflow.cli.display.tree import table
 from together import carried_through
 
 FOLDER = Path("docs/cookbook")

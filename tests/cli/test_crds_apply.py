@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from command_line import Said, jobflow
-from jobflow.cli import crds
+from jobflow.cli.cluster import crds
 from scripted_server import Answer, Asked, ScriptedServer
 
 

@@ -7,7 +7,7 @@ import re
 
 from rich.console import Console
 
-from jobflow.cli.display import ChangeLog, LiveTrees, Nothing
+from jobflow.cli.display.live import ChangeLog, LiveTrees, Nothing
 from shown import DIAMOND, FAILED, NOW, standing
 
 DONE = standing(

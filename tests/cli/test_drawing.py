@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from jobflow.api.flow_status import JobFlowStatus, RequestedHours, StepFailure
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.drawing import Tree, table
-from jobflow.core.wording import span
+from jobflow.cli.display.tree import Tree, table
+from jobflow.core.text import span
 from shown import DIAMOND, FAILED, NOW, standing
 
 

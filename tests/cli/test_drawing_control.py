@@ -12,7 +12,7 @@ from controlled import TAKEN, items, one, repeat, retrying, run, several
 from jobflow.api.control import Case, ForEach
 from jobflow.api.flow_status import StepCondition
 from jobflow.api.jobflow import DependsOn, JobFlow, Step
-from jobflow.cli.drawing import Tree, table
+from jobflow.cli.display.tree import Tree, table
 from shown import NOW
 
 

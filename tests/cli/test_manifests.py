@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from jobflow.cli.manifests import Manifest, Manifests, child, load
+from jobflow.cli.manifests.objects import Manifest, Manifests, child, load
 
 FLOW = """\
 apiVersion: flow.volcano.sh/v1alpha1

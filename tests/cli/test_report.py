@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from jobflow.cli.check import Report, Warned
-from jobflow.cli.faults import Fault, Place, Source
-from jobflow.cli.report import excerpt, print_fault, show
+from jobflow.cli.display.report import excerpt, print_fault, show
+from jobflow.cli.manifests.check import Report, Warned
+from jobflow.cli.manifests.faults import Fault, Place, Source
 
 
 def lines(text: str, column: int, width: int = 1, *, terminal: int = 80) -> list[str]:

@@ -13,9 +13,9 @@ from asked import asked
 from command_line import Said
 from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, JOBFLOWS
-from jobflow.cli.asking import Order
-from jobflow.cli.asking import asked as ask
-from jobflow.cli.retry import RETRY
+from jobflow.cli.flows.retry import RETRY
+from jobflow.cli.flows.send_command import Order
+from jobflow.cli.flows.send_command import asked as ask
 from running import NAMESPACE, Cluster, flow
 
 FAILED = {

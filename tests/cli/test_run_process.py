@@ -15,9 +15,9 @@ from rich.text import Text
 
 from command_line import Said, jobflow
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.failures import failures, harmless
-from jobflow.cli.interrupts import interruption
-from jobflow.sandbox.process import FailedRun
+from jobflow.cli.display.failed_logs import failures, harmless
+from jobflow.cli.signals import interruption
+from jobflow.sandbox.nodes.process.runner import FailedRun
 from processes import Json, Pids, living, pod_task, sh, wait_for_end
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from jobflow.cli.scalars import NotJSONError, Scalar, key_text, plain_value
+from jobflow.cli.manifests.yaml_scalars import NotJSONError, Scalar, key_text, plain_value
 
 ROWS: list[tuple[str, Scalar]] = [
     ("yes", True),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.cli.faults import Fault
-from jobflow.cli.manifests import load
-from jobflow.cli.sources import MAX_BYTES, read
+from jobflow.cli.manifests.faults import Fault
+from jobflow.cli.manifests.files import MAX_BYTES, read
+from jobflow.cli.manifests.objects import load
 
 
 def said(*files: object, stdin: bytes = b"") -> list[str]:

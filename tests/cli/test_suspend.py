@@ -14,10 +14,10 @@ from asked import asked, long_flow
 from command_line import Said
 from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, JOBFLOWS
-from jobflow.cli.asking import Order
-from jobflow.cli.asking import asked as ask
-from jobflow.cli.lookup import Stopped
-from jobflow.cli.suspend import SUSPEND
+from jobflow.cli.flows.find_flow import Stopped
+from jobflow.cli.flows.send_command import Order
+from jobflow.cli.flows.send_command import asked as ask
+from jobflow.cli.flows.suspend import SUSPEND
 from running import NAMESPACE, Cluster, flow
 
 SINCE = "2026-01-01T12:00:00Z"

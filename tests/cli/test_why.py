@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, NAMESPACES
-from jobflow.cli.lookup import Stopped
-from jobflow.cli.why import Question, _answered
+from jobflow.cli.flows.find_flow import Stopped
+from jobflow.cli.flows.why import Question, _answered
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from running import DIAMOND, NAMESPACE, Cluster, flow, template
 
 JOBFLOW = Path(sys.executable).with_name("jobflow")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.cli.yaml_errors import NotYAMLError
-from jobflow.cli.yaml_nodes import MAX_DEPTH, MAX_NODES, MappingNode, data_of, documents
+from jobflow.cli.manifests.yaml_errors import NotYAMLError
+from jobflow.cli.manifests.yaml_nodes import MAX_DEPTH, MAX_NODES, MappingNode, data_of, documents
 
 
 def read(text: str) -> list[Any]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.process import ProcessRunner
-from jobflow.sandbox.runner import Runner
-from jobflow.sandbox.simulate import SimulateRunner
+from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.runner import Runner
+from jobflow.sandbox.nodes.simulate import SimulateRunner
 from kubectl import Kubectl
 from real_cluster import RealCluster
 from served import Served

@@ -15,7 +15,7 @@ import pytest_asyncio
 from audit import Asked
 from driven import Driven, assert_made_once_each, create_diamonds, driven
 from jobflow.api.resources import LEASES
-from jobflow.kube.candidate import Timing
+from jobflow.kube.election.candidate import Timing
 from kubectl import Kubectl
 from real_cluster import RealCluster
 from served import Served

@@ -14,7 +14,7 @@ from jobflow.api.resources import JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from running import DIAMOND, Cluster, Product, cluster, flow, template
 
 WRITES = frozenset({"POST", "PATCH", "DELETE", "PUT"})

@@ -13,10 +13,10 @@ from applying import World as Applying
 from jobflow.api.job import Job
 from jobflow.api.resources import JOBFLOWS
 from jobflow.controller.reconciler import AGAIN_AT_ONCE
-from jobflow.core.actions import AbortJob, Confirm, DeleteFlow
+from jobflow.core.planning.actions import AbortJob, Confirm, DeleteFlow
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from reconciling import KEY, World, planning
 from running import NAMESPACE, Product, cluster, flow, set_phase, template
 

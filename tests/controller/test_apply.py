@@ -15,14 +15,8 @@ from applying import NOW, World
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
-from jobflow.controller.applied import Applied
-from jobflow.core.actions import (
-    AbortJob,
-    Confirm,
-    DeleteCommand,
-    DeleteFlow,
-    DeleteJob,
-)
+from jobflow.controller.apply.applied import Applied
+from jobflow.core.planning.actions import AbortJob, Confirm, DeleteCommand, DeleteFlow, DeleteJob
 from jobflow.kube.client import Unreadable
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from running import NAMESPACE, cluster, flow

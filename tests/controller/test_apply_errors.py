@@ -10,9 +10,9 @@ import pytest
 
 from applying import World
 from jobflow.api.flow_status import FlowState, JobFlowStatus
-from jobflow.controller.applied import Applied
-from jobflow.controller.due import STATUS, request_of
-from jobflow.core.actions import Confirm, DeleteFlow, ReadPods
+from jobflow.controller.apply.applied import Applied
+from jobflow.controller.apply.due import STATUS, request_of
+from jobflow.core.planning.actions import Confirm, DeleteFlow, ReadPods
 from running import cluster, flow
 
 RUNNING = JobFlowStatus(state=FlowState(phase="Running"))

@@ -13,7 +13,7 @@ from jobflow.api.resources import JOBS
 from jobflow.controller.queue import FIRST_RETRY
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from leaping import clock
 from running import NAMESPACE, Cluster, cluster, flow, set_phase, template
 

@@ -9,12 +9,12 @@ import pytest
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import EVENTS
-from jobflow.controller import events
-from jobflow.controller.events import Recorder
+from jobflow.controller.apply import events
+from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks
-from jobflow.core.actions import Event, EventType
+from jobflow.core.planning.actions import Event, EventType
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from running import NAMESPACE, Cluster, cluster, flow
 
 

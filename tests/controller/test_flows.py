@@ -15,7 +15,7 @@ from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from running import DIAMOND, NAMESPACE, Cluster, Product, cluster, flow, set_phase, template
 
 

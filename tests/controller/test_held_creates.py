@@ -11,13 +11,13 @@ import pytest
 from applying import World as Server
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.resources import JOBS, Status
-from jobflow.controller.answers import LONGEST_HELD, Memory
-from jobflow.controller.applied import REQUESTS_AT_ONCE
-from jobflow.core.actions import CreateJob
+from jobflow.controller.apply.api_answers import LONGEST_HELD, Memory
+from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
+from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from looped import each
 from running import cluster, flow, template
 from worlds import NOW, World

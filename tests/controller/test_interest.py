@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.pod import Pod
-from jobflow.controller.interest import Interest
+from jobflow.controller.probes.pod_index import Interest
 from jobflow.store import Store
 
 PROBE = {"taskStatusList": [{"taskName": "worker", "phase": "Succeeded"}]}

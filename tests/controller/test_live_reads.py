@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.controller.answers import Memory
-from jobflow.controller.applied import Applied
-from jobflow.controller.apply import Applier
-from jobflow.controller.live_pods import READS_AT_ONCE
-from jobflow.core.actions import Action, Confirm, Plan, ReadPods
+from jobflow.controller.apply.api_answers import Memory
+from jobflow.controller.apply.applied import Applied
+from jobflow.controller.apply.apply import Applier
+from jobflow.controller.apply.live_pods import READS_AT_ONCE
+from jobflow.core.planning.actions import Action, Confirm, Plan, ReadPods
 from jobflow.kube.client import CONNECTIONS, Client
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.store import Store

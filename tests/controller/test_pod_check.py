@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from answering import HTTP, OK, TCP, Limits, Play, Visit, answering, ask, seen, server, status
-from jobflow.controller import pod_check
-from jobflow.controller.pod_check import check_pod
-from jobflow.core.actions import Check
+from jobflow.controller.probes import pod_check
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.core.planning.actions import Check
 from probed import pod
 
 

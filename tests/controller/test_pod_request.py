@@ -8,8 +8,8 @@ import pytest
 
 import jobflow
 from answering import OK, answering, ask, server
-from jobflow.controller.pod_check import http_request
-from jobflow.core.actions import Check
+from jobflow.controller.probes.pod_check import http_request
+from jobflow.core.planning.actions import Check
 from probed import web
 
 

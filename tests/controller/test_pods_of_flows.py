@@ -14,12 +14,12 @@ from jobflow.api.job import Job
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBS, PODS
 from jobflow.controller.hooks import Hooks, Result
-from jobflow.controller.prober import Prober
-from jobflow.core.actions import Check
+from jobflow.controller.probes.prober import Prober
+from jobflow.core.planning.actions import Check
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from podded import PodEnds, end_pod, make_pod, move_pod
 from running import NAMESPACE, Cluster, Product, cluster, flow, set_phase, template
 

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 
-from jobflow.controller.turns import AT_ONCE
+from jobflow.controller.probes.fair_slots import AT_ONCE
 from probed import Lab, pod, probe, web
 from virtual_time import in_virtual_time
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from jobflow.api.pod import Pod
-from jobflow.controller.prober import Prober
-from jobflow.core.actions import Check, ProbeResult
+from jobflow.controller.probes.prober import Prober
+from jobflow.core.planning.actions import Check
+from jobflow.core.planning.view import ProbeResult
 from probed import FLOW, UID, Lab, leaving, pod, probe, web
 from virtual_time import in_virtual_time
 

@@ -15,8 +15,8 @@ import pytest
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBS
-from jobflow.controller.pod_check import check_pod
-from jobflow.controller.prober import Prober
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import Prober
 from jobflow.kube.client import Client
 from podded import make_pod, move_pod
 from running import NAMESPACE, Cluster, Product, cluster, flow, set_phase, template

@@ -16,9 +16,10 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBS, PODS
-from jobflow.controller.answers import Memory
-from jobflow.controller.applied import Applied
-from jobflow.core.actions import PodsRead, ReadPods
+from jobflow.controller.apply.api_answers import Memory
+from jobflow.controller.apply.applied import Applied
+from jobflow.core.planning.actions import ReadPods
+from jobflow.core.planning.view import PodsRead
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from running import NAMESPACE, cluster, flow
 

@@ -13,7 +13,8 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.controller import reconciler as module
 from jobflow.controller.reconciler import AGAIN_AT_ONCE
-from jobflow.core.actions import Confirm, Event, EventType, Plan, View
+from jobflow.core.planning.actions import Confirm, Event, EventType, Plan
+from jobflow.core.planning.view import View
 from reconciling import KEY, World, planning, saying
 from running import NAMESPACE, cluster, flow, template
 

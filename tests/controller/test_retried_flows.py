@@ -14,7 +14,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from running import NAMESPACE, Cluster, Product, cluster, flow, template
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRecord, StepCondition
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
-from jobflow.controller.status_patch import difference, status_patch
+from jobflow.controller.apply.status_patch import difference, status_patch
 
 
 def merged(target: Any, patch: Any) -> Any:

@@ -14,11 +14,11 @@ from jobflow.api.flow_status import RunCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES
-from jobflow.controller.term import lead
+from jobflow.controller.leader_term import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from jobflow.store import Feed, Store, feeds
 from podded import end_pod, make_pod
 from running import NAMESPACE, Cluster, cluster, flow, set_phase, template

@@ -12,10 +12,10 @@ import pytest
 from jobflow.api.job import Job
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
-from jobflow.controller.templates import MOST, REST_SECONDS, SETTLE_SECONDS, TemplateStatuses
+from jobflow.controller.template_status import MOST, REST_SECONDS, SETTLE_SECONDS, TemplateStatuses
 from jobflow.kube.cache import version_of
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from jobflow.store import Store
 from jobflow.webhook.configuration import webhook_configuration
 from running import NAMESPACE, Cluster, cluster, template

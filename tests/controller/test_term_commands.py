@@ -12,10 +12,10 @@ import pytest
 
 from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
-from jobflow.controller.term import lead
+from jobflow.controller.leader_term import lead
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from jobflow.store import Feed, Store, feeds
 from running import NAMESPACE, Cluster, cluster, flow, template
 

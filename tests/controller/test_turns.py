@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from jobflow.controller.turns import Turns
+from jobflow.controller.probes.fair_slots import Turns
 from virtual_time import in_virtual_time
 
 

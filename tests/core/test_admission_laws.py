@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from jobflow.api.jobflow import DependsOn, JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.change_rules import need_of
-from jobflow.core.outline import Outline
-from jobflow.core.suspicions import FLOW_SUSPICIONS
-from jobflow.core.validate import (
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.changes import need_of
+from jobflow.core.admission.validate import (
     CREATE_RULES,
     Known,
     validate_flow,
@@ -25,6 +24,7 @@ from jobflow.core.validate import (
     validate_template_delete,
     validate_template_update,
 )
+from jobflow.core.admission.warnings import FLOW_SUSPICIONS
 from jobflow.core.violations import Verdict, Violation
 from laws import tries
 from reviewed import flow_of, knowing, passed_by, template_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.known_tasks import KnownTasks
-from jobflow.core.outline import Outline
-from jobflow.core.readings import Readings
-from jobflow.core.validate import validate_flow
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.known_tasks import KnownTasks
+from jobflow.core.admission.analysis.read_expressions import Readings
+from jobflow.core.admission.validate import validate_flow
 from reviewed import flow_of, knowing, template_of
 
 PLAIN: list[dict[str, Any]] = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jobflow.api.control import Param, Repeat, Retry
-from jobflow.core import scene
-from jobflow.core.allowance import LATER, Allowance
-from jobflow.core.cel_budget import MAX_WORK
+from jobflow.core.cel.language.allowance import LATER, Allowance
+from jobflow.core.cel.language.budget import MAX_WORK
+from jobflow.core.planning import context as scene
 from looped import each, run, runs, there
 from steps import step
 from worlds import World, flow

@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
-from jobflow.core import patch_places
-from jobflow.core.rules import Group, Rule, findings
-from jobflow.core.schema import schema_violations
+from jobflow.core.admission.analysis import patch_locations as patch_places
+from jobflow.core.admission.rule import Group, Rule, findings
+from jobflow.core.admission.validate import (
+    Known,
+    validate_flow,
+    validate_flow_update,
+    validate_template,
+)
+from jobflow.core.manifests.crd_schema import schema_violations
 from jobflow.core.suggest import Suggester
-from jobflow.core.validate import Known, validate_flow, validate_flow_update, validate_template
 from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Verdict, Violation
 from reviewed import flow_of, knowing, template_of
 

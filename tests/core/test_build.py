@@ -11,8 +11,8 @@ from jobflow.api.control import Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.build import Attempt, build_job, changes_of
-from jobflow.core.expressions import Failure
+from jobflow.core.cel.expression import Failure
+from jobflow.core.manifests.job import Attempt, build_job, changes_of
 
 SPEC: dict[str, Any] = {
     "minAvailable": 1,

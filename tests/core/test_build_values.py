@@ -9,9 +9,9 @@ import pytest
 
 from jobflow.api.control import Case, Patch
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.build import Attempt, build_job, with_defaults
-from jobflow.core.expressions import Failure
-from jobflow.core.scope import Seen
+from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.scope import Seen
+from jobflow.core.manifests.job import Attempt, build_job, with_defaults
 from reviewed import flow_of, template_of
 
 DEFAULTS: dict[str, Any] = {

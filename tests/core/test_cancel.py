@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from jobflow.api.jobflow import Step
-from jobflow.core.actions import AbortJob, DeleteJob
+from jobflow.core.planning.actions import AbortJob, DeleteJob
 from planned import Planned
 from worlds import World, after, flow, template, world_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Verdict
 from reviewed import faults, flow_of, knowing, template_of
 

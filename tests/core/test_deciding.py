@@ -7,7 +7,7 @@ import pytest
 
 from jobflow.api.control import Case, ForEach, Param, Patch
 from jobflow.api.flow_status import Decisions
-from jobflow.core.actions import CreateJob
+from jobflow.core.planning.actions import CreateJob
 from steps import step
 from worlds import World, flow
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.crd import crd
-from jobflow.core.definitions import definition_faults
+from jobflow.api.schema.crd import crd
+from jobflow.core.manifests.installed_crds import definition_faults
 
 Edit = Callable[[dict[str, Any]], None]
 

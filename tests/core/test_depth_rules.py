@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.validate import Known, validate_flow
 
 MOST = 100
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.outline import Known
-from jobflow.core.validate import validate_flow, validate_template
+from jobflow.core.admission.analysis.flow_facts import Known
+from jobflow.core.admission.validate import validate_flow, validate_template
 from jobflow.core.violations import DOUBTS_SHOWN, Doubt, Reason
 from reviewed import faults, flow_of, knowing, template_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from effort import lines_run
-from jobflow.core.validate import Known, validate_flow, validate_template
+from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from reviewed import flow_of, knowing, template_of
 
 pytestmark = pytest.mark.no_cover

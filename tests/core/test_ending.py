@@ -13,8 +13,9 @@ from containers import ended, outlined, running, with_containers
 from jobflow.api.flow_status import RequestedHours, StepFailure
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
 from jobflow.api.pod import ContainerStatus, Pod
-from jobflow.core.actions import PodsRead, ReadPods
-from jobflow.core.outputs import MOST_OF_A_FLOW
+from jobflow.core.limits import MOST_OF_A_FLOW
+from jobflow.core.planning.actions import ReadPods
+from jobflow.core.planning.view import PodsRead
 from plan_pods import pod_of
 from planned import Planned
 from steps import step

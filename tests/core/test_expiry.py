@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from jobflow.api.job import JobCondition, JobState
-from jobflow.core.actions import DeleteFlow
-from jobflow.core.moments import later
+from jobflow.core.planning.actions import DeleteFlow
+from jobflow.core.timestamps import later
 from steps import step
 from worlds import FLOW_UID, World, flow
 

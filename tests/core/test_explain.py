@@ -8,9 +8,9 @@ import pytest
 from jobflow.api.flow_status import StepCondition, StepFailure
 from jobflow.api.job import JobOutline, TaskOutline, TaskState
 from jobflow.api.jobflow import DependsOn, Probe, TaskStatusProbe
-from jobflow.core.explain import explain, explain_step, unknown_step
+from jobflow.core.explain.explain import explain, explain_step, unknown_step
+from jobflow.core.explain.step import REMEDIES
 from jobflow.core.reasons import StepReason
-from jobflow.core.step_words import REMEDIES
 from worlds import World, after, flow
 
 DIAMOND = {"b": "a", "c": "b", "d": "b", "e": "c d"}

@@ -11,7 +11,7 @@ from controlled import SOON, items, one, repeat, retrying, run, several
 from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, FlowState, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.explain import explain, explain_step, unknown_step
+from jobflow.core.explain.explain import explain, explain_step, unknown_step
 from shown import NOW, START
 
 A = Step(name="a")

@@ -12,9 +12,9 @@ import pytest
 
 from cel_grammar import HUGE, hostile
 from cpu_time import least_cpu
-from jobflow.core import expressions
-from jobflow.core.cel_budget import Work
-from jobflow.core.expressions import MAX_LENGTH, Expression, Failure, Fault, expression
+from jobflow.core.cel import expression as expressions
+from jobflow.core.cel.expression import MAX_LENGTH, Expression, Failure, Fault, expression
+from jobflow.core.cel.language.budget import Work
 from laws import THOROUGH
 from reviewed import faults, flow_of
 from steps import step

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.core.expressions import Expression, Failure, Fault, expression
+from jobflow.core.cel.expression import Expression, Failure, Fault, expression
 from laws import tries
 
 WORDS = st.sampled_from(

@@ -9,10 +9,10 @@ import pytest
 
 from cel_grammar import VARIABLES, sensible
 from cel_oracle import ENDED, FAILED, answers, tagged
-from jobflow.core.cel_budget import CelError, Work
-from jobflow.core.cel_frames import Frame
-from jobflow.core.cel_program import program
-from jobflow.core.cel_syntax import CelSyntaxError, parse
+from jobflow.core.cel.language.budget import CelError, Work
+from jobflow.core.cel.language.cel_frames import Frame
+from jobflow.core.cel.language.program import program
+from jobflow.core.cel.language.syntax import CelSyntaxError, parse
 from laws import THOROUGH
 
 pytest.importorskip("cel_expr_python")

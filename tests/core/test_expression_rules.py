@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from expressed import AFTER_A, said_of
-from jobflow.core.readings import MAX_CHARACTERS
+from jobflow.core.admission.analysis.read_expressions import MAX_CHARACTERS
 from reviewed import faults, flow_of, knowing, template_of
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from jobflow.core import expressions
-from jobflow.core.cel_budget import Work
-from jobflow.core.cel_functions import FUNCTIONS
-from jobflow.core.expressions import Expression, Failure, Fault, expression
+from jobflow.core.cel import expression as expressions
+from jobflow.core.cel.expression import Expression, Failure, Fault, expression
+from jobflow.core.cel.language.budget import Work
+from jobflow.core.cel.language.functions import FUNCTIONS
 
 ITEMS = [{"phase": "Completed", "outputs": {"acc": acc}} for acc in (0.5, 0.9, 0.7)]
 CONTEXT: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pytest
 from containers import again, ended, running, stuck, with_containers
 from jobflow.api.flow_status import StepFailure
 from jobflow.api.pod import ContainerStatus, Pod
-from jobflow.core.failure import blame
+from jobflow.core.pods.failure import blame
 from plan_pods import pod_of
 from worlds import flow
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobflow.core.actions import CreateJob
+from jobflow.core.planning.actions import CreateJob
 from steps import after, step
 from worlds import World, flow
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from effort import lines_run
 from jobflow.api.jobflow import DependsOn, Step
-from jobflow.core.graph import Graph
+from jobflow.core.spec.graph import Graph
 
 
 def graph(*steps: str) -> Graph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobflow.core.items import storable
+from jobflow.core.spec.items import storable
 
 
 def test_keys_without_a_value_go_and_entries_without_one_stay() -> None:

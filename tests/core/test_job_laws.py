@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core import job_rules
-from jobflow.core.job_rules import job_violations
-from jobflow.core.job_view import job_view
+from jobflow.core.admission.volcano import job as job_rules
+from jobflow.core.admission.volcano.job import job_violations
+from jobflow.core.admission.volcano.job_view import job_view
 
 GOOD_TASK = {
     "name": "good",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.core.job_rules import job_violations
+from jobflow.core.admission.volcano.job import job_violations
 
 RECORDED = [
     json.loads(line)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobflow.api.control import ForEach, Param, Patch
 from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.layout import LEAST, Layouts, layout_of
+from jobflow.core.spec.compiled import LEAST, Layouts, layout_of
 
 
 def flow_of(*steps: Step, name: str = "f", **spec: object) -> JobFlow:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.core.lookalikes import A_KEY, A_SUM, AN_ATTEMPT, LOOKED_AT, MOST, lookalikes
-from jobflow.core.validate import Known, validate_flow, validate_template
+from jobflow.core.admission.lookalikes import A_KEY, A_SUM, AN_ATTEMPT, LOOKED_AT, MOST, lookalikes
+from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from reviewed import flow_of, template_of
 
 
@@ -135,7 +135,9 @@ def test_a_reference_in_a_template_stays() -> None:
 
 def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr("jobflow.core.lookalikes._meant", lambda found: asked.append(found) or "")
+    monkeypatch.setattr(
+        "jobflow.core.admission.lookalikes._meant", lambda found: asked.append(found) or ""
+    )
     assert list(lookalikes({"args": ["$(a.b) ${c.d} " * LOOKED_AT, "$(params.x)"]}, "p")) == []
     assert len(asked) == LOOKED_AT
 

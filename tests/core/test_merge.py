@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.merge import merge
+from jobflow.core.manifests.strategic_merge import merge
 
 
 def pod(**spec: Any) -> dict[str, Any]:

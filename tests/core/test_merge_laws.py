@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.merge import copied, merge, overlaid, patch_violations
+from jobflow.core.json_values import copied
+from jobflow.core.manifests.strategic_merge import merge, overlaid, patch_violations
 
 KEYS = (
     "tasks template spec containers env ports volumes name mountPath containerPort protocol "

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.fields import meant
-from jobflow.core.misfits import MOST_GUESSES, misfits
-from jobflow.core.uses import is_open
+from jobflow.core.admission.analysis.resolved_specs import is_open
+from jobflow.core.manifests.job_fields import meant
+from jobflow.core.manifests.unknown_fields import MOST_GUESSES, misfits
 from jobflow.core.violations import MAX_FINDINGS
 
 POD = "spec.tasks[0].template.spec"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cpu_time import least_cpu
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.explain import explain, explain_step
-from jobflow.core.outline import Known
-from jobflow.core.validate import validate_flow
+from jobflow.core.admission.analysis.flow_facts import Known
+from jobflow.core.admission.validate import validate_flow
+from jobflow.core.explain.explain import explain, explain_step
 from laws import tries
 from odd import Odd
 from worlds import NOW, World

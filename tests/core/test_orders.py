@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from jobflow.core.orders import AT_ONCE
+from jobflow.core.planning.flow.commands import AT_ONCE
 from worlds import World, flow
 
 

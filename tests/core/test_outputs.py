@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from containers import ended, outlined, running, with_containers
 from jobflow.api.job import JobOutline
-from jobflow.core.outputs import (
+from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_STEP
+from jobflow.core.pods.outputs import (
     FIELD,
-    MOST_OF_A_FLOW,
-    MOST_OF_A_STEP,
     OutputsRoom,
     TooLarge,
     first_pod,

@@ -9,7 +9,7 @@ import pytest
 
 from jobflow.api.control import Patch
 from jobflow.api.jobflow import DependsOn, Step
-from jobflow.core.actions import PodsRead
+from jobflow.core.planning.view import PodsRead
 from looped import leaves, repeated, stepped
 from worlds import World, world_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.core.expressions import Expression, parsed
-from jobflow.core.phase_words import strange_phases
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.phase_words import strange_phases
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.cel.expression import Expression, parsed
 from reviewed import flow_of
 
 

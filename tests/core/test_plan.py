@@ -8,7 +8,7 @@ import pytest
 
 from jobflow.api.control import Patch
 from jobflow.api.jobflow import Step
-from jobflow.core.actions import CreateJob
+from jobflow.core.planning.actions import CreateJob
 from worlds import NOW, World, after, flow, world_of
 
 

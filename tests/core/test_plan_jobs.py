@@ -11,7 +11,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.actions import Holder
+from jobflow.core.planning.view import Holder
 from strangers import owner, stranger
 from worlds import (
     FLOW_UID,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES
-from jobflow.core.actions import AbortJob, Confirm, CreateJob, DeleteCommand, DeleteJob
+from jobflow.core.planning.actions import AbortJob, Confirm, CreateJob, DeleteCommand, DeleteJob
 from laws import tries
 from lives import lived, lives
 from orders import seen_in_another_order, steps_in_another_order

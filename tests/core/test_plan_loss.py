@@ -11,7 +11,7 @@ import pytest
 
 from jobflow.api.flow_status import JobRecord
 from jobflow.api.jobflow import Step
-from jobflow.core.begun import backoff
+from jobflow.core.planning.runs.run import backoff
 from steps import step
 from strangers import stranger
 from worlds import (

@@ -20,7 +20,7 @@ import pytest
 from jobflow.api.job import Job, JobOutline, JobStatus
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.pod import Pod, PodStatus
-from jobflow.core.actions import ReadPods
+from jobflow.core.planning.actions import ReadPods
 from worlds import World, flow
 
 RECORDING = Path(__file__).parents[1] / "data" / "volcano-vcjobs.jsonl"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.job_rules import job_violations
+from jobflow.core.admission.volcano.job import job_violations
 
 
 def said(pod: Any, name: str | None = None, **task: Any) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.probe_rules import MAX_TEXT
+from jobflow.core.admission.rules.probes import MAX_TEXT
 from reviewed import faults, probing
 
 GET = {"taskName": "ps", "path": "/healthz", "port": 8080}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.probe_rules import MAX_ENTRIES
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.rules.probes import MAX_ENTRIES
+from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Verdict
 from reviewed import faults, flow_of, knowing, probing, template_of
 

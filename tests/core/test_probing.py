@@ -8,7 +8,7 @@ import pytest
 
 from jobflow.api.jobflow import Step
 from jobflow.api.pod import Pod
-from jobflow.core.actions import Check
+from jobflow.core.planning.actions import Check
 from looking import HEALTHY, OPEN, PORT, SUCCEEDED, counted, probed, serving, workers
 from plan_pods import going
 from worlds import World, flow, world_of

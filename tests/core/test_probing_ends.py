@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.core.actions import PodsRead
+from jobflow.core.planning.view import PodsRead
 from looking import HEALTHY, SERVE, SUCCEEDED, counted, known, probed, serving, workers
 from worlds import flow
 

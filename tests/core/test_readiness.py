@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.flow_status import StepCondition
 from jobflow.api.jobflow import Condition, Step, Strategy
-from jobflow.core.readiness import (
+from jobflow.core.spec.readiness import (
     REACHES,
     SKIPS,
     End,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.cel_variables import Comparison
-from jobflow.core.expressions import Expression, parsed
-from jobflow.core.reason_rules import OF_FAILED_ATTEMPTS
+from jobflow.core.admission.rules.reason_rules import OF_FAILED_ATTEMPTS
+from jobflow.core.cel.expression import Expression, parsed
+from jobflow.core.cel.variables import Comparison
 from reviewed import faults, flow_of
 
 KNOWN = "the reasons are JobFailed, JobTerminated, JobAborted, Timeout and OutputsTooLarge"

@@ -17,7 +17,7 @@ import pytest
 from containers import ended, with_containers
 from jobflow.api.control import Patch
 from jobflow.api.jobflow import DependsOn, Step
-from jobflow.core.actions import PodsRead
+from jobflow.core.planning.view import PodsRead
 from jobflow.core.reasons import FlowReason, StepReason
 from looking import SUCCEEDED, known, serving, workers
 from looped import ends, repeated, retried, stepped

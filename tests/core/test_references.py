@@ -9,13 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.api.nesting import READABLE_DEPTH
-from jobflow.core.references import (
-    Reference,
-    reference,
-    references,
-    replaced,
-)
+from jobflow.api.schema.nesting import READABLE_DEPTH
+from jobflow.core.cel.references import Reference, reference, references, replaced
 from laws import tries
 
 VALUES: dict[str, Any] = {

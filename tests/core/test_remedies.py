@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.schema import schema_violations
+from jobflow.core.manifests.crd_schema import schema_violations
 
 
 def remedies(spec: dict[str, Any], kind: str = "JobFlow") -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.flow_status import RequestedHours
 from jobflow.api.job import Job, JobOutline
-from jobflow.core.requests import Requests, exchanged, hours, quantity, requested
+from jobflow.core.pods.resources import Requests, exchanged, hours, quantity, requested
 from laws import tries
 
 HOUR = timedelta(hours=1)

@@ -10,8 +10,8 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.control import Backoff, Retry
 from jobflow.api.jobflow import Step
-from jobflow.core.actions import CreateJob
-from jobflow.core.retrying import backoff
+from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.runs.retry import backoff
 from looped import (
     each,
     ends,

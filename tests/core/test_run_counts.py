@@ -8,8 +8,8 @@ from controlled import run
 from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, StepCondition
 from jobflow.api.jobflow import Step
+from jobflow.core.explain.run_counts import case_taken, run_progress
 from jobflow.core.reasons import StepReason
-from jobflow.core.run_counts import case_taken, run_progress
 
 FORTY = Step(name="a", for_each=ForEach(count=40))
 TEN = Step(name="a", repeat=Repeat(until="false", max=10))

@@ -15,7 +15,7 @@ from jobflow.api import labels
 from jobflow.api.control import Backoff, ForEach, Repeat, Retry
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.job import Job
-from jobflow.core.actions import CreateJob
+from jobflow.core.planning.actions import CreateJob
 from laws import tries
 from looped import stepped
 from worlds import World

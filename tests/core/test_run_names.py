@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.clash_rules import jobs_are_unique, pods_are_unique
-from jobflow.core.outline import Outline
-from jobflow.core.planned import heads, origins
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.job_counts import heads, origins
+from jobflow.core.admission.rules.clash_rules import jobs_are_unique, pods_are_unique
+from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Reason
 from laws import tries
 from reviewed import faults, flow_of, knowing, template_of

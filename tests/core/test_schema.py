@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.crd import openapi_schema
-from jobflow.core.schema import (
-    job_spec_violations,
-    json_path,
-    schema_violations,
-)
+from jobflow.api.schema.crd import openapi_schema
+from jobflow.core.manifests.crd_schema import job_spec_violations, json_path, schema_violations
 
 FLOW = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "metadata": {"name": "f"}}
 TEMPLATE = FLOW | {"kind": "JobTemplate"}

@@ -13,9 +13,8 @@ from jobflow.api.flow_status import Decisions, RunCondition, StepCondition
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.expressions import Expression, Failure, expression
-from jobflow.core.mentions import outputs_needed
-from jobflow.core.scope import (
+from jobflow.core.cel.expression import Expression, Failure, expression
+from jobflow.core.cel.scope import (
     MAX_ITEMS_SIZE,
     Seen,
     context,
@@ -24,6 +23,7 @@ from jobflow.core.scope import (
     items_given,
     with_values,
 )
+from jobflow.core.spec.expressions import outputs_needed
 
 TRAINED = StepCondition(
     phase="Completed",

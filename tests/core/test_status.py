@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
-from jobflow.core.wording import go_duration, listed, short, span
+from jobflow.core.text import go_duration, listed, short, span
 from worlds import NOW, Planned, World, after, flow
 
 

@@ -18,12 +18,12 @@ from jobflow.api.flow_status import (
 )
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.outline import Outline
-from jobflow.core.outputs import MOST_OF_A_FLOW
-from jobflow.core.scope import MAX_ITEMS_SIZE
-from jobflow.core.status_rules import least_status
-from jobflow.core.status_size import DROPS, fitted
-from jobflow.core.validate import Known
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.rules.status_size import least_status
+from jobflow.core.admission.validate import Known
+from jobflow.core.cel.scope import MAX_ITEMS_SIZE
+from jobflow.core.limits import MOST_OF_A_FLOW
+from jobflow.core.planning.status.size_limit import DROPS, fitted
 from reviewed import faults, flow_of
 from worlds import NOW
 
@@ -55,8 +55,8 @@ def status_of(runs: list[RunCondition], **step: Any) -> JobFlowStatus:
 
 
 def smallest(monkeypatch: pytest.MonkeyPatch, status: JobFlowStatus) -> int:
-    monkeypatch.setattr("jobflow.core.status_size.LIMIT", 0)
-    monkeypatch.setattr("jobflow.core.status_size.MOST", 0)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.MOST", 0)
     return len(msgspec.json.encode(fitted(status, JobFlowStatus())))
 
 

@@ -10,14 +10,15 @@ import pytest
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus, StepCondition, StepFailure
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.rules.status_size import FIXED_STATUS, least_status
+from jobflow.core.admission.validate import Known
+from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_STEP
 from jobflow.core.names import latest_name
-from jobflow.core.outline import Outline
-from jobflow.core.outputs import FIELD, MOST_OF_A_FLOW, MOST_OF_A_STEP
-from jobflow.core.outputs import size as size_of_outputs
+from jobflow.core.planning.status.size_limit import fitted
+from jobflow.core.pods.outputs import FIELD
+from jobflow.core.pods.outputs import size as size_of_outputs
 from jobflow.core.reasons import StepReason
-from jobflow.core.status_rules import FIXED_STATUS, least_status
-from jobflow.core.status_size import fitted
-from jobflow.core.validate import Known
 from worlds import NOW, World, world_of
 
 STEPS = 40
@@ -43,8 +44,8 @@ def smallest(
     monkeypatch: pytest.MonkeyPatch, condition: Callable[[str], StepCondition], jobs: str = ""
 ) -> tuple[JobFlowStatus, int]:
     """A status whose steps all are like that, with all dropped that may be; and its bytes."""
-    monkeypatch.setattr("jobflow.core.status_size.LIMIT", 0)
-    monkeypatch.setattr("jobflow.core.status_size.MOST", 0)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.MOST", 0)
     keys = [f"flow-{name}" for name in NAMES]
     status = JobFlowStatus(
         state=FlowState(phase="Running", reason="StepFailed", message="m" * 256),

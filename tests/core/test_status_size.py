@@ -13,10 +13,10 @@ from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job, TaskState
 from jobflow.api.jobflow import Step
 from jobflow.api.pod import Pod
-from jobflow.core.outline import Outline
-from jobflow.core.status_rules import least_status
-from jobflow.core.status_size import DROPS, LIMIT, fitted
-from jobflow.core.validate import Known
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.rules.status_size import least_status
+from jobflow.core.admission.validate import Known
+from jobflow.core.planning.status.size_limit import DROPS, LIMIT, fitted
 from plan_pods import pod_of
 from worlds import NOW, World, after, job_status, world_of
 
@@ -116,7 +116,7 @@ def test_the_order_in_which_things_go(monkeypatch: pytest.MonkeyPatch, dropped: 
     status = mixed().plan().status
     for drop in DROPS[:dropped]:
         limit, status = size(status) - 1, drop(status)
-    monkeypatch.setattr("jobflow.core.status_size.LIMIT", limit)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", limit)
     world = mixed()
     planned = world.plan()
     assert what_is_left(planned.status) == {**FULL, **left}
@@ -201,8 +201,8 @@ def test_five_thousand_jobs_at_once_fit_and_stand_still() -> None:
 
 def test_steps_that_all_run_again_fit_and_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The flow was retried: each has a job from before and one that runs."""
-    monkeypatch.setattr("jobflow.core.status_size.LIMIT", 0)
-    monkeypatch.setattr("jobflow.core.status_size.MOST", 0)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.MOST", 0)
     world = large(100, "Failed").stored()
     room = least_status(Outline(world.flow, Known()))
     assert world.flow.final

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobflow.core.actions import ReadPods
+from jobflow.core.planning.actions import ReadPods
 from looped import each, ends, repeated, retried, there
 from worlds import World, flow
 

@@ -17,7 +17,8 @@ from jobflow.api.control import ForEach, Repeat
 from jobflow.api.flow_status import JobFlowStatus, StepCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import Step
-from jobflow.core.target_ends import MOST_BYTES, TargetEnd, read, written
+from jobflow.core.planning.context import TargetEnd
+from jobflow.core.planning.target_ends import MOST_BYTES, read, written
 from laws import tries
 from lives import flows
 from looped import ends, runs, stepped, there

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.outline import Outline
-from jobflow.core.uses import unknown
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.resolved_specs import unknown
+from jobflow.core.admission.validate import Known, validate_flow
 from reviewed import faults, flow_of, knowing, template_of
 
 TRAIN = template_of("train", "ps", "worker", replicas=2, minAvailable=4, queue="default")
@@ -287,7 +287,7 @@ def test_so_many_items_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch
         patch = {"jobSpec": {"queue": "$(item.n)"}}
         return faults(flow_of({"name": "a", "forEach": {"items": items}, "patch": patch}))
 
-    monkeypatch.setattr("jobflow.core.reference_values.BUDGET", 3)
+    monkeypatch.setattr("jobflow.core.admission.analysis.reference_values.BUDGET", 3)
     assert [line.rpartition(": ")[2] for line in said()] == ['items[2] has no "n"']
-    monkeypatch.setattr("jobflow.core.reference_values.BUDGET", 2)
+    monkeypatch.setattr("jobflow.core.admission.analysis.reference_values.BUDGET", 2)
     assert said() == []

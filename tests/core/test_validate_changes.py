@@ -12,12 +12,13 @@ from jobflow.api.flow_status import Decisions, FlowState, JobFlowStatus, StepCon
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
-from jobflow.core.change_rules import differences, is_same, need_of
-from jobflow.core.validate import (
+from jobflow.core.admission.changes import need_of
+from jobflow.core.admission.validate import (
     validate_flow_delete,
     validate_flow_update,
     validate_template_delete,
 )
+from jobflow.core.json_values import differences, is_same
 from jobflow.core.violations import Verdict
 from reviewed import flow_of, said, template_of
 

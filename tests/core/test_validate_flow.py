@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.suggest import CURLY_QUOTES_ARE_PART
-from jobflow.core.validate import Known, validate_flow
 from jobflow.core.violations import Reason, Verdict
 from reviewed import faults, flow_of
 

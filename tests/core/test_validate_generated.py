@@ -14,9 +14,9 @@ from jobflow.api.flow_status import (
     JobRunningHistory,
     StepCondition,
 )
+from jobflow.core.admission.rules.status_size import MAX_STATUS
 from jobflow.core.names import job_name
-from jobflow.core.status_rules import MAX_STATUS
-from jobflow.core.status_size import fitted
+from jobflow.core.planning.status.size_limit import fitted
 from reviewed import faults, flow_of, knowing, template_of
 
 TAIL = "shorten the name of the step or of the flow by"

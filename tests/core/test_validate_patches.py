@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.validate import Known
+from jobflow.core.admission.validate import Known
 from reviewed import faults, flow_of, knowing, template_of
 
 TRAIN = template_of("train", "ps", "worker", replicas=2, minAvailable=4, queue="default")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.core.validate import (
+from jobflow.core.admission.validate import (
     Known,
     validate_flow,
     validate_template,

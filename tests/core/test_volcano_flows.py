@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.nulls import without_nulls
-from jobflow.core.schema import schema_violations
-from jobflow.core.validate import validate_flow
+from jobflow.core.admission.validate import validate_flow
+from jobflow.core.manifests.crd_schema import schema_violations
+from jobflow.core.manifests.nulls import without_nulls
 from reviewed import knowing, template_of
 from worlds import World, world_of
 

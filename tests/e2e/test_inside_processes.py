@@ -13,8 +13,8 @@ import pytest
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
-from jobflow.sandbox.process import ProcessRunner
-from jobflow.serve import Sandbox, World, sandbox_world
+from jobflow.app.serve import Sandbox, World, sandbox_world
+from jobflow.sandbox.nodes.process.runner import ProcessRunner
 from processes import Json, pod_task, sh
 from running import Cluster
 from running import flow as flow_of

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import JOBS, LEASES
-from jobflow.kube.candidate import Timing
 from jobflow.kube.client import CONNECTIONS, Client
-from jobflow.kube.election import Election, new_identity
-from jobflow.kube.fence import NotLeading
+from jobflow.kube.election.candidate import Timing
+from jobflow.kube.election.election import Election, new_identity
+from jobflow.kube.election.fence import NotLeading
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from running import Cluster, cluster
 
 QUICK = Timing(lease=1, renew=0.5, retry=0.05, look=0.02)

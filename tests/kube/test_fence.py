@@ -13,7 +13,7 @@ import pytest
 from jobflow.api.meta import Object
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.fence import Fence, FencedClient, NotLeading, boot_clock
+from jobflow.kube.election.fence import Fence, FencedClient, NotLeading, boot_clock
 from scripted_server import Answer, ScriptedServer, failure, thing
 
 WRITE_SECONDS = 4.0

@@ -17,8 +17,9 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow_status import JobFlowStatus, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.actions import AbortJob, Action, CreateJob, DeleteJob, ReadPods, Refusal
-from jobflow.core.validate import Known, validate_flow
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.planning.actions import AbortJob, Action, CreateJob, DeleteJob, ReadPods
+from jobflow.core.planning.view import Refusal
 from model.acting import Script, Vcjob, pods, shown
 from model.books import ENDED, Batch, Made, Seen, Shown
 from model.reference import Reference

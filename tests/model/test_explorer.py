@@ -12,7 +12,8 @@ import pytest
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.job import JobState
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.actions import DeleteJob, Plan, View
+from jobflow.core.planning.actions import DeleteJob, Plan
+from jobflow.core.planning.view import View
 from model.explorer.__main__ import summary
 from model.explorer.configurations import CONFIGURATIONS, Configuration
 from model.explorer.search import Explored, Search

@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 
 from command_line import jobflow
+from jobflow.app.serve import Sandbox, sandbox_world
 from jobflow.kube.credentials import ConfigError
 from jobflow.sandbox.apiserver.access import Access
-from jobflow.sandbox.kubeconfig import kubeconfig, written
-from jobflow.sandbox.process_logs import new_folder
-from jobflow.sandbox.server import ApiServer
-from jobflow.serve import Sandbox, sandbox_world
+from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
+from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.sandbox.nodes.process.logs import new_folder
 from jobflow.webhook.certificates import write_development_pki
 
 NAMESPACES = "/api/v1/namespaces"

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
-from jobflow.sandbox.assumed import assume
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.serve import Sandbox, World, sandbox_world
+from jobflow.app.serve import Sandbox, World, sandbox_world
+from jobflow.sandbox.nodes.assumed import assume
+from jobflow.sandbox.nodes.simulate import SimulateRunner
 from probed import pod, web
 from running import Cluster, flow, template
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.process_env import Invocation, Place, expand
-from jobflow.sandbox.process_spec import faults, pod_spec
+from jobflow.sandbox.nodes.process.environment import Invocation, Place, expand
+from jobflow.sandbox.nodes.process.pod_spec import faults, pod_spec
 from processes import Json, job_of, pod_of, pod_task, sh
 
 

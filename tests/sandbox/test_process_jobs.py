@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobflow.api.resources import JOBS, PODS
-from jobflow.sandbox.process import ProcessRunner
+from jobflow.sandbox.nodes.process.runner import ProcessRunner
 from processes import Json, Pids, living, pod_task, process_runner, sh
 from vcjobs import vcjob
 from volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in

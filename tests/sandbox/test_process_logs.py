@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.sandbox.process import Addresses, ProcessRunner
-from jobflow.sandbox.process_logs import tail
+from jobflow.sandbox.nodes.process.logs import tail
+from jobflow.sandbox.nodes.process.runner import Addresses, ProcessRunner
 from processes import pod_task, process_runner, run_pod, sh
 
 
@@ -21,7 +21,7 @@ def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
 async def test_a_long_log_is_bounded(
     runner: ProcessRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobflow.sandbox.process_container.LOG_LIMIT", 100_000)
+    monkeypatch.setattr("jobflow.sandbox.nodes.process.container.LOG_LIMIT", 100_000)
     await run_pod(runner, pod_task(sh("seq 1 100000")))
     sizes = {path.name: path.stat().st_size for path in runner.folder.rglob("c.log*")}
     assert sizes.keys() == {"c.log", "c.log.old"}

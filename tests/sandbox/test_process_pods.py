@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.sandbox.process import ProcessRunner
+from jobflow.sandbox.nodes.process.runner import ProcessRunner
 from processes import (
     Json,
     Pids,

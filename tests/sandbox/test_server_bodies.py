@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from jobflow.sandbox.apiserver import protobuf
+from jobflow.sandbox.apiserver.bodies import protobuf
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import ApiServer, Fault
+from jobflow.sandbox.apiserver.server import ApiServer, Fault
 from rest import FLOWS, NAMESPACES, Rest, flow, rest
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from jobflow.sandbox.apiserver.schema import Node, SchemaRules
+from jobflow.sandbox.apiserver.resources.schema import Node, SchemaRules
 from rest import FLOWS, Rest, flow, rest
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX
-from jobflow.sandbox.pod_status import Progress, pod_status
-from jobflow.sandbox.pods import PodObject
-from jobflow.sandbox.policies import PodPhase
-from jobflow.sandbox.runner import Assignment
-from jobflow.sandbox.script import Mark, Script, read_script
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.vcjob import VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.pods import PodObject
+from jobflow.sandbox.jobs.policies import PodPhase
+from jobflow.sandbox.nodes.pod_status import Progress, pod_status
+from jobflow.sandbox.nodes.runner import Assignment
+from jobflow.sandbox.nodes.simulate import SimulateRunner
+from jobflow.sandbox.nodes.simulation_script import Mark, Script, read_script
 from vcjobs import SANDBOX, START, vcjob
 
 RUNNING, SUCCEEDED, FAILED = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED

@@ -13,7 +13,7 @@ import pytest
 from jobflow.api.resources import EVENTS, JOBS, PODS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from vcjobs import task, vcjob
 from volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
 
@@ -171,7 +171,7 @@ async def test_a_refused_pod_is_tried_again(world: World) -> None:
 async def test_a_job_whose_pods_are_refused_too_often_is_terminated(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobflow.sandbox.volcano.REFUSALS", 3)
+    monkeypatch.setattr("jobflow.sandbox.volcano.controller.REFUSALS", 3)
     refuse_pods(world)
     async with stand_in(world):
         await world.create(vcjob("j"))

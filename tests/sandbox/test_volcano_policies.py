@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.policies import policy_faults
-from jobflow.sandbox.vcjob import with_defaults
+from jobflow.sandbox.jobs.job import with_defaults
+from jobflow.sandbox.jobs.policies import policy_faults
 from vcjobs import START, Played, job_spec, task
 
 

@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.sandbox.pods import build_pod
-from jobflow.sandbox.vcjob import VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.pods import build_pod
 from vcjobs import START, Played, job_spec
 
 RECORDING = Path(__file__).parents[1] / "data" / "volcano-vcjobs.jsonl"

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from jobflow.api.resources import COMMANDS, JOBFLOWS, PODS, QUEUES, Resource
+from jobflow.app.replica import Options, Product
 from jobflow.kube import reflector
-from jobflow.product import Options, Product
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from podded import PodEnds
 from running import NAMESPACE, Cluster, cluster, flow, template
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from jobflow import __version__, health
+from jobflow import __version__
+from jobflow.app import health
 
 
 async def asked(path: str, reasons: list[str]) -> httpx.Response:

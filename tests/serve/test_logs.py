@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from jobflow import logs
+from jobflow.runtime import logs
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from jobflow.api.flow_status import JobFlowStatus, RequestedHours, RunCondition, StepCondition
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus
 from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.app.metrics import MAX_FIELDS, Metrics
 from jobflow.controller.hooks import Result
 from jobflow.core.violations import Reason, Violation
-from jobflow.metrics import MAX_FIELDS, Metrics
-from jobflow.webhook.review import Answer, Outcome
+from jobflow.webhook.review.review import Answer, Outcome
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:

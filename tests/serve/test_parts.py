@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from jobflow.parts import PartDied, together
+from jobflow.runtime.task_group import PartDied, together
 
 
 async def endless() -> None:

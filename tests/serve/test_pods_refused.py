@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jobflow.api.resources import PODS
-from jobflow.product import Options, Product
+from jobflow.app.replica import Options, Product
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.server import Fault
+from jobflow.sandbox.apiserver.server import Fault
 from running import Cluster, cluster, flow, template
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from jobflow import schema_guard
-from jobflow.api.crd import crd
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.api.schema.crd import crd
+from jobflow.app import crd_watch as schema_guard
+from jobflow.app.serve import Sandbox, World, sandbox_world
 from jobflow.kube.client import ApiError, Client
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.serve import Sandbox, World, sandbox_world
+from jobflow.sandbox.nodes.simulate import SimulateRunner
 from manifests import jobflow, template
 
 NAME = "jobflows.flow.volcano.sh"

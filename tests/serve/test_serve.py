@@ -20,15 +20,15 @@ import httpx
 import pytest
 
 from admissions import review
-from jobflow import health
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES, SECRETS
+from jobflow.app import health
+from jobflow.app.serve import PartDied, serve
+from jobflow.app.settings import Settings
 from jobflow.controller.controller import Controller
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.credentials import ConfigError
-from jobflow.listener import PortInUse
-from jobflow.sandbox.server import ApiServer
-from jobflow.serve import PartDied, serve
-from jobflow.settings import Settings
+from jobflow.runtime.http_listener import PortInUse
+from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.certificates import CertificateError, PkiFiles, write_development_pki
 from manifests import jobflow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from jobflow.settings import Settings, listed, problems
+from jobflow.app.settings import Settings, listed, problems
 
 
 @pytest.fixture(autouse=True)

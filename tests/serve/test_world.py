@@ -20,11 +20,11 @@ from jobflow.api.resources import (
     PODS,
     VALIDATING_WEBHOOKS,
 )
+from jobflow.app.serve import PartDied, Sandbox, World, sandbox_world
 from jobflow.kube.client import ApiError, Client
-from jobflow.listener import PortInUse
-from jobflow.sandbox.simulate import SimulateRunner
-from jobflow.sandbox.volcano import JobController
-from jobflow.serve import PartDied, Sandbox, World, sandbox_world
+from jobflow.runtime.http_listener import PortInUse
+from jobflow.sandbox.nodes.simulate import SimulateRunner
+from jobflow.sandbox.volcano.controller import JobController
 from manifests import DIAMOND, jobflow, template
 
 FAST = Sandbox(runner=SimulateRunner(20.0))

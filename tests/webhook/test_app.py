@@ -15,13 +15,13 @@ import pytest
 from fastapi import FastAPI
 
 from admissions import UID, FakeCluster, FakeRights, review, stored
-from jobflow.listener import Listener, PortInUse
-from jobflow.metrics import Metrics
+from jobflow.app.metrics import Metrics
+from jobflow.runtime.http_listener import Listener, PortInUse
 from jobflow.webhook import middleware
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import write_development_pki
-from jobflow.webhook.envelope import UserInfo
 from jobflow.webhook.middleware import MAX_BODY, MAX_DRAINED
+from jobflow.webhook.review.envelope import UserInfo
 from manifests import DIAMOND, jobflow
 
 PATH = "/jobflows/validate"

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from admissions import UID, FakeCluster, FakeRights, review, stored
-from jobflow.webhook import aside as aside_module
-from jobflow.webhook.aside import MODULE, Aside
-from jobflow.webhook.pod_templates import DryRun
-from jobflow.webhook.review import MOST_BYTES, Answer, Outcome, reviewers
+from jobflow.webhook.dry_run.template_pods import DryRun
+from jobflow.webhook.large_reviews import offload as aside_module
+from jobflow.webhook.large_reviews.offload import MODULE, Aside
+from jobflow.webhook.review.review import MOST_BYTES, Answer, Outcome, reviewers
 from manifests import jobflow, template
 
 PATCH = {"jobSpec": {"minAvailable": 1, "queue": "default"}}

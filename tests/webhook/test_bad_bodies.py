@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from admissions import FakeCluster, review, stored
-from jobflow.api.nesting import READABLE_DEPTH
-from jobflow.webhook.review import Answer, Outcome, reviewers
+from jobflow.api.schema.nesting import READABLE_DEPTH
+from jobflow.webhook.review.review import Answer, Outcome, reviewers
 from manifests import DIAMOND, jobflow, template
 
 ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from admissions import FakeCluster, review, stored
-from jobflow.listener import Listener
+from jobflow.runtime.http_listener import Listener
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import CertificateError, Live, WatchedClientCA, make_pki
 from jobflow.webhook.certificates.pki import Pair, make_authority, make_serving, pem, pem_key

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from jobflow.api.resources import NAMESPACES
-from jobflow.core.change_rules import Need
+from jobflow.core.admission.changes import Need
 from jobflow.kube.client import Client
-from jobflow.sandbox.server import ApiServer
+from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.store import Store
 from jobflow.webhook import cluster
 from jobflow.webhook.cluster import StoreCluster

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from admissions import FakeCluster
 from jobflow.webhook.certificates import make_pki
 from jobflow.webhook.configuration import webhook_configuration
-from jobflow.webhook.review import reviewers
+from jobflow.webhook.review.review import reviewers
 
 CA = make_pki(["127.0.0.1"]).ca_certificate
 MANIFEST = webhook_configuration("https://127.0.0.1:8443/", CA)

@@ -16,10 +16,10 @@ from jobflow.api.resources import StatusCause
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.errors import error_of
-from jobflow.sandbox.server import ApiServer
-from jobflow.webhook import dry_runs
-from jobflow.webhook.dry_runs import AT_ONCE, DryRuns
-from jobflow.webhook.pod_templates import DryRun
+from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.webhook.dry_run import api_server as dry_runs
+from jobflow.webhook.dry_run.api_server import AT_ONCE, DryRuns
+from jobflow.webhook.dry_run.template_pods import DryRun
 from scripted_server import Answer, ScriptedServer, failure
 
 PATH = "/api/v1/namespaces/team/podtemplates"

@@ -19,9 +19,9 @@ from cpu_time import least_cpu
 from hostile_reviews import Maker
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.violations import MAX_SHOWN
-from jobflow.webhook.aside import SECONDS
-from jobflow.webhook.envelope import MAX_WARNING
-from jobflow.webhook.review import Answer, Outcome, Reviewer, reviewers
+from jobflow.webhook.large_reviews.offload import SECONDS
+from jobflow.webhook.review.envelope import MAX_WARNING
+from jobflow.webhook.review.review import Answer, Outcome, Reviewer, reviewers
 from laws import THOROUGH
 from manifests import template
 

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from admissions import FakeCluster, review
-from jobflow.listener import Listener
+from jobflow.runtime.http_listener import Listener
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import (
     CertificateError,

@@ -7,8 +7,8 @@ from typing import Any
 
 from admissions import FakeCluster, review, stored
 from jobflow.api.resources import StatusCause
-from jobflow.webhook.pod_templates import DryRun
-from jobflow.webhook.review import reviewers
+from jobflow.webhook.dry_run.template_pods import DryRun
+from jobflow.webhook.review.review import reviewers
 from manifests import jobflow, template
 
 PORT = StatusCause(

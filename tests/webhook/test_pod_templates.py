@@ -11,8 +11,8 @@ import pytest
 from admissions import FakeCluster, review, stored
 from jobflow.api.resources import StatusCause
 from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation
-from jobflow.webhook.pod_templates import MOST_TRIED, DryRun, Tried, in_depth, pod_templates
-from jobflow.webhook.review import reviewers
+from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, Tried, in_depth, pod_templates
+from jobflow.webhook.review.review import reviewers
 from manifests import DIAMOND, jobflow, template
 
 PORT = StatusCause(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from admissions import UID, FakeCluster, review, stored
-from jobflow.webhook import judges
-from jobflow.webhook.review import Answer, Outcome, reviewers
+from jobflow.webhook.review import judges
+from jobflow.webhook.review.review import Answer, Outcome, reviewers
 from manifests import DIAMOND, jobflow, template
 
 DELETED = {"deletionTimestamp": "2026-08-01T11:00:00Z", "finalizers": ["example.com/wait"]}

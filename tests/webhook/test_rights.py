@@ -10,10 +10,10 @@ import pytest
 
 from admissions import FakeCluster, FakeRights, review, stored
 from jobflow.kube.client import Client
-from jobflow.webhook.envelope import UserInfo
-from jobflow.webhook.judges import NotReady
-from jobflow.webhook.review import Outcome, reviewers
-from jobflow.webhook.rights import KEPT_SECONDS, MOST_KEPT, Rights
+from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, Rights
+from jobflow.webhook.review.envelope import UserInfo
+from jobflow.webhook.review.judges import NotReady
+from jobflow.webhook.review.review import Outcome, reviewers
 from manifests import jobflow, template
 from scripted_server import Answer, ScriptedServer, failure
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.webhook.unreadable import unreadable
+from jobflow.webhook.dry_run.decode_errors import unreadable
 
 QUANTITIES = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -2,7 +2,7 @@
 
 All types are frozen msgspec structs with camelCase names on the wire. A field at its default is
 left out when encoding, so an empty timestamp is absent and never null. Decoding is lenient: what
-a stored object may hold, a type here accepts; rules live in `jobflow.core.validate`.
+a stored object may hold, a type here accepts; rules live in `jobflow.core.admission.validate`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from jobflow import __version__
-from jobflow.cli import cluster_commands, flow_commands, sandbox_commands
-from jobflow.cli.outcome import INTERRUPTED, UNUSABLE
+from jobflow.cli.commands import cluster as cluster_commands
+from jobflow.cli.commands import flows as flow_commands
+from jobflow.cli.commands import local as sandbox_commands
+from jobflow.cli.exit_codes import INTERRUPTED, UNUSABLE
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of standard output: a full disk for the most part."""

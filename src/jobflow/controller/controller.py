@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 
 import structlog
 
-from jobflow.controller.answers import Memory
-from jobflow.controller.apply import Applier
-from jobflow.controller.events import PER_SECOND, Recorder
+from jobflow.controller.apply.api_answers import Memory
+from jobflow.controller.apply.apply import Applier
+from jobflow.controller.apply.events import PER_SECOND, Recorder
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.prober import Prober
-from jobflow.controller.probing import MakeProbing
+from jobflow.controller.probes.interface import MakeProbing
+from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import Queue
 from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler
-from jobflow.controller.templates import TemplateStatuses
+from jobflow.controller.template_status import TemplateStatuses
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
 from jobflow.store import Store

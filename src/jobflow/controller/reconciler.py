@@ -18,17 +18,18 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
-from jobflow.controller.answers import Answers, Memory, timeless
-from jobflow.controller.applied import Applied
-from jobflow.controller.apply import Applier
-from jobflow.controller.due import Due, due_of
-from jobflow.controller.events import Recorder
+from jobflow.controller.apply.api_answers import Answers, Memory, timeless
+from jobflow.controller.apply.applied import Applied
+from jobflow.controller.apply.apply import Applier
+from jobflow.controller.apply.due import Due, due_of
+from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks, Result
-from jobflow.controller.interest import Interest
-from jobflow.controller.probing import Probing
+from jobflow.controller.probes.interface import Probing
+from jobflow.controller.probes.pod_index import Interest
 from jobflow.controller.queue import Queue
-from jobflow.core.actions import Plan, View
-from jobflow.core.plan import plan as plan_flow
+from jobflow.core.planning.actions import Plan
+from jobflow.core.planning.plan import plan as plan_flow
+from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store, flow_of, owner_uid
 

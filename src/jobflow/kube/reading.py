@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from jobflow.api.nesting import cut
+from jobflow.api.schema.nesting import cut
 from jobflow.kube.errors import Unreadable
 
 T = TypeVar("T")

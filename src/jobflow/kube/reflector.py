@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from jobflow.api.meta import ListMeta, Object
-from jobflow.api.nesting import READABLE_DEPTH, is_deeper
 from jobflow.api.resources import Resource, Status
+from jobflow.api.schema.nesting import READABLE_DEPTH, is_deeper
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.cache import Cache, Kept, Key, version_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, Unreadable, decoder

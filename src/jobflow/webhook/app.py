@@ -1,6 +1,6 @@
 """The webhook's FastAPI app: the review paths (by middleware) and a page that names them.
 
-It is served over TLS only; health and metrics have a port of their own (`jobflow.health`).
+It is served over TLS only; health and metrics have a port of their own (`jobflow.app.health`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 import jobflow
-from jobflow.webhook.judges import Cluster, Rights
 from jobflow.webhook.middleware import Observe, ReviewMiddleware
-from jobflow.webhook.review import Answer, Elsewhere, reviewers
+from jobflow.webhook.review.judges import Cluster, Rights
+from jobflow.webhook.review.review import Answer, Elsewhere, reviewers
 
 
 class Paths(BaseModel):

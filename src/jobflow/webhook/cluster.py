@@ -10,12 +10,12 @@ import structlog
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import Object
 from jobflow.api.resources import NAMESPACES
-from jobflow.core.change_rules import Need, need_of
+from jobflow.core.admission.changes import Need, need_of
 from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.store import Store
-from jobflow.webhook.dry_runs import DryRuns, Observe
-from jobflow.webhook.pod_templates import DryRun
+from jobflow.webhook.dry_run.api_server import DryRuns, Observe
+from jobflow.webhook.dry_run.template_pods import DryRun
 
 NAMESPACE_SECONDS = 3.0
 """How long a refused delete waits for the state of its namespace; a review has 10 s."""

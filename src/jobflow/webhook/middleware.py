@@ -13,8 +13,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jobflow.webhook.envelope import Malformed, TooLarge
-from jobflow.webhook.review import Answer, Reviewer, not_a_review
+from jobflow.webhook.review.envelope import Malformed, TooLarge
+from jobflow.webhook.review.review import Answer, Reviewer, not_a_review
 
 MAX_BODY = 7 * 1024 * 1024
 """Bytes of a review. An API server takes objects of at most 3 MiB, so old and new fit."""

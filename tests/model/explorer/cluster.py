@@ -1,5 +1,5 @@
 """The API server's and Volcano's side: what becomes of a state when requests arrive, in full or in
-part. It follows `controller/apply.py` and decides nothing."""
+part. It follows `controller/apply/apply.py` and decides nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jobflow.api import labels
-from jobflow.core.actions import (
+from jobflow.core.planning.actions import (
     AbortJob,
     Action,
     Confirm,

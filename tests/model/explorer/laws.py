@@ -9,7 +9,6 @@ from functools import cache, lru_cache
 import jsonschema_rs
 import msgspec
 
-from jobflow.api.crd import openapi_schema
 from jobflow.api.flow_status import (
     ENDED_STEP_PHASES,
     JobFlowStatus,
@@ -18,8 +17,9 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import ENDED_PHASES, JobPhase
-from jobflow.core.actions import CreateJob, DeleteCommand, DeleteFlow, DeleteJob
-from jobflow.core.course import HALTS
+from jobflow.api.schema.crd import openapi_schema
+from jobflow.core.planning.actions import CreateJob, DeleteCommand, DeleteFlow, DeleteJob
+from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from model.explorer.sight import Sight
 from model.explorer.states import State, Vcjob

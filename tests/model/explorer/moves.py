@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from jobflow.core.actions import Plan
+from jobflow.core.planning.actions import Plan
 from model.explorer.cluster import (
     CAN_BE_ABORTED,
     Part,

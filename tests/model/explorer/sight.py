@@ -13,8 +13,9 @@ from jobflow.api.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import JOBFLOWS
-from jobflow.core.actions import CreateJob, Plan, PodsRead, ProbeResult, View
-from jobflow.core.plan import plan as real_plan
+from jobflow.core.planning.actions import CreateJob, Plan
+from jobflow.core.planning.plan import plan as real_plan
+from jobflow.core.planning.view import PodsRead, ProbeResult, View
 from jobflow.store.pods import entries, recorded_ends
 from jobflow.store.slim import slim_job
 from model.explorer import states

@@ -1,1 +1,1 @@
-"""A small Kubernetes API server: objects, versions, watches, admission. Knows nothing of flows."""
+"""A small API server in this process."""

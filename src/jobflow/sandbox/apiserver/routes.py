@@ -6,25 +6,25 @@ from typing import Any
 
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.accept import renderer
-from jobflow.sandbox.apiserver.bodies import (
+from jobflow.sandbox.apiserver.bodies.codec import Unreadable, decoder
+from jobflow.sandbox.apiserver.bodies.patches import APPLY
+from jobflow.sandbox.apiserver.bodies.read_body import (
     applied,
     check_patch_type,
     new_object,
     replacement,
     revised,
 )
-from jobflow.sandbox.apiserver.codec import Unreadable, decoder
-from jobflow.sandbox.apiserver.deletes import Deleter, Outcome, Wish, wish
-from jobflow.sandbox.apiserver.discovery import no_such_page
 from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
 from jobflow.sandbox.apiserver.operations import How, Target
-from jobflow.sandbox.apiserver.patches import APPLY
-from jobflow.sandbox.apiserver.reads import Reader
+from jobflow.sandbox.apiserver.reads.accept import renderer
+from jobflow.sandbox.apiserver.reads.reads import Reader
+from jobflow.sandbox.apiserver.resources.discovery import no_such_page
 from jobflow.sandbox.apiserver.selectors import selector
 from jobflow.sandbox.apiserver.storage import Storage, Stored
-from jobflow.sandbox.apiserver.writer import Writer, create_options
+from jobflow.sandbox.apiserver.writes.deletes import Deleter, Outcome, Wish, wish
+from jobflow.sandbox.apiserver.writes.writer import Writer, create_options
 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 

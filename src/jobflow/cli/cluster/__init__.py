@@ -1,0 +1,1 @@
+"""Commands that prepare or serve a cluster."""

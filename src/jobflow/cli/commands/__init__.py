@@ -1,0 +1,1 @@
+"""The commands with their flags and help texts."""

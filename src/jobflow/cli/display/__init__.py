@@ -1,0 +1,1 @@
+"""Trees, tables and logs on the terminal."""

@@ -1,0 +1,1 @@
+"""Commands that act on one flow of a cluster."""

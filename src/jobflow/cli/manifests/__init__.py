@@ -1,0 +1,1 @@
+"""Manifest files: read, checked, and their faults with line and column."""

@@ -1,0 +1,1 @@
+"""Applies plans: requests, answers, events and status patches."""

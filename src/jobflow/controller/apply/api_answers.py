@@ -1,0 +1,230 @@
+"""What the API server answered that is in no object: kept in memory between two plans of a flow.
+
+Losing it (a restart) costs a request, never a second job: the next plan asks again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.planning.view import Held, Holder, PodsRead, Refusal
+from jobflow.kube.backoff import delay
+from jobflow.kube.cache import Key, key_of
+from jobflow.kube.client import ApiError
+
+FIRST_REFUSAL = 1.0
+LONGEST_REFUSAL = 300.0
+LONGEST_HELD = 60.0
+"""Most seconds between two tries while creates are held back."""
+FREED = 16
+"""The number of creates at once from which on none is held back: after 1, 2, 4 and 8."""
+FIRST_READ = 0.4
+LONGEST_READ = 30.0
+"""Seconds until pods are asked for again, at first and at most."""
+DEFINITE = (403, 404)
+"""Codes after which pods are not read again."""
+
+
+@dataclass(slots=True)
+class Answers:
+    """Of one flow, as long as it has the same UID and has not ended."""
+
+    uid: str
+    absent: set[str] = field(default_factory=set)
+    holders: dict[str, Holder] = field(default_factory=dict)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    """How often in a row the create of each job was refused or met a name in use."""
+    held: Held | None = None
+    """The answer that holds back all creates but a few."""
+    held_tries: int = 0
+    """How many tries in a row were refused meanwhile."""
+    aborts: dict[str, datetime] = field(default_factory=dict)
+    """When the API server was last asked to take an AbortJob, by the vcjob's UID."""
+    read: dict[str, PodsRead] = field(default_factory=dict)
+    """The pods of vcjobs as they were read live, by the vcjob's UID."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """How often in a row reading them failed, by the same."""
+    next_read: datetime | None = None
+    """When pods that could not be read last are asked for again."""
+    written_at: float | None = None
+    """Monotonic time of the last status write."""
+    changed_at: float | None = None
+    """Monotonic time since when there is a status to write that was not written yet."""
+    sent: tuple[JobFlowStatus, str] | None = None
+    """The status last written, without what time alone changes, and the flow's resource version
+    after it."""
+    failed: set[str] = field(default_factory=set)
+    """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
+    asked: Counter[str] = field(default_factory=Counter)
+    """How often each question was asked, since a plan asked for nothing."""
+
+    def settle(self, name: str) -> None:
+        """The vcjob is there and ours: nothing that was said about its name holds any more."""
+        self.absent.discard(name)
+        self.holders.pop(name, None)
+        self.refusals.pop(name, None)
+        self.refused.pop(name, None)
+
+    def asks(self, questions: Collection[str]) -> int:
+        """Count what a plan asked for whose answers another plan has to follow at once; how often
+        the same was asked since a plan asked for nothing (`[]`)."""
+        if not questions:
+            self.asked.clear()
+        self.asked.update(questions)
+        return max((self.asked[each] for each in questions), default=0)
+
+    def joined(self, now: datetime, wait: timedelta) -> datetime:
+        """Return when pods are asked for again: together with others of the flow if these come
+        within twice the wait, so that a thousand jobs are not planned a thousand times."""
+        own, others = now + wait, self.next_read
+        if others is None or not own <= others <= own + wait:
+            self.next_read = own
+            return own
+        return others
+
+    def outdate(self, jobs: Mapping[str, Job]) -> None:
+        """Forget answers that no longer apply. Pods that were read count as long as their vcjob
+        has ended; if it is gone or was resumed, they are read again. The time of an abort counts
+        until the vcjob has ended."""
+        if self.read or self.unread or self.aborts:
+            ended = {job.metadata.uid: job.ended for job in jobs.values()}
+            for uid in self.read.keys() | self.unread.keys():
+                if not ended.get(uid):
+                    self.read.pop(uid, None)
+                    self.unread.pop(uid, None)
+            for uid in [uid for uid in self.aborts if ended.get(uid, True)]:
+                del self.aborts[uid]
+
+
+def timeless(status: JobFlowStatus) -> JobFlowStatus:
+    """Return the status without what time alone changes."""
+    return msgspec.structs.replace(status, duration="")
+
+
+class Memory:
+    """The answers of all flows, and which flows wait for a name that another vcjob has."""
+
+    def __init__(self, *, dice: Callable[[], float] = random.random) -> None:
+        self._answers: dict[Key, Answers] = {}
+        self._waiting: dict[Key, set[Key]] = {}
+        self._dice = dice
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def of(self, flow: JobFlow) -> Answers:
+        """The answers of this very flow; none yet where its name had another UID before."""
+        key, uid = key_of(flow), flow.metadata.uid
+        known = self._answers.get(key)
+        if known is not None and known.uid == uid:
+            return known
+        self.forget(key)
+        answers = self._answers[key] = Answers(uid)
+        return answers
+
+    def forget(self, flow: Key) -> None:
+        """The flow is gone or over."""
+        known = self._answers.pop(flow, None)
+        for name in known.holders if known is not None else ():
+            self._no_longer((flow[0], name), flow)
+
+    def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
+        """The name is in use by a vcjob that is not this flow's. Its end is told by an event; the
+        backoff is for an event that never comes."""
+        answers, name = self.of(flow), job.metadata.name
+        retry_at = now + self._wait(answers, name)
+        answers.holders[name] = Holder(job, owner_alive, retry_at)
+        self._waiting.setdefault((flow.metadata.namespace, name), set()).add(key_of(flow))
+
+    def released(self, job: Key) -> set[Key]:
+        """Something happened to a vcjob: which flows waited for its name. They have to try again,
+        so what they were told about it is void."""
+        flows = self._waiting.pop(job, set())
+        for flow in flows:
+            if (known := self._answers.get(flow)) is not None:
+                known.holders.pop(job[1], None)
+        return flows
+
+    def refuse(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
+        """Note that a create was refused. If a quota or missing rights refuse it, the flow's other
+        creates are held back too, and one of them may be tried after a backoff of 1 s to 1 min, or
+        never if the namespace is being deleted. Any other refusal holds back this vcjob alone, for
+        a backoff of 1 s to 5 min."""
+        answers = self.of(flow)
+        if why := error.for_the_namespace:
+            self._hold_back(answers, name, why, None if error.namespace_gone else now)
+            return
+        retry_at = now + self._wait(answers, name)
+        answers.refusals[name] = Refusal(error.code, error.message, retry_at)
+
+    def _hold_back(self, answers: Answers, name: str, why: str, now: datetime | None) -> None:
+        """Hold back creates. Those that were under way together count as one try. `now`: None if
+        no create can succeed any more."""
+        held, retry_at = answers.held, None
+        if now is not None and held is not None and not held.is_due(now):
+            retry_at = held.retry_at
+        elif now is not None:
+            wait = delay(
+                answers.held_tries, first=FIRST_REFUSAL, most=LONGEST_HELD, dice=self._dice
+            )
+            retry_at = now + timedelta(seconds=wait)
+            answers.held_tries += 1
+        answers.refusals.pop(name, None)
+        before = held.tried if held is not None else ()
+        tried = (*(each for each in before if each != name), name)
+        answers.held = Held(why, retry_at, tried)
+
+    def let_in(self, flow: JobFlow, name: str, now: datetime) -> None:
+        """Note that a create succeeded: if others are held back, one more may be tried at once."""
+        answers = self.of(flow)
+        answers.settle(name)
+        held = answers.held
+        if held is None or not held.is_due(now):
+            return
+        answers.held_tries = 0
+        tried = tuple(each for each in held.tried if each != name)
+        more = replace(held, room=held.room + 1, tried=tried)
+        answers.held = more if more.room < FREED else None
+
+    def unread(self, flow: JobFlow, job_uid: str, error: Exception, now: datetime) -> PodsRead:
+        """Note that the pods of a vcjob could not be read. They may be read again after a backoff,
+        not before the time that the server asks for, and never if the answer is definite."""
+        answers = self.of(flow)
+        trouble, retry_at = str(error) or type(error).__name__, None
+        if not isinstance(error, ApiError) or error.code not in DEFINITE:
+            tries = answers.unread.get(job_uid, 0)
+            answers.unread[job_uid] = tries + 1
+            wait = delay(tries, first=FIRST_READ, most=LONGEST_READ, dice=self._dice)
+            asked = error.retry_after if isinstance(error, ApiError) else None
+            retry_at = answers.joined(now, timedelta(seconds=max(wait, asked or 0.0)))
+        answers.read[job_uid] = PodsRead(trouble=trouble, retry_at=retry_at)
+        return answers.read[job_uid]
+
+    def lift(self, flow: Key) -> None:
+        """What was refused may be taken now: its template changed."""
+        if (known := self._answers.get(flow)) is not None:
+            known.refusals.clear()
+            known.refused.clear()
+
+    def _wait(self, answers: Answers, name: str) -> timedelta:
+        tries = answers.refused.get(name, 0)
+        answers.refused[name] = tries + 1
+        return timedelta(
+            seconds=delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
+        )
+
+    def _no_longer(self, job: Key, flow: Key) -> None:
+        if (flows := self._waiting.get(job)) is not None:
+            flows.discard(flow)
+            if not flows:
+                del self._waiting[job]

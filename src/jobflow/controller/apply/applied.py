@@ -1,0 +1,54 @@
+"""The result of carrying a plan out, and how many of its requests are sent at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.planning.actions import CreateJob, Plan
+from jobflow.core.reasons import StepReason
+
+REQUESTS_AT_ONCE = 16
+"""Most requests of one plan that are under way at once."""
+
+
+@dataclass(slots=True)
+class Applied:
+    """The result of carrying a plan out, for the one place that handles outcomes."""
+
+    again: bool = False
+    """An answer is there that no watch event will bring: plan again at once."""
+    errors: list[str] = field(default_factory=list)
+    """Errors after which a later try may succeed."""
+    failed: set[str] = field(default_factory=set)
+    """The requests that had them, by `request_of`; the status write is STATUS."""
+    retry_after: float = 0.0
+    """Seconds the server asked to wait; the longest."""
+    status_written: bool = False
+    held_back: bool = False
+    """A quota or missing rights refused a create; the creates that were not sent yet are left to
+    the next plan."""
+    answered: bool = field(default=False, compare=False)
+    """A create succeeded."""
+    stale: bool = False
+    """The flow has changed since the plan was made, and was read again."""
+
+
+class Slots(asyncio.Semaphore):
+    """How many requests of a plan are under way at once. If there are many creates, or the stored
+    status says that creates are refused, it is one until the first create is answered: so one try
+    is enough to learn that the namespace takes no more."""
+
+    def __init__(self, flow: JobFlow, plan: Plan) -> None:
+        creates = sum(isinstance(action, CreateJob) for action in plan.actions)
+        refused = flow.status.state.reason == StepReason.CREATE_REFUSED
+        careful = creates > REQUESTS_AT_ONCE or (refused and creates > 0)
+        self._spared = REQUESTS_AT_ONCE - 1 if careful else 0
+        super().__init__(REQUESTS_AT_ONCE - self._spared)
+
+    def widen(self) -> None:
+        """Allow REQUESTS_AT_ONCE again."""
+        while self._spared:
+            self._spared -= 1
+            self.release()

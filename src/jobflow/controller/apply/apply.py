@@ -1,0 +1,383 @@
+"""Carries out a Plan: sends its requests and brings the answers home. Decides nothing.
+
+Answers that are objects go into the store before `apply` returns, so that the next plan sees its
+own writes; the others go into the flow's Answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from jobflow.api.command import encoded
+from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.meta import Object, OwnerReference
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
+from jobflow.controller.apply.api_answers import Memory, timeless
+from jobflow.controller.apply.applied import Applied, Slots
+from jobflow.controller.apply.commands import abort_command
+from jobflow.controller.apply.due import STATUS, request_of
+from jobflow.controller.apply.live_pods import READS_AT_ONCE, pods_of
+from jobflow.controller.apply.status_patch import status_patch
+from jobflow.controller.probes.fair_slots import Turns
+from jobflow.core.planning.actions import (
+    AbortJob,
+    Action,
+    Confirm,
+    CreateJob,
+    DeleteCommand,
+    DeleteFlow,
+    DeleteJob,
+    Plan,
+    ReadPods,
+)
+from jobflow.core.planning.view import PodsRead
+from jobflow.kube.cache import Key, key_of
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Unreadable, decoder
+from jobflow.store import Store
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class Applier:
+    """Sends what plans ask for."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        memory: Memory,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._memory = memory
+        self._now = now
+        self._reads: Turns[Key] = Turns(seconds=0.0, at_once=READS_AT_ONCE)
+        """Live reads of all flows. They share connections with the watches, so they are bounded;
+        a flow with many of them does not keep the others waiting."""
+
+    async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
+        """Carry out the plan's actions, and write its status if asked to, all at once.
+
+        Returns when every request has ended, however it ended: two plans of one flow never overlap.
+        Raises nothing but what breaks this task off; an error is in the result.
+        """
+        applied = Applied()
+        slots = Slots(flow, plan)
+        confirming = [action for action in plan.actions if isinstance(action, Confirm)]
+        work: list[Coroutine[Any, Any, None]] = [
+            self._within(slots, self._act(flow, action, applied), applied, request_of(action))
+            for action in plan.actions
+            if not isinstance(action, Confirm)
+        ]
+        if confirming:
+            reading = self._confirm(flow, confirming, applied)
+            work.append(self._guard(reading, applied, *map(request_of, confirming)))
+        if write_status:
+            writing = self._write_status(flow, plan.status, applied)
+            work.append(self._guard(writing, applied, STATUS))
+        if len(work) == 1:
+            await work[0]
+        else:
+            async with asyncio.TaskGroup() as group:
+                for each in work:
+                    group.create_task(each)
+        return applied
+
+    # ------------------------------------------------------------------ errors
+
+    async def _within(
+        self, slots: Slots, work: Awaitable[None], applied: Applied, request: str
+    ) -> None:
+        async with slots:
+            await self._guard(work, applied, request)
+        if applied.answered:
+            slots.widen()
+
+    async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
+        """Make every error of these requests a part of the outcome.
+
+        Only a cancellation of this task passes: then nobody waits for the outcome. One that comes
+        from inside a request, such as from connections that are being closed, is an error too.
+        """
+        try:
+            await work
+            return
+        except ApiError as error:
+            applied.errors.append(str(error))
+            applied.retry_after = max(applied.retry_after, error.retry_after or 0.0)
+        except NETWORK_ERRORS as error:
+            applied.errors.append(f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            applied.errors.append("CancelledError: the request was broken off")
+        except Exception as error:
+            log.exception("request failed unexpectedly", requests=requests)
+            applied.errors.append(f"{type(error).__name__}: {error}")
+        applied.failed.update(requests)
+
+    # ------------------------------------------------------------------ actions
+
+    async def _act(self, flow: JobFlow, action: Action, applied: Applied) -> None:
+        match action:
+            case CreateJob():
+                await self._create(flow, action, applied)
+            case DeleteJob():
+                await self._delete(JOBS, flow, action)
+                log.info("job deleted", flow=_name(flow), job=action.name)
+            case AbortJob():
+                await self._abort(flow, action)
+            case DeleteCommand():
+                await self._delete(COMMANDS, flow, action)
+                log.info("command deleted", flow=_name(flow), command=action.name)
+            case DeleteFlow():
+                await self._delete_flow(flow, action, applied)
+            case ReadPods():
+                await self._read(flow, action, applied)
+
+    async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
+        if applied.held_back:
+            return
+        namespace = flow.metadata.namespace
+        body = msgspec.json.encode(action.manifest)
+        try:
+            answer = await self._client.create(JOBS, namespace, body)
+        except ApiError as error:
+            if error.already_exists:
+                await self._met(flow, action.name, applied)
+            elif is_refusal(error):
+                self._memory.refuse(flow, action.name, error, self._now())
+                applied.again = True
+                applied.held_back |= bool(error.for_the_namespace)
+                _say(flow, "job refused", action, code=error.code, message=error.message)
+            else:
+                raise
+        else:
+            self._memory.let_in(flow, action.name, self._now())
+            self._store.learn_job(decoder(Job).decode(answer))
+            _say(flow, "job created", action)
+        applied.answered = True
+
+    async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
+        """A vcjob of this name is there already: ours, or whose?"""
+        try:
+            job = await self._job(flow, name)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            applied.again = True
+            return
+        await self._take_in(flow, job, applied)
+
+    async def _take_in(self, flow: JobFlow, job: Job, applied: Applied) -> None:
+        """A vcjob read live, that has a name which the flow wants."""
+        name = job.metadata.name
+        applied.again = True
+        if not self._store.learn_job(job):
+            return
+        owner = job.metadata.controller
+        ours = owner is not None and owner.uid == flow.metadata.uid
+        if ours and job.metadata.deletion_timestamp is None:
+            self._memory.of(flow).settle(name)
+            log.info("job adopted", flow=_name(flow), job=name)
+            return
+        alive = True if ours else await self._alive(flow, owner)
+        self._memory.hold(flow, job, owner_alive=alive, now=self._now())
+        log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
+
+    async def _alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
+        """Whether the owner of a vcjob is there and not being deleted. True where it has none, and
+        where this account cannot find out: then it is left to its owner."""
+        if owner is None:
+            return True
+        async with self._reads.turn(key_of(flow)):
+            resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
+        if resource is None:
+            return True
+        try:
+            found = await self._get(flow, resource, owner.name, Object)
+        except ApiError as error:
+            if error.code == 403:
+                return True
+            if error.not_found:
+                return False
+            raise
+        return found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
+
+    async def _delete(
+        self, resource: Resource, flow: JobFlow, action: DeleteJob | DeleteCommand
+    ) -> None:
+        """Delete this very object; that another has its name by now (409) is success too."""
+        try:
+            namespace = flow.metadata.namespace
+            await self._client.delete(resource, namespace, action.name, uid=action.uid)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+
+    async def _delete_flow(self, flow: JobFlow, action: DeleteFlow, applied: Applied) -> None:
+        """Only as it was when that was decided: it may have been taken up again since."""
+        meta = flow.metadata
+        try:
+            await self._client.delete(
+                JOBFLOWS,
+                meta.namespace,
+                meta.name,
+                uid=action.uid,
+                resource_version=meta.resource_version,
+            )
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            await self._catch_up(flow, applied, error)
+        else:
+            log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
+
+    async def _abort(self, flow: JobFlow, action: AbortJob) -> None:
+        """A Command of this name that is still there will do. Where none can be made, the vcjob
+        will be deleted in the end: no reason to ask more often."""
+        body = encoded(abort_command(flow, action))
+        refused = ""
+        try:
+            await self._client.create(COMMANDS, flow.metadata.namespace, body)
+        except ApiError as error:
+            if not (error.already_exists or is_refusal(error)):
+                raise
+            refused = "" if error.already_exists else str(error)
+        self._memory.of(flow).aborts[action.uid] = self._now()
+        if refused:
+            log.warning("job cannot be aborted", flow=_name(flow), job=action.name, error=refused)
+        else:
+            log.info("job to be aborted", flow=_name(flow), job=action.name)
+
+    # ------------------------------------------------------------------ live reads
+
+    async def _confirm(self, flow: JobFlow, actions: list[Confirm], applied: Applied) -> None:
+        """Read the flow, then the vcjobs: what is not there then, no one has made for this flow."""
+        meta = flow.metadata
+        live = await self._live(flow)
+        if live is None:
+            return
+        applied.again = True
+        if not self._store.learn_flow(live) or live.metadata.uid != meta.uid:
+            return
+        for action in actions:
+            try:
+                job = await self._job(flow, action.name)
+            except ApiError as error:
+                if not error.not_found:
+                    raise
+                self._memory.of(flow).absent.add(action.name)
+                log.info("job is not there", flow=_name(flow), job=action.name)
+            else:
+                await self._take_in(flow, job, applied)
+
+    async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
+        """Read the pods of a vcjob. A failure is an answer too, which says whether to try again."""
+        applied.again = True
+        try:
+            async with self._reads.turn(key_of(flow)):
+                pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
+        except (ApiError, *NETWORK_ERRORS) as error:
+            unread = self._memory.unread(flow, action.uid, error, self._now())
+            log.warning(
+                "pods cannot be read",
+                flow=_name(flow),
+                job=action.job,
+                error=unread.trouble,
+                again=unread.retry_at is not None,
+            )
+        else:
+            self._memory.of(flow).read[action.uid] = PodsRead(pods)
+
+    async def _job(self, flow: JobFlow, name: str) -> Job:
+        """Read a vcjob live. If the rest cannot be read, return only its metadata, which is enough
+        to know its owner, and does not tell whether it has ended."""
+        try:
+            return await self._get(flow, JOBS, name, Job)
+        except Unreadable as error:
+            found = await self._get(flow, JOBS, name, Object)
+            log.warning("job cannot be read", flow=_name(flow), job=name, error=error.message)
+            return Job(metadata=found.metadata)
+
+    async def _live(self, flow: JobFlow) -> JobFlow | None:
+        """The flow as it is now; None where it is gone."""
+        try:
+            return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
+        """Read an object of the flow's namespace live, in turn with other flows' reads."""
+        async with self._reads.turn(key_of(flow)):
+            return await self._client.get(resource, flow.metadata.namespace, name, type)
+
+    # ------------------------------------------------------------------ status
+
+    async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
+        meta, answers = flow.metadata, self._memory.of(flow)
+        try:
+            body = await self._client.patch(
+                JOBFLOWS,
+                meta.namespace,
+                meta.name,
+                status_patch(flow, status),
+                subresource="status",
+            )
+        except ApiError as error:
+            if error.not_found:
+                return
+            if not error.conflict:
+                raise
+            await self._catch_up(flow, applied, error)
+            return
+        stored = decoder(JobFlow).decode(body)
+        answers.sent = (timeless(status), stored.metadata.resource_version)
+        applied.status_written = True
+        self._store.learn_flow(stored)
+        state = status.state
+        log.info(
+            "status written",
+            flow=_name(flow),
+            phase=state.phase,
+            reason=state.reason,
+            progress=status.progress,
+        )
+
+    async def _catch_up(self, flow: JobFlow, applied: Applied, conflict: ApiError) -> None:
+        """The flow was not what we knew: read it, so that the next plan starts from what it is."""
+        live = await self._live(flow)
+        if live is None:
+            return
+        if live.metadata.resource_version == flow.metadata.resource_version:
+            raise conflict
+        self._store.learn_flow(live)
+        applied.again = applied.stale = True
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether a create was refused for what it is, not for the state the server is in."""
+    return 400 <= error.code < 500 and error.code not in (401, 408, 409, 429)
+
+
+def _name(flow: JobFlow) -> str:
+    return f"{flow.metadata.namespace}/{flow.metadata.name}"
+
+
+def _say(flow: JobFlow, what: str, action: CreateJob, **more: object) -> None:
+    log.info(what, flow=_name(flow), step=action.step, job=action.name, **more)

@@ -1,0 +1,202 @@
+"""Kubernetes Events on flows, for `kubectl describe`: counted, not repeated. Best effort.
+
+Events never hold up or fail a reconcile: `record` only remembers, `run` sends, and what cannot be
+sent is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.meta import Struct
+from jobflow.api.resources import EVENTS, JOBFLOWS
+from jobflow.controller.hooks import Hooks
+from jobflow.core.planning.actions import Event
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+
+log = structlog.get_logger(__name__)
+
+COMPONENT = "jobflow"
+PENDING = 2000
+"""Events that wait to be sent; the oldest is dropped for one more."""
+REMEMBERED = 4096
+"""Events whose count is remembered."""
+PER_SECOND = 50.0
+MESSAGE = 1024
+TRIES = 3
+
+
+class Counted(Struct, frozen=True, kw_only=True):
+    """What is read of an Event that is there already."""
+
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Pending:
+    """An Event to send: `times` more occurrences, the last at `last`."""
+
+    body: dict[str, Any]
+    namespace: str
+    name: str
+    times: int
+    last: str
+    tries: int = 0
+
+
+class Recorder:
+    """Remembers Events and sends them, at most `PER_SECOND`."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        hooks: Hooks | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        per_second: float = PER_SECOND,
+    ) -> None:
+        self._client = client
+        self._hooks = hooks or Hooks()
+        self._now = now
+        self._pause = 1.0 / per_second
+        self._pending: OrderedDict[str, Pending] = OrderedDict()
+        self._counts: OrderedDict[str, int] = OrderedDict()
+        self._news = asyncio.Event()
+        self._stopped = False
+
+    def record(self, flow: JobFlow, event: Event) -> None:
+        """Tell the user. The same flow, reason and message again only raise the count."""
+        at = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        name = event_name(flow, event)
+        if (waiting := self._pending.get(name)) is not None:
+            waiting.times += 1
+            waiting.last = at
+            return
+        if len(self._pending) >= PENDING:
+            self._pending.popitem(last=False)
+            self._hooks.event_dropped()
+        body = event_body(flow, event, name, at)
+        self._pending[name] = Pending(body, flow.metadata.namespace, name, 1, at)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Send until `stop`, or until cancelled."""
+        while not self._stopped:
+            await self._news.wait()
+            while self._pending and not self._stopped:
+                await self._send_next()
+                await asyncio.sleep(self._pause)
+            self._news.clear()
+
+    def stop(self) -> None:
+        """Let `run` return once what it is sending is answered: a write that is broken off may
+        still be carried out, and a new leader would have to wait for that."""
+        self._stopped = True
+        self._news.set()
+
+    async def flush(self, seconds: float = math.inf) -> None:
+        """Send what waits, once, without pausing: the process is about to end. None is begun when
+        `seconds` have passed; what is left then is given up."""
+        until = time.monotonic() + seconds
+        for _ in range(len(self._pending)):
+            if time.monotonic() >= until:
+                log.warning(
+                    "events given up, the API server is too slow", events=len(self._pending)
+                )
+                return
+            await self._send_next()
+
+    async def _send_next(self) -> None:
+        name, event = self._pending.popitem(last=False)
+        try:
+            await self._send(event)
+        except ApiError as error:
+            self._failed(event, str(error), again=error.code == 429 or error.code >= 500)
+        except NETWORK_ERRORS as error:
+            self._failed(event, f"{type(error).__name__}: {error}", again=True)
+
+    async def _send(self, event: Pending) -> None:
+        """Raise the count where the Event is known to be there, else make it; each may find that
+        the other was right: Events expire, and an earlier process may have made this one."""
+        if (count := self._counts.get(event.name)) is not None:
+            try:
+                await self._raise(event, count)
+                return
+            except ApiError as error:
+                if not error.not_found:
+                    raise
+        try:
+            body = {**event.body, "count": event.times, "lastTimestamp": event.last}
+            await self._client.create(EVENTS, event.namespace, msgspec.json.encode(body))
+            self._remember(event.name, event.times)
+        except ApiError as error:
+            if not error.already_exists:
+                raise
+            there = await self._client.get(EVENTS, event.namespace, event.name, Counted)
+            await self._raise(event, there.count)
+
+    async def _raise(self, event: Pending, count: int) -> None:
+        count += event.times
+        body = msgspec.json.encode({"count": count, "lastTimestamp": event.last})
+        await self._client.patch(EVENTS, event.namespace, event.name, body)
+        self._remember(event.name, count)
+
+    def _remember(self, name: str, count: int) -> None:
+        self._counts[name] = count
+        self._counts.move_to_end(name)
+        if len(self._counts) > REMEMBERED:
+            self._counts.popitem(last=False)
+
+    def _failed(self, event: Pending, error: str, *, again: bool) -> None:
+        event.tries += 1
+        if again and event.tries < TRIES and event.name not in self._pending:
+            self._pending[event.name] = event
+            return
+        self._hooks.event_dropped()
+        log.warning("event given up", namespace=event.namespace, name=event.name, error=error)
+
+
+def event_name(flow: JobFlow, event: Event) -> str:
+    """Always the same for the same flow, reason and message, so that a restart counts on."""
+    parts = "\0".join((flow.metadata.uid, event.type, event.reason, event.message))
+    return f"{flow.metadata.name}.{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
+
+
+def event_body(flow: JobFlow, event: Event, name: str, at: str) -> dict[str, Any]:
+    """A `v1` Event as `kubectl describe` finds it: by involvedObject."""
+    meta = flow.metadata
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": name, "namespace": meta.namespace},
+        "involvedObject": {
+            "apiVersion": JOBFLOWS.api_version,
+            "kind": JOBFLOWS.kind,
+            "namespace": meta.namespace,
+            "name": meta.name,
+            "uid": meta.uid,
+            "resourceVersion": meta.resource_version,
+        },
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message[:MESSAGE],
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": socket.gethostname()[:128],
+    }

@@ -1,0 +1,1 @@
+"""Probes of the pods that steps depend on."""

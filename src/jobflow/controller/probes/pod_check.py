@@ -1,0 +1,209 @@
+"""Checks one pod once, over the network: a connection, or an HTTP GET and the head of its answer.
+
+What answers is a stranger: everything is bounded in time and size, nothing it says is followed,
+kept or shown but a status code. Why asyncio streams and h11: docs/decisions/prober.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import quote
+
+import h11
+
+import jobflow
+from jobflow.api.pod import Pod
+from jobflow.controller.probes.round import host
+from jobflow.core.planning.actions import Check
+
+SECONDS = 1.0
+"""For the whole of a check, from the connection to the last byte of the answer's head."""
+CHUNK = 16 << 10
+LARGEST_HEAD = 64 << 10
+"""Bytes of an answer before its body, interim answers included."""
+LARGEST_REQUEST = 16 << 10
+PASSING = range(200, 400)
+
+SAFE = "/?:@!$&'()*+,;=-._~%[]"
+"""Characters of a path and its query that are sent as they stand: those of RFC 3986, and % because
+the path may be percent-encoded already."""
+OF_THE_CONNECTION = frozenset({"connection", "content-length", "transfer-encoding"})
+"""Headers that say where a request ends and what comes after it: they are a check's own."""
+START = b"HTTP/"
+TLS = (b"\x15\x03", b"\x16\x03")
+"""How a TLS record begins that holds an alert or a handshake (RFC 8446, 5.1)."""
+
+NOT_ASKED = "is not asked: no pod of a network has that IP"
+REFUSED = "refuses the connection"
+BROKEN_OFF = "breaks off the connection"
+NO_CONNECTION = "takes no connection within a second"
+NO_ANSWER = "takes the connection and answers nothing within a second"
+SLOW = "does not finish the head of its answer within a second"
+HUNG_UP = "closes the connection without an answer"
+NOT_HTTP = "does not answer in HTTP"
+IN_TLS = "answers in TLS instead of plain HTTP"
+LONG_HEAD = f"answers with a head of more than {LARGEST_HEAD >> 10} KiB"
+LONG_REQUEST = f"is not asked: path and header have more than {LARGEST_REQUEST >> 10} KiB"
+BAD_REQUEST = "is not asked: its header is none that a probe can send"
+
+
+async def check_pod(pod: Pod, check: Check, *, loopback: bool = False) -> str:
+    """Empty: the pod passed. Else what was seen, such as `answers 503`, without counts or times.
+
+    `loopback`: pods may be processes of this machine.
+    """
+    ip = _address(pod.status.pod_ip, loopback=loopback)
+    if not ip:
+        return NOT_ASKED
+    if check.path is None:
+        return await _Check(ip, check.port).run()
+    try:
+        request = http_request(ip, check)
+    except h11.LocalProtocolError:
+        return BAD_REQUEST
+    if len(request) > LARGEST_REQUEST:
+        return LONG_REQUEST
+    return await _Check(ip, check.port).run(request)
+
+
+def _address(ip: str, *, loopback: bool) -> str:
+    """The IP in its canonical form, empty if no pod can have it: the rule that Kubernetes has for
+    endpoints (ValidateNonSpecialIP) and its API server for what it will proxy to."""
+    try:
+        address = ip_address(ip)
+    except ValueError:
+        return ""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if address.is_loopback and loopback:
+        return str(address)
+    special = (
+        address.is_loopback
+        or address.is_unspecified
+        or address.is_link_local
+        or address.is_multicast
+    )
+    return "" if special else str(address)
+
+
+def http_request(ip: str, check: Check) -> bytes:
+    """The bytes of the GET. Raises h11.LocalProtocolError for a header that is malformed or would
+    change what the bytes after it mean."""
+    headers = {
+        "host": ("Host", f"{host(ip)}:{check.port}".encode()),
+        "user-agent": ("User-Agent", f"jobflow/{jobflow.__version__}".encode()),
+        "accept": ("Accept", b"*/*"),
+        "connection": ("Connection", b"close"),
+    }
+    if check.header is not None:
+        name, value = check.header
+        if name.lower() in OF_THE_CONNECTION:
+            raise h11.LocalProtocolError(f"{name} is not the user's to say")
+        headers[name.lower()] = (name, value.strip(" \t").encode(errors="replace"))
+    fields = [(name.encode(errors="replace"), value) for name, value in headers.values()]
+    sender = h11.Connection(h11.CLIENT)
+    head = sender.send(h11.Request(method="GET", target=_target(check.path or ""), headers=fields))
+    end = sender.send(h11.EndOfMessage())
+    return (head or b"") + (end or b"")
+
+
+def _target(path: str) -> str:
+    """The path and query as a request target: a fragment is not sent, what a target cannot hold is
+    percent-encoded."""
+    path = path.partition("#")[0]
+    return quote(path if path.startswith("/") else f"/{path}", safe=SAFE, errors="replace")
+
+
+class _Check:
+    """One connection."""
+
+    def __init__(self, ip: str, port: int) -> None:
+        self._ip = ip
+        self._port = port
+        self._late = NO_CONNECTION
+        """What it means that time is up."""
+
+    async def run(self, request: bytes | None = None) -> str:
+        """Connect; where there is a request, whether it is answered by 2xx or 3xx."""
+        try:
+            async with asyncio.timeout(SECONDS), self._connection() as (reader, writer):
+                if request is None:
+                    return ""
+                self._late = NO_ANSWER
+                writer.write(request)
+                return await self._answer(reader)
+        except TimeoutError:
+            return self._late
+        except OSError as error:
+            return _trouble(error)
+
+    @asynccontextmanager
+    async def _connection(
+        self,
+    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection(self._ip, self._port, limit=CHUNK)
+        try:
+            yield reader, writer
+        finally:
+            # close would go on waiting for whoever does not read
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> str:
+        """Read up to the end of the answer's head; the body is not waited for."""
+        receiver = _expecting()
+        start, size = b"", 0
+        while chunk := await reader.read(CHUNK):
+            start, size = start or chunk[: len(START)], size + len(chunk)
+            if start.startswith(TLS):
+                return IN_TLS
+            if not START.startswith(start):
+                return NOT_HTTP
+            self._late = SLOW
+            try:
+                receiver.receive_data(chunk)
+                code = _code(receiver)
+            except h11.RemoteProtocolError as error:
+                return LONG_HEAD if error.error_status_hint == 431 else NOT_HTTP
+            if code is not None:
+                return "" if code in PASSING else f"answers {code}"
+            if size > LARGEST_HEAD:
+                return LONG_HEAD
+        return HUNG_UP
+
+
+def _expecting() -> h11.Connection:
+    """A connection on which the answer to a GET is expected."""
+    receiver = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
+    receiver.send(h11.Request(method="GET", target="/", headers=[("Host", "")]))
+    receiver.send(h11.EndOfMessage())
+    return receiver
+
+
+def _code(receiver: h11.Connection) -> int | None:
+    """The status of the answer; None: it is not there yet. Interim answers are passed over.
+
+    Raises h11.RemoteProtocolError.
+    """
+    while True:
+        event = receiver.next_event()
+        if isinstance(event, h11.Response):
+            return event.status_code
+        if not isinstance(event, h11.InformationalResponse):
+            return None
+
+
+def _trouble(error: OSError) -> str:
+    match error.errno:
+        case errno.ECONNREFUSED:
+            return REFUSED
+        case errno.ECONNRESET | errno.EPIPE | errno.ECONNABORTED:
+            return BROKEN_OFF
+        case None:
+            return "cannot be reached"
+        case number:
+            return f"cannot be reached ({os.strerror(number)})"

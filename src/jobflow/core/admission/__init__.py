@@ -1,0 +1,1 @@
+"""Judges JobFlows and JobTemplates: violations, which refuse an object, and warnings."""

@@ -1,0 +1,1 @@
+"""Facts about a flow that several rules need, computed once."""

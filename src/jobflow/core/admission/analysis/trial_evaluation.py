@@ -1,0 +1,120 @@
+"""Tries expressions before anything has run: on params as they are and steps as they may come to
+be. It says only what is wrong whatever comes; what hangs on outputs stays open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
+from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.cel.expression import Expression, Failure
+from jobflow.core.cel.language.budget import MAX_WORK, Work
+from jobflow.core.cel.scope import Seen, Standing, context, items_fault, truth_fault
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.items import items_of
+
+BUDGET = MAX_WORK // 2
+"""What trying all expressions of a flow may take; those beyond are not tried."""
+
+_SUCCEEDED = StepCondition(phase=StepPhase.COMPLETED, attempts=1)
+_FAILED = StepCondition(phase=StepPhase.FAILED, reason=StepReason.JOB_FAILED, attempts=2)
+_ENDED_SO = (
+    RunCondition(phase=StepPhase.COMPLETED, attempts=1),
+    RunCondition(phase=StepPhase.FAILED, reason=StepReason.JOB_FAILED, attempts=2),
+)
+
+
+class _Found(NamedTuple):
+    """What was found of an expression, and what it took."""
+
+    fault: str | None
+    work: int
+
+
+class Samples:
+    """What the expressions of one flow come to, as far as that is known."""
+
+    def __init__(self, flow: JobFlow) -> None:
+        self._flow = flow
+        self._steps = {step.name: step for step in reversed(flow.steps)}
+        self._open_params = {param.name for param in flow.spec.params or () if param.value is None}
+        self._left = BUDGET
+        self._found: dict[tuple[str, str], _Found] = {}
+        """By expression and field, of steps without items: these all see the same."""
+        self._without_items = tuple(self._seen_with(None))
+
+    def fault(self, step: Step, field: str, found: Expression) -> str | None:
+        """What is wrong with the value of an expression of this step, in a clause; None where it
+        is right, or where only a run can tell. `field`: as in `visible.Place`."""
+        key = (found.text, field) if step.for_each is None else None
+        known = self._found.get(key) if key is not None else None
+        if known is not None and known.work <= self._left:
+            self._left -= known.work
+            return known.fault
+        left = self._left
+        fault = self._tried(step, field, found)
+        if key is not None:
+            self._found[key] = _Found(fault, left - self._left)
+        return fault
+
+    def _tried(self, step: Step, field: str, found: Expression) -> str | None:
+        faults: dict[str, None] = {}
+        for seen in self._seen(step):
+            if self._left <= 0 or not self._is_known(found, seen):
+                return None
+            work = Work()
+            value = found.evaluate(context(found.mentions, seen), work)
+            self._left -= MAX_WORK - work.left
+            if isinstance(value, Failure) and value.missing:
+                return None
+            fault = _fault(field, value)
+            if fault is None:
+                return None
+            faults.setdefault(fault)
+        return next(iter(faults), None)
+
+    def _seen(self, step: Step) -> Iterable[Seen]:
+        """As it may be when all went well, and when nothing did."""
+        if step.for_each is None:
+            return self._without_items
+        return self._seen_with(items_of(step, None))
+
+    def _seen_with(self, items: Sequence[Any] | None) -> Iterator[Seen]:
+        for condition, run, phase, at in (
+            (_SUCCEEDED, _ENDED_SO[0], FlowPhase.SUCCEED, 0),
+            (_FAILED, _ENDED_SO[1], FlowPhase.FAILED, -1),
+        ):
+            yield Seen(
+                self._flow,
+                self._standing(condition),
+                flow_phase=phase,
+                index=at % len(items) if items else -at,
+                item=items[at] if items else UNSET,
+                run=run,
+            )
+
+    def _is_known(self, found: Expression, seen: Seen) -> bool:
+        """Whether all that it mentions has a value here: a param may still lack one."""
+        for mention in found.mentions:
+            if mention.root == "item" and seen.item is UNSET:
+                return False
+            if mention.root == "params" and self._open_params:
+                if not mention.keys or mention.keys[0] in self._open_params:
+                    return False
+        return True
+
+    def _standing(self, condition: StepCondition) -> Callable[[str], Standing | None]:
+        """Every step stands like this."""
+        steps = self._steps
+        return lambda name: (steps[name], condition) if name in steps else None
+
+
+def _fault(field: str, value: Any) -> str | None:
+    """What is wrong with a value, in a clause."""
+    if isinstance(value, Failure):
+        return value.message
+    return items_fault(value) if field == "forEach.from" else truth_fault(value)

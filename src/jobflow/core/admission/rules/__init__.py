@@ -1,0 +1,1 @@
+"""The rules of flows, one file for each part of the spec."""

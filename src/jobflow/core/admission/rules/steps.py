@@ -1,0 +1,180 @@
+"""The rules of a flow's own words: each a generator of violations. They look at nothing else.
+
+Source: DESIGN of JobFlow's language and, for names, k8s.io/apimachinery/pkg/util/validation.
+What Volcano could carry to Succeed is admitted: a target given twice, for one, is no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jobflow.api.jobflow import Condition, RetainPolicy, Strategy
+from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.object_names import all_names, name_violations, object_name_violations
+from jobflow.core.admission.rule import Group, Rule, anything
+from jobflow.core.suggest import (
+    CURLY_QUOTES,
+    CURLY_QUOTES_ARE_PART,
+    Suggester,
+    did_you_mean,
+    supported,
+)
+from jobflow.core.violations import Reason, Violation
+
+_STRATEGIES = frozenset({None, *Strategy})
+_CONDITIONS = frozenset({None, *Condition})
+_RETAIN_POLICIES = frozenset({None, *RetainPolicy})
+
+_SHOWN_OF_A_CYCLE = 8
+
+
+def flow_has_a_name(outline: Outline) -> Iterator[Violation]:
+    yield from object_name_violations(outline.flow.metadata)
+
+
+def flow_has_steps(outline: Outline) -> Iterator[Violation]:
+    if not outline.flows:
+        yield Violation("spec.flows", Reason.REQUIRED, None, "a flow has at least one step")
+
+
+def steps_have_names(outline: Outline) -> Iterator[Violation]:
+    """A step's name becomes part of its vcjob's, and by default is its JobTemplate's."""
+    if all_names(outline.names):
+        return
+    for i, name in enumerate(outline.names):
+        path = f"{outline.path(i)}.name"
+        if name:
+            yield from name_violations(path, name)
+        else:
+            detail = "a step has a name, which is also its JobTemplate's unless template is set"
+            yield Violation(path, Reason.REQUIRED, name, detail)
+
+
+def step_names_are_unique(outline: Outline) -> Iterator[Violation]:
+    """Those of `finally` are steps like the others: their names stand beside each other."""
+    first: dict[str, int] = outline.graph.index
+    if outline.last:
+        first = {name: i for i, name in reversed([*enumerate(outline.names)])}
+    if len(first) == len(outline.names):
+        return
+    for i, name in enumerate(outline.names):
+        if first[name] != i and name:
+            detail = (
+                f"already the name of {outline.path(first[name])}; give each step its own name, "
+                "and say in template which JobTemplate it runs where that is named otherwise"
+            )
+            yield Violation(f"{outline.path(i)}.name", Reason.DUPLICATE, name, detail)
+
+
+def templates_have_names(outline: Outline) -> Iterator[Violation]:
+    if not outline.cases and all_names(outline.templates):
+        return
+    for i, step in enumerate(outline.steps):
+        if step.template and not all_names([step.template]):
+            yield from name_violations(f"{outline.path(i)}.template", step.template)
+    for i, at, case in outline.cases:
+        if case.template:
+            yield from name_violations(f"{outline.path(i)}.switch[{at}].template", case.template)
+
+
+def targets_are_steps(outline: Outline) -> Iterator[Violation]:
+    """Targets that are no step, with what was probably meant."""
+    if not outline.graph.unknown:
+        return
+    suggester = Suggester(outline.graph.names)
+    last = {step.name for step in outline.last}
+    for i, at in outline.graph.unknown:
+        target = outline.steps[i].targets[at]
+        if target in last:
+            continue  # `control_rules` has other words for it
+        guess = suggester.nearest(target)
+        meant = did_you_mean(guess if guess != outline.names[i] else None)
+        path = f"spec.flows[{i}].dependsOn.targets[{at}]"
+        curly = CURLY_QUOTES_ARE_PART if CURLY_QUOTES.intersection(target) else ""
+        yield Violation(path, Reason.INVALID, target, "no such step" + curly + meant)
+
+
+def targets_are_other_steps(outline: Outline) -> Iterator[Violation]:
+    for i, at in outline.graph.own:
+        path = f"spec.flows[{i}].dependsOn.targets[{at}]"
+        detail = "a step cannot wait for itself; take this target out"
+        yield Violation(path, Reason.INVALID, outline.names[i], detail)
+
+
+def dependencies_have_an_order(outline: Outline) -> Iterator[Violation]:
+    """One cycle of each knot of steps that wait for each other, in running order."""
+    graph = outline.graph
+    for cycle in graph.cycles:
+        step, last = cycle[0], outline.names[cycle[-2]]
+        at = outline.steps[step].targets.index(last)
+        detail = (
+            f"these steps wait for each other: {_in_running_order(outline.names, cycle)}; "
+            "take one of these dependencies out"
+        )
+        yield Violation(f"spec.flows[{step}].dependsOn.targets[{at}]", Reason.INVALID, last, detail)
+
+
+def _in_running_order(names: list[str], cycle: list[int]) -> str:
+    """`a -> b -> c -> a`; of a long one its beginning and end."""
+    shown = [names[step] for step in cycle]
+    if len(shown) > _SHOWN_OF_A_CYCLE:
+        left_out = len(shown) - _SHOWN_OF_A_CYCLE
+        shown[5:-3] = [f"({left_out} more)"]
+    return " -> ".join(shown)
+
+
+def strategies_are_known(outline: Outline) -> Iterator[Violation]:
+    if _STRATEGIES.issuperset([depends_on.strategy for _, depends_on in outline.dependencies]):
+        return
+    for i, depends_on in outline.dependencies:
+        if (strategy := depends_on.strategy) not in _STRATEGIES:
+            path = f"spec.flows[{i}].dependsOn.strategy"
+            yield Violation(path, Reason.NOT_SUPPORTED, strategy, supported(strategy, Strategy))
+
+
+def conditions_are_known(outline: Outline) -> Iterator[Violation]:
+    if _CONDITIONS.issuperset([depends_on.condition for _, depends_on in outline.dependencies]):
+        return
+    for i, depends_on in outline.dependencies:
+        if (condition := depends_on.condition) not in _CONDITIONS:
+            path = f"spec.flows[{i}].dependsOn.condition"
+            yield Violation(path, Reason.NOT_SUPPORTED, condition, supported(condition, Condition))
+
+
+def retain_policy_is_known(outline: Outline) -> Iterator[Violation]:
+    if (policy := outline.flow.spec.job_retain_policy) not in _RETAIN_POLICIES:
+        detail = supported(policy, RetainPolicy)
+        yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
+
+
+def patches_have_one_name(outline: Outline) -> Iterator[Violation]:
+    for _, _, path, patch in outline.patches:
+        if patch.spec is not None and patch.job_spec is not None:
+            detail = "the same as patch.jobSpec by its other name, which is set too; keep one"
+            yield Violation(f"{path}.spec", Reason.FORBIDDEN, None, detail)
+
+
+FLOW_RULES = (
+    Group[Rule](
+        anything,
+        (
+            flow_has_a_name,
+            flow_has_steps,
+            steps_have_names,
+            step_names_are_unique,
+            templates_have_names,
+            retain_policy_is_known,
+        ),
+    ),
+    Group[Rule](
+        lambda outline: outline.dependencies,
+        (
+            targets_are_steps,
+            targets_are_other_steps,
+            dependencies_have_an_order,
+            strategies_are_known,
+            conditions_are_known,
+        ),
+    ),
+    Group[Rule](lambda outline: outline.patches, (patches_have_one_name,)),
+)

@@ -1,0 +1,1 @@
+"""Volcano's own rules for a job, its pods and its policies."""

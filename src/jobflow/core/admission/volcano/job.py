@@ -1,0 +1,328 @@
+"""The rules of Volcano's own admission of vcjobs, on a spec as plain JSON.
+
+Sources: pkg/webhooks/admission/jobs/validate/admit_job.go and util.go, and the ranges, patterns
+and enums of Volcano's vcjob CRD, which ours leaves to us. What Volcano takes passes here, with one
+exception (docs/decisions/job-rules.md). Not here: the queue's state, and the pod template in full.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from jobflow.core.admission.object_names import name_violations
+from jobflow.core.admission.volcano.job_view import (
+    JobView,
+    Map,
+    TaskView,
+    elements,
+    integer,
+    job_view,
+    mapping,
+    text,
+)
+from jobflow.core.admission.volcano.pods import pod_violations
+from jobflow.core.admission.volcano.policies import duration_violations, policy_violations
+from jobflow.core.manifests.crd_schema import job_spec_violations
+from jobflow.core.suggest import Suggester, did_you_mean, supported
+from jobflow.core.violations import Reason, Violation
+
+PLUGINS = ("env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
+"""Job plugins that Volcano has (pkg/controllers/job/plugins/factory.go)."""
+TOPOLOGY_MODES = ("hard", "soft")
+
+_MAX_SCHEDULER_NAME = 63
+_MAX_NAME = 253
+
+
+def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Violation]:
+    """All that Volcano would refuse in a vcjob spec that stands at `path`: a template's, or what
+    came of a patch. Wrong types are violations too. Never raises on any JSON.
+
+    With the name of the vcjob, the names of its pods are looked at as well.
+    """
+    yield from job_spec_violations(spec, path)
+    job = job_view(spec, path, job_name)
+    for rule in _RULES:
+        yield from rule(job)
+
+
+def changed_violations(spec: Any, changed: Collection[str]) -> Iterator[Violation]:
+    """The same of a spec that differs from another in these fields at most, with paths from its
+    own root: rules that look at none of them say what they say of the other, and are passed by."""
+    yield from job_spec_violations(spec, "")
+    job = job_view(spec, "", None)
+    for rule, fields in _LOOKS_AT.items():
+        if not fields.isdisjoint(changed):
+            yield from rule(job)
+
+
+def _counts(job: JobView) -> Iterator[Violation]:
+    yield from _at_least(job.raw, job.path, minAvailable=0, maxRetry=0, minSuccess=1)
+    yield from _at_least(job.raw, job.path, ttlSecondsAfterFinished=0)
+    for task in job.tasks:
+        yield from _at_least(task.raw, task.path, replicas=0, minAvailable=0, maxRetry=0)
+
+
+def _at_least(raw: Map, path: str, **least: int) -> Iterator[Violation]:
+    for key, bound in least.items():
+        value = integer(raw, key)
+        if value is not None and value < bound:
+            detail = f"must be greater than or equal to {bound}"
+            yield Violation(f"{path}.{key}", Reason.INVALID, value, detail)
+
+
+def _names_of_others(job: JobView) -> Iterator[Violation]:
+    """queue, priorityClassName and schedulerName; an empty queue is Volcano's default one."""
+    for key in ("queue", "priorityClassName"):
+        name = text(job.raw, key)
+        if name or (name == "" and key != "queue"):
+            yield from name_violations(f"{job.path}.{key}", name)
+    scheduler = text(job.raw, "schedulerName")
+    if scheduler is not None and len(scheduler) > _MAX_SCHEDULER_NAME:
+        detail = f"may not be more than {_MAX_SCHEDULER_NAME} characters"
+        yield Violation(f"{job.path}.schedulerName", Reason.TOO_LONG, scheduler, detail)
+
+
+def _running_estimate(job: JobView) -> Iterator[Violation]:
+    yield from duration_violations(job.raw, "runningEstimate", job.path)
+
+
+def _has_tasks(job: JobView) -> Iterator[Violation]:
+    if not job.raw.get("tasks"):
+        yield Violation(f"{job.path}.tasks", Reason.REQUIRED, None, "a job has at least one task")
+
+
+_TASK_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _task_names(job: JobView) -> Iterator[Violation]:
+    """A task's name becomes part of pod names: a DNS label, once in a job."""
+    seen: dict[str, int] = {}
+    for task in job.tasks:
+        if task.name is None:
+            continue
+        path = f"{task.path}.name"
+        if not _TASK_NAME.fullmatch(task.name):
+            yield from _no_label(task.name, path)
+        if (first := seen.setdefault(task.name, task.index)) != task.index:
+            detail = f"tasks[{first}] has this name already; give each task its own"
+            yield Violation(path, Reason.DUPLICATE, task.name, detail)
+
+
+def _no_label(name: str, path: str) -> Iterator[Violation]:
+    if len(name) > 63:
+        detail = f"{len(name)} characters, but a task's name has at most 63; shorten it"
+        yield Violation(path, Reason.TOO_LONG, name, detail)
+    if "." in name:
+        detail = 'a task\'s name cannot hold ".": use lower-case letters, digits and "-"'
+        yield Violation(path, Reason.INVALID, name, detail)
+    else:
+        yield from (v for v in name_violations(path, name) if v.reason is not Reason.TOO_LONG)
+
+
+def _gang(job: JobView) -> Iterator[Violation]:
+    """minAvailable of a task and of the job against the pods there are."""
+    for task in job.tasks:
+        if task.min_available is not None and task.replicas is not None:
+            if task.min_available > task.replicas:
+                detail = f"must not be greater than the task's replicas ({task.replicas})"
+                at = f"{task.path}.minAvailable"
+                yield Violation(at, Reason.INVALID, task.min_available, detail)
+    least = integer(job.raw, "minAvailable")
+    if least is None or not job.tasks or len(job.tasks) != len(job.raw["tasks"]):
+        return
+    replicas = [task.replicas for task in job.tasks]
+    if None not in replicas and least > (total := sum(n for n in replicas if n is not None)):
+        detail = f"must not be greater than the replicas of all tasks together ({total})"
+        yield Violation(f"{job.path}.minAvailable", Reason.INVALID, least, detail)
+
+
+def _plugins(job: JobView) -> Iterator[Violation]:
+    for name in job.plugins:
+        if name not in PLUGINS:
+            detail = supported(name, PLUGINS)
+            yield Violation(f"{job.path}.plugins", Reason.NOT_SUPPORTED, name, detail)
+
+
+def _mpi_master(job: JobView) -> Iterator[Violation]:
+    """The mpi plugin's `--master` (default "master") has to be a task."""
+    if "mpi" not in job.plugins or not job.tasks:
+        return
+    master = _mpi_master_name(job.plugins["mpi"])
+    names = [task.name for task in job.tasks if task.name]
+    if master not in names:
+        guess = did_you_mean(Suggester(names).nearest(master))
+        detail = f"the mpi plugin's master task is no task of this job{guess}; say --master=TASK"
+        yield Violation(f"{job.path}.plugins.mpi", Reason.INVALID, master, detail)
+
+
+_MPI_FLAGS = frozenset({"master", "worker", "port"})
+_INTEGER = re.compile(
+    r"[-+]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO]?(?:_?[0-7])*|[1-9](?:_?[0-9])*)"
+)
+
+
+def _mpi_master_name(arguments: Any) -> str:
+    """What Go's flag package makes of the plugin's arguments, up to where it stops reading."""
+    master = "master"
+    rest = iter([a for a in arguments if isinstance(a, str)] if isinstance(arguments, list) else ())
+    for argument in rest:
+        name, has_value, text_after = argument.removeprefix("-").removeprefix("-").partition("=")
+        if not argument.startswith("-") or name not in _MPI_FLAGS:
+            break
+        value = text_after if has_value else next(rest, None)
+        if value is None or (name == "port" and not _INTEGER.fullmatch(value)):
+            break
+        if name == "master":
+            master = value
+    return master
+
+
+def _volumes(job: JobView) -> Iterator[Violation]:
+    seen: dict[str, int] = {}
+    for index, volume in elements(job.raw, "volumes"):
+        path = f"{job.path}.volumes[{index}]"
+        where = volume.get("mountPath")
+        if not where:
+            detail = "say where in the pods the volume is mounted"
+            yield Violation(f"{path}.mountPath", Reason.REQUIRED, where, detail)
+        elif isinstance(where, str):
+            if ":" in where:
+                detail = 'a mount path holds no ":"'
+                yield Violation(f"{path}.mountPath", Reason.INVALID, where, detail)
+            if (first := seen.setdefault(where, index)) != index:
+                detail = f"volumes[{first}] is mounted there already"
+                yield Violation(f"{path}.mountPath", Reason.DUPLICATE, where, detail)
+        yield from _volume_claim(volume, path)
+
+
+def _volume_claim(volume: Map, path: str) -> Iterator[Violation]:
+    name = volume.get("volumeClaimName")
+    claim = volume.get("volumeClaim")
+    if claim is None and not name:
+        detail = "either volumeClaimName (a claim that exists) or volumeClaim (one to be made)"
+        yield Violation(f"{path}.volumeClaimName", Reason.REQUIRED, name, detail)
+    elif claim is not None and name:
+        detail = "excludes volumeClaimName: an existing claim is used, or a new one made"
+        yield Violation(f"{path}.volumeClaim", Reason.FORBIDDEN, claim, detail)
+    if name and isinstance(name, str):
+        yield from name_violations(f"{path}.volumeClaimName", name)
+
+
+def _network_topologies(job: JobView) -> Iterator[Violation]:
+    yield from _network_topology(job.raw, job.path)
+    for task in job.tasks:
+        partition = mapping(task.raw, "partitionPolicy")
+        yield from _network_topology(partition, f"{task.path}.partitionPolicy")
+
+
+def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
+    topology = mapping(owner, "networkTopology")
+    if not topology:
+        return
+    path = f"{path}.networkTopology"
+    yield from _at_least(topology, path, highestTierAllowed=0)
+    mode = text(topology, "mode")
+    if mode is not None and mode not in TOPOLOGY_MODES:
+        detail = supported(mode, TOPOLOGY_MODES)
+        yield Violation(f"{path}.mode", Reason.NOT_SUPPORTED, mode, detail)
+    name = topology.get("highestTierName")
+    if topology.get("highestTierAllowed") is not None and name:
+        detail = "excludes highestTierAllowed: say the tier by its name or by its number"
+        yield Violation(f"{path}.highestTierName", Reason.FORBIDDEN, name, detail)
+    if isinstance(name, str) and len(name) > _MAX_NAME:
+        detail = f"may not be more than {_MAX_NAME} characters"
+        yield Violation(f"{path}.highestTierName", Reason.TOO_LONG, name, detail)
+
+
+def _partitions(job: JobView) -> Iterator[Violation]:
+    for task in job.tasks:
+        if task.raw.get("partitionPolicy") is not None:
+            yield from _partition_policy(task)
+
+
+def _partition_policy(task: TaskView) -> Iterator[Violation]:
+    path, policy = f"{task.path}.partitionPolicy", mapping(task.raw, "partitionPolicy")
+    for key in ("totalPartitions", "partitionSize"):
+        if policy.get(key) is None:
+            yield Violation(f"{path}.{key}", Reason.REQUIRED, None, "at least 1")
+    yield from _at_least(policy, path, totalPartitions=1, partitionSize=1, minPartitions=0)
+    total, size = integer(policy, "totalPartitions"), integer(policy, "partitionSize")
+    if total is None or size is None or total < 1 or size < 1:
+        return
+    if task.replicas is not None and task.replicas != total * size:
+        detail = f"must be totalPartitions × partitionSize ({total} × {size} = {total * size})"
+        yield Violation(f"{task.path}.replicas", Reason.INVALID, task.replicas, detail)
+    least = integer(policy, "minPartitions") or 0
+    if least > total:
+        detail = f"must not be greater than totalPartitions ({total})"
+        yield Violation(f"{path}.minPartitions", Reason.INVALID, least, detail)
+    if task.min_available is not None and least > 0 and task.min_available != least * size:
+        detail = f"must be minPartitions × partitionSize ({least} × {size} = {least * size})"
+        yield Violation(f"{task.path}.minAvailable", Reason.INVALID, task.min_available, detail)
+
+
+def _task_dependencies(job: JobView) -> Iterator[Violation]:
+    """Known, once each (Volcano counts a repeated one as unmet for ever), and without a cycle."""
+    if not any(task.raw.get("dependsOn") for task in job.tasks):
+        return
+    names = {task.name: None for task in job.tasks if task.name}
+    suggester = Suggester(list(names))
+    graph: dict[str, dict[str, None]] = {}
+    for task in job.tasks:
+        targets = mapping(task.raw, "dependsOn").get("name")
+        known: dict[str, None] = {}
+        for index, target in enumerate(targets if isinstance(targets, list) else ()):
+            if not isinstance(target, str):
+                continue
+            path = f"{task.path}.dependsOn.name[{index}]"
+            if target in names and target != task.name and target not in known:
+                known[target] = None
+            else:
+                yield _bad_task_target(path, target, task.name, names, suggester)
+        graph.setdefault(task.name or "", known)
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        cycle = " -> ".join(error.args[1])
+        detail = f"the tasks wait for each other, so none would start: {cycle}"
+        first = next(task for task in job.tasks if task.name == error.args[1][0])
+        yield Violation(f"{first.path}.dependsOn.name", Reason.INVALID, first.name, detail)
+
+
+def _bad_task_target(
+    path: str, target: str, task: str | None, names: Mapping[str, None], suggester: Suggester
+) -> Violation:
+    if target == task:
+        return Violation(path, Reason.INVALID, target, "a task cannot wait for itself")
+    if target not in names:
+        detail = f"no such task{did_you_mean(suggester.nearest(target))}"
+        return Violation(path, Reason.INVALID, target, detail)
+    return Violation(path, Reason.DUPLICATE, target, "name it once")
+
+
+_LOOKS_AT: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[str]] = {
+    rule: frozenset(fields.split())
+    for rule, fields in (
+        (_counts, "minAvailable maxRetry minSuccess ttlSecondsAfterFinished tasks"),
+        (_names_of_others, "queue priorityClassName schedulerName"),
+        (_running_estimate, "runningEstimate"),
+        (_has_tasks, "tasks"),
+        (_task_names, "tasks"),
+        (_gang, "minAvailable tasks"),
+        (policy_violations, "policies tasks"),
+        (_plugins, "plugins"),
+        (_mpi_master, "plugins tasks"),
+        (_volumes, "volumes"),
+        (_network_topologies, "networkTopology tasks"),
+        (_partitions, "tasks"),
+        (_task_dependencies, "tasks"),
+        (pod_violations, "tasks"),
+    )
+}
+"""The fields of a spec that each rule looks at; with the name of the vcjob, the names of pods are
+looked at too, and these hang on the plugins."""
+_RULES = tuple(_LOOKS_AT)

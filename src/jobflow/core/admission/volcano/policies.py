@@ -1,0 +1,164 @@
+"""Volcano's rules for lifecycle policies, of a job and of its tasks alike.
+
+Source: pkg/webhooks/admission/jobs/validate/util.go (validatePolicies), which stops at the first
+fault; here every fault is one. Nothing here knows what a policy does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from jobflow.core.admission.volcano.job_view import JobView, Map, elements, integer, text, texts
+from jobflow.core.suggest import supported
+from jobflow.core.violations import Reason, Violation
+
+ANY_EVENT = "*"
+EVENTS = (
+    ANY_EVENT,
+    "PodPending",
+    "PodFailed",
+    "PodEvicted",
+    "Unknown",
+    "TaskCompleted",
+    "TaskFailed",
+    "JobUpdated",
+)
+"""Events that a policy may name."""
+_VOLCANOS_EVENTS = frozenset({"PodRunning", "OutOfSync", "CommandIssued"})
+ACTIONS = (
+    "AbortJob",
+    "RestartJob",
+    "RestartTask",
+    "RestartPod",
+    "RestartPartition",
+    "TerminateJob",
+    "CompleteJob",
+    "ResumeJob",
+)
+"""Actions that a policy may name."""
+_VOLCANOS_ACTIONS = frozenset({"SyncJob", "EnqueueJob", "SyncQueue", "OpenQueue", "CloseQueue"})
+
+_DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+"""What Go's time.ParseDuration reads."""
+
+
+def policy_violations(job: JobView) -> Iterator[Violation]:
+    """All that is wrong with the job's policies and with those of its tasks."""
+    if job.raw.get("policies"):
+        yield from _of_list(job.raw, f"{job.path}.policies")
+    for task in job.tasks:
+        if task.raw.get("policies"):
+            yield from _of_list(task.raw, f"{task.path}.policies")
+
+
+def duration_violations(raw: Map, key: str, path: str) -> Iterator[Violation]:
+    """A text that Go would not read as a duration."""
+    value = text(raw, key)
+    if value is not None and not _DURATION.fullmatch(value):
+        detail = 'no duration; write a number and a unit, such as "30s" or "1h30m"'
+        yield Violation(f"{path}.{key}", Reason.INVALID, value, detail)
+
+
+def _of_list(owner: Map, path: str) -> Iterator[Violation]:
+    policies = [(f"{path}[{i}]", policy) for i, policy in elements(owner, "policies")]
+    for at, policy in policies:
+        for rule in _RULES_OF_ONE:
+            yield from rule(policy, at)
+    yield from _exit_codes_once(policies)
+    yield from _events_once(policies)
+    yield from _any_event_alone(policies)
+
+
+def _event_or_exit_code(policy: Map, path: str) -> Iterator[Violation]:
+    has_event = bool(policy.get("event") or policy.get("events"))
+    has_exit_code = policy.get("exitCode") is not None
+    if has_event and has_exit_code:
+        detail = "a policy has event(s) or exitCode, not both; make two policies of it"
+        yield Violation(f"{path}.exitCode", Reason.FORBIDDEN, policy["exitCode"], detail)
+    elif not has_event and not has_exit_code:
+        detail = "say when the policy acts: event, events or exitCode"
+        yield Violation(f"{path}.event", Reason.REQUIRED, None, detail)
+
+
+def _exit_code_is_a_failure(policy: Map, path: str) -> Iterator[Violation]:
+    if integer(policy, "exitCode") == 0:
+        detail = (
+            "0 is no failure, and a policy acts on exit codes of failures; "
+            "for success there is event: TaskCompleted"
+        )
+        yield Violation(f"{path}.exitCode", Reason.INVALID, 0, detail)
+
+
+def _events_are_known(policy: Map, path: str) -> Iterator[Violation]:
+    for at, event in _events(policy, path):
+        if event not in EVENTS:
+            detail = _supported(event, EVENTS, _VOLCANOS_EVENTS)
+            yield Violation(at, Reason.NOT_SUPPORTED, event, detail)
+
+
+def _action_is_known(policy: Map, path: str) -> Iterator[Violation]:
+    """Of a policy with an exit code Volcano does not check the action, and ignores one that it
+    does not know; where it is missing, that is left at that."""
+    action = policy.get("action")
+    if not action:
+        if policy.get("event") or policy.get("events"):
+            detail = supported(None, ACTIONS)
+            yield Violation(f"{path}.action", Reason.REQUIRED, action, detail)
+    elif isinstance(action, str) and action not in ACTIONS:
+        detail = _supported(action, ACTIONS, _VOLCANOS_ACTIONS)
+        yield Violation(f"{path}.action", Reason.NOT_SUPPORTED, action, detail)
+
+
+def _timeout_is_a_duration(policy: Map, path: str) -> Iterator[Violation]:
+    yield from duration_violations(policy, "timeout", path)
+
+
+_RULES_OF_ONE: tuple[Callable[[Map, str], Iterator[Violation]], ...] = (
+    _event_or_exit_code,
+    _events_are_known,
+    _exit_code_is_a_failure,
+    _action_is_known,
+    _timeout_is_a_duration,
+)
+
+
+def _exit_codes_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
+    seen: dict[int, str] = {}
+    for path, policy in policies:
+        code = integer(policy, "exitCode")
+        if code is not None and (first := seen.setdefault(code, path)) != path:
+            detail = f"{first} is for this exit code already"
+            yield Violation(f"{path}.exitCode", Reason.DUPLICATE, code, detail)
+
+
+def _events_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
+    """An event that one policy names twice counts once, as in Volcano."""
+    seen: dict[str, str] = {}
+    for path, policy in policies:
+        for at, event in _events(policy, path):
+            if (first := seen.setdefault(event, path)) != path:
+                yield Violation(at, Reason.DUPLICATE, event, f"{first} is for this event already")
+
+
+def _any_event_alone(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
+    named = [place for path, policy in policies for place in _events(policy, path)]
+    others = {event for _, event in named} - {ANY_EVENT}
+    if others:
+        for at in [at for at, event in named if event == ANY_EVENT][:1]:
+            detail = '"*" is every event, so no policy may name another; remove it or the others'
+            yield Violation(at, Reason.INVALID, ANY_EVENT, detail)
+
+
+def _events(policy: Map, path: str) -> Iterator[tuple[str, str]]:
+    """Path and name of each event of a policy."""
+    if event := text(policy, "event"):
+        yield f"{path}.event", event
+    for index, item in texts(policy, "events"):
+        yield f"{path}.events[{index}]", item
+
+
+def _supported(word: str, words: tuple[str, ...], volcanos: frozenset[str]) -> str:
+    if word in volcanos:
+        return f"{supported(None, words)}; {word} is for Volcano's own use"
+    return supported(word, words)

@@ -1,0 +1,1 @@
+"""Expressions in CEL and `$(…)` references of a flow."""

@@ -1,0 +1,1 @@
+"""An interpreter of CEL whose steps and bytes are bounded."""

@@ -1,0 +1,121 @@
+"""The macros that go over a list, or over the keys of a map.
+
+`all` and `exists` answer although an entry fails, if another one decides (google/cel-spec
+doc/langdef.md, Macros).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from jobflow.core.cel.language.budget import CelError
+from jobflow.core.cel.language.cel_frames import Frame, Run, Step
+from jobflow.core.cel.language.values import keys_of, kind_of, number_of
+
+
+class Loop(NamedTuple):
+    """A macro: `over.name(bound, body)`."""
+
+    name: str
+    slot: int
+    """The place of the variable that it binds."""
+    bodies: list[Run]
+    """Run for each entry."""
+    cost: int
+    """Steps of the bodies, without loops in them."""
+
+    def entries(self, frame: Frame, over: Any) -> Iterator[Any]:
+        """Bind one entry after another, and count the steps of each."""
+        slots, work, slot = frame.slots, frame.work, self.slot
+        if over.__class__ is dict:
+            over = keys_of(over)
+        elif over.__class__ is not list:
+            raise CelError(f"{self.name} goes over a list or a map, not {kind_of(over)}")
+        cost = self.cost + 2
+        for entry in over:
+            work.spend(cost)
+            slots[slot] = number_of(entry) if entry.__class__ is int else entry
+            yield slots[slot]
+
+    def holds(self, frame: Frame) -> bool:
+        """Whether the first body holds. Raises CelError."""
+        return _truth(self.bodies[0](frame))
+
+
+def _truth(value: Any) -> bool:
+    if value.__class__ is not bool:
+        raise CelError(f"the test of a loop gives {kind_of(value)}, not true or false")
+    return bool(value)
+
+
+def _all(loop: Loop) -> Step:
+    return lambda frame, over: _decided(loop, frame, over, by=False)
+
+
+def _exists(loop: Loop) -> Step:
+    return lambda frame, over: _decided(loop, frame, over, by=True)
+
+
+def _decided(loop: Loop, frame: Frame, over: Any, *, by: bool) -> bool:
+    """The first entry that gives `by` decides, even if another one fails."""
+    failure: CelError | None = None
+    for _ in loop.entries(frame, over):
+        try:
+            if loop.holds(frame) is by:
+                return by
+        except CelError as error:
+            frame.work.failed()
+            failure = failure or error.bare()
+    if failure is not None:
+        raise failure.bare()
+    return not by
+
+
+def _exists_one(loop: Loop) -> Step:
+    def one(frame: Frame, over: Any) -> Any:
+        return sum([loop.holds(frame) for _ in loop.entries(frame, over)]) == 1
+
+    return one
+
+
+def _filter(loop: Loop) -> Step:
+    def kept(frame: Frame, over: Any) -> Any:
+        found = []
+        frame.work.entries(0)
+        for entry in loop.entries(frame, over):
+            if loop.holds(frame):
+                frame.work.make(9)
+                found.append(entry)
+        return found
+
+    return kept
+
+
+def _map(loop: Loop) -> Step:
+    """With three arguments, of those entries that pass the first body."""
+    *tests, body = loop.bodies
+
+    def made(frame: Frame, over: Any) -> Any:
+        found = []
+        frame.work.entries(0)
+        for _ in loop.entries(frame, over):
+            if not tests or loop.holds(frame):
+                frame.work.make(_ENTRY)
+                found.append(body(frame))
+        return found
+
+    return made
+
+
+_ENTRY = 41
+"""Bytes of an entry of a list that is made, and of a number in it."""
+
+LOOPS: Mapping[str, Callable[[Loop], Step]] = {
+    "all": _all,
+    "exists": _exists,
+    "exists_one": _exists_one,
+    "existsOne": _exists_one,
+    "filter": _filter,
+    "map": _map,
+}

@@ -1,0 +1,86 @@
+"""Timestamps and durations of CEL, to the microsecond."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from jobflow.core.cel.language.budget import CelError
+from jobflow.core.cel.language.values import moment
+
+_LONGEST = 64
+"""Most characters of a text that is read as a time."""
+_TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII
+)
+_DURATION = re.compile(r"[-+]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+)", re.ASCII)
+_PART = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)", re.ASCII)
+_MICROSECONDS = {
+    "ns": 0.001,
+    "us": 1,
+    "µs": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND, _SECOND = timedelta(microseconds=1), timedelta(seconds=1)
+
+
+def timestamp_of(given: str | int) -> datetime:
+    """Read a time of RFC 3339, or seconds since 1970. Raises CelError."""
+    if isinstance(given, int):
+        since = given
+        found: datetime = moment(lambda: _EPOCH + timedelta(seconds=since))
+        return found
+    try:
+        if len(given) > _LONGEST or not _TIMESTAMP.fullmatch(given):
+            raise ValueError
+        return datetime.fromisoformat(given.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise CelError(
+            f"timestamp takes a time such as 2026-01-01T00:00:00Z{_not(given)}"
+        ) from None
+
+
+def duration_of(text: str) -> timedelta:
+    """Read a duration such as 1h30m. Raises CelError."""
+    if len(text) > _LONGEST or not _DURATION.fullmatch(text):
+        raise CelError(f"duration takes a text such as 1h30m or 90s{_not(text)}")
+    parts = _PART.findall(text)
+    microseconds = sum([float(count) * _MICROSECONDS[unit] for count, unit in parts])
+    found: timedelta = moment(lambda: timedelta(microseconds=microseconds))
+    return -found if text.startswith("-") else found
+
+
+def timestamp_text(time: datetime) -> str:
+    """As RFC 3339 has it."""
+    return f"{time.isoformat()[:19]}{_decimals(time.microsecond)}Z"
+
+
+def duration_text(duration: timedelta) -> str:
+    """In seconds: 90s, 1.500s."""
+    whole, rest = divmod(abs(duration) // _MICROSECOND, 1_000_000)
+    return f"{'-' if duration < timedelta() else ''}{whole}{_decimals(rest)}s"
+
+
+def _decimals(microseconds: int) -> str:
+    """Three, or six."""
+    return f".{microseconds:06}".removesuffix("000") if microseconds else ""
+
+
+def seconds(duration: timedelta, unit: int = 1) -> int:
+    """Whole seconds, or another unit of so many, towards 0."""
+    found = abs(duration) // (unit * _SECOND)
+    return found if duration >= timedelta() else -found
+
+
+def milliseconds(duration: timedelta) -> int:
+    """The thousandths beyond whole seconds."""
+    found = abs(duration) % _SECOND // timedelta(milliseconds=1)
+    return found if duration >= timedelta() else -found
+
+
+def _not(text: str) -> str:
+    return f", not {text!r}" if len(text) <= _LONGEST else ""

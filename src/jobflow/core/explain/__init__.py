@@ -1,0 +1,1 @@
+"""Explains why a flow or a step waits, failed or was skipped."""

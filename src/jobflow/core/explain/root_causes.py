@@ -1,0 +1,113 @@
+"""What is behind a step that does not run: the steps that hold it up, down to where it begins.
+
+Read from a flow's status and spec alone, by the same tables that decided (`readiness`). It explains
+what was decided and decides nothing. Everything is linear in steps and targets, loops end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jobflow.api.flow_status import StepPhase
+from jobflow.api.jobflow import Condition
+from jobflow.core.planning.context import Scene
+from jobflow.core.planning.observed import has_run
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.readiness import REACHES, End, Reach, end_of, wanted_of
+
+_FOR_OTHERS = frozenset({"", StepReason.WAITING_FOR_PROBE})
+"""Reasons of a waiting step that is held up by its targets, and by nothing of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Where a waiting or a skip begins."""
+
+    step: int
+    way: Sequence[int]
+    """From the step that was asked about to this one, both included."""
+
+
+def roots(scene: Scene, start: int) -> list[Root]:
+    """Where the waiting or skipping of the step at `start` begins, by how much it tells: what
+    somebody has to do something about, what failed, what runs. The step itself where nothing else
+    holds it up; nothing where it only waits for itself."""
+    came_from = {start: start}
+    queue = deque((start,))
+    found = []
+    while queue:
+        step = queue.popleft()
+        held_by = holding(scene, step)
+        if not held_by:
+            found.append(step)
+        for target in held_by:
+            if target not in came_from:
+                came_from[target] = step
+                queue.append(target)
+    found.sort(key=lambda step: _rank(scene, step))  # stable: the nearer one is the first
+    return [Root(step, _way(came_from, start, step)) for step in found]
+
+
+def holding(scene: Scene, step: int) -> list[int]:
+    """The targets by which the step stands as it does; none where that is its own doing."""
+    memory = scene.evidence[step].memory
+    phase = memory.phase or StepPhase.WAITING
+    if phase == StepPhase.WAITING and memory.reason in _FOR_OTHERS:
+        return _held_by(scene, step, Reach.NOT_YET)
+    if phase == StepPhase.SKIPPED and memory.reason == End.UPSTREAM_FAILED:
+        return _held_by(scene, step, Reach.UPSTREAM_FAILED)
+    if phase == StepPhase.SKIPPED and memory.reason == End.NOT_TAKEN:
+        if not _held_by(scene, step, Reach.NOT_TAKEN):
+            return _held_by(scene, step, Reach.PASSED_OVER)
+    return []
+
+
+def not_taken_for(scene: Scene, step: int) -> list[int]:
+    """The targets that ended the other way than the skipped step wanted."""
+    return _held_by(scene, step, Reach.NOT_TAKEN)
+
+
+def failed(scene: Scene) -> list[int]:
+    """The steps that failed, in order."""
+    return [
+        step
+        for step, evidence in enumerate(scene.evidence)
+        if evidence.memory.phase == StepPhase.FAILED
+    ]
+
+
+def _held_by(scene: Scene, step: int, reach: Reach) -> list[int]:
+    return [target for target, how in _reaches(scene, step) if how is reach]
+
+
+def _reaches(scene: Scene, step: int) -> Iterator[tuple[int, Reach]]:
+    evidence = scene.evidence[step]
+    probed = evidence.step.depends_on is not None and evidence.step.depends_on.probe is not None
+    passed = evidence.memory.passed_targets or ()
+    for target in scene.graph.targets[step]:
+        other = scene.evidence[target]
+        want = wanted_of(evidence.step, other.step)
+        end = end_of(other.step, other.memory)
+        reach = REACHES[want][end]
+        if other.step.name in passed or (probed and end in (End.COMPLETED, End.FAILED)):
+            reach = Reach.MET  # it holds nothing up any more: its probe passed, or never will
+        elif want is Condition.RUNNING and has_run(other, other.memory, scene.records):
+            reach = Reach.MET
+        yield target, reach
+
+
+def _rank(scene: Scene, step: int) -> int:
+    memory = scene.evidence[step].memory
+    phase = memory.phase or StepPhase.WAITING
+    if phase == StepPhase.WAITING:
+        return 3 if memory.reason == StepReason.STARTING else 0
+    return 1 if phase in (StepPhase.FAILED, StepPhase.SKIPPED) else 2
+
+
+def _way(came_from: dict[int, int], start: int, last: int) -> Sequence[int]:
+    way = [last]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return way[::-1]

@@ -1,0 +1,75 @@
+"""Plain JSON values: copied, compared, told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from jobflow.core.violations import below
+
+
+def copied(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A deep copy of a JSON object, without recursion (a fifth of what `copy.deepcopy` takes)."""
+    root = dict(spec)
+    work: list[dict[str, Any] | list[Any]] = [root]
+    while work:
+        node = work.pop()
+        for at, value in node.items() if isinstance(node, dict) else enumerate(node):
+            if isinstance(value, (dict, list)):
+                copy = value.copy()
+                node[at] = copy  # type: ignore[index]
+                work.append(copy)
+    return root
+
+
+def is_same(old: Any, new: Any) -> bool:
+    """Whether two values are the same JSON, whatever the order of keys; unlike `==` it tells true
+    from 1, and is never nested too deeply. In a patch null is more than a missing key."""
+    return _alike(old, new) or next(differences("", old, new), None) is None
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Whether two values are written alike: the short way to see that nothing changed."""
+    try:
+        return msgspec.json.encode(old) == msgspec.json.encode(new)
+    except RecursionError:
+        return False
+
+
+def differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    """JSON paths at which two values differ, as deep as both have the same shape."""
+    work = [(path, old, new)]
+    while work:
+        path, old, new = work.pop()
+        if old is new:
+            continue
+        before, after = _parts(old), _parts(new)
+        if before is None or after is None or type(old) is not type(new):
+            if type(old) is not type(new) or old != new:
+                yield path
+        elif isinstance(old, list) and len(before) != len(after):
+            yield path
+        else:
+            keys = reversed(dict.fromkeys(chain(before, after)))
+            work += [
+                (below(path, key), before.get(key, _MISSING), after.get(key, _MISSING))
+                for key in keys
+            ]
+
+
+def _parts(value: Any) -> Mapping[Any, Any] | None:
+    """What a value is made of, by key or index; None where it is not made of anything."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list):
+        return dict(enumerate(value))
+    if isinstance(value, msgspec.Struct):
+        fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {key: getattr(value, field) for key, field in fields}
+    return None
+
+
+_MISSING = object()

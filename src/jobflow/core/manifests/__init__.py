@@ -1,0 +1,1 @@
+"""Job manifests: built, merged, and checked against schemas."""

@@ -1,0 +1,96 @@
+"""Holds the CustomResourceDefinition that an API server serves against what this version needs.
+
+An API server drops, silently, what its schema does not name, and fills in what has a default: of a
+flow stored under another schema nobody can tell any more what its user wrote. Fields that we do
+not know are no fault, so a newer definition does not stop an older version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobflow.api.schema.crd import crd
+
+Schema = Mapping[str, Any]
+
+_PRESERVED = "x-kubernetes-preserve-unknown-fields"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_NOT_OURS = frozenset({"apiVersion", "kind", "metadata"})
+"""Of a whole object: these the API server knows by itself."""
+_JOB_SPECS = {
+    "JobFlow": tuple(
+        f"spec.{steps}[].{patch}"
+        for steps in ("flows", "finally")
+        for patch in ("patch", "switch[].patch")
+    ),
+    "JobTemplate": ("spec",),
+}
+"""Below them nothing may be filled in: that is Volcano's to do, when the vcjob is made."""
+
+
+def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
+    """Each thing about the definition of `JobFlow` or `JobTemplate` (an object of
+    `apiextensions.k8s.io/v1`) with which this version cannot work, a clause each; the fields in the
+    order of our schema. KeyError for any other kind."""
+    (ours,) = crd(kind)["spec"]["versions"]
+    versions = (served.get("spec") or {}).get("versions") or ()
+    theirs = next((each for each in versions if each.get("name") == ours["name"]), None)
+    if theirs is None or not theirs.get("served"):
+        return [f"version {ours['name']} is not served"]
+    faults = []
+    if "status" not in (theirs.get("subresources") or {}):
+        faults.append("there is no subresource status")
+    schema = (theirs.get("schema") or {}).get("openAPIV3Schema") or {}
+    faults += _below(ours["schema"]["openAPIV3Schema"], schema, "")
+    return faults + [f"{path} has a default" for path in _defaults(schema, "", _JOB_SPECS[kind])]
+
+
+def _faults(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
+    """Of one field that both have, and of what is below it."""
+    if (want := _type(ours)) != (have := _type(theirs)):
+        yield f"{path} is of type {have}, not {want}"
+        return
+    if ours.get(_PRESERVED) and not theirs.get(_PRESERVED):
+        yield f"{path} drops what it does not name"
+    if ours.get("nullable") and not theirs.get("nullable"):
+        yield f"{path} takes no null"
+    yield from _below(ours, theirs, path)
+
+
+def _below(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
+    named = theirs.get("properties") or {}
+    for name, schema in (ours.get("properties") or {}).items():
+        if not path and name in _NOT_OURS:
+            continue
+        below = f"{path}.{name}" if path else name
+        if name in named:
+            yield from _faults(schema, named[name], below)
+        elif not theirs.get(_PRESERVED):
+            yield f"{below} is missing"
+    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(schema := ours.get(keyword), dict) and not theirs.get(_PRESERVED):
+            inner = theirs.get(keyword)
+            yield from _faults(schema, inner if isinstance(inner, dict) else {}, path + mark)
+
+
+def _type(schema: Schema) -> str:
+    if schema.get(_INT_OR_STRING):
+        return "integer or string"
+    return str(schema.get("type") or "nothing")
+
+
+def _defaults(schema: Schema, path: str, roots: tuple[str, ...]) -> Iterator[str]:
+    """Paths with a default at and below one of the `roots`."""
+    inside = any(
+        path == root or path.startswith((f"{root}.", f"{root}[", f"{root}{{")) for root in roots
+    )
+    if inside and "default" in schema:
+        yield path
+    if not inside and path and not any(root.startswith(path) for root in roots):
+        return
+    for name, below in (schema.get("properties") or {}).items():
+        yield from _defaults(below, f"{path}.{name}" if path else name, roots)
+    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(below := schema.get(keyword), dict):
+            yield from _defaults(below, path + mark, roots)

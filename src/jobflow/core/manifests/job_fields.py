@@ -1,0 +1,157 @@
+"""The fields that a vcjob spec may have, down to its pods, and where a misplaced one belongs.
+
+The job's own fields come from `api.job`, those of pods and volume claims from `api.pod_types`. This
+module judges no object; `misfits` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from jobflow.api.schema.crd import openapi_schema
+from jobflow.api.schema.pod_types import POD_TYPES
+from jobflow.core.manifests.schema_hints import JOB_WORDS
+from jobflow.core.suggest import Suggester, did_you_mean, plain
+
+_POD_ROOTS = {
+    "tasks[].template": "PodTemplateSpec",
+    "volumes[].volumeClaim": "PersistentVolumeClaimSpec",
+}
+"""Fields of the job whose content is Kubernetes' own type."""
+_TASK = "tasks[]"
+_POD = f"{_TASK}.template.spec"
+_CONTAINER = f"{_POD}.containers[]"
+_PLACES = (
+    "", _TASK, f"{_TASK}.template", f"{_TASK}.template.metadata", _POD, _CONTAINER,
+    f"{_CONTAINER}.resources", f"{_CONTAINER}.securityContext", f"{_CONTAINER}.env[]",
+    f"{_CONTAINER}.ports[]", f"{_CONTAINER}.volumeMounts[]", f"{_POD}.volumes[]",
+)  # fmt: skip
+"""Places in which a misplaced field is looked for, in this order."""
+_LONGEST_NAME = 63
+"""Characters; longer names are compared with nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type of JSON value."""
+
+    kind: str
+    """`text`, `integer`, `boolean`, `quantity`, `integer-or-text`, `words`, `list`, `map`, `object`
+    or `any`."""
+    inner: Type | None = None
+    """Type of the elements of a list, or of the values of a map."""
+    fields: Mapping[str, Type] = field(default_factory=dict)
+    """Fields of an object."""
+    words: tuple[str, ...] = ()
+    """Texts that a field of kind `words` takes."""
+    is_of_job: bool = False
+    """Whether the CRD of JobTemplates describes it, so that `schema` reports a wrong type."""
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether there are no fields or elements below it to be looked at."""
+        return self.inner is None and self.kind != "object"
+
+
+@lru_cache(maxsize=1)
+def job_spec() -> Type:
+    """The type of a vcjob spec."""
+    return _of_schema(openapi_schema("JobTemplate")["properties"]["spec"], "")
+
+
+def place_of(path: Sequence[str | int]) -> str:
+    """A path in a spec without its indices: `tasks[].template`."""
+    return "".join("[]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def meant(place: str, name: str) -> str:
+    """Say what a user meant by a field `name` that the object at `place` does not have: a clause
+    that begins with `; `, or "". A place has no indices: `tasks[].template`, "" for the spec."""
+    return _meant(place, name) if len(name) <= _LONGEST_NAME else ""
+
+
+@lru_cache(maxsize=1024)
+def _meant(place: str, name: str) -> str:
+    known = list(_at(place).fields)
+    guess = Suggester(known).nearest(name)
+    if guess is not None and plain(guess) == plain(name):
+        return did_you_mean(guess)
+    if (word := JOB_WORDS.get(name)) is not None:
+        return f"; {_belongs(place, word)}"
+    for other in _PLACES:
+        if other != place and name in _at(other).fields:
+            return f"; {_belongs(place, f'{other}.{name}' if other else name)}"
+    if guess is None and name in _step_fields():
+        return f"; it is a field of a JobFlow's step: spec.flows[].{name}"
+    return did_you_mean(guess)
+
+
+def _belongs(place: str, target: str) -> str:
+    """Name a place of the spec as seen from another: relative if it is below that one."""
+    below = target.removeprefix(f"{place}.")
+    if below != target or not place:
+        return f"it belongs in {below}"
+    return f"it belongs in spec.{target} of the job"
+
+
+def _at(place: str) -> Type:
+    """The type at a place without indices."""
+    found = job_spec()
+    for part in place.split(".") if place else ():
+        found = found.fields[part.removesuffix("[]")]
+        if part.endswith("[]") and found.inner is not None:
+            found = found.inner
+    return found
+
+
+@lru_cache(maxsize=1)
+def _step_fields() -> frozenset[str]:
+    schema = openapi_schema("JobFlow")["properties"]["spec"]["properties"]["flows"]["items"]
+    return frozenset(schema["properties"])
+
+
+def _of_schema(schema: Mapping[str, Any], place: str) -> Type:
+    if place in _POD_ROOTS:
+        return _of_pods(_POD_ROOTS[place])
+    if "items" in schema:
+        return Type("list", _of_schema(schema["items"], f"{place}[]"), is_of_job=True)
+    if "properties" in schema:
+        at = f"{place}." if place else ""
+        fields = schema["properties"].items()
+        inner = {name: _of_schema(below, at + name) for name, below in fields}
+        return Type("object", fields=inner, is_of_job=True)
+    return Type("any", is_of_job=True)
+
+
+_LIST_OR_MAP = re.compile(r"\[(?P<list>.+)\]|\{(?P<map>.+)\}")
+
+
+@lru_cache(maxsize=256)
+def _of_pods(said: str) -> Type:
+    """A type by its words in the table."""
+    if inner := _LIST_OR_MAP.fullmatch(said):
+        assert inner.lastgroup is not None
+        return Type(inner.lastgroup, _of_pods(inner[inner.lastgroup]))
+    if " " in said:
+        return Type("words", words=tuple(said.split()))
+    declared = _pod_types().get(said)
+    if declared is None:
+        return Type(said)
+    return Type("object", fields={name: _of_pods(kind) for name, kind in declared.items()})
+
+
+@lru_cache(maxsize=1)
+def _pod_types() -> Mapping[str, Mapping[str, str]]:
+    """Type to field to the field's type, as the table has them."""
+    types: dict[str, dict[str, str]] = {}
+    for line in POD_TYPES.splitlines():
+        if not line.startswith(" "):
+            fields = types[line] = {}
+        else:
+            name, _, kind = line.strip().partition(" ")
+            fields[name] = kind
+    return types

@@ -1,0 +1,189 @@
+"""Fields of a vcjob spec, or of a patch, that do not exist, and values of pods of a wrong type.
+
+Types are those of `fields`. A wrong type is a violation, because Volcano's definition of the vcjob
+refuses it. An unknown field is a doubt: Volcano drops it, or is newer than this table
+(docs/decisions/unknown-fields.md). Wrong types of the job's own fields are left to `schema`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from jobflow.core.manifests.crd_schema import mistyped
+from jobflow.core.manifests.job_fields import Type, job_spec, meant, place_of
+from jobflow.core.suggest import did_you_mean, supported
+from jobflow.core.violations import (
+    MAX_FINDINGS,
+    Doubt,
+    Place,
+    Reason,
+    Violation,
+    keys_of,
+    path_of,
+)
+
+MOST_GUESSES = 100
+"""Unknown fields, and unknown words, of one object for which there is a guess."""
+UNKNOWN = "unknown field"
+_QUANTITY = re.compile(
+    r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+    r"(?:[KMGTPE]i|[numkMGTPE]|[eE][-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))?"
+)
+"""Source: the pattern that Volcano's definition of the vcjob has for quantities."""
+_ALMOST = re.compile(
+    r"(?P<number>[-+]?[0-9.]+)\s*(?P<letter>[numkgtpe]?)(?P<binary>i?)(?P<byte>b?)", re.IGNORECASE
+)
+"""A number and a suffix in any case, with or without a space and a B."""
+
+IsOpen = Callable[[str], bool]
+
+
+class Misfit(NamedTuple):
+    """A field or value that its type does not have."""
+
+    place: Place
+    type: Type | None
+    """The type that the value should have; None: the field does not exist."""
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Misfits:
+    """What does not fit in one spec or patch."""
+
+    violations: tuple[Violation, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+
+NO_MISFITS = Misfits()
+
+
+def misfits(
+    spec: Any, path: str, *, is_open: IsOpen | None = None, unknown_before: int = 0
+) -> Misfits:
+    """Return everything in a vcjob spec at `path` that does not fit its type; linear in its size.
+
+    `is_open`: for a patch: whether a text has references without a value. Such a text fits any
+    type, and a patch may have directives beside its fields. `unknown_before`: unknown fields that
+    were found in other patches of the same flow.
+    """
+    wrong: list[Violation] = []
+    unknown: list[Doubt] = []
+    for found in _found(spec, is_open):
+        if found.type is not None:
+            wrong.append(_wrong(found, found.type, path, guess=len(wrong) < MOST_GUESSES))
+            if len(wrong) == MAX_FINDINGS:
+                break
+        elif (before := unknown_before + len(unknown)) < MAX_FINDINGS:
+            unknown.append(_unknown(found, path, guess=before < MOST_GUESSES))
+    return Misfits(tuple(wrong), tuple(unknown)) if wrong or unknown else NO_MISFITS
+
+
+def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
+    work: list[tuple[Any, Type, Place]] = [(spec, job_spec(), None)]
+    for node, kind, place in work:  # grows as it goes, level by level
+        children = _children(node, kind)
+        if children is None:
+            if not (kind.is_of_job or _is_open(node, is_open)):
+                yield Misfit(place, kind, node)
+            continue
+        for key, value, inner in children:
+            if inner is None:
+                if is_open is None or not key.startswith("$"):
+                    yield Misfit((place, key), None, value)
+            elif not inner.is_leaf:
+                work.append((value, inner, (place, key)))
+            elif not (_FITS[inner.kind](value, inner) or _is_open(value, is_open)):
+                yield Misfit((place, key), inner, value)
+
+
+def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] | None:
+    """Key, value and type of everything in a node; None: it is no node of that type. A null in a
+    map counts as left out."""
+    if kind.kind == "list":
+        return ((i, v, kind.inner) for i, v in enumerate(node)) if isinstance(node, list) else None
+    if not isinstance(node, dict):
+        return None
+    if kind.kind == "map":
+        return ((k, v, kind.inner) for k, v in node.items() if v is not None)
+    fields = kind.fields
+    return ((k, v, fields.get(k)) for k, v in node.items() if v is not None or k not in fields)
+
+
+def _is_open(value: Any, is_open: IsOpen | None) -> bool:
+    return is_open is not None and isinstance(value, str) and is_open(value)
+
+
+def _is_integer(value: Any, kind: Type) -> bool:
+    """Whether JSON has an integer there; `3.0` is one."""
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_quantity(value: Any, kind: Type) -> bool:
+    if isinstance(value, str):
+        return _QUANTITY.fullmatch(value.strip()) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_FITS: Mapping[str, Callable[[Any, Type], bool]] = {
+    "any": lambda value, kind: True,
+    "boolean": lambda value, kind: isinstance(value, bool),
+    "integer": _is_integer,
+    "integer-or-text": lambda value, kind: isinstance(value, str) or _is_integer(value, kind),
+    "quantity": _is_quantity,
+    "text": lambda value, kind: isinstance(value, str),
+    "words": lambda value, kind: value in kind.words if value else value == "",
+}
+"""Whether a value fits a type without anything below it. An empty word is one that is not set."""
+_CALLED = {
+    "integer-or-text": "integer,string",
+    "list": "array",
+    "map": "object",
+    "text": "string",
+    "words": "string",
+}
+"""JSON types by what an API server calls them, as far as it is another word."""
+
+
+def _wrong(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
+    keys = keys_of(found.place)
+    at = path_of(found.place, path)
+    if kind.kind == "words" and isinstance(found.value, str):
+        detail = supported(found.value if guess else None, kind.words)
+        return Violation(at, Reason.NOT_SUPPORTED, found.value, detail)
+    if kind.kind == "quantity":
+        return Violation(at, Reason.TYPE_INVALID, found.value, _no_quantity(found.value))
+    violation = mistyped(keys, _CALLED.get(kind.kind, kind.kind), found.value)
+    detail = violation.detail.removeprefix(f"{violation.path} in body ")
+    return replace(violation, path=at, detail=detail)
+
+
+def _no_quantity(value: Any) -> str:
+    """Say how a quantity is written: `2 GB` is `2G`."""
+    meant = _meant_quantity(value.strip()) if isinstance(value, str) else None
+    return 'must be a quantity, such as 2, "500m" or "2Gi"' + did_you_mean(meant)
+
+
+def _meant_quantity(text: str) -> str | None:
+    """Return the quantity with the suffix as Kubernetes writes it; None if that is not clear."""
+    found = _ALMOST.fullmatch(text)
+    if found is None:
+        return None
+    letter, binary, byte = found["letter"], found["binary"].lower(), found["byte"]
+    if binary or byte or letter not in ("n", "u", "m"):  # `500 m` is a fraction, `500 mb` is not
+        letter = letter.upper()
+    suffix = "k" if letter == "K" and not binary else letter + binary
+    quantity = found["number"] + suffix
+    return quantity if _QUANTITY.fullmatch(quantity) else None
+
+
+def _unknown(found: Misfit, path: str, *, guess: bool) -> Doubt:
+    keys = keys_of(found.place)
+    at = path_of(found.place, path)
+    word = meant(place_of(keys[:-1]), str(keys[-1])) if guess else ""
+    return Doubt(at, UNKNOWN + word, Reason.FORBIDDEN)

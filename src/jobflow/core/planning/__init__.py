@@ -1,0 +1,1 @@
+"""Plans what happens to a flow next: from its status and jobs to actions and a new status."""

@@ -1,0 +1,172 @@
+"""What every decision of one plan may look at, gathered once. It decides nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+import msgspec
+
+from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
+from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.language.allowance import LATER, Allowance
+from jobflow.core.cel.scope import Seen, Standing
+from jobflow.core.manifests.job import Draft
+from jobflow.core.planning.actions import Action, Probe, ReadPods
+from jobflow.core.planning.lifecycle import Course, stored_course
+from jobflow.core.planning.observed import Evidence, Run, gather
+from jobflow.core.planning.view import View
+from jobflow.core.pods.outputs import OutputsRoom
+from jobflow.core.spec.compiled import Layout, layout_of
+from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.readiness import breaks
+from jobflow.core.timestamps import whole
+
+
+class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a step ended."""
+
+    phase: str
+    """Completed, Failed or Skipped."""
+    reason: str = ""
+    attempts: int = 0
+    """How many vcjobs had been made for the step by then, its items and repeats together."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What is decided about one step."""
+
+    condition: StepCondition
+    actions: tuple[Action, ...] = ()
+    """What to do; reading is asked for in `reads`."""
+    drafts: tuple[Draft, ...] = ()
+    """The vcjobs to make, by their runs; those that there is room for become actions
+    (`parallelism`)."""
+    wake_at: datetime | None = None
+    """When to look again although nothing happened."""
+    urgent: bool = False
+    """Whether what comes next waits until the condition is written."""
+    reads: tuple[ReadPods, ...] = ()
+    """What has to be known before more can be decided; several steps may ask for the same."""
+    unjudged: frozenset[str] = frozenset()
+    """UIDs of vcjobs that have ended, and of which it is not decided yet what their end means."""
+    probes: tuple[Probe, ...] = ()
+
+
+class RunDecision(msgspec.Struct, frozen=True):
+    """What is decided about one run of a step."""
+
+    condition: RunCondition
+    action: Action | None = None
+    draft: Draft | None = None
+    """Its next vcjob, if it is to be made."""
+    wake_at: datetime | None = None
+    urgent: bool = False
+    reads: tuple[ReadPods, ...] = ()
+    unjudged: frozenset[str] = frozenset()
+
+
+@dataclass
+class Scene:
+    """A flow, what is known of its steps, and the time."""
+
+    flow: JobFlow
+    view: View
+    now: datetime
+    going: Course | None = None
+    """Where the flow is going; None: as its status has it."""
+    aborted_for: str = ""
+    """The failure for which all that runs is to be aborted, in a sentence; empty: there is none."""
+    spared: frozenset[str] = frozenset()
+    """The steps that are then not."""
+    daemons_done: bool = False
+    """Whether all other steps are over, so that daemons are to be ended."""
+    faults: Mapping[str, Failure] = field(default_factory=dict)
+    """Of vcjobs that cannot be made, by name: what their references or patches come to."""
+
+    def __post_init__(self) -> None:
+        self.layout: Layout = layout_of(self.flow)
+        self.steps: list[Step] = self.layout.steps
+        """Those of `finally` behind all others."""
+        self.last_from: int = self.layout.last_from
+        """The position of the first step of `finally`."""
+        self.graph: Graph = self.layout.graph
+        """The dependencies, by position in `steps`."""
+        self.records: Mapping[str, JobRecord] = {
+            record.name: record for record in self.flow.status.job_status_list or ()
+        }
+        """What the status remembers of vcjobs, by name."""
+        self.second: datetime = whole(self.now)
+        self.evidence: list[Evidence] = gather(
+            self.flow, self.layout, self.view, self.records, self.second
+        )
+        """By position, as the graph counts."""
+        self.standing: list[StepCondition] = [evidence.memory for evidence in self.evidence]
+        """Where each step stands, as far as this plan has decided; else by the status."""
+        self.course: Course = self.going or stored_course(self.flow, self.second)
+        """What holds for the flow as a whole."""
+        self.stored_failures: str | None = None
+        """The answer of `failure_policy.stored_failures`, once it was asked."""
+        self.pod_suffixes: dict[str, int] = {}
+        """What `starting` has found out of the names of each step's pods."""
+        self.target_ends: dict[str, str] = {}
+        """The annotation of each step's vcjobs, as far as `target_ends` was asked for it."""
+        self.told: dict[int, TargetEnd] | None = None
+        """The ends that vcjobs tell, by position, once `target_ends` was asked."""
+        self.suspended: str = self.course.suspended
+        """Why nothing starts for now; empty: the flow is not suspended."""
+        self.terminating: bool = self.flow.metadata.deletion_timestamp is not None
+
+    @cached_property
+    def flow_phase(self) -> str:
+        """What `flow.phase` is in `finally`: how the flow would end by its other steps, which are
+        over by the stored status."""
+        if self.last_from == len(self.steps):
+            return ""
+        rest = zip(self.steps[: self.last_from], self.evidence, strict=False)
+        failed = self.course.halted_for or any(breaks(step, each.memory) for step, each in rest)
+        return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
+
+    def seen(self, run: Run | None = None, ended: RunCondition | None = None) -> Seen:
+        """What an expression or reference may look at: of a step, or of one run of it. `ended`: in
+        until and retry.when, the run as it has just ended."""
+        work = self.allowance.share()
+        if run is None:
+            return Seen(self.flow, self._standing, self.flow_phase, work=work)
+        own = run.index, run.item, ended
+        return Seen(self.flow, self._standing, self.flow_phase, *own, work)
+
+    def _standing(self, name: str) -> Standing | None:
+        position = self.graph.index.get(name)
+        return None if position is None else (self.steps[position], self.standing[position])
+
+    @cached_property
+    def allowance(self) -> Allowance:
+        """What expressions may still take in this plan."""
+        return Allowance()
+
+    @property
+    def later(self) -> datetime:
+        """When what they may take no more is gone on with."""
+        return self.now + LATER
+
+    @cached_property
+    def outputs_room(self) -> OutputsRoom:
+        """What the outputs that are recorded leave for more; steps that end now take their part in
+        the order in which they are decided."""
+        conditions = (run.memory.outputs for each in self.evidence for run in each.each)
+        return OutputsRoom(outputs for outputs in conditions if outputs is not None)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Names that a further attempt may not take: of any vcjob known, now or once, and of any
+        step's first vcjob."""
+        names = {*self.view.jobs, *self.records, *self.view.holders}
+        for evidence in self.evidence:
+            names.add(evidence.key)
+            for run in evidence.each:
+                names |= {run.key, run.memory.job}
+        return frozenset(names)

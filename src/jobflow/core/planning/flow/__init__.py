@@ -1,0 +1,1 @@
+"""Policies of the flow as a whole."""

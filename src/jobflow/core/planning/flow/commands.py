@@ -1,0 +1,182 @@
+"""What the Commands on a flow come to: which are carried out, which are refused, which can go.
+
+A Command is recorded by its UID in `handledCommands` with the status that carries it out or refuses
+it; it is deleted only once that status is stored, and forgotten when it is seen gone. So it acts
+once, wherever a process stops. Several that come together are read one after another, by
+creationTimestamp and name, each on the course that the one before it has left. What a course means
+to the steps is others' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from jobflow.api.command import Action, Command
+from jobflow.api.flow_status import FlowPhase
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.planning.actions import DeleteCommand, Event, EventType
+from jobflow.core.planning.lifecycle import Course
+from jobflow.core.planning.view import View
+from jobflow.core.reasons import FlowReason
+
+AT_ONCE = 20
+"""Commands of one flow that may be handled and not yet gone, so that a status keeps its size."""
+_FIRST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What Commands ask for."""
+
+    course: Course
+    """Where they send the flow."""
+    handled: list[str] | None = None
+    """`handledCommands` as it is to be."""
+    retry: bool = False
+    """Whether the flow, which has failed, is to be taken up again."""
+    events: tuple[Event, ...] = ()
+    deletes: tuple[DeleteCommand, ...] = ()
+    urgent: bool = False
+    """Whether a Command's delete waits for the status."""
+
+
+def orders(
+    flow: JobFlow, view: View, course: Course, now: datetime, *, over: Callable[[], bool]
+) -> Orders:
+    """Read the Commands of the View. `now`: whole seconds; `over`: whether the flow ends in this
+    very plan, were it not for a Command."""
+    handled = flow.status.handled_commands or []
+    if view.commands is None:
+        return Orders(course, flow.status.handled_commands)
+    if not view.commands and not handled:
+        return Orders(course)
+    known = frozenset(handled)
+    there = {command.metadata.uid for command in view.commands.values()}
+    kept = [uid for uid in handled if uid in there]
+    ordered = sorted(view.commands.values(), key=_rank)
+    new = [command for command in ordered if command.metadata.uid not in known]
+    reader = _Reader(flow, course, now, over)
+    read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
+    return Orders(
+        course=reader.course,
+        handled=[*kept, *read] or None,
+        retry=reader.retry,
+        events=tuple(reader.events),
+        deletes=_gone(command for command in ordered if command.metadata.uid in known),
+        urgent=bool(read),
+    )
+
+
+def _rank(command: Command) -> tuple[datetime, str]:
+    return command.metadata.creation_timestamp or _FIRST, command.metadata.name
+
+
+def _gone(commands: Iterable[Command]) -> tuple[DeleteCommand, ...]:
+    """Those that are stored as handled are deleted, where nobody has done that yet."""
+    return tuple(
+        DeleteCommand(command.metadata.name, command.metadata.uid)
+        for command in commands
+        if command.metadata.deletion_timestamp is None
+    )
+
+
+class _Reader:
+    """Reads one Command after another."""
+
+    def __init__(
+        self, flow: JobFlow, course: Course, now: datetime, over: Callable[[], bool]
+    ) -> None:
+        self._flow = flow
+        self._now = now
+        self._over = over
+        self.course = course
+        self.retry = False
+        self.events: list[Event] = []
+
+    def read(self, commands: Iterable[Command]) -> Iterator[Command]:
+        """Those that are read now; what comes behind a retry finds the flow taken up again."""
+        for command in commands:
+            if self.retry:
+                return
+            if why := self._wrong(command) or _READINGS[command.action](self, command):
+                text = f"Command {command.metadata.name} ({command.action}) was refused: {why}"
+                self.events.append(Event(EventType.WARNING, "CommandRefused", text))
+            yield command
+
+    def _wrong(self, command: Command) -> str:
+        """What is wrong with the Command itself."""
+        target, uid = command.target, self._flow.metadata.uid
+        if target is None or target.uid != uid:
+            other = f"another flow of this name (uid {target.uid})" if target and target.uid else ""
+            return f"it is about {other or 'no flow in particular'}; this one has the uid {uid}"
+        if command.action not in _READINGS:
+            return f"JobFlow carries out {_ACTIONS} on flows and no other action"
+        return ""
+
+    def _too_late(self) -> str:
+        if self._flow.final:
+            return f"the flow is over ({self._flow.status.state.phase})"
+        return self._deleted() or ("the flow is over" if self._over() else "")
+
+    def _deleted(self) -> str:
+        deleting = self._flow.metadata.deletion_timestamp is not None
+        return "the flow is being deleted" if deleting else ""
+
+    # -------------------------------------------- carried out, or refused for what is returned
+
+    def cancel(self, command: Command) -> str:
+        """One more cancel is none."""
+        if why := self._too_late():
+            return why
+        self.course = self.course.cancelled(self._now, command.message)
+        return ""
+
+    def cancel_now(self, command: Command) -> str:
+        """Also if the flow is being ended already."""
+        if why := self._too_late():
+            return why
+        self.course = self.course.cancelled_now(self._now, command.message)
+        return ""
+
+    def suspend(self, command: Command) -> str:
+        if why := self._too_late():
+            return why
+        if self.course.halted_for:
+            return f"the flow ends already, for {self.course.halted}"
+        self.course = self.course.suspended_for(command.action, self._now)
+        return ""
+
+    def resume(self, command: Command) -> str:
+        if why := self._too_late():
+            return why
+        if self.course.suspended_at is None:
+            return "the flow is not suspended"
+        self.course = self.course.resumed(self._now)
+        return ""
+
+    def restart(self, command: Command) -> str:
+        state = self._flow.status.state
+        if why := self._deleted():
+            return why
+        if state.phase != FlowPhase.FAILED:
+            phase = state.phase or FlowPhase.PENDING
+            if self.course.suspended_at is not None:
+                phase = "suspended: resume it first"
+            return f"only a flow that has failed can be retried, and this one is {phase}"
+        if state.reason == FlowReason.INVALID:
+            return "the flow is invalid: delete it, correct it and apply it again"
+        self.retry = True
+        return ""
+
+
+_READINGS: Mapping[str, Callable[[_Reader, Command], str]] = {
+    Action.ABORT_JOB: _Reader.suspend,
+    Action.SUSPEND_FLOW: _Reader.suspend,
+    Action.RESUME_JOB: _Reader.resume,
+    Action.TERMINATE_JOB: _Reader.cancel,
+    Action.TERMINATE_NOW: _Reader.cancel_now,
+    Action.RESTART_JOB: _Reader.restart,
+}
+_ACTIONS = f"{', '.join(sorted(_READINGS)[:-1])} and {max(_READINGS)}"

@@ -1,0 +1,81 @@
+"""Which creates are tried while a quota or missing rights refuse them.
+
+A full quota or a missing right refuses every vcjob of the flow, so only a few are tried: first
+those that were never tried, in the order of the flow, then those that were refused longest ago.
+Every vcjob gets its turn, and a smaller one can be created even if another cannot. `actions.Held`
+says when the next try is made, and how many are tried at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.core.manifests.job import Draft
+from jobflow.core.planning.context import Decision
+from jobflow.core.planning.view import Held
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import short
+from jobflow.core.timestamps import not_before
+
+
+class Turn:
+    """Whose turn it is, of all vcjobs that are to be made."""
+
+    def __init__(
+        self, held: Held, decisions: Iterable[Decision], now: datetime, most: int | None
+    ) -> None:
+        """`most`: how many vcjobs the flow has room for; None: any number."""
+        self._held = held
+        self._is_due = held.is_due(now)
+        refused = {name: place for place, name in enumerate(held.tried)}
+        names = [draft.name for decision in decisions for draft in decision.drafts]
+        names.sort(key=lambda name: refused.get(name, -1))
+        self._names = frozenset(names[: held.room][:most])
+
+    def let_through(self, drafts: Iterable[Draft]) -> list[Draft]:
+        """Return those that are tried now."""
+        return [draft for draft in drafts if self._is_due and draft.name in self._names]
+
+    def held_back(self, decision: Decision, drafts: Iterable[Draft]) -> Decision:
+        """Return the decision with the reason why its step waits. `drafts`: its vcjobs that are to
+        be made, tried now or not, so that a try alone does not change the condition."""
+        retry_at = self._held.retry_at
+        is_next = any(draft.name in self._names for draft in drafts)
+        made = msgspec.structs.replace(decision, condition=self._waiting(decision, is_next))
+        if retry_at is None or self._is_due:
+            return made
+        wakes = [moment for moment in (decision.wake_at, retry_at) if moment is not None]
+        return msgspec.structs.replace(made, wake_at=min(wakes))
+
+    def _waiting(self, decision: Decision, is_next: bool) -> StepCondition:
+        condition, why, retry_at = decision.condition, self._held.message, self._held.retry_at
+        if retry_at is not None:
+            why = f"{why}; the flow's jobs are tried in turn"
+        if under_way(condition):  # a forEach that has other items
+            message = f"{condition.message}; the next waits: {why}"
+            return msgspec.structs.replace(condition, message=short(message))
+        until = not_before(retry_at) if retry_at is not None and is_next else None
+        return waits_instead(
+            condition,
+            reason=StepReason.CREATE_REFUSED,
+            message=short(why),
+            next_attempt_time=None if condition.attempts else until,
+        )
+
+
+def waits_instead(condition: StepCondition, **said: Any) -> StepCondition:
+    """Return the condition of a step that would start now, if it waits instead."""
+    return msgspec.structs.replace(
+        condition, phase=StepPhase.WAITING, last_transition_time=None, **said
+    )
+
+
+def under_way(condition: StepCondition) -> bool:
+    """Whether the step, or with forEach and repeat any of its runs, has a vcjob that goes on."""
+    runs = condition.runs or (condition,)
+    return any(run.phase not in (StepPhase.WAITING, *ENDED_STEP_PHASES) for run in runs)

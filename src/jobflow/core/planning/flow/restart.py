@@ -1,0 +1,146 @@
+"""A flow that has failed is taken up again from the steps that failed: what its status becomes.
+
+Failed, UpstreamFailed and Stopped steps go back to Waiting, and so does every Skipped step behind
+one of them, what was decided about it forgotten; `finally` runs again. A daemon that was ended with
+its flow goes back too where a step behind it does, for that needs its service. What has completed
+stays, items and repeats included. Attempts count on: `pastAttempts` says how many were made before,
+and a step or run that has made no other since has not begun. Nothing is started here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from jobflow.api.flow_status import (
+    FlowPhase,
+    FlowState,
+    JobFlowStatus,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.job import JobPhase
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.planning.context import Scene
+from jobflow.core.planning.observed import Evidence
+from jobflow.core.planning.view import View
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import progress_of
+from jobflow.core.timestamps import whole
+
+_AGAIN = "is to run again, for the flow was retried"
+
+
+def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlowStatus:
+    """The status of a Failed flow from which it goes on. `handled`: Commands."""
+    scene = Scene(flow, View(), now)
+    back = _back(scene)
+    changed = _behind(scene, back)
+    conditions = {}
+    for position, evidence in enumerate(scene.evidence):
+        condition = evidence.memory
+        if position in back:
+            fresh = position >= scene.last_from or _from_anew(evidence, position in changed)
+            condition = _waiting(scene, position, anew=fresh)
+        conditions[evidence.key] = condition
+    stored = flow.status
+    begun = any(record.state != JobPhase.PENDING for record in stored.job_status_list or ())
+    return msgspec.structs.replace(
+        stored,
+        state=FlowState(phase=FlowPhase.RUNNING if begun else FlowPhase.PENDING),
+        progress=progress_of(conditions.values()),
+        start_time=whole(now),
+        completion_time=None,
+        duration="",
+        observed_generation=flow.metadata.generation,
+        conditions=conditions,
+        next_jobs=None,
+        suspended_seconds=None,
+        suspended_at=None,
+        suspended_by="",
+        finally_cancelled=False,
+        handled_commands=handled,
+    )
+
+
+def _back(scene: Scene) -> set[int]:
+    """The steps that go back to Waiting, by position."""
+    memories = [evidence.memory for evidence in scene.evidence]
+    back = {p for p, memory in enumerate(memories) if _failed(memory) or p >= scene.last_from}
+    graph = scene.graph
+    for position in graph.order:
+        if memories[position].phase == StepPhase.SKIPPED:
+            if not back.isdisjoint(graph.targets[position]):
+                back.add(position)
+    return back | _services(scene, back)
+
+
+def _failed(memory: StepCondition) -> bool:
+    if memory.phase == StepPhase.SKIPPED:
+        return memory.reason != StepReason.NOT_TAKEN
+    return memory.phase != StepPhase.COMPLETED
+
+
+def _services(scene: Scene, back: set[int]) -> set[int]:
+    """The daemons that were ended with their flow and that something going back is behind."""
+    graph = scene.graph
+    ahead: set[int] = set()
+    for position in reversed(graph.order):
+        if position in back or position in ahead:
+            ahead.update(graph.targets[position])
+    return {p for p in ahead if scene.evidence[p].memory.reason == StepReason.DAEMON_ENDED}
+
+
+def _behind(scene: Scene, back: set[int]) -> set[int]:
+    """The steps that depend, directly or not, on one that goes back."""
+    found: set[int] = set()
+    for position in scene.graph.order:
+        if any(target in back or target in found for target in scene.graph.targets[position]):
+            found.add(position)
+    return found
+
+
+def _from_anew(evidence: Evidence, changed: bool) -> bool:
+    """Whether a loop's runs all run again: its items may be others now, or each of its repeats has
+    completed and the last had not come far enough."""
+    if (each := evidence.step.for_each) is not None:
+        return each.from_ is not None and changed
+    return all(run.phase == StepPhase.COMPLETED for run in evidence.memory.runs or ())
+
+
+def _waiting(scene: Scene, position: int, *, anew: bool) -> StepCondition:
+    memory = scene.evidence[position].memory
+    runs = [_kept(run) if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
+    return StepCondition(
+        phase=StepPhase.WAITING,
+        message=_AGAIN,
+        job=memory.job,
+        attempts=memory.attempts,
+        past_attempts=memory.attempts,
+        last_transition_time=scene.second,
+        requested_hours=memory.requested_hours,
+        runs=runs or None,
+    )
+
+
+def _stays(run: RunCondition, anew: bool) -> bool:
+    return run.phase == StepPhase.COMPLETED and not anew
+
+
+def _kept(run: RunCondition) -> RunCondition:
+    """What has run before the retry does not count as having run since."""
+    return msgspec.structs.replace(run, past_attempts=run.attempts)
+
+
+def _run_waiting(run: RunCondition) -> RunCondition:
+    return RunCondition(
+        index=run.index,
+        phase=StepPhase.WAITING,
+        message=_AGAIN,
+        job=run.job,
+        attempts=run.attempts,
+        past_attempts=run.attempts,
+        requested_hours=run.requested_hours,
+    )

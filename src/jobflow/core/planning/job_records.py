@@ -1,0 +1,300 @@
+"""`jobStatusList` and the `…Jobs` lists: one record a vcjob, in Volcano's shape.
+
+A record outlives its vcjob. What has not changed is the same object as before, and timestamps
+that were once written do not move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from jobflow.api.flow_status import (
+    CANCELLED,
+    ENDED_STEP_PHASES,
+    JobRecord,
+    JobRunningHistory,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
+from jobflow.core.planning.context import Decision, Scene
+from jobflow.core.planning.observed import FAILURES, Evidence, Run, attempt_of
+from jobflow.core.reasons import StepReason
+from jobflow.core.timestamps import whole
+
+KEPT_HISTORIES = 10
+
+_LISTS: Mapping[str, str] = {
+    JobPhase.PENDING: "pending_jobs",
+    JobPhase.RUNNING: "running_jobs",
+    JobPhase.RESTARTING: "running_jobs",
+    JobPhase.FAILED: "failed_jobs",
+    JobPhase.COMPLETING: "completed_jobs",
+    JobPhase.COMPLETED: "completed_jobs",
+    JobPhase.TERMINATING: "terminated_jobs",
+    JobPhase.TERMINATED: "terminated_jobs",
+    JobPhase.ABORTING: "terminated_jobs",
+    JobPhase.ABORTED: "terminated_jobs",
+}
+"""Which list a vcjob is in, by its phase (DESIGN §3)."""
+UNKNOWN_LIST = "un_know_jobs"
+"""The list of those in another phase, and of those that are gone with no end seen."""
+JOB_LISTS = frozenset({*_LISTS.values(), UNKNOWN_LIST})
+
+_ROOM = 32
+"""Bits of a record's rank that a run's index takes; the step's position is above them."""
+_PENDING = JobPhase.PENDING
+
+_CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
+_PHASE_OF: Mapping[str, str] = {
+    **{reason: phase for phase, reason in FAILURES.items()},
+    CANCELLED: JobPhase.ABORTED,
+    StepReason.TIMEOUT: JobPhase.ABORTED,
+    StepReason.FAILURE_POLICY: JobPhase.ABORTED,
+    StepReason.SUSPENDED: JobPhase.ABORTED,
+    StepReason.DAEMON_ENDED: JobPhase.ABORTED,
+    StepReason.OUTPUTS_TOO_LARGE: JobPhase.COMPLETED,
+    StepReason.RETRYING: JobPhase.FAILED,
+}
+"""How the vcjob of a run has ended, by the run's reason; otherwise as its phase says."""
+
+
+def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
+    """Every record, old and new, in the order of the steps, within one of the runs, and within one
+    of the attempts.
+
+    The end of a vcjob is recorded together with its run's, never before it.
+    """
+    old = scene.records
+    new: dict[str, JobRecord] = {}
+    ranks: dict[str, int] = {}
+    for position, evidence in enumerate(scene.evidence):
+        decision = decisions[position]
+        condition = decision.condition
+        if evidence.loops:
+            for run in evidence.runs:
+                rank = _rank(position, run.index)
+                ranks[run.key] = ranks[run.memory.job or run.key] = rank
+                _of_run(new, ranks, run, rank, decision, scene)
+            for each in _without_jobs(evidence, condition):
+                _close(new, old, each, scene)
+        elif evidence.jobs or condition.job:
+            rank = _rank(position, None)
+            if evidence.memory.job:
+                ranks[evidence.memory.job] = rank
+            _of_run(new, ranks, evidence, rank, decision, scene)
+            if condition.job and (evidence.job is None or evidence.gone):
+                _close(new, old, condition, scene)
+    return _ordered({**old, **new}, ranks, scene.layout.by_key)
+
+
+def _rank(position: int, index: int | None) -> int:
+    return (position << _ROOM) + (index or 0)
+
+
+def _of_run(
+    new: dict[str, JobRecord],
+    ranks: dict[str, int],
+    run: Run,
+    rank: int,
+    decision: Decision,
+    scene: Scene,
+) -> None:
+    """The records of the vcjobs of a run that are in the View."""
+    for job in run.jobs:
+        name = job.metadata.name
+        known = scene.records.get(name)
+        if known is None and _dropped(run, job):
+            continue
+        ranks[name] = rank
+        if known is not None and _says_it(known, job, name in scene.view.deleted):
+            continue
+        if job is run.job and job.ended and job.metadata.uid in decision.unjudged:
+            new[name] = known or job_record(before_its_end(job), None, scene)
+        else:
+            new[name] = job_record(job, known, scene)
+
+
+def _without_jobs(evidence: Evidence, now: StepCondition) -> Iterator[RunCondition]:
+    """The conditions of the runs whose latest vcjob is not there."""
+    missing = {run.index for run in evidence.runs if run.job is None or run.gone}
+    if missing:
+        yield from (run for run in now.runs or () if run.index in missing)
+
+
+def job_record(job: Job, old: JobRecord | None, scene: Scene) -> JobRecord:
+    """What is to be remembered of a vcjob; `old` itself where that says it already."""
+    gone = job.metadata.name in scene.view.deleted
+    if old is not None and _says_it(old, job, gone):
+        return old
+    return JobRecord(
+        name=job.metadata.name,
+        state=job.phase,
+        start_timestamp=job.metadata.creation_timestamp,
+        end_timestamp=_end(job, scene.now) if job.ended else None,
+        restart_count=job.status.retry_count or 0,
+        running_histories=_histories(job, old, scene.now) or None,
+    )
+
+
+def ended(record: JobRecord) -> bool:
+    """Whether the vcjob's end is remembered."""
+    return record.state in ENDED_PHASES
+
+
+def job_lists(records: Sequence[JobRecord], decisions: Sequence[Decision]) -> dict[str, list[str]]:
+    """The `…Jobs` lists by field name; those with nothing in them are left out.
+
+    A vcjob whose record was dropped for the status's size is told by its step's condition.
+    """
+    lists: dict[str, list[str]] = {}
+    recorded = {record.name for record in records}
+    for record in records:
+        lost = record.end_timestamp is not None and not ended(record)
+        into = UNKNOWN_LIST if lost else _LISTS.get(record.state, UNKNOWN_LIST)
+        lists.setdefault(into, []).append(record.name)
+    for decision in decisions:
+        condition = decision.condition
+        if not condition.runs and (not condition.job or condition.job in recorded):
+            continue
+        for run in condition.runs or (condition,):
+            if run.job and run.job not in recorded:
+                into = _LISTS.get(_phase_of(run), UNKNOWN_LIST)
+                lists.setdefault(into, []).append(run.job)
+    return lists
+
+
+def _dropped(run: Run, job: Job) -> bool:
+    """Whether the status once held the vcjob's record: the end of an attempt and that of its vcjob
+    are written together, so what is missing now was dropped for the status's size."""
+    memory = run.memory
+    if not job.ended:
+        return False
+    over = run.between or memory.phase in ENDED_STEP_PHASES
+    return attempt_of(job) < memory.attempts or (over and memory.job == job.metadata.name)
+
+
+def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
+    status = job.status
+    phase = status.state.phase
+    over = phase in ENDED_PHASES
+    if gone and not over and old.end_timestamp is not None:
+        return True  # it was closed; its last object knows less than that
+    if old.state != (phase or _PENDING) or old.restart_count != (status.retry_count or 0):
+        return False
+    if not (old.end_timestamp is not None if over else gone or old.end_timestamp is None):
+        return False
+    histories = old.running_histories or None
+    return not phase or (histories is not None and histories[-1].state == phase)
+
+
+def _end(job: Job, now: datetime) -> datetime:
+    return job.status.state.last_transition_time or whole(now)
+
+
+def running_time(record: JobRecord, until: datetime) -> timedelta:
+    """How long the vcjob was Running, as far as its record goes back; if it still is, `until`."""
+    spans = (
+        (entry.end_timestamp or until) - entry.start_timestamp
+        for entry in record.running_histories or ()
+        if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None
+    )
+    return sum((max(span, timedelta(0)) for span in spans), timedelta(0))
+
+
+def before_its_end(job: Job) -> Job:
+    """The vcjob as it was before it ended, as far as it says."""
+    entries = [c for c in job.status.conditions or () if c.status not in ENDED_PHASES]
+    phase = entries[-1].status if entries else JobPhase.PENDING
+    since = entries[-1].last_transition_time if entries else job.metadata.creation_timestamp
+    state = JobState(phase=phase, last_transition_time=since)
+    status = msgspec.structs.replace(job.status, state=state, conditions=entries or None)
+    return msgspec.structs.replace(job, status=status)
+
+
+def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
+    """The phases the vcjob was in, from its own `conditions`; without them, what was seen.
+
+    What the old record says of the same phases is kept, also when Volcano no longer says it: its
+    conditions hold each phase once, at the last time.
+    """
+    known = list((old.running_histories if old is not None else None) or ())
+    for state, since in _new_phases(known, _phases(job, now)):
+        if known:
+            known[-1] = msgspec.structs.replace(known[-1], end_timestamp=since)
+        known.append(JobRunningHistory(state=state, start_timestamp=since))
+    return known[-KEPT_HISTORIES:]
+
+
+def _new_phases(
+    known: Sequence[JobRunningHistory], seen: Sequence[tuple[str, datetime]]
+) -> Sequence[tuple[str, datetime]]:
+    """What of `seen` comes after `known`, where the two overlap most."""
+    for shared in range(len(seen), 0, -1):
+        ended_in = seen[max(shared - len(known), 0) : shared]
+        if known and all(map(_same, known[-len(ended_in) :], ended_in)):
+            return seen[shared:]
+    return seen
+
+
+def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
+    """Whether both tell of the same phase. Volcano moves a phase's time while it lasts."""
+    state, since = seen
+    return known.state == state and (known.end_timestamp is None or since <= known.end_timestamp)
+
+
+def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
+    """(phase, since when) of each phase known; a vcjob is Pending from its making."""
+    status, made = job.status, job.metadata.creation_timestamp
+    fallback = status.state.last_transition_time or whole(now)
+    phases = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
+    if phases and phases[0][0] == JobPhase.PENDING and made is not None:
+        phases[0] = (JobPhase.PENDING, made)
+    phase = status.state.phase or JobPhase.PENDING
+    if not phases or phases[-1][0] != phase:
+        first = made if phase == JobPhase.PENDING and not phases else None
+        phases.append((phase, first or fallback))
+    return phases
+
+
+def _close(
+    new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, scene: Scene
+) -> None:
+    """Record the end of a vcjob that is gone and has no end on record: as its run has ended or, if
+    the run waits for its next attempt, an unknown end. A vcjob that is there tells its own end,
+    whichever run names it."""
+    if run.job in scene.view.jobs and run.job not in scene.view.deleted:
+        return
+    record = new.get(run.job) or old.get(run.job)
+    if record is None or ended(record) or run.phase not in _CLOSED:
+        return
+    state = record.state if run.phase == StepPhase.WAITING else _phase_of(run)
+    end = record.end_timestamp or whole(scene.now)
+    new[run.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)
+
+
+def _phase_of(run: RunCondition) -> str:
+    """The phase in which the last vcjob of a run has ended that is over or between two attempts."""
+    return _PHASE_OF.get(run.reason, run.phase)
+
+
+def _ordered(
+    records: dict[str, JobRecord], ranks: Mapping[str, int], positions: Mapping[str, int]
+) -> list[JobRecord]:
+    """By run, of `positions` the steps with a single one; a vcjob that is gone and that no run
+    names stays behind the one before it."""
+    ranked: list[tuple[int, JobRecord]] = []
+    last = -1
+    for name, record in records.items():
+        rank = ranks.get(name)
+        if rank is not None:
+            last = rank
+        elif name in positions:
+            last = _rank(positions[name], None)
+        ranked.append((last, record))
+    ranked.sort(key=lambda rank: rank[0])
+    return [record for _, record in ranked]

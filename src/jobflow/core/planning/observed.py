@@ -1,0 +1,350 @@
+"""What is known of each step and its runs before anything is decided: the status and the vcjobs.
+
+A run is one line of attempts, each one vcjob, the next made when the last is over. A step has one
+run, which it is itself; with forEach one an item; with repeat one after another. A vcjob belongs to
+the step and the run that its annotations or labels name; one that Volcano's own controller made
+carries neither, and is known by its name. Nothing here decides what comes of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.control import Case
+from jobflow.api.flow_status import Decisions, JobRecord, RunCondition, StepCondition, StepPhase
+from jobflow.api.job import ENDED_PHASES, Job, JobPhase
+from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.names import attempt_name, job_name, latest_name
+from jobflow.core.planning.view import View
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.compiled import Layout
+from jobflow.core.spec.items import item_of
+
+NOTHING = StepCondition()
+"""The memory of a step that no status has said anything about."""
+
+FAILURES: Mapping[str, str] = {
+    JobPhase.FAILED: StepReason.JOB_FAILED,
+    JobPhase.TERMINATED: StepReason.JOB_TERMINATED,
+    JobPhase.ABORTED: StepReason.JOB_ABORTED,
+}
+"""Reason of a Failed step by the phase in which its vcjob ended."""
+
+C = TypeVar("C", bound=RunCondition)
+
+_OWN_PHASES = frozenset({StepPhase.WAITING, StepPhase.SKIPPED})
+_EMPTY: Mapping[str, str] = {}
+_DIGITS = 10
+"""More than the number of a run or an attempt ever has."""
+_LOOKED_BACK = 1000
+"""Attempts whose records are looked for: a label can say any number."""
+
+
+@dataclass
+class Run:
+    """What is known of one run of a step."""
+
+    step: Step
+    key: str
+    """The name of its first vcjob: `<flow>-<step>`, with an index `<flow>-<step>-<index>`."""
+    memory: RunCondition
+    """What the flow's status says of it, in our own terms also where Volcano wrote it."""
+    now: datetime
+    """The second that has begun."""
+    index: int | None = None
+    """Which item or repeat it is, from 0; None: the step is its own only run."""
+    decided: Decisions | None = None
+    """What was decided about its step before it began."""
+    jobs: Sequence[Job] = field(default=(), init=False)
+    """Its vcjobs in the View, those that are gone included, by attempt."""
+    job: Job | None = field(default=None, init=False)
+    """The vcjob of its latest attempt; None where that is not in the View."""
+    gone: bool = field(default=False, init=False)
+    """Whether `job` is gone from the cluster."""
+
+    @property
+    def attempts(self) -> int:
+        """How many vcjobs were made for it, as far as anyone has seen."""
+        known = self.memory.attempts
+        return known if self.job is None else max(known, attempt_of(self.job))
+
+    @property
+    def unheard_of(self) -> Sequence[Job]:
+        """Its vcjobs of attempts that the status does not know."""
+        known = self.memory.attempts
+        if self.job is None or attempt_of(self.job) <= known:
+            return ()
+        return [job for job in self.jobs if attempt_of(job) > known]
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has begun; where the flow was retried, since then."""
+        return self.attempts > self.memory.past_attempts
+
+    @property
+    def known(self) -> bool:
+        """Whether the status says that it has begun."""
+        return self.memory.attempts > self.memory.past_attempts
+
+    @property
+    def job_name(self) -> str:
+        """The vcjob of its latest attempt; meaningful once it has begun."""
+        return self.job.metadata.name if self.job is not None else self.memory.job or self.key
+
+    @property
+    def between(self) -> bool:
+        """Whether its latest attempt is over, and the next has not begun."""
+        memory = self.memory
+        return (
+            memory.phase == StepPhase.WAITING
+            and memory.past_attempts < memory.attempts == self.attempts
+        )
+
+    @property
+    def case(self) -> Case | None:
+        """The case of `switch` that was taken."""
+        return self.step.case_of(self.decided)
+
+    @property
+    def item(self) -> Any:
+        """Its item, with forEach; else UNSET."""
+        return item_of(self.step, self.decided, self.index)
+
+    def anew(self, **said: Any) -> RunCondition:
+        """A condition that says this, and keeps what holds from one attempt to the next."""
+        return RunCondition(index=self.index, **self._kept(), **said)
+
+    def _kept(self) -> dict[str, Any]:
+        memory = self.memory
+        return {
+            "failures": memory.failures,
+            "past_attempts": memory.past_attempts,
+            "avoid_nodes": memory.avoid_nodes,
+        }
+
+
+@dataclass
+class Evidence(Run):
+    """What is known of one step: of its only run, or of all of them together."""
+
+    memory: StepCondition
+    loops: bool = False
+    """Whether it has runs of its own, by forEach or repeat."""
+    runs: Sequence[Run] = ()
+    """With forEach and repeat: the runs of which anything is known, by index. Then `jobs` are the
+    vcjobs of all of them, and `job` is that of the last repeat, and none of an item."""
+    ran: bool | None = field(default=None, init=False)
+    """The answer of `has_run` for one with runs, once it was asked."""
+
+    @property
+    def each(self) -> Sequence[Run]:
+        """Its runs that have begun; itself where it is its only run."""
+        return self.runs if self.loops else (self,)
+
+    @property
+    def attempts(self) -> int:
+        """Of all its runs together."""
+        if self.runs:
+            return sum(run.attempts for run in self.runs)
+        known = self.memory.attempts
+        return known if self.job is None else max(known, attempt_of(self.job))
+
+    def anew(self, **said: Any) -> StepCondition:
+        """The same for a step."""
+        return StepCondition(decisions=self.memory.decisions, **self._kept(), **said)
+
+
+def gather(
+    flow: JobFlow,
+    layout: Layout,
+    view: View,
+    records: Mapping[str, JobRecord],
+    now: datetime,
+) -> list[Evidence]:
+    """What is known of each step, by position. `records`: the status's, by name."""
+    remembered = (flow.status.conditions or {}).get
+    found = []
+    for step, key, again in zip(layout.steps, layout.keys, layout.loops, strict=True):
+        memory = remembered(key, NOTHING)
+        runs: Sequence[Run] = ()
+        if again:
+            runs = _remembered(step, flow.metadata.name, memory, now)
+        elif memory.attempts or memory.reason or memory.phase in _OWN_PHASES:  # JobFlow wrote it
+            if memory.attempts and not memory.job:  # dropped for the status's size
+                memory = _named(memory, key)
+        elif memory is not NOTHING or key in records:
+            memory = _volcanos(memory, records.get(key), key)
+        found.append(Evidence(step, key, memory, now, None, memory.decisions, again, runs))
+    _assign(found, layout, view, flow.metadata.name)
+    return found
+
+
+def fresh(evidence: Evidence, flow: str, index: int) -> Run:
+    """A run of which nothing is known, in this flow."""
+    key = job_name(flow, evidence.step.name, index=index)
+    memory = RunCondition(index=index)
+    return Run(evidence.step, key, memory, evidence.now, index, evidence.decided)
+
+
+def attempt_of(job: Job) -> int:
+    """Which run of its step a vcjob is, from 1; 1 where no label says so."""
+    text = (job.metadata.labels or _EMPTY).get(labels.ATTEMPT, "1")
+    if text == "1":
+        return 1
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 1
+
+
+def index_of(job: Job) -> int | None:
+    """Which item or repeat of its step a vcjob is; None where it does not say."""
+    meta = job.metadata
+    text = (meta.annotations or _EMPTY).get(labels.INDEX) or (meta.labels or _EMPTY).get(
+        labels.INDEX, ""
+    )
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
+
+
+def has_run(evidence: Evidence, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
+    """Whether a vcjob of the step has ever been Running; remembered by the histories. `now`: its
+    condition."""
+    if not evidence.loops:
+        return _has_run(evidence, now, records)
+    if evidence.ran is None:
+        known = {run.index: run for run in now.runs or ()}
+        evidence.ran = now.phase == StepPhase.COMPLETED or any(
+            _has_run(run, known.get(run.index, run.memory), records) for run in evidence.runs
+        )
+    return evidence.ran
+
+
+def _has_run(run: Run, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
+    if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
+        return not now.attempts or now.attempts > now.past_attempts
+    past = run.memory.past_attempts
+    for job in run.jobs:
+        if attempt_of(job) > past and any(
+            entry.status == JobPhase.RUNNING for entry in job.status.conditions or ()
+        ):
+            return True
+    since = max(past, run.attempts - _LOOKED_BACK)
+    names = {attempt_name(run.key, again) for again in range(since, run.attempts)}
+    if run.known:
+        names.add(run.memory.job)
+    return any(_ran(records[name]) for name in names if name in records)
+
+
+def _ran(record: JobRecord) -> bool:
+    return record.state == JobPhase.RUNNING or any(
+        entry.state == JobPhase.RUNNING for entry in record.running_histories or ()
+    )
+
+
+def _volcanos(memory: StepCondition, record: JobRecord | None, key: str) -> StepCondition:
+    """A condition that Volcano's controller wrote (it writes no attempts and no reasons), or none
+    at all, in our terms.
+
+    It drops the condition of a vcjob that is gone; then `jobStatusList` still says how it
+    ended. Of what it began it made one vcjob, named `key`.
+    """
+    if not memory.phase and record is None:
+        return NOTHING if memory == NOTHING else _begun(memory, key, JobPhase.PENDING)
+    said = [memory.phase, record.state if record is not None else ""]
+    ended = next((phase for phase in said if phase in ENDED_PHASES), None)
+    phase = ended or memory.phase or said[1] or JobPhase.PENDING
+    begun = _begun(memory, key, phase)
+    if record is not None and begun.create_time is None:
+        begun = msgspec.structs.replace(begun, create_time=record.start_timestamp)
+    return begun
+
+
+def _begun(memory: StepCondition, key: str, phase: str) -> StepCondition:
+    changes: dict[str, Any] = {"phase": phase, "job": key, "attempts": 1}
+    if phase in FAILURES:
+        changes |= {"phase": StepPhase.FAILED, "reason": FAILURES[phase]}
+    return msgspec.structs.replace(memory, **changes)
+
+
+def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> list[Run]:
+    """The runs of which the status says that they have begun, by index."""
+    found: dict[int, Run] = {}
+    for known in memory.runs or ():
+        index = known.index
+        if index is None or index < 0 or index in found:
+            continue
+        key = job_name(flow, step.name, index=index)
+        if known.attempts and not known.job:  # dropped for the status's size
+            known = _named(known, key)
+        found[index] = Run(step, key, known, now, index, memory.decisions)
+    return [found[index] for index in sorted(found)]
+
+
+def _named(memory: C, key: str) -> C:
+    return msgspec.structs.replace(memory, job=latest_name(key, memory.attempts))
+
+
+def _assign(found: Sequence[Evidence], layout: Layout, view: View, flow: str) -> None:
+    """Hand every vcjob of the View to its step and run, and choose the latest of each run."""
+    jobs_of: dict[int, list[Job]] = {}
+    for job in view.jobs.values():
+        position = _position(job, layout)
+        if position is not None:
+            jobs_of.setdefault(position, []).append(job)
+    for position, jobs in jobs_of.items():
+        evidence = found[position]
+        evidence.jobs = jobs
+        if not evidence.loops:
+            _choose(evidence, view)
+            continue
+        _share_out(evidence, flow)
+        for run in evidence.runs:
+            if run.jobs:
+                _choose(run, view)
+        evidence.jobs = [job for run in evidence.runs for job in run.jobs]
+        if evidence.step.repeat is not None and evidence.runs:
+            evidence.job, evidence.gone = evidence.runs[-1].job, evidence.runs[-1].gone
+
+
+def _position(job: Job, layout: Layout) -> int | None:
+    """The step of a vcjob."""
+    meta = job.metadata
+    name = (meta.annotations or _EMPTY).get(labels.STEP)
+    if name is not None:
+        return layout.graph.index.get(name)
+    label = (meta.labels or _EMPTY).get(labels.STEP)
+    return layout.by_key.get(meta.name) if label is None else layout.by_label.get(label)
+
+
+def _share_out(evidence: Evidence, flow: str) -> None:
+    """Hand the vcjobs of a step to its runs. One that says of none that it belongs to it was not
+    made by us and is nobody's."""
+    runs = {run.index or 0: run for run in evidence.runs}
+    jobs_of: dict[int, list[Job]] = {}
+    for job in evidence.jobs:
+        index = index_of(job)
+        if index is not None:
+            jobs_of.setdefault(index, []).append(job)
+    for index, jobs in jobs_of.items():
+        run = runs.get(index)
+        if run is None:
+            run = runs[index] = fresh(evidence, flow, index)
+        run.jobs = jobs
+    evidence.runs = [runs[index] for index in sorted(runs)]
+
+
+def _choose(run: Run, view: View) -> None:
+    """The latest attempt, unless the status remembers a later one that is no longer there, or the
+    flow was retried since."""
+    memory = run.memory
+    if len(run.jobs) > 1:
+        run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
+    latest = run.jobs[-1]
+    attempt = attempt_of(latest)
+    if attempt < memory.attempts or attempt <= memory.past_attempts:
+        return
+    run.job = latest
+    run.gone = latest.metadata.name in view.deleted

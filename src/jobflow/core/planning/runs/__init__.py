@@ -1,0 +1,1 @@
+"""Runs of steps: create, retry, loop, abort and finish their jobs."""

@@ -1,0 +1,207 @@
+"""Whether and how the next vcjob of a run is made, once only room for it stands before it.
+
+What an earlier create was answered (refused, or a name in use) decides; so does a template that is
+not there yet. Whether the run may start at all was decided before.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import count
+from typing import overload
+
+import msgspec
+
+from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
+from jobflow.core.cel.expression import Failure
+from jobflow.core.manifests.job import Attempt, Draft, build_job
+from jobflow.core.names import attempt_name
+from jobflow.core.planning.context import RunDecision, Scene
+from jobflow.core.planning.observed import NOTHING, Evidence, Run
+from jobflow.core.planning.target_ends import ends_of_targets
+from jobflow.core.planning.view import Holder, Refusal
+from jobflow.core.pods.names import pod_names
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import short
+from jobflow.core.timestamps import later, not_before
+
+UNPROCESSABLE = 422
+"""HTTP status of a create that is refused for good."""
+NAME_AGAIN = timedelta(seconds=5)
+"""How long a name that will become free is left alone, where the answer does not say."""
+
+_WAITING = StepPhase.WAITING.value
+
+
+def first_attempt(run: Run, scene: Scene) -> RunDecision:
+    """A run that has not begun: its vcjob has the name that everybody knows beforehand, so that a
+    second create, by whoever did not see the first, changes nothing."""
+    return _attempt(run, scene, run.key, 1)
+
+
+def next_attempt(run: Run, scene: Scene) -> RunDecision:
+    """A run that has begun, and whose latest attempt is over."""
+    return _attempt(run, scene, next_name(run, scene), run.attempts + 1)
+
+
+def next_name(run: Run, scene: Scene) -> str:
+    """The next `-r<n>` that nothing was ever called."""
+    room = _pod_suffix(run, scene)
+    names = (attempt_name(run.key, again, room=room) for again in count(run.attempts))
+    return next(name for name in names if name not in scene.taken)
+
+
+def refused_for_good(run: Run, scene: Scene) -> RunDecision | None:
+    """Failed, where the create of a run that has not begun was answered by a 422, or by a vcjob
+    of that name that is somebody else's; None otherwise."""
+    refusal = scene.view.refusals.get(run.key)
+    if refusal is not None and refusal.code == UNPROCESSABLE:
+        return _refused(run, scene, refusal)
+    holder = scene.view.holders.get(run.key)
+    if holder is not None and not _goes_away(holder):
+        return _conflict(run, holder)
+    return None
+
+
+@overload
+def waiting(
+    run: Evidence, reason: str, message: str, until: datetime | None = None
+) -> StepCondition: ...
+@overload
+def waiting(run: Run, reason: str, message: str, until: datetime | None = None) -> RunCondition: ...
+def waiting(run: Run, reason: str, message: str, until: datetime | None = None) -> RunCondition:
+    """The run waits, between two attempts or before the first; what it remembers is kept, but for
+    what is said of an attempt alone."""
+    memory, attempts = run.memory, run.attempts
+    still = memory.phase == _WAITING and memory.reason == reason
+    message = short(message)
+    if still and not attempts and memory.message == message and memory.next_attempt_time == until:
+        return memory
+    if memory is NOTHING and not attempts:
+        return StepCondition(
+            phase=_WAITING,
+            reason=reason,
+            message=message,
+            next_attempt_time=until,
+            last_transition_time=run.now,
+        )
+    condition = msgspec.structs.replace(
+        memory,
+        index=run.index,
+        phase=_WAITING,
+        reason=reason,
+        message=message,
+        job=run.job_name if attempts else "",
+        attempts=attempts,
+        next_attempt_time=until,
+        last_transition_time=memory.last_transition_time if still else run.now,
+        create_time=None,
+        running_duration="",
+        task_status_count=None,
+        deadline=None,
+        abort_time=None,
+        failure=None,
+        outputs=None,
+    )
+    return memory if memory == condition else condition
+
+
+def _attempt(run: Run, scene: Scene, name: str, number: int) -> RunDecision:
+    needed = run.step.template_for(run.case)
+    template = scene.view.templates.get(needed)
+    if template is None:
+        message = f"waits for the JobTemplate {needed}"
+        return RunDecision(waiting(run, StepReason.WAITING_FOR_TEMPLATE, message))
+    if (refusal := scene.view.refusals.get(name)) is not None:
+        if refusal.code == UNPROCESSABLE or _stands(refusal.retry_at, scene.now):
+            return _refused(run, scene, refusal)
+        condition = _create_refused(run, refusal, not_before(refusal.retry_at or scene.now))
+    elif (holder := scene.view.holders.get(name)) is not None:
+        until = later(scene.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
+        condition = waiting(run, StepReason.NAME_IN_USE, _in_use(holder))
+        if scene.now < until:
+            return RunDecision(condition, wake_at=until)
+    elif run.attempts:
+        condition = run.memory
+    else:
+        condition = waiting(run, StepReason.STARTING, f"the job {name} is about to be made")
+    if (fault := scene.faults.get(name)) is not None:
+        return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
+    planned = _planned(run, scene, name, number)
+    return RunDecision(condition, draft=Draft(run.step, template, planned))
+
+
+def _planned(run: Run, scene: Scene, name: str, number: int) -> Attempt:
+    return Attempt(
+        name,
+        number,
+        index=run.index,
+        case=run.case,
+        avoid_nodes=run.memory.avoid_nodes or (),
+        target_ends=ends_of_targets(run.step, scene),
+        seen=scene.seen(run),
+    )
+
+
+def _stands(retry_at: datetime | None, now: datetime) -> bool:
+    """Whether a refusal still stands; for ever where it says nothing."""
+    return retry_at is None or now < retry_at
+
+
+def _refused(run: Run, scene: Scene, refusal: Refusal) -> RunDecision:
+    if refusal.code == UNPROCESSABLE:
+        return RunDecision(_failed(run, StepReason.REFUSED, refusal.message))
+    retry_at = refusal.retry_at
+    until = None if retry_at is None else not_before(retry_at)
+    return RunDecision(_create_refused(run, refusal, until), wake_at=retry_at)
+
+
+def _create_refused(run: Run, refusal: Refusal, until: datetime | None) -> RunCondition:
+    return waiting(run, StepReason.CREATE_REFUSED, refusal.message, until)
+
+
+def _goes_away(holder: Holder) -> bool:
+    """Whether the name will become free by itself."""
+    return holder.job.metadata.deletion_timestamp is not None or not holder.owner_alive
+
+
+def _conflict(run: Run, holder: Holder) -> RunDecision:
+    owner = holder.job.metadata.controller
+    whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
+    message = (
+        f"a job named {run.key} exists already and belongs to {whose}: "
+        "delete it, or give the flow or the step another name"
+    )
+    return RunDecision(_failed(run, StepReason.NAME_CONFLICT, message))
+
+
+def _in_use(holder: Holder) -> str:
+    return f"waits until the old job {holder.job.metadata.name} is gone"
+
+
+def _failed(run: Run, reason: str, message: str) -> RunCondition:
+    return msgspec.structs.replace(
+        run.memory,
+        phase=StepPhase.FAILED,
+        reason=reason,
+        message=short(message),
+        next_attempt_time=None,
+    )
+
+
+def _pod_suffix(run: Run, scene: Scene) -> int:
+    """Characters that Volcano will append to the vcjob's name for the longest of its pods' names;
+    0 where the template is not there. The same for all runs of a step."""
+    known = scene.pod_suffixes.get(run.step.name)
+    if known is None:
+        known = scene.pod_suffixes[run.step.name] = _longest_suffix(run, scene)
+    return known
+
+
+def _longest_suffix(run: Run, scene: Scene) -> int:
+    template = scene.view.templates.get(run.step.template_for(run.case))
+    if template is None:
+        return 0
+    manifest = build_job(scene.flow, run.step, template, Attempt(run.key, case=run.case))
+    assert not isinstance(manifest, Failure)  # its references stay as they stand
+    return len(pod_names(manifest["spec"]).longest)

@@ -1,0 +1,301 @@
+"""How the end of a vcjob becomes the end of its step: once, with all that is to be kept of it.
+
+What the pods of a vcjob say goes with them, so it is recorded together with the end: by which pod
+it failed, its outputs, its tasks. Where the watched pods do not say it, they are first read live,
+and until the answer is there the step and the vcjob's record stay as they were before the end. A
+read that fails for now is tried again, for PATIENCE since the status says so; then the end is
+recorded with what there is. A vcjob that was to be aborted and did not complete is not asked about:
+of its outputs is kept what watched pods show. Its end is ours, for the reason that is recorded,
+with one exception: a vcjob that was to be aborted for a suspension and ends Failed or Terminated
+has failed by itself, because what is aborted for a suspension ends Aborted, and runs again without
+counting as a failure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from jobflow.api.flow_status import RequestedHours, RunCondition, StepPhase
+from jobflow.api.job import Job, JobPhase, TaskState
+from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
+from jobflow.core.planning.context import RunDecision, Scene
+from jobflow.core.planning.job_records import before_its_end, job_record, running_time
+from jobflow.core.planning.observed import FAILURES, Run
+from jobflow.core.planning.runs.abort import aborted, intent
+from jobflow.core.planning.runs.live_reads import unread
+from jobflow.core.planning.runs.timeout import deadline
+from jobflow.core.pods.failure import Blame, blame
+from jobflow.core.pods.outputs import TooLarge, first_pod, has_first_pod, message_of, parsed
+from jobflow.core.pods.resources import hours, requested
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import go_duration, short
+from jobflow.core.timestamps import later, whole
+
+PATIENCE = timedelta(minutes=5)
+"""How long JobFlow tries to read pods that cannot be read at present."""
+MOST_AVOIDED = 10
+"""Nodes that an attempt keeps off."""
+
+
+class Insight(NamedTuple):
+    """What the pods say of the end of their vcjob."""
+
+    pods: tuple[Pod, ...] = ()
+    blamed: Blame | None = None
+    said: str | None = None
+    """The termination message that is the step's outputs; None: there is none to be had."""
+    enough: bool = True
+    """Whether everything is known that a live read would tell."""
+    missing: str = ""
+    """Why outputs that are needed are not to be had; empty: they are, or nobody needs them."""
+
+
+def ending(run: Run, job: Job, scene: Scene) -> RunDecision:
+    """The end of a run whose vcjob, there or gone, has ended."""
+    insight = _insight(run, job, scene)
+    waits = None if insight.enough else unread(job, scene.view, scene.now)
+    if waits is None:
+        return RunDecision(_ended(run, job, insight, scene))
+    decision = not_judged(run, job, scene)
+    if waits.trouble:
+        until = _patient_until(run, job, scene)
+        if until is None or scene.now >= until:
+            return RunDecision(_ended(run, job, insight, scene))
+        wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
+        condition = _not_yet_read(run, decision.condition, waits.trouble)
+        decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
+    reads = () if waits.read is None else (waits.read,)
+    return msgspec.structs.replace(decision, reads=reads)
+
+
+def _patient_until(run: Run, job: Job, scene: Scene) -> datetime | None:
+    """Until when pods that cannot be read for now are asked for, counted from when the status says
+    so; None: the run is to be aborted, so its end does not wait for them."""
+    memory = run.memory
+    if memory.abort_time is not None or intent(run, scene) not in ("", StepReason.SUSPENDED):
+        return None
+    if memory.reason != StepReason.PODS_UNREAD:
+        return scene.now + PATIENCE
+    return later(memory.last_transition_time or _since(job) or scene.second, PATIENCE)
+
+
+def _not_yet_read(run: Run, shown: RunCondition, trouble: str) -> RunCondition:
+    said = f"has ended, and its pods cannot be read yet: {trouble}"
+    condition = msgspec.structs.replace(shown, reason=StepReason.PODS_UNREAD, message=short(said))
+    return run.memory if condition == run.memory else condition
+
+
+def not_judged(run: Run, job: Job, scene: Scene) -> RunDecision:
+    """As before the end of its vcjob: it is not decided yet what that means."""
+    memory = run.memory
+    known = memory.attempts and memory.job == job.metadata.name
+    if not known or memory.phase == StepPhase.WAITING:
+        memory = running_as(run, before_its_end(job), scene)
+    return RunDecision(memory, unjudged=frozenset({job.metadata.uid}))
+
+
+def running_as(run: Run, job: Job, scene: Scene) -> RunCondition:
+    """The condition of a run while its vcjob stands as it does; the counts of its tasks, which
+    Volcano drops in between, are the last ones known."""
+    memory = run.memory
+    kept = memory.phase == job.phase and not memory.reason
+    condition = run.anew(
+        phase=job.phase,
+        message=_without_pods(job),
+        create_time=job.metadata.creation_timestamp,
+        running_duration=job.status.running_duration or "",
+        task_status_count=_last_counts(run, job),
+        job=job.metadata.name,
+        attempts=run.attempts,
+        deadline=deadline(run, job, scene),
+        last_transition_time=memory.last_transition_time if kept else _since(job),
+        requested_hours=memory.requested_hours,
+    )
+    return memory if condition == memory else condition
+
+
+def _without_pods(job: Job) -> str:
+    """A clause about a vcjob that has no pods, or ""."""
+    tasks = job.spec.tasks
+    if not tasks or any(task.replicas for task in tasks):
+        return ""
+    return "has no pod and never ends, because no task of the job has replicas"
+
+
+def held(run: Run, scene: Scene) -> RequestedHours | None:
+    """What a run's vcjobs held of the cluster, now that the last of them is over: where nobody
+    saw its end, until now. What an attempt held is added once, when it is over."""
+    memory, job = run.memory, run.job
+    if job is None or run.between:
+        return memory.requested_hours
+    asked = requested(job.spec)
+    if not any(asked):
+        return memory.requested_hours
+    record = job_record(job, scene.records.get(job.metadata.name), scene)
+    return hours(asked, running_time(record, whole(scene.now)), memory.requested_hours)
+
+
+# ---------------------------------------------------------------------- what the pods say
+
+
+def _insight(run: Run, job: Job, scene: Scene) -> Insight:
+    uid = job.metadata.uid
+    read = scene.view.read.get(uid)
+    by_name = dict(scene.view.pods.get(uid, {}))
+    if read is not None:
+        by_name |= {pod.metadata.name: pod for pod in read.pods}
+    pods = tuple(by_name.values())
+    said = _said(job, pods)
+    if job.phase in FAILURES and _is_aborted(run, job):
+        return Insight(pods, said=said)
+    blamed = blame(pods) if job.phase in FAILURES else None
+    needed = run.step.name in scene.layout.outputs_needed and has_first_pod(job.spec)
+    if job.phase in FAILURES:
+        enough = blamed is not None and blamed.sure and (said is not None or not needed)
+    else:
+        hidden = bool(pods) or not scene.view.pods_followed
+        enough = said is not None or not (needed or (hidden and has_first_pod(job.spec)))
+    missing = ""
+    if needed and said is None:
+        missing = (read.trouble if read is not None else "") or "its pod is gone"
+    return Insight(pods, blamed, said, enough, missing)
+
+
+def _said(job: Job, pods: Iterable[Pod]) -> str | None:
+    pod = first_pod(job.spec, pods)
+    return message_of(job.spec, pod) if pod is not None else None
+
+
+# ---------------------------------------------------------------------- the end
+
+
+def _ended(run: Run, job: Job, insight: Insight, scene: Scene) -> RunCondition:
+    reason, message = _why(run, job, insight, scene)
+    phase = ends_as(reason)
+    outputs = None
+    try:
+        outputs = _outputs(insight, scene)
+    except TooLarge as excess:
+        said = f"the outputs of {run.step.name} {excess}"
+        if not reason:
+            phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
+        message = f"{message}; {said}" if message else said
+    if insight.missing and phase == StepPhase.COMPLETED and not reason:
+        reason = StepReason.OUTPUTS_MISSING
+        message = f"its outputs could not be read: {insight.missing}"
+    condition = run.anew(
+        phase=phase,
+        reason=reason,
+        message=short(message),
+        create_time=job.metadata.creation_timestamp,
+        running_duration=job.status.running_duration or _lasted(job),
+        task_status_count=_counts(run, job, insight.pods),
+        job=job.metadata.name,
+        attempts=run.attempts,
+        last_transition_time=_since(job),
+        failure=insight.blamed.failure if insight.blamed is not None else None,
+        outputs=outputs,
+        requested_hours=held(run, scene),
+    )
+    avoided = _avoided(run, insight) if phase == StepPhase.FAILED else None
+    if avoided == condition.avoid_nodes:
+        return condition
+    return msgspec.structs.replace(condition, avoid_nodes=avoided)
+
+
+def ends_as(reason: str) -> StepPhase:
+    """How a run ends whose vcjob ended for this reason; empty: for none."""
+    well = not reason or reason == StepReason.DAEMON_ENDED
+    return StepPhase.COMPLETED if well else StepPhase.FAILED
+
+
+def _avoided(run: Run, insight: Insight) -> list[str] | None:
+    """The nodes that the next attempt keeps off: where pods failed, this time and before. The last
+    ones, for a cluster has only so many."""
+    retry = run.step.retry
+    if retry is None or not retry.avoid_nodes:
+        return None
+    failed = {pod.spec.node_name for pod in insight.pods if pod.phase == PodPhase.FAILED}
+    if insight.blamed is not None:
+        failed.add(insight.blamed.failure.node)
+    before = [node for node in run.memory.avoid_nodes or () if node not in failed]
+    return [*before, *sorted(failed - {""})][-MOST_AVOIDED:] or None
+
+
+def _outputs(insight: Insight, scene: Scene) -> dict[str, object] | None:
+    outputs = parsed(insight.said) if insight.said else None
+    if outputs is not None:
+        scene.outputs_room.take(outputs)
+    return outputs
+
+
+def _why(run: Run, job: Job, insight: Insight, scene: Scene) -> tuple[str, str]:
+    reason = FAILURES.get(job.phase, "")
+    if not reason:
+        return "", ""
+    state, blamed = job.status.state, insight.blamed
+    said = blamed.said if blamed is not None else state.message or state.reason
+    message = f"the job {job.metadata.name} ended {job.phase}"
+    message = f"{message}: {said}" if said else message
+    if _is_aborted(run, job):
+        return run.memory.reason, aborted(run.memory.reason, message, run, scene)
+    return reason, message
+
+
+def _is_aborted(run: Run, job: Job) -> bool:
+    """Return whether the end of a vcjob that did not complete is the abort that is recorded."""
+    if run.memory.abort_time is None:
+        return False
+    return run.memory.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
+
+
+def _lasted(job: Job) -> str:
+    """From its making to its end, which is what Volcano's runningDuration counts (it may come
+    with a later event)."""
+    begin, end = job.metadata.creation_timestamp, job.status.state.last_transition_time
+    return go_duration(end - begin) if begin is not None and end is not None else ""
+
+
+def _since(job: Job) -> datetime | None:
+    """Since when a vcjob is in its phase, as it says itself."""
+    return job.status.state.last_transition_time
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def _last_counts(run: Run, job: Job) -> dict[str, TaskState] | None:
+    memory = run.memory
+    known = memory.task_status_count if memory.job == job.metadata.name else None
+    return job.status.task_status_count or known
+
+
+def _counts(run: Run, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
+    """The last counts known, brought up to date by the pods: Volcano drops them when it goes on to
+    Completing, before it has counted what ended last. Task by task whoever knows of more ends."""
+    counts = dict(_last_counts(run, job) or {})
+    seen: dict[str, Counter[str]] = {}
+    for pod in pods:
+        if pod.task:
+            seen.setdefault(pod.task, Counter())[pod.phase] += 1
+    for task, phases in sorted(seen.items()):
+        known = counts[task].phase or {} if task in counts else {}
+        if _further(phases, known):
+            counts[task] = TaskState(phase=dict(sorted(phases.items())))
+    return counts or None
+
+
+def _further(seen: Mapping[str, int], known: Mapping[str, int]) -> bool:
+    """Whether the pods say more than the counts do; pods that are gone were counted."""
+    if sum(seen.values()) < sum(known.values()):
+        return False
+    return _ends(seen) > _ends(known) or not known
+
+
+def _ends(phases: Mapping[str, int]) -> int:
+    return sum(phases.get(phase, 0) for phase in ENDED_POD_PHASES)

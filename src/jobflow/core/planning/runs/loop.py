@@ -1,0 +1,263 @@
+"""Which runs of a step with forEach or repeat carry on, which begin, and whether the step is over.
+
+The theory. Every run that has begun is decided about by itself (`begun`). Then the next ones are
+begun: items in their order, as many as may be under way at once; a repeat once the one before it
+has completed, that is stored, and its `until` does not hold. Once an item has failed for good no
+further one begins, unless the step runs every item (`failure_policy.runs_every_item`), and those
+that have begun carry on. What holds up the flow, or brings it to its end, holds up what has not
+begun. What the runs come to together is `folding`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
+from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.scope import holds
+from jobflow.core.limits import MOST_RUNS
+from jobflow.core.planning.context import RunDecision, Scene, TargetEnd
+from jobflow.core.planning.flow.failure_policy import runs_every_item
+from jobflow.core.planning.observed import Evidence, Run, fresh
+from jobflow.core.planning.runs.abort import aborted, halted
+from jobflow.core.planning.runs.create import first_attempt, refused_for_good
+from jobflow.core.planning.runs.run import Told, again, begun
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.items import items_of
+
+
+class Verdict(NamedTuple):
+    """That a step is over, and why it failed where no run of it did."""
+
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Loop:
+    """What is decided about the runs of one step."""
+
+    evidence: Evidence
+    total: int
+    """How many runs there are at most."""
+    known: Mapping[int | None, Run]
+    """The runs of which anything is known, by index."""
+    every: bool = False
+    """Whether every item starts, however the others end."""
+    decided: dict[int, tuple[Run, RunDecision]] = field(default_factory=dict)
+    """By index: those that have begun, or are to begin now."""
+    verdict: Verdict | None = None
+    """None: the step goes on."""
+    stores_first: bool = False
+    """Whether the next run waits until it is stored how the last has ended."""
+    wake_at: datetime | None = None
+    """When to look again, although no run asks for it."""
+
+    @property
+    def runs(self) -> list[tuple[Run, RunDecision]]:
+        """What is decided, by index."""
+        return [self.decided[index] for index in sorted(self.decided)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run has failed for good."""
+        return any(d.condition.phase == StepPhase.FAILED for _, d in self.decided.values())
+
+    @property
+    def not_started(self) -> int:
+        """How many of the runs have not begun."""
+        return self.total - sum(index < self.total for index in self.decided)
+
+    @property
+    def starts_no_more(self) -> bool:
+        """Whether no further item starts because one has failed for good."""
+        return self.failed and not self.every
+
+    def start(self, index: int, scene: Scene) -> RunDecision:
+        """Begin a run."""
+        run = self.known.get(index) or fresh(self.evidence, scene.flow.metadata.name, index)
+        decision = again(run, scene) if run.attempts else first_attempt(run, scene)
+        self.decided[index] = run, decision
+        return decision
+
+
+def carried_on(evidence: Evidence, scene: Scene, told: Told) -> Loop | None:
+    """Return the decisions about a step that has begun; None if it has not.
+
+    If its dependants tell that it ended after more attempts than are known, it ends so once the
+    runs that are known are over.
+    """
+    loop = _known(evidence, scene, told)
+    end = told()
+    if end is not None and end.attempts > evidence.attempts:
+        _end_as(loop, end)
+    elif evidence.begun or loop.failed:
+        _go_on(loop, scene, end)
+    else:
+        return None
+    return loop
+
+
+def begin(evidence: Evidence, scene: Scene) -> Loop:
+    """What comes of a step that may start now."""
+    loop = _known(evidence, scene, _nothing)
+    _go_on(loop, scene, None)
+    return loop
+
+
+def _nothing() -> None:
+    """A step that has not begun tells nothing by its dependants."""
+
+
+def _known(evidence: Evidence, scene: Scene, told: Told) -> Loop:
+    step = evidence.step
+    items = items_of(step, evidence.decided)
+    total = _most(evidence) if step.for_each is None else len(items or ())
+    every = runs_every_item(scene.flow, step)
+    loop = Loop(evidence, total, {run.index: run for run in evidence.runs}, every)
+    for run in evidence.runs:
+        decision = begun(run, scene, told)
+        if decision is not None and run.index is not None:
+            loop.decided[run.index] = run, decision
+    for index, run, decision in _refused(loop, scene):
+        loop.decided[index] = run, decision
+    return loop
+
+
+def _most(evidence: Evidence) -> int:
+    repeat = evidence.step.repeat
+    most = repeat.max if repeat is not None else None
+    total = MOST_RUNS if most is None else min(max(most, 1), MOST_RUNS)
+    known = {run.index for run in evidence.runs}
+    while total in known and total < MOST_RUNS:  # `max` was lowered past admission
+        total += 1
+    return total
+
+
+def _refused(loop: Loop, scene: Scene) -> Iterator[tuple[int, Run, RunDecision]]:
+    """Runs that have not begun, and whose first create was answered for good."""
+    if not (scene.view.refusals or scene.view.holders):
+        return
+    for index in range(loop.total):
+        if index not in loop.decided:
+            run = fresh(loop.evidence, scene.flow.metadata.name, index)
+            if (decision := refused_for_good(run, scene)) is not None:
+                yield index, run, decision
+
+
+def _end_as(loop: Loop, end: TargetEnd) -> None:
+    if any(d.condition.phase not in ENDED_STEP_PHASES for _, d in loop.decided.values()):
+        return
+    if end.phase == StepPhase.COMPLETED or loop.failed:
+        loop.verdict = Verdict()
+    else:
+        loop.verdict = Verdict(end.reason, "a job that started after it recorded its end")
+
+
+def _go_on(loop: Loop, scene: Scene, end: TargetEnd | None) -> None:
+    if loop.evidence.step.for_each is not None:
+        _items(loop, scene)
+    else:
+        _repeats(loop, scene, sure=end is not None and end.phase == StepPhase.COMPLETED)
+
+
+# ------------------------------------------------------------------------------- forEach
+
+
+def _items(loop: Loop, scene: Scene) -> None:
+    """Begin the next items, or end the step.
+
+    The step ends when all items that have begun are over and no other item may begin: because all
+    have begun, because one failed and the step does not run every item, or because the flow is
+    brought to its end. A flow that is suspended or being deleted only holds items up.
+    """
+    ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
+    why = halted(loop.evidence, scene)
+    if not (why or scene.terminating or scene.suspended or loop.starts_no_more):
+        ended += _next_items(loop, scene, len(loop.decided) - ended)
+    if ended < len(loop.decided):
+        return
+    for_good = why not in ("", StepReason.SUSPENDED)
+    if not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
+        loop.verdict = Verdict()
+    elif for_good:
+        over = f"{ended} of {loop.total} items were over"
+        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, scene))
+
+
+def _next_items(loop: Loop, scene: Scene, under_way: int) -> int:
+    """Begin as many items as there is room for. Return how many of them failed at once."""
+    each = loop.evidence.step.for_each
+    most = each.parallelism if each is not None else None
+    room = loop.total if most is None or most < 1 else most
+    failed = 0
+    for index in range(loop.total):
+        if under_way >= room or (failed and not loop.every):
+            break
+        if index in loop.decided:
+            continue
+        if loop.start(index, scene).condition.phase == StepPhase.FAILED:
+            failed += 1
+        else:
+            under_way += 1
+    return failed
+
+
+# -------------------------------------------------------------------------------- repeat
+
+
+def _repeats(loop: Loop, scene: Scene, *, sure: bool) -> None:
+    """Begin the next repeat, or end the step. `sure`: a dependant tells that it has completed."""
+    for index in range(loop.total):
+        if index not in loop.decided:
+            _next_repeat(loop, index, scene)
+            return
+        run, decision = loop.decided[index]
+        condition = decision.condition
+        if condition.phase not in ENDED_STEP_PHASES:
+            return
+        if condition.phase == StepPhase.FAILED:
+            loop.verdict = Verdict()
+            return
+        if index + 1 in loop.decided:
+            continue
+        if not sure and scene.allowance.spent:
+            loop.wake_at = scene.later
+            return
+        loop.verdict = Verdict() if sure else _until(loop, run, condition, scene)
+        if loop.verdict is not None:
+            return
+
+
+def _until(loop: Loop, run: Run, ended: RunCondition, scene: Scene) -> Verdict | None:
+    """Whether the step is over with this run, which has completed; None: another one follows."""
+    repeat = loop.evidence.step.repeat
+    until = repeat.until if repeat is not None else None
+    if until is not None:
+        done = holds("repeat.until", until, scene.seen(run, ended))
+        if isinstance(done, Failure):
+            return Verdict(StepReason.EXPRESSION_ERROR, done.message)
+        if done:
+            return Verdict()
+    if (run.index or 0) + 1 < loop.total:
+        return None
+    runs = "1 run" if loop.total == 1 else f"{loop.total} runs"
+    return Verdict(StepReason.UNTIL_NOT_REACHED, f"`{until}` does not hold after {runs}")
+
+
+def _next_repeat(loop: Loop, index: int, scene: Scene) -> None:
+    if (why := halted(loop.evidence, scene)) and why != StepReason.SUSPENDED:
+        over = f"{index} of at most {loop.total} runs were over"
+        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, scene))
+        return
+    if scene.terminating or scene.suspended:
+        return
+    if index and loop.decided[index - 1][0].memory.phase not in ENDED_STEP_PHASES:
+        loop.stores_first = True
+        return
+    loop.start(index, scene)
+    if loop.failed:
+        loop.verdict = Verdict()

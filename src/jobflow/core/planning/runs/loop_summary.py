@@ -1,0 +1,244 @@
+"""What the runs of a step with forEach or repeat come to together: its condition and what to do.
+
+It decides nothing. A forEach shows how many of its items are where, a repeat the run that it is at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from jobflow.api.flow_status import (
+    ENDED_STEP_PHASES,
+    RequestedHours,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.job import JobPhase, TaskState
+from jobflow.core.planning.context import Decision, RunDecision
+from jobflow.core.planning.observed import Evidence
+from jobflow.core.planning.runs.loop import Loop, Verdict
+from jobflow.core.planning.transitions import timed_as
+from jobflow.core.pods.resources import exchanged
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import counted, short
+
+WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
+"""Reasons of a failed run that did not fail by itself."""
+
+
+def folded(loop: Loop) -> Decision:
+    """The step's decision."""
+    evidence = loop.evidence
+    made = [decision for _, decision in loop.runs]
+    runs = _runs(loop)
+    condition = _condition(loop, [decision.condition for decision in made], runs)
+    return Decision(
+        condition=evidence.memory if condition == evidence.memory else condition,
+        actions=tuple(d.action for d in made if d.action is not None),
+        drafts=tuple(d.draft for d in made if d.draft is not None),
+        wake_at=min((at for at in _moments(loop, made) if at is not None), default=None),
+        urgent=loop.stores_first or any(d.urgent for d in made),
+        reads=tuple(read for d in made for read in d.reads),
+        unjudged=frozenset().union(*(d.unjudged for d in made)),
+    )
+
+
+def _moments(loop: Loop, made: Sequence[RunDecision]) -> Iterator[datetime | None]:
+    yield loop.wake_at
+    for decision in made:
+        yield decision.wake_at
+
+
+def _runs(loop: Loop) -> list[RunCondition]:
+    """What is to be remembered of the runs: of those that have begun, and of those that ended
+    before they could."""
+    evidence = loop.evidence
+    found = {run.index or 0: run.memory for run in evidence.runs}
+    for run, decision in loop.runs:
+        found[run.index or 0] = timed_as(decision.condition, run.memory, evidence.now)
+    stored = [found[index] for index in sorted(found)]
+    return [run for run in stored if run.attempts or run.phase in ENDED_STEP_PHASES]
+
+
+def _condition(
+    loop: Loop, conditions: Sequence[RunCondition], runs: list[RunCondition]
+) -> StepCondition:
+    evidence = loop.evidence
+    memory = evidence.memory
+    if runs == (memory.runs or []):
+        runs = memory.runs or []
+    attempts = sum(run.attempts for run in runs)
+    if loop.verdict is not None:
+        shown = _over(loop, loop.verdict, runs)
+    elif attempts <= memory.past_attempts or not conditions:
+        shown = _at_first(loop, conditions)
+    elif evidence.step.for_each is not None:
+        shown = _items(loop, conditions)
+    else:
+        shown = _repeat(conditions)
+    if memory.passed_targets is not None and attempts <= memory.past_attempts:
+        shown["passed_targets"] = memory.passed_targets
+    shown.setdefault("create_time", memory.create_time or _first_made(runs))
+    return evidence.anew(
+        runs=runs or None,
+        attempts=attempts,
+        last_transition_time=memory.last_transition_time,
+        task_status_count=_counts(evidence, runs),
+        requested_hours=_hours(loop),
+        **shown,
+    )
+
+
+# ------------------------------------------------------------------------ where it stands
+
+
+def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
+    """Before its first job has been seen."""
+    starting = [c for c in conditions if c.phase == StepPhase.WAITING]
+    first = next((c for c in starting if c.reason != StepReason.STARTING), None)
+    if first is not None:
+        return _waits(loop.evidence, first)
+    message = f"{counted(len(starting), 'job')} are about to be made"
+    if len(starting) < 2:
+        message = "".join(c.message for c in starting)
+    return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
+
+
+def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
+    """Of a forEach: Running while there is a job of it, or one is about to be made."""
+    waiting = [c for c in conditions if c.phase == StepPhase.WAITING]
+    ended = sum(c.phase in ENDED_STEP_PHASES for c in conditions)
+    held_up = next((c for c in waiting if c.reason != StepReason.STARTING), None)
+    running = len(conditions) - ended - len(waiting)
+    if held_up is not None and not running and len(waiting) == _held_up(waiting):
+        return _waits(loop.evidence, held_up)
+    message = f"{ended} of {counted(loop.total, 'item')} are over"
+    message += f", {running} under way" if running else ""
+    if loop.starts_no_more and loop.not_started:
+        message += f", {loop.not_started} will not start"
+    if held_up is not None:
+        message += f"; item {held_up.index}: {held_up.message}"
+    aborted = _aborted(c for c in conditions if _has_job(c))
+    return {
+        "phase": JobPhase.RUNNING,
+        "reason": aborted.reason if aborted is not None else "",
+        "message": short(message),
+    }
+
+
+def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
+    """Of a repeat: what the run shows that it has come to; between two it is about to go on."""
+    last = conditions[-1]
+    if last.phase in ENDED_STEP_PHASES:
+        message = f"the job {last.job} is over, and the next one follows"
+        return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
+    return {
+        "phase": last.phase,
+        "reason": last.reason,
+        "message": last.message,
+        "create_time": last.create_time,
+        "running_duration": last.running_duration,
+        "job": last.job,
+        "next_attempt_time": last.next_attempt_time,
+        "failure": last.failure,
+    }
+
+
+def _waits(evidence: Evidence, condition: RunCondition) -> dict[str, Any]:
+    item = f"item {condition.index}: " if evidence.step.for_each is not None else ""
+    return {
+        "phase": StepPhase.WAITING,
+        "reason": condition.reason,
+        "message": short(f"{item}{condition.message}"),
+        "next_attempt_time": condition.next_attempt_time,
+    }
+
+
+def _held_up(waiting: Iterable[RunCondition]) -> int:
+    return sum(c.reason != StepReason.STARTING for c in waiting)
+
+
+def _has_job(condition: RunCondition) -> bool:
+    return condition.phase not in ENDED_STEP_PHASES and condition.phase != StepPhase.WAITING
+
+
+def _aborted(running: Iterable[RunCondition]) -> RunCondition | None:
+    """Where all that runs is being aborted, the first of it."""
+    found = list(running)
+    return found[0] if found and all(c.abort_time is not None for c in found) else None
+
+
+# ------------------------------------------------------------------------------ its end
+
+
+def _over(loop: Loop, verdict: Verdict, runs: Sequence[RunCondition]) -> dict[str, Any]:
+    failed = [run for run in runs if run.phase == StepPhase.FAILED]
+    shown: dict[str, Any]
+    if verdict.reason:
+        shown = {"phase": StepPhase.FAILED, "reason": verdict.reason, "message": verdict.message}
+    elif failed:
+        shown = _failed(loop, failed)
+    else:
+        shown = {"phase": StepPhase.COMPLETED}
+    if loop.evidence.step.repeat is not None and runs:
+        last = runs[-1]
+        shown |= {
+            "job": last.job,
+            "create_time": last.create_time,
+            "running_duration": last.running_duration,
+        }
+    return shown
+
+
+def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
+    """By the first run that failed by itself. The counts come first, so that a long message does
+    not cut them off."""
+    by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
+    message = by.message  # of a repeat, which names the job
+    if loop.evidence.step.for_each is not None:
+        items = counted(loop.total, "item")
+        said = [f"{len(failed)} of {items} failed"] if len(failed) > 1 else []
+        said += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
+        message = "; ".join([*said, f"item {by.index}: {by.message}"])
+    return {
+        "phase": StepPhase.FAILED,
+        "reason": by.reason,
+        "message": short(message),
+        "job": by.job,
+        "failure": by.failure,
+    }
+
+
+# ------------------------------------------------------------------------------- sums
+
+
+def _first_made(runs: Iterable[RunCondition]) -> Any:
+    return min((run.create_time for run in runs if run.create_time is not None), default=None)
+
+
+def _counts(evidence: Evidence, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:
+    """Of a forEach those of all its items together, of a repeat those of its last run."""
+    memory = evidence.memory
+    if evidence.step.repeat is not None:
+        return runs[-1].task_status_count if runs else None
+    if runs is memory.runs:
+        return memory.task_status_count
+    sums: dict[str, dict[str, int]] = {}
+    for run in runs:
+        for task, state in (run.task_status_count or {}).items():
+            into = sums.setdefault(task, {})
+            for phase, count in (state.phase or {}).items():
+                into[phase] = into.get(phase, 0) + count
+    return {task: TaskState(phase=phases) for task, phases in sorted(sums.items())} or None
+
+
+def _hours(loop: Loop) -> RequestedHours | None:
+    total = loop.evidence.memory.requested_hours
+    for run, decision in loop.decided.values():
+        before, after = run.memory.requested_hours, decision.condition.requested_hours
+        if after is not before and after != before:
+            total = exchanged(total, before, after)
+    return total

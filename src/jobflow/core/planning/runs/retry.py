@@ -1,0 +1,130 @@
+"""Whether a run whose attempt has failed gets another one, and when: a step's `retry`.
+
+Only what became of a vcjob counts: one that was refused is not made again. What is brought to its
+end with the flow gets no other attempt; one that was aborted by a suspension gets one for nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from jobflow.api.control import Backoff, Retry
+from jobflow.api.flow_status import RunCondition, StepPhase
+from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.scope import holds
+from jobflow.core.planning.context import RunDecision, Scene
+from jobflow.core.planning.observed import Run
+from jobflow.core.planning.runs.abort import aborted, halted
+from jobflow.core.planning.runs.finish import ends_as, not_judged
+from jobflow.core.planning.runs.timeout import duration
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import short
+from jobflow.core.timestamps import later, not_before
+
+DURATION = timedelta(seconds=1)
+FACTOR = 2.0
+LONGEST = timedelta(minutes=5)
+"""The backoff, where nothing else is said."""
+
+_FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
+"""Recorded intents after which there is no other attempt."""
+
+
+def settled(run: Run, end: RunDecision, scene: Scene) -> RunDecision:
+    """What follows the end of an attempt, as it would be recorded: that very end, or another
+    attempt."""
+    condition = end.condition
+    if condition.phase != StepPhase.FAILED:
+        return end
+    why = halted(run, scene)
+    suspended = condition.reason == StepReason.SUSPENDED
+    if suspended and why in ("", StepReason.SUSPENDED):
+        return _for_nothing(run, condition)
+    if suspended:
+        message = aborted(why, f"the job {condition.job} is over", run, scene)
+        return RunDecision(_final(condition, phase=ends_as(why), reason=why, message=message))
+    if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
+        return RunDecision(_final(condition))
+    retry = run.step.retry
+    return (
+        RunDecision(_final(condition)) if retry is None else _retried(run, condition, retry, scene)
+    )
+
+
+def backoff(retry: Retry, failures: int) -> timedelta:
+    """How long to wait after so many failed attempts. What admission would refuse counts as not
+    said."""
+    given = retry.backoff or Backoff()
+    first = _duration(given.duration, DURATION)
+    longest = _duration(given.max, LONGEST)
+    factor = given.factor if given.factor is not None and given.factor >= 1 else FACTOR
+    try:
+        seconds = first.total_seconds() * factor ** max(failures - 1, 0)
+    except OverflowError:
+        return longest
+    return timedelta(seconds=min(seconds, longest.total_seconds()))
+
+
+def _retried(run: Run, condition: RunCondition, retry: Retry, scene: Scene) -> RunDecision:
+    failures, limit = run.memory.failures + 1, retry.limit or 0
+    condition = msgspec.structs.replace(condition, failures=failures)
+    if failures > limit:
+        return RunDecision(_final(condition))
+    if retry.when is not None:
+        if scene.allowance.spent:
+            return _later(run, scene)
+        again = holds("retry.when", retry.when, scene.seen(run, condition))
+        if isinstance(again, Failure):
+            why = short(f"{again.message}; {condition.message}")
+            return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))
+        if not again:
+            return RunDecision(_final(condition))
+    until = not_before(later(scene.now, backoff(retry, failures)))
+    waits = _waiting(
+        run,
+        condition,
+        reason=StepReason.RETRYING,
+        message=short(f"runs again ({failures} of {limit}): {condition.message}"),
+        next_attempt_time=until,
+    )
+    return RunDecision(waits, wake_at=until, urgent=True)
+
+
+def _later(run: Run, scene: Scene) -> RunDecision:
+    """Whether there is another attempt is decided by the next plan."""
+    job = run.job
+    kept = RunDecision(run.memory) if job is None else not_judged(run, job, scene)
+    return msgspec.structs.replace(kept, wake_at=scene.later)
+
+
+def _for_nothing(run: Run, condition: RunCondition) -> RunDecision:
+    """Aborted by a suspension: it begins again once the flow is resumed."""
+    message = "the flow was suspended: it runs again once the flow is resumed"
+    return RunDecision(
+        _waiting(run, condition, reason=StepReason.SUSPENDED, message=message), urgent=True
+    )
+
+
+def _waiting(run: Run, condition: RunCondition, **said: object) -> RunCondition:
+    """Between two attempts, of which the first ended so."""
+    kept = {
+        "failures": condition.failures,
+        "avoid_nodes": condition.avoid_nodes,
+        "failure": condition.failure,
+        "job": condition.job,
+        "attempts": condition.attempts,
+        "requested_hours": condition.requested_hours,
+    }
+    blank = run.anew(phase=StepPhase.WAITING, last_transition_time=run.now)
+    return msgspec.structs.replace(blank, **kept, **said)
+
+
+def _final(condition: RunCondition, **said: object) -> RunCondition:
+    return msgspec.structs.replace(condition, avoid_nodes=None, **said)
+
+
+def _duration(text: str | None, default: timedelta) -> timedelta:
+    found = duration(text) if text is not None else None
+    return default if found is None else found

@@ -1,0 +1,1 @@
+"""The status of the flow, and the events about it."""

@@ -1,0 +1,108 @@
+"""What is worth telling as Events: only what changes from the stored status to the next one.
+
+So what was written once is not told again, by whichever process plans next. Skipped steps are
+told together, one event a kind, and so are steps that cannot start for the same cause, so that a
+failure in a large flow is not a thousand events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jobflow.api.flow_status import (
+    CANCELLED,
+    ENDED_STEP_PHASES,
+    FINAL_PHASES,
+    TIMEOUT,
+    FlowPhase,
+    JobFlowStatus,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.planning.actions import Event, EventType
+from jobflow.core.planning.context import Decision, Scene
+from jobflow.core.planning.status.run_events import run_events
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import listed
+
+TROUBLES: frozenset[str] = frozenset(
+    {
+        StepReason.JOB_LOST,
+        StepReason.CREATE_REFUSED,
+        StepReason.NAME_IN_USE,
+        StepReason.RETRYING,
+    }
+)
+"""Reasons of a waiting step that deserve a warning, once, when they set in."""
+
+
+_HALTED: Mapping[str, tuple[EventType, str]] = {
+    CANCELLED: (EventType.NORMAL, "FlowCancelled"),
+    TIMEOUT: (EventType.WARNING, "FlowTimedOut"),
+}
+"""Type and reason of the Event of a flow that is brought to its end."""
+
+
+def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
+    """Of every step that changed, in the order of `spec.flows`; at most three a step."""
+    skipped: dict[str, list[str]] = {}
+    troubles: dict[tuple[str, str], list[str]] = {}
+    for evidence, decision in zip(scene.evidence, decisions, strict=True):
+        old, new = evidence.memory, decision.condition
+        if new is old:  # which every step is that had ended before
+            continue
+        name = evidence.step.name
+        if evidence.loops:
+            yield from run_events(evidence.step, old, new, TROUBLES)
+        else:
+            yield from _begun(name, old, new)
+        if new.phase in ENDED_STEP_PHASES:
+            if new.phase == StepPhase.SKIPPED:
+                skipped.setdefault(new.reason, []).append(name)
+            else:
+                yield _ended(name, new)
+        elif new.reason in TROUBLES and new.reason != old.reason and not new.runs:
+            troubles.setdefault((new.reason, new.message), []).append(name)
+    for (reason, message), names in troubles.items():
+        yield Event(EventType.WARNING, reason, f"{_steps(names)}: {message}")
+    for reason, names in sorted(skipped.items()):
+        yield Event(EventType.NORMAL, "StepSkipped", f"{_steps(names)}: {reason}")
+
+
+def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
+    """Of what is done to it as a whole, and of its end, when they come."""
+    phase, reason = status.state.phase, status.state.reason
+    if reason in _HALTED and reason != flow.status.state.reason:
+        yield Event(*_HALTED[reason], status.state.message)
+    if (flow.status.suspended_at is None) != (status.suspended_at is None):
+        if status.suspended_at is not None:
+            said = f"nothing starts until it is resumed ({status.suspended_by})"
+            yield Event(EventType.NORMAL, "FlowSuspended", said)
+        elif phase not in FINAL_PHASES:
+            yield Event(EventType.NORMAL, "FlowResumed", "the flow goes on")
+    if flow.status.state.phase == phase or phase not in FINAL_PHASES:
+        return
+    if phase == FlowPhase.SUCCEED:
+        yield Event(EventType.NORMAL, "FlowSucceeded", f"all is done: {status.progress} steps")
+    else:
+        yield Event(EventType.WARNING, "FlowFailed", status.state.message)
+
+
+def _steps(names: Sequence[str]) -> str:
+    """`step a`, `steps a and b`."""
+    return f"{'step' if len(names) == 1 else 'steps'} {listed(names)}"
+
+
+def _begun(name: str, old: StepCondition, new: StepCondition) -> Iterator[Event]:
+    if new.attempts > old.attempts and new.job:
+        again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
+        yield Event(EventType.NORMAL, "JobCreated", f"step {name}: created job {new.job}{again}")
+
+
+def _ended(name: str, new: StepCondition) -> Event:
+    if new.reason == StepReason.OUTPUTS_MISSING:
+        return Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
+    if new.phase == StepPhase.COMPLETED:
+        return Event(EventType.NORMAL, "StepCompleted", f"step {name}: completed")
+    return Event(EventType.WARNING, "StepFailed", f"step {name}: {new.message or new.reason}")

@@ -1,0 +1,139 @@
+"""The phase of a whole flow, why, and its times, from what was decided about its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from jobflow.api.flow_status import (
+    ENDED_STEP_PHASES,
+    FINAL_PHASES,
+    FlowPhase,
+    FlowState,
+    JobRecord,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.job import JobPhase
+from jobflow.api.jobflow import Step
+from jobflow.api.pod import PodPhase
+from jobflow.core.planning.context import Decision, Scene
+from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
+from jobflow.core.spec.readiness import breaks
+from jobflow.core.text import listed, progress_of, short
+from jobflow.core.timestamps import whole
+
+_COMPLETED = StepPhase.COMPLETED.value
+_NO_PODS: Mapping[str, int] = {}
+
+
+def flow_state(
+    scene: Scene, decisions: Sequence[Decision], records: Sequence[JobRecord]
+) -> FlowState:
+    """Where the flow stands after this plan."""
+    failed: list[tuple[str, StepCondition]] = []
+    held_up: list[tuple[Step, StepCondition]] = []
+    over = not scene.terminating
+    for step, decision in zip(scene.steps, decisions, strict=True):
+        condition = decision.condition
+        if condition.phase not in ENDED_STEP_PHASES:
+            over = False
+            if condition.reason in HELD_UP and condition.phase == StepPhase.WAITING:
+                held_up.append((step, condition))
+        elif condition.phase != _COMPLETED and breaks(step, condition):
+            failed.append((step.name, condition))
+    over = over and not _alive(scene)
+    course = scene.course
+    phase = _phase(scene, records, over=over, failed=bool(failed or course.halted_for))
+    if phase is FlowPhase.TERMINATING:
+        message = "the flow is being deleted"
+        return FlowState(phase=phase, reason=course.halted_for, message=message)
+    if course.halted_for:
+        return FlowState(phase=phase, reason=course.halted_for, message=course.halted)
+    reason, message = "", ""
+    if course.suspended and not over:
+        reason, message = FlowReason.SUSPENDED, course.suspended
+    elif failed:
+        reason, message = _failure(failed)
+    elif held_up:
+        reason, message = _trouble(held_up)
+    return FlowState(phase=phase, reason=reason, message=message)
+
+
+def is_over(scene: Scene, decisions: Sequence[Decision]) -> bool:
+    """Whether every step has ended and no vcjob is left that may do anything."""
+    return all(d.condition.phase in ENDED_STEP_PHASES for d in decisions) and not _alive(scene)
+
+
+def progress(decisions: Sequence[Decision]) -> str:
+    """`3/5`: ended steps, skipped ones included, of all."""
+    return progress_of([decision.condition for decision in decisions])
+
+
+def pod_failure_ratio(decisions: Sequence[Decision]) -> str:
+    """`0.25`: failed pods of all that the last counts of the steps know; empty for no pods."""
+    pods = failed = 0
+    for decision in decisions:
+        counts = decision.condition.task_status_count
+        if counts is None:
+            continue
+        for task in counts.values():
+            for phase, count in (task.phase or _NO_PODS).items():
+                pods += count
+                if phase == PodPhase.FAILED:
+                    failed += count
+    return f"{failed / pods:.2f}" if pods > 0 else ""
+
+
+def completion_time(scene: Scene, state: FlowState) -> datetime | None:
+    """When the flow ended."""
+    if state.phase not in FINAL_PHASES:
+        return None
+    return scene.flow.status.completion_time or whole(scene.now)
+
+
+def _alive(scene: Scene) -> bool:
+    """Whether a vcjob of any step, also of one that has ended, may still do something."""
+    deleted = scene.view.deleted
+    return any(
+        not job.ended and job.metadata.name not in deleted
+        for evidence in scene.evidence
+        for job in evidence.jobs
+    )
+
+
+def _phase(scene: Scene, records: Sequence[JobRecord], *, over: bool, failed: bool) -> FlowPhase:
+    if scene.terminating:
+        return FlowPhase.TERMINATING
+    if over:
+        return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
+    if scene.flow.status.state.phase == FlowPhase.RUNNING:
+        return FlowPhase.RUNNING
+    begun = any(record.state != JobPhase.PENDING for record in records)
+    return FlowPhase.RUNNING if begun else FlowPhase.PENDING
+
+
+def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
+    """What holds up the first of the steps that wait for something else than other steps."""
+    step, condition = held_up[0]
+    if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
+        missing = [
+            s.template_for(s.case_of(c.decisions))
+            for s, c in held_up
+            if c.reason == StepReason.WAITING_FOR_TEMPLATE
+        ]
+        names = list(dict.fromkeys(missing))
+        kind = "JobTemplate" if len(names) == 1 else "JobTemplates"
+        return condition.reason, short(f"waits for the {kind} {listed(names)}")
+    return condition.reason, short(f"step {step.name}: {condition.message or condition.reason}")
+
+
+def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
+    """Of one failed step its message; of several their names."""
+    name, condition = failed[0]
+    conflict = condition.reason == StepReason.NAME_CONFLICT
+    reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED
+    if len(failed) == 1:
+        said = f": {condition.message}" if condition.message else f" ({condition.reason})"
+        return reason, short(f"step {name} failed{said}")
+    return reason, short(f"steps {listed([name for name, _ in failed])} failed")

@@ -1,0 +1,234 @@
+"""Keeps a status small enough to store: what may be dropped, and in which order (DESIGN §3).
+
+Never dropped: phase, reason, attempts, passedTargets, decisions and outputs of a step and of its
+runs, and the lists of vcjobs. What was dropped of an ended vcjob is gone for good, since it is only
+remembered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from jobflow.api.flow_status import (
+    ENDED_STEP_PHASES,
+    JobFlowStatus,
+    JobRecord,
+    RunCondition,
+    StepCondition,
+)
+from jobflow.core.names import latest_name
+from jobflow.core.planning.job_records import JOB_LISTS, ended
+from jobflow.core.reasons import StepReason
+
+LIMIT = 256 * 1024
+"""Bytes of a status as JSON, above which something is dropped."""
+
+MOST = 1024 * 1024
+"""Bytes that a status must not pass: admission (`core.status_rules`) counts on it."""
+
+_replace = msgspec.structs.replace
+
+_ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
+
+C = TypeVar("C", bound=RunCondition)
+"""The condition of a step, or of one of its runs."""
+
+
+def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
+    """The status with no more dropped than makes it fit; with everything dropped if nothing does.
+
+    Where `stored` is this status with something dropped, that is the answer: otherwise what can
+    be told again would come and go.
+    """
+    fits = status if _size(status) <= LIMIT else None
+    if fits is not None and not (_cut(stored) and _uncut(status) == _uncut(stored)):
+        return fits
+    for drop in DROPS:
+        before, status = status, drop(status)
+        if status is before:
+            continue
+        if status == stored:
+            return stored
+        if fits is None and _size(status) <= LIMIT:
+            fits = status
+    if fits is None and _size(status) > MOST:
+        status = _what_can_be_told_again(status)
+        return stored if status == stored else status
+    return fits if fits is not None else status
+
+
+def _size(status: JobFlowStatus) -> int:
+    return len(msgspec.json.encode(status))
+
+
+def _cut(stored: JobFlowStatus) -> bool:
+    """Whether something may have been dropped from it: then its histories were the first to go."""
+    return bool(stored.conditions) and not any(
+        len(record.running_histories or ()) > 1 for record in stored.job_status_list or ()
+    )
+
+
+def _uncut(status: JobFlowStatus) -> JobFlowStatus:
+    """What nothing is dropped from."""
+    return _replace(status, conditions=None, job_status_list=None, pod_failure_ratio="")
+
+
+def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:
+    return _records(
+        status,
+        [
+            _replace(record, running_histories=histories[-1:])
+            if (histories := record.running_histories) is not None and len(histories) > 1
+            else record
+            for record in status.job_status_list or ()
+        ],
+    )
+
+
+def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
+    """`lastTransitionTime` of steps whose vcjob's last history tells it."""
+    having = [
+        key
+        for key, each in _steps(status)
+        if each.runs or (each.job and each.last_transition_time is not None)
+    ]
+    return _conditions(
+        status, having, lambda _, each: _without_transition(each) if each.job else each
+    )
+
+
+def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
+    """And what is counted from them."""
+    having = [
+        key for key, each in _steps(status) if each.runs or each.task_status_count is not None
+    ]
+    if status.pod_failure_ratio:
+        status = _replace(status, pod_failure_ratio="")
+    return _conditions(status, having, lambda _, each: _replace(each, task_status_count=None))
+
+
+def _messages(status: JobFlowStatus) -> JobFlowStatus:
+    having = [key for key, each in _steps(status) if each.runs or each.message]
+    return _conditions(status, having, lambda _, each: _replace(each, message=""))
+
+
+def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
+    over = ENDED_STEP_PHASES
+    having = [
+        key for key, each in _steps(status) if each.runs or (each.phase in over and _timed(each))
+    ]
+    return _conditions(
+        status, having, lambda _, each: _without_times(each) if each.phase in over else each
+    )
+
+
+def _timed(condition: RunCondition) -> bool:
+    """Whether `_without_times` changes it."""
+    return (
+        condition.create_time is not None
+        or bool(condition.running_duration)
+        or condition.requested_hours is not None
+        or condition.failure is not None
+    )
+
+
+def _without_times(condition: C) -> C:
+    """And without what else is only told of an end."""
+    return _replace(
+        condition,
+        create_time=None,
+        running_duration="",
+        requested_hours=None,
+        failure=None,
+    )
+
+
+def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
+    return _records(status, [r for r in status.job_status_list or () if not ended(r)])
+
+
+def _transitions(status: JobFlowStatus) -> JobFlowStatus:
+    having = [
+        key for key, each in _steps(status) if each.runs or each.last_transition_time is not None
+    ]
+    return _conditions(status, having, lambda _, each: _without_transition(each))
+
+
+def _without_transition(condition: C) -> C:
+    return _replace(condition, last_transition_time=None)
+
+
+def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
+    """The last resort, for thousands of jobs at once: all that a job which is there says itself,
+    the name of every job that is called as its attempt is (`evidence` knows it), the jobs of
+    attempts that others have followed, when the server is asked again what it refused, and the
+    nodes that a next attempt would do well to avoid."""
+    latest = {run.job for _, each in _steps(status) for run in each.runs or (each,)}
+    lists: dict[str, list[str] | None] = {}
+    for field in JOB_LISTS:
+        names = [name for name in getattr(status, field) or () if name in latest]
+        lists[field] = names or None
+    status = _conditions(status, [key for key, _ in _steps(status)], _least)
+    return _replace(status, job_status_list=None, **lists)
+
+
+def _least(key: str, condition: C) -> C:
+    """Which attempts were made before a retry of the flow is needed until there is another; then
+    it says no more than that the jobs from before did not run, and is dropped beside a time."""
+    attempts, past = condition.attempts, condition.past_attempts
+    told_again = condition.reason in _ASKED_AGAIN
+    until = None if told_again else condition.next_attempt_time
+    timed = until is not None or condition.abort_time is not None
+    return _replace(
+        _without_times(condition),
+        job="" if condition.job == latest_name(key, attempts) else condition.job,
+        past_attempts=0 if timed and attempts > past else past,
+        next_attempt_time=until,
+        avoid_nodes=None,
+    )
+
+
+DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
+    _histories_but_the_last,
+    _transitions_of_jobs,
+    _task_status_counts,
+    _messages,
+    _times_of_ended_steps,
+    _records_of_ended_jobs,
+    _transitions,
+)
+"""One after the other, each on top of those before it."""
+
+
+def _records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:
+    """With these records; itself where they are the same."""
+    same = records == (status.job_status_list or [])
+    return status if same else _replace(status, job_status_list=records or None)
+
+
+def _steps(status: JobFlowStatus) -> Iterable[tuple[str, StepCondition]]:
+    return (status.conditions or {}).items()
+
+
+class _Change(Protocol):
+    """What becomes of one condition; the key is the name that its first vcjob has."""
+
+    def __call__(self, key: str, condition: C, /) -> C: ...
+
+
+def _conditions(status: JobFlowStatus, having: Collection[str], change: _Change) -> JobFlowStatus:
+    """With this change of the conditions with these keys, and of those of their runs. Of most
+    there is nothing to change, for it was changed when they were written."""
+    changed = dict(status.conditions or {})
+    for key in having:
+        each = changed[key]
+        changed[key] = _with_runs(key, each, change) if each.runs else change(key, each)
+    return _replace(status, conditions=changed) if having else status
+
+
+def _with_runs(key: str, condition: StepCondition, change: _Change) -> StepCondition:
+    runs = [change(f"{key}-{run.index}", run) for run in condition.runs or ()]
+    return _replace(change(key, condition), runs=runs)

@@ -1,0 +1,1 @@
+"""Steps that have not started: start, wait or skip."""

@@ -1,0 +1,324 @@
+"""What comes of a step that has not begun: it starts, waits, or is skipped. It sees no vcjobs.
+
+Targets are decided before those that depend on them, so one pass carries an end through the whole
+flow. Between being ready and starting stand, in this order: the flow is being deleted, or is
+suspended; what the step itself decides (`deciding`), stored before it starts; and the flow has
+stopped after a failure (`failure_policy`). A step that fails here is a failure to all others: then
+they are decided once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+
+from jobflow.api import jobflow as api
+from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
+from jobflow.api.jobflow import Condition
+from jobflow.core.cel.expression import Failure
+from jobflow.core.planning.context import Decision, Scene
+from jobflow.core.planning.flow.failure_policy import Stopping
+from jobflow.core.planning.flow.finally_and_daemons import may_begin
+from jobflow.core.planning.observed import Evidence, has_run
+from jobflow.core.planning.runs.create import waiting
+from jobflow.core.planning.runs.step_runs import begin
+from jobflow.core.planning.steps.decisions import NotTaken, decide, decides
+from jobflow.core.planning.steps.probes import Look, Probing
+from jobflow.core.planning.steps.waiting import (
+    NOBODY,
+    Waits,
+    blocked_by,
+    skipped_for,
+    unsatisfiable,
+    waits_for,
+)
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.readiness import REACHES, SKIPS, End, Reach, combined, end_of
+from jobflow.core.text import listed, short
+
+_NOT_YET, _UNSATISFIABLE = Reach.NOT_YET, Reach.UNSATISFIABLE
+
+
+class Pass:
+    """One pass over the steps in the order of their dependencies."""
+
+    def __init__(self, scene: Scene, decisions: Sequence[Decision | None]) -> None:
+        """`decisions`: of the steps that have begun; the others are None and are filled in."""
+        self.scene = scene
+        self.known = decisions
+        self.decisions = list(decisions)
+        self.ends: list[End | None] = [
+            None if decision is None else end_of(scene.steps[i], decision.condition)
+            for i, decision in enumerate(decisions)
+        ]
+        """How each step has ended, None while it has not; filled in along the way."""
+        self.stopping = Stopping(scene, decisions)
+        self.failing: list[int] = []
+        """Steps that fail in this pass, and stop the flow."""
+
+    def run(self) -> list[Decision]:
+        """Every step's decision, by position."""
+        blocked, holds_up = self.scene.layout.blocked, self.stopping.holds_up
+        for position in self.scene.graph.order:
+            decision = self.decisions[position]
+            began = decision is not None
+            if decision is None:
+                decision = self._blocked(position) if position in blocked else self._new(position)
+                self._take(position, decision)
+            if holds_up:
+                self._note(position, decision, began=began)
+        if self.failing:
+            return self._once_more()
+        return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
+
+    def _take(self, position: int, decision: Decision) -> None:
+        condition = decision.condition
+        self.decisions[position] = decision
+        self.scene.standing[position] = condition
+        if condition.phase in ENDED_STEP_PHASES:
+            self.ends[position] = end_of(self.scene.steps[position], condition)
+            if self.stopping.stopped_by(position, condition):
+                self.failing.append(position)
+
+    def _note(self, position: int, decision: Decision, *, began: bool) -> None:
+        met = self._waits(position, began=True).met() if began else None
+        self.stopping.note(position, decision.condition.phase, met)
+
+    def _once_more(self) -> list[Decision]:
+        """With what has failed known from the start: which step came first makes no difference.
+        What had completed before it, and without which it had not begun, has completed."""
+        known = list(self.known)
+        for position in (*self.failing, *self._completed_before()):
+            known[position] = self.decisions[position]
+        again = Pass(self.scene, known)
+        decisions = again.run()
+        self.stopping = again.stopping
+        return decisions
+
+    def _completed_before(self) -> list[int]:
+        """The steps that have completed in this pass, without a vcjob, and that one which fails in
+        it is behind."""
+        found: list[int] = []
+        seen, left = set(self.failing), list(self.failing)
+        while left:
+            for target in self.scene.graph.targets[left.pop()]:
+                decision = self.decisions[target]
+                if target in seen or decision is None:
+                    continue
+                seen.add(target)
+                left.append(target)
+                if self.known[target] is None and decision.condition.phase == StepPhase.COMPLETED:
+                    found.append(target)
+        return found
+
+    # --------------------------------------------------------------- what a step comes to
+
+    def _new(self, position: int) -> Decision:
+        scene = self.scene
+        evidence = scene.evidence[position]
+        if position >= scene.last_from:
+            return self._last(position, evidence)
+        waits = self._waits(position)
+        need = waits.need
+        verdict = combined(need.how, waits.reaches)
+        skip = SKIPS.get(verdict)
+        if scene.course.halted_for and skip in (None, End.STOPPED):
+            return self._skipped(evidence, End.STOPPED, scene.course.halted)
+        if skip is not None:
+            return self._skipped(
+                evidence, skip, skipped_for(skip, scene, waits, self.stopping.failed)
+            )
+        if verdict is _UNSATISFIABLE:
+            said = unsatisfiable(scene, waits)
+            return Decision(_ended(evidence, StepReason.PROBE_UNSATISFIABLE, said))
+        if verdict is _NOT_YET:
+            decision = Decision(self._waiting(position, waits))
+        else:
+            decision = self._ready(position, waits)
+        if waits.looks or need.to_run:
+            return self._lasting(position, decision, verdict, waits)
+        return decision
+
+    def _last(self, position: int, evidence: Evidence) -> Decision:
+        """A step of `finally`."""
+        if self.scene.course.finally_too:
+            return self._skipped(evidence, End.STOPPED, self.scene.course.halted)
+        if not self._rest_is_over and not self.scene.terminating:
+            return Decision(waiting(evidence, "", "waits until all other steps are over"))
+        return self._ready(position, NOBODY)
+
+    def _ready(self, position: int, waits: Waits) -> Decision:
+        """Nothing that its targets do stands in the way any more."""
+        scene = self.scene
+        evidence = scene.evidence[position]
+        if scene.terminating:
+            message = "the flow is being deleted"
+            return Decision(waiting(evidence, StepReason.TERMINATING, message))
+        if scene.suspended:
+            return Decision(waiting(evidence, StepReason.SUSPENDED, scene.suspended))
+        if _is_to_decide(evidence) and scene.allowance.spent:
+            condition = waiting(evidence, StepReason.STARTING, "its conditions are being looked at")
+            return Decision(condition, wake_at=scene.later)
+        decided = self._decided(evidence)
+        if isinstance(decided, Failure):
+            return Decision(_ended(evidence, StepReason.EXPRESSION_ERROR, decided.message))
+        if isinstance(decided, NotTaken):
+            return self._skipped(evidence, End.NOT_TAKEN, decided.why, decided.decisions)
+        if (held := self._held_up(position, evidence, waits)) is not None:
+            return held
+        if decided is not evidence.memory.decisions:
+            condition = waiting(evidence, StepReason.STARTING, "what it decided is being written")
+            return Decision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
+        if (old := _resumed(evidence, scene)) and evidence.memory.past_attempts:
+            message = f"waits until the old job {old}, which was resumed, has ended"
+            return Decision(waiting(evidence, StepReason.NAME_IN_USE, message))
+        return begin(evidence, scene)
+
+    def _held_up(self, position: int, evidence: Evidence, waits: Waits) -> Decision | None:
+        """What a failure makes of a step that is ready; None: it may start."""
+        stopping = self.stopping
+        if not stopping.holds_up or position >= self.scene.last_from:
+            return None
+        if stopping.admits(position, waits.met()):
+            return None
+        if stopping.failed:
+            said = skipped_for(End.STOPPED, self.scene, waits, stopping.failed)
+            return self._skipped(evidence, End.STOPPED, said)
+        because = f"waits until it is known how {listed(stopping.failing)} ended"
+        return Decision(waiting(evidence, "", because))
+
+    def _decided(self, evidence: Evidence) -> Decisions | NotTaken | Failure | None:
+        """What holds of the step for good; None: there is nothing to decide about it."""
+        if not _is_to_decide(evidence):
+            return evidence.memory.decisions
+        return decide(evidence.step, self.scene.seen())
+
+    # ---------------------------------------------------------------------- its targets
+
+    def _waits(self, position: int, *, began: bool = False) -> Waits:
+        """`began`: the step has, so that its probe, if it has one, is over."""
+        ends, need = self.ends, self.scene.layout.needs[position]
+        if (probe := need.probe) is not None:
+            if began:
+                return Waits(need, [Reach.MET] * len(need.targets))
+            looks = [self._look(position, probe, target) for target in need.targets]
+            return Waits(need, [look.reach for look in looks], looks)
+        row = need.reaches
+        reaches = [row[ends[target]] for target in need.targets]
+        for i in need.to_run:
+            target = need.targets[i]
+            ran = self._has_run(position, target)
+            reaches[i] = Reach.MET if ran else REACHES[Condition.RUNNING][ends[target]]
+        return Waits(need, reaches)
+
+    @cached_property
+    def _probing(self) -> Probing:
+        return Probing(self.scene.view, self.scene.now)
+
+    @cached_property
+    def _rest_is_over(self) -> bool:
+        return may_begin(self.scene)
+
+    def _met_before(self, position: int, target: int) -> bool:
+        passed = self.scene.evidence[position].memory.passed_targets
+        return passed is not None and self.scene.graph.names[target] in passed
+
+    def _look(self, position: int, probe: api.Probe, target: int) -> Look:
+        if self._met_before(position, target):
+            return Look(Reach.MET)
+        step = self.scene.steps[position]
+        evidence, condition = self.scene.evidence[target], self.scene.standing[target]
+        return self._probing.look(step, probe, evidence, condition, self.ends[target])
+
+    def _has_run(self, position: int, target: int) -> bool:
+        if self._met_before(position, target):
+            return True
+        scene = self.scene
+        return has_run(scene.evidence[target], scene.standing[target], scene.records)
+
+    def _lasting(self, position: int, decision: Decision, verdict: Reach, waits: Waits) -> Decision:
+        """With what is remembered of targets that are met, and what is still asked of the rest.
+
+        Requests that have passed stay in the plan until that is stored: else it could be forgotten.
+        """
+        memory, names = self.scene.evidence[position].memory, self.scene.graph.names
+        met = [names[target] for target in waits.lasting()]
+        condition = decision.condition
+        if condition.phase == StepPhase.WAITING:
+            condition = msgspec.structs.replace(condition, passed_targets=met or None)
+        looks = [
+            look for look in waits.looks if verdict is Reach.NOT_YET or look.reach is Reach.MET
+        ]
+        if self.scene.terminating:
+            looks = []
+        moments = [at for at in (decision.wake_at, *(look.wake_at for look in looks)) if at]
+        news = not set(met) <= set(memory.passed_targets or ())
+        return msgspec.structs.replace(
+            decision,
+            condition=memory if condition == memory else condition,
+            urgent=decision.urgent or (bool(waits.looks) and news and not decision.drafts),
+            wake_at=min(moments, default=None),
+            reads=tuple(look.read for look in looks if look.read is not None),
+            probes=tuple(look.probe for look in looks if look.probe is not None),
+        )
+
+    # ----------------------------------------------------------------------- conditions
+
+    def _waiting(self, position: int, waits: Waits) -> StepCondition:
+        evidence, stopping = self.scene.evidence[position], self.stopping
+        if stopping.failed and not stopping.may_yet(position):
+            because = f"will not start, for {stopping.failed[0]} has failed"
+            return waiting(evidence, End.STOPPED, because)
+        return waiting(evidence, *waits_for(self.scene, waits))
+
+    def _blocked(self, position: int) -> Decision:
+        scene = self.scene
+        evidence = scene.evidence[position]
+        if scene.course.halted_for:
+            return self._skipped(evidence, End.STOPPED, scene.course.halted)
+        message = blocked_by(scene, evidence.step)
+        return Decision(waiting(evidence, StepReason.BLOCKED, message))
+
+    def _skipped(
+        self, evidence: Evidence, how: End, message: str, decided: Decisions | None = None
+    ) -> Decision:
+        condition = _ended(evidence, how, message, phase=StepPhase.SKIPPED)
+        if decided is not None:
+            condition = msgspec.structs.replace(condition, decisions=decided)
+        return Decision(condition)
+
+
+def _is_to_decide(evidence: Evidence) -> bool:
+    """Whether anything has to be decided about the step that is not yet."""
+    return evidence.memory.decisions is None and decides(evidence.step)
+
+
+def _ended(
+    evidence: Evidence, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
+) -> StepCondition:
+    """The end of a step that has not begun; of attempts before a retry it keeps what they were."""
+    memory = evidence.memory
+    runs = [
+        run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
+        for run in memory.runs or ()
+    ]
+    return StepCondition(
+        phase=phase,
+        reason=reason,
+        message=short(message),
+        job=memory.job,
+        attempts=memory.attempts,
+        past_attempts=memory.past_attempts,
+        requested_hours=memory.requested_hours,
+        decisions=memory.decisions,
+        runs=runs or None,
+    )
+
+
+def _resumed(evidence: Evidence, scene: Scene) -> str:
+    """A vcjob from before a retry that somebody has resumed since; empty: there is none."""
+    gone = scene.view.deleted
+    names = (job.metadata.name for job in evidence.jobs if not job.ended)
+    return next((name for name in names if name not in gone), "")

@@ -1,0 +1,226 @@
+"""What a step's probe comes to on one target: passed, still possible, or never. It asks nobody.
+
+The theory. Every entry of a probe is a question about the pods of one task, and all have to be
+answered by yes. How many pods have reached a phase is answered by whoever saw most of them: the
+pods as they are watched, Volcano's own count, the count last remembered, pods that were read live.
+Each of these may be behind, so each can show that it has come about, and none that it has not;
+except, once the vcjob has ended, the live read. Requests to pods are made elsewhere, for as long as
+plans ask for them: from the vcjob's making to its end, and until it is stored that they passed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from jobflow.api import jobflow as api
+from jobflow.api.flow_status import StepCondition
+from jobflow.api.jobflow import Step, TaskStatusProbe
+from jobflow.api.pod import Pod, PodPhase
+from jobflow.core.planning.actions import Check, Probe, ReadPods
+from jobflow.core.planning.observed import Evidence
+from jobflow.core.planning.runs.live_reads import unread
+from jobflow.core.planning.view import ProbeResult, View
+from jobflow.core.spec.readiness import End, Reach
+
+Counts = Mapping[str, Mapping[str, int]]
+"""How many pods were seen, by task and phase."""
+
+_ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
+REACHED: Mapping[str | None, frozenset[str]] = {
+    PodPhase.PENDING: _ENDED | {PodPhase.PENDING, PodPhase.RUNNING, PodPhase.UNKNOWN},
+    PodPhase.RUNNING: _ENDED | {PodPhase.RUNNING},
+    PodPhase.SUCCEEDED: frozenset({PodPhase.SUCCEEDED}),
+    PodPhase.FAILED: frozenset({PodPhase.FAILED}),
+}
+"""The phases of pods that have reached a phase, or have passed it. A pod whose node is lost
+(Unknown) was Pending once; whether it runs, nobody knows."""
+
+_HIGHEST_PORT = 65535
+_UNSEEN: Mapping[End, Reach] = {
+    End.NOT_TAKEN: Reach.PASSED_OVER,
+    End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
+    End.STOPPED: Reach.STOPPED,
+}
+"""Of targets that ended without anything in them to look at."""
+
+
+class Look(NamedTuple):
+    """How one target stands to a probe."""
+
+    reach: Reach
+    said: str = ""
+    """What is in the way, or what makes it impossible; empty where there is nothing to see yet."""
+    probe: Probe | None = None
+    """What has to be asked of its pods, or is not to be forgotten yet."""
+    read: ReadPods | None = None
+    """What has to be known before it can be said to be impossible."""
+    wake_at: datetime | None = None
+    """When that may be asked again."""
+
+
+class Probing:
+    """Looks into targets, in one plan."""
+
+    def __init__(self, view: View, now: datetime) -> None:
+        self._view = view
+        self._now = now
+        self._counts: dict[str, list[Counts]] = {}
+        self._sizes: dict[str, Mapping[str, int]] = {}
+        """How many pods each task has; by target, as what was counted."""
+
+    def look(
+        self, step: Step, probe: api.Probe, target: Evidence, now: StepCondition, end: End | None
+    ) -> Look:
+        """How the target stands, whose condition is `now` and that has ended so, to the probe of a
+        step that it has not passed before."""
+        job = target.job
+        if end is not None and end in _UNSEEN:
+            return Look(_UNSEEN[end])
+        if end is None and (job is None or target.gone):
+            return Look(Reach.NOT_YET)
+        if job is None:
+            return self._from_memory(probe, target, now)
+        sizes = self._tasks(target)
+        if flaw := next(_flaws(probe, sizes, job.metadata.name), ""):
+            return Look(Reach.UNSATISFIABLE, flaw)
+        checks = tuple(_checks(probe, sizes))
+        uid, name = job.metadata.uid, job.metadata.name
+        asked = Probe(step.name, name, uid, checks) if checks else None
+        result = self._view.probes.get((step.name, uid), ProbeResult())
+        missing = self._missing(probe, target, now)
+        unanswered = bool(checks) and not result.passed
+        if not missing and not unanswered:
+            return Look(Reach.MET, probe=asked)
+        if end is None:
+            return Look(Reach.NOT_YET, missing or _unanswered(result, checks), asked)
+        over = f"the job {name} ended {job.phase if job.ended else now.phase}"
+        if unanswered:
+            why = f"before the probe passed: {_unanswered(result, checks)}"
+            return Look(Reach.UNSATISFIABLE, f"{over} {why}")
+        waits = unread(job, self._view, self._now)
+        if waits is not None and job.ended:  # one that somebody has resumed has ended for its step
+            said = f"{missing}; its pods cannot be read yet: {waits.trouble}"
+            return Look(Reach.NOT_YET, said if waits.trouble else missing, asked, *waits[1:])
+        read = self._view.read.get(uid)
+        trouble = f"; its pods could not be read: {read.trouble}" if read and read.trouble else ""
+        return Look(Reach.UNSATISFIABLE, f"{over} with {missing}{trouble}")
+
+    def _from_memory(self, probe: api.Probe, target: Evidence, now: StepCondition) -> Look:
+        """Of a target that has ended and whose vcjob nobody sees any more, if there was one."""
+        if not now.job:
+            return Look(Reach.UNSATISFIABLE, f"{target.step.name} ended before it had a job")
+        missing = self._missing(probe, target, now)
+        if missing or probe.http_get_list or probe.tcp_socket_list:
+            why = missing or "nobody can be asked any more"
+            return Look(Reach.UNSATISFIABLE, f"the job {now.job} is gone, and {why}")
+        return Look(Reach.MET)
+
+    # ----------------------------------------------------------------- phases of pods
+
+    def _missing(self, probe: api.Probe, target: Evidence, now: StepCondition) -> str:
+        """Of the first task that has not come as far as it should, how far it has; else empty."""
+        sizes = self._tasks(target)
+        for entry in probe.task_status_list or ():
+            task = entry.task_name or ""
+            size = sizes.get(task)
+            need = size if entry.count is None else entry.count
+            seen = self._seen(target, now, task, entry.phase)
+            if need is None:
+                return f"how many pods task {task} had is not known"
+            if seen < need:
+                return _so_far(entry, seen, need, size)
+        return ""
+
+    def _tasks(self, target: Evidence) -> Mapping[str, int]:
+        """A task without a name has the one that Volcano gives it."""
+        sizes = self._sizes.get(target.key)
+        if sizes is None:
+            tasks = (target.job.spec.tasks if target.job is not None else None) or ()
+            sizes = {task.name or f"default{n}": task.replicas or 0 for n, task in enumerate(tasks)}
+            self._sizes[target.key] = sizes
+        return sizes
+
+    def _seen(self, target: Evidence, now: StepCondition, task: str, phase: str | None) -> int:
+        """How many pods of a task have reached the phase, according to whoever saw most."""
+        counts = self._counts.get(target.key)
+        if counts is None:
+            counts = self._counts[target.key] = list(self._sources(target, now))
+        reached = REACHED.get(phase, frozenset())
+        return max(
+            (sum(n for p, n in c[task].items() if p in reached) for c in counts if task in c),
+            default=0,
+        )
+
+    def _sources(self, target: Evidence, now: StepCondition) -> Iterator[Counts]:
+        said = [now.task_status_count]
+        if target.job is not None:
+            uid = target.job.metadata.uid
+            yield _tally(self._view.pods.get(uid, {}).values())
+            if (read := self._view.read.get(uid)) is not None:
+                yield _tally(read.pods)
+            said.append(target.job.status.task_status_count)
+        for count in said:
+            if count:
+                yield {task: state.phase or {} for task, state in count.items()}
+
+
+def _tally(pods: Iterable[Pod]) -> dict[str, Counter[str]]:
+    """As Volcano counts; but of pods that are being deleted it counts none, and one that has ended
+    has ended all the same."""
+    counts: dict[str, Counter[str]] = {}
+    for pod in pods:
+        if pod.ended or pod.metadata.deletion_timestamp is None:
+            counts.setdefault(pod.task, Counter())[pod.phase] += 1
+    return counts
+
+
+def _so_far(entry: TaskStatusProbe, seen: int, need: int, size: int | None) -> str:
+    of = f"{need}" if need == size else f"at least {need}"
+    pods = "pod" if need == 1 else "pods"
+    return f"{seen} of {of} {pods} of task {entry.task_name} {entry.phase}"
+
+
+# ---------------------------------------------------------------------- requests to pods
+
+
+def _checks(probe: api.Probe, sizes: Mapping[str, int]) -> Iterator[Check]:
+    for get in probe.http_get_list or ():
+        task = get.task_name or ""
+        yield Check(task, sizes.get(task, 0), get.port or 0, get.path or "/", get.header)
+    for tcp in probe.tcp_socket_list or ():
+        task = tcp.task_name or ""
+        yield Check(task, sizes.get(task, 0), tcp.port or 0)
+
+
+def _unanswered(result: ProbeResult, checks: Iterable[Check]) -> str:
+    first = next(iter(checks))
+    return result.message or f"task {first.task} has not answered at port {first.port} yet"
+
+
+def _flaws(probe: api.Probe, sizes: Mapping[str, int], job: str) -> Iterator[str]:
+    """What makes a probe impossible from the start. Admission refuses it where it can know."""
+    requests = (*(probe.http_get_list or ()), *(probe.tcp_socket_list or ()))
+    for entry in (*requests, *(probe.task_status_list or ())):
+        if (entry.task_name or "") not in sizes:
+            yield f"the job {job} has no task {entry.task_name or 'without a name'}"
+    for request in requests:
+        if not 1 <= (request.port or 0) <= _HIGHEST_PORT:
+            yield f"{request.port or 0} is no port"
+        if sizes.get(request.task_name or "", 1) < 1:
+            yield f"task {request.task_name} of the job {job} has no pods that could answer"
+    for get in probe.http_get_list or ():
+        if get.path and not get.path.startswith("/"):
+            yield f"the path {get.path} does not begin with a slash"
+    for entry in probe.task_status_list or ():
+        yield from _phase_flaws(entry, sizes.get(entry.task_name or "", 0), job)
+
+
+def _phase_flaws(entry: TaskStatusProbe, size: int, job: str) -> Iterator[str]:
+    if entry.phase not in REACHED:
+        yield f"{entry.phase or 'nothing'} is no phase that a pod reaches"
+    if entry.count is not None and entry.count > size:
+        pods = "1 pod" if size == 1 else f"{size} pods"
+        yield f"task {entry.task_name} of the job {job} has {pods}, not {entry.count}"

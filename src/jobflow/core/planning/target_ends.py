@@ -1,0 +1,206 @@
+"""How the targets of a step ended, as recorded by the vcjobs that started after them.
+
+The theory. A create and the status that holds its reason are sent together, so that a crash can
+leave only the create. Therefore a vcjob carries the ends of its step's targets as an annotation,
+and tells them only while the stored status does not know that vcjob: the status that first knows it
+holds these ends too. A later attempt of a target makes void what was told about it; attempts count
+on when a flow is retried. Everyone who can create vcjobs of the flow can write the annotation, so
+its value is data: an entry that is not about a target of the step, or that no step can end as, is
+ignored.
+
+A vcjob that does not name a target (an earlier version made it, or not all ends fitted) tells only
+the one end that its step must have waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.jobflow import Condition, Step, Strategy
+from jobflow.core.names import latest_name
+from jobflow.core.planning.context import Scene, TargetEnd
+from jobflow.core.planning.observed import NOTHING, Evidence
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.readiness import probe_of, strategy, wanted_of
+
+MOST_BYTES = 16 * 1024
+"""Most bytes of the annotation's value."""
+MOST_ATTEMPTS = 10**9
+
+
+_REASONS = frozenset({"", *StepReason})
+_BY_CONDITION: Mapping[Condition, TargetEnd] = {
+    Condition.COMPLETED: TargetEnd(StepPhase.COMPLETED, StepReason.JOB_LOST),
+    Condition.FAILED: TargetEnd(StepPhase.FAILED, StepReason.JOB_FAILED),
+}
+"""How a target must have ended if a dependant that waits for this has started."""
+
+
+# ------------------------------------------------------------------------ the annotation
+
+
+def written(ends: Mapping[str, StepCondition]) -> str:
+    """Return the annotation's value for targets by name; those that have not ended are left out.
+
+    JSON in the order of the names; `{}` without any end. The last names are left out if the value
+    would be longer than MOST_BYTES.
+    """
+    entries: list[bytes] = []
+    size = len("{}")
+    for name, condition in sorted(ends.items()):
+        if condition.phase not in ENDED_STEP_PHASES:
+            continue
+        end = TargetEnd(condition.phase, condition.reason, condition.attempts)
+        entry = msgspec.json.encode({name: end})[1:-1]
+        size += len(entry) + len(",")
+        if size > MOST_BYTES:
+            break
+        entries.append(entry)
+    return f"{{{b','.join(entries).decode()}}}"
+
+
+def read(text: str) -> Mapping[str, TargetEnd]:
+    """Return the ends that an annotation's value tells, by the name of the target; empty if it is
+    too long or not in this form."""
+    if not text or len(text) > MOST_BYTES:
+        return {}
+    try:
+        found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return {}
+    ends = ((name, _end(entry)) for name, entry in found.items())
+    return {name: end for name, end in ends if end is not None}
+
+
+def _end(entry: msgspec.Raw) -> TargetEnd | None:
+    try:
+        end = msgspec.json.decode(entry, type=TargetEnd)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    sound = end.phase in ENDED_STEP_PHASES and end.reason in _REASONS
+    sound = sound and (end.phase == StepPhase.COMPLETED or end.reason != "")
+    return end if sound and 0 <= end.attempts < MOST_ATTEMPTS else None
+
+
+def ends_of_targets(step: Step, scene: Scene) -> str:
+    """Return the annotation's value for a vcjob of this step that is made now."""
+    text = scene.target_ends.get(step.name)
+    if text is None:
+        graph = scene.graph
+        targets = graph.targets[graph.index[step.name]]
+        text = written({graph.names[target]: scene.standing[target] for target in targets})
+        scene.target_ends[step.name] = text
+    return text
+
+
+# --------------------------------------------------------------------------- what is told
+
+
+def told(position: int, scene: Scene) -> TargetEnd | None:
+    """Return how the step ended, as the annotations of its dependants' vcjobs tell, or None.
+
+    Of several ends the one after the most attempts counts. It is void if a later attempt is known.
+    An end without an attempt of its own, such as Skipped, counts only if nothing else is known of
+    the step, because it cannot be told from one before a retry of the flow; the step's own targets
+    lead to it again.
+    """
+    end = named(scene).get(position)
+    if end is None:
+        return None
+    evidence = scene.evidence[position]
+    if end.phase == StepPhase.SKIPPED or not end.attempts:
+        return end if evidence.memory is NOTHING and not evidence.attempts else None
+    return end if end.attempts >= evidence.attempts else None
+
+
+def named(scene: Scene) -> Mapping[int, TargetEnd]:
+    """Return the ends in the annotations of vcjobs that the stored status does not know, by the
+    position of the target; gathered once a plan."""
+    if scene.told is not None:
+        return scene.told
+    found = scene.told = dict[int, TargetEnd]()
+    graph = scene.graph
+    for position, evidence in enumerate(scene.evidence):
+        if not evidence.jobs or evidence.memory.phase in ENDED_STEP_PHASES:
+            continue
+        targets = frozenset(graph.targets[position])
+        for text in _texts(evidence):
+            for name, end in read(text).items():
+                target = graph.index.get(name, -1)
+                if target in targets and (target not in found or _rank(end) > _rank(found[target])):
+                    found[target] = end
+    return found
+
+
+def _texts(evidence: Evidence) -> set[str]:
+    """The values of a step's annotations. All items of a step usually have the same."""
+    unheard_of = (job.metadata for run in evidence.each for job in run.unheard_of)
+    return {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in unheard_of}
+
+
+def _rank(end: TargetEnd) -> tuple[int, str, str]:
+    return end.attempts, end.phase, end.reason
+
+
+def told_or_guessed(position: int, scene: Scene) -> TargetEnd | None:
+    """Return the same of a step that has begun; if no annotation names the step, the one end that
+    a dependant which has started must have waited for (docs/decisions/lost-jobs.md)."""
+    if (end := told(position, scene)) is not None:
+        return end
+    step = scene.steps[position]
+    if step.continue_on_failure or position in named(scene):
+        return None  # dependants start after either end, or what they tell is void
+    for dependant in scene.graph.dependants[position]:
+        other = scene.evidence[dependant]
+        if not _is_unknown(other) or probe_of(other.step) is not None:
+            continue  # a probe does not tell that its target has ended
+        alone = len(scene.graph.targets[dependant]) == 1
+        if alone or strategy(other.step) is Strategy.ALL:
+            end = _BY_CONDITION.get(wanted_of(other.step, step))
+            if end is not None:
+                return end
+    return None
+
+
+def _is_unknown(other: Evidence) -> bool:
+    """Whether a step has begun, and the status does not know it."""
+    if not other.jobs or any(run.known for run in other.each):
+        return False
+    return any(run.job is not None for run in other.each)
+
+
+# ----------------------------------------------------------------- a step known by that alone
+
+
+def is_all_that_is_known(end: TargetEnd, evidence: Evidence) -> bool:
+    """Whether a recorded end is later than all that status and vcjobs say about the step. The
+    known runs of a loop are judged by themselves."""
+    if end.phase == StepPhase.SKIPPED:
+        return True
+    return not evidence.loops and (end.attempts > evidence.attempts or not evidence.attempts)
+
+
+def as_told(end: TargetEnd, evidence: Evidence) -> StepCondition:
+    """Return the condition of a step of which nothing but its end is known."""
+    memory = evidence.memory
+    job = latest_name(evidence.key, end.attempts) if end.attempts else ""
+    return StepCondition(
+        phase=end.phase,
+        reason=end.reason,
+        message=f"{told_of(job)}a job that started after it recorded its end",
+        job=job,
+        attempts=end.attempts,
+        past_attempts=memory.past_attempts,
+        last_transition_time=evidence.now,
+        requested_hours=memory.requested_hours,
+        decisions=memory.decisions,
+    )
+
+
+def told_of(job: str) -> str:
+    """Return the beginning of a message about a vcjob that is gone."""
+    return f"the job {job} is gone; " if job else ""

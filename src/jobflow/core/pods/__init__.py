@@ -1,0 +1,1 @@
+"""What the pods of a job say: names, failures, outputs, resources."""

@@ -1,0 +1,93 @@
+"""How messages of a status are worded: short lists and short sentences. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
+from jobflow.api.meta import ObjectMeta
+
+MAX_MESSAGE = 256
+"""Most characters of a message in a status (DESIGN §3)."""
+
+SHOWN = 3
+"""Most names in a message; the rest is a number."""
+
+
+def short(message: str) -> str:
+    """The message, cut to MAX_MESSAGE characters; the last is then an ellipsis."""
+    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+
+
+def listed(names: Sequence[str], *, total: int | None = None, last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`, `a, b, c and 996 more`.
+
+    Of a long list only the first SHOWN have to be in `names` where `total` says how many there
+    are. `last` is the word before the last of them.
+    """
+    more = (len(names) if total is None else total) - SHOWN
+    if more > 0:
+        return f"{', '.join(names[:SHOWN])} {last} {more} more"
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def go_duration(span: timedelta) -> str:
+    """Whole seconds as Go prints a Duration: `3s`, `1m30s`, `2h0m0s`; a negative span is `0s`."""
+    minutes, seconds = divmod(max(0, span // timedelta(seconds=1)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+
+
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
+
+
+def span(duration: timedelta | None) -> str:
+    """`0s`, `45s`, `3m20s`, `2h5m`, `3d4h`: two units at most; empty for None."""
+    if duration is None:
+        return ""
+    seconds = int(duration.total_seconds())
+    for size, unit, inner_size, inner in _UNITS:
+        if seconds >= size:
+            rest = seconds % size // inner_size
+            return f"{seconds // size}{unit}" + (f"{rest}{inner}" if rest else "")
+    return f"{seconds}s"
+
+
+def clock(moment: datetime, now: datetime) -> str:
+    """`12:00:03 UTC`, with its date where that is not the date of `now`."""
+    moment = moment.astimezone(UTC)
+    day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
+    return f"{day}{moment:%H:%M:%S} UTC"
+
+
+def elapsed(since: datetime, now: datetime) -> str:
+    """How long it is, never less than nothing."""
+    return span(max(now - since, timedelta()))
+
+
+def lasting(since: datetime | None, now: datetime) -> str:
+    """` for 1m15s (since 12:00:00 UTC)`; empty where nobody knows."""
+    return "" if since is None else f" for {elapsed(since, now)} (since {clock(since, now)})"
+
+
+def typed(command: str, metadata: ObjectMeta, more: str = "") -> str:
+    """A command about an object as one types it, in backquotes; without a namespace where it is
+    the default one."""
+    place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
+    return f"`{command} {metadata.name}{more}{place}`"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 step`, `4,990 steps`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def progress_of(conditions: Collection[StepCondition]) -> str:
+    """The same of conditions."""
+    ended = sum(condition.phase in ENDED_STEP_PHASES for condition in conditions)
+    return f"{ended}/{len(conditions)}"

@@ -1,0 +1,27 @@
+"""Moments that are computed from those of others, which may be any that can be written down: those
+of a status, of a vcjob, of a spec."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+THE_END = datetime.max.replace(microsecond=0, tzinfo=UTC)
+
+
+def later(moment: datetime, wait: timedelta | float) -> datetime:
+    """So long, or so many seconds, after a moment; THE_END where that would be beyond it."""
+    try:
+        return moment + (wait if isinstance(wait, timedelta) else timedelta(seconds=wait))
+    except OverflowError:
+        return THE_END
+
+
+def whole(moment: datetime) -> datetime:
+    """The second that has begun: timestamps in a status are whole seconds."""
+    return moment.replace(microsecond=0)
+
+
+def not_before(moment: datetime) -> datetime:
+    """The first whole second at or after `moment`."""
+    begun = whole(moment)
+    return begun if begun == moment else later(begun, 1)

@@ -1,0 +1,1 @@
+"""Leader election over a Lease, and the fence that stops writes of former leaders."""

@@ -1,0 +1,193 @@
+"""Writes of the stand-in to the API server: few at a time, and again after a passing failure.
+
+Nothing is decided here. A write that the server will not take for good raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from jobflow.api.command import Command
+from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.client import Client
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError
+from jobflow.sandbox.jobs.job import VcjobObject
+from jobflow.sandbox.jobs.pods import PodObject
+
+T = TypeVar("T")
+
+AT_ONCE = 16
+"""Requests under way at the same time."""
+JSON_PATCH = "application/json-patch+json"
+
+_pod = msgspec.json.Decoder(PodObject).decode
+_job = msgspec.json.Decoder(VcjobObject).decode
+
+
+class Gone(Exception):
+    """The object is no longer there, or another one has its name."""
+
+
+class Refused(Exception):
+    """The server does not take this write; the text is its sentence."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.code = error.code
+
+
+class Writes:
+    """What the stand-in does to the API server."""
+
+    def __init__(self, client: Client, *, at_once: int = AT_ONCE) -> None:
+        self._client = client
+        self._room = asyncio.Semaphore(at_once)
+
+    async def create_pod(self, namespace: str, pod: dict[str, Any]) -> PodObject:
+        """Make a pod. Where its name is in use, the pod that has it is the answer.
+
+        Raises Refused, and Gone where the other pod has gone meanwhile.
+        """
+        body = msgspec.json.encode(pod)
+        try:
+            return _pod(await self._send(lambda: self._client.create(PODS, namespace, body)))
+        except ApiError as error:
+            if not error.already_exists:
+                raise Refused(error) from error
+        path = PODS.path(namespace, pod["metadata"]["name"])
+        return _pod(await self._existing(lambda: self._client.request("GET", path)))
+
+    async def set_pod_status(self, pod: PodObject, status: dict[str, Any]) -> PodObject:
+        """Merge into a pod's status, if it still is this very pod. Raises Gone, Refused."""
+        meta = pod.metadata
+        body = msgspec.json.encode({"metadata": {"uid": meta.uid}, "status": status})
+        return _pod(
+            await self._existing(
+                lambda: self._client.patch(
+                    PODS, meta.namespace, meta.name, body, subresource="status"
+                )
+            )
+        )
+
+    async def delete_pod(self, pod: PodObject, *, gracefully: bool = False) -> None:
+        """Delete a pod: at once, as its node would confirm it, or with its grace period. Gone
+        already is success. Raises Refused."""
+        meta = pod.metadata
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": meta.uid},
+        }
+        if not gracefully:
+            options["gracePeriodSeconds"] = 0
+        body = msgspec.json.encode(options)
+        path = PODS.path(meta.namespace, meta.name)
+        try:
+            await self._existing(lambda: self._client.request("DELETE", path, body=body))
+        except Gone:
+            return
+
+    async def set_job_status(self, job: VcjobObject, status: Any) -> VcjobObject:
+        """Put a vcjob's status in place of the old, if it still is this vcjob. Raises Gone,
+        Refused."""
+        meta = job.metadata
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        body = msgspec.json.encode(patch)
+        return _job(
+            await self._existing(
+                lambda: self._client.patch(
+                    JOBS,
+                    meta.namespace,
+                    meta.name,
+                    body,
+                    subresource="status",
+                    content_type=JSON_PATCH,
+                )
+            )
+        )
+
+    async def delete_job(self, job: VcjobObject) -> None:
+        """Delete a vcjob after its pods (foreground), as Volcano does when its ttl is over."""
+        meta = job.metadata
+        try:
+            await self._existing(
+                lambda: self._client.delete(
+                    JOBS, meta.namespace, meta.name, uid=meta.uid, propagation="Foreground"
+                )
+            )
+        except Gone:
+            return
+
+    async def delete_command(self, command: Command) -> None:
+        """Delete a Command, so that nobody else carries it out. Raises Gone, where somebody does,
+        and Refused."""
+        meta = command.metadata
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+        path, body = COMMANDS.path(meta.namespace, meta.name), msgspec.json.encode(options)
+        await self._existing(lambda: self._client.request("DELETE", path, body=body))
+
+    async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
+        """A Warning event on a vcjob. Raises Refused."""
+        meta = job.metadata
+        at = now.replace(microsecond=0)
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{meta.name}.{uuid4().hex[:16]}",
+                "namespace": meta.namespace,
+            },
+            "involvedObject": {
+                "apiVersion": JOBS.api_version,
+                "kind": JOBS.kind,
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+            },
+            "type": "Warning",
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": "jobflow-sandbox"},
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        body = msgspec.json.encode(event)
+        try:
+            await self._send(lambda: self._client.create(EVENTS, meta.namespace, body))
+        except ApiError as error:
+            raise Refused(error) from error
+
+    async def _existing(self, request: Callable[[], Awaitable[T]]) -> T:
+        """A request about one very object: a name or UID that no longer fits means Gone."""
+        try:
+            return await self._send(request)
+        except ApiError as error:
+            if error.code in (404, 409):
+                raise Gone from error
+            raise Refused(error) from error
+
+    async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Send until there is an answer that stands. Raises ApiError."""
+        backoff = Backoff(first=0.05, most=5.0)
+        while True:
+            try:
+                async with self._room:
+                    return await request()
+            except ApiError as error:
+                if error.code != 429 and error.code < 500:
+                    raise
+                wait = max(backoff.next(), error.retry_after or 0.0)
+            except NETWORK_ERRORS:
+                wait = backoff.next()
+            await asyncio.sleep(wait)

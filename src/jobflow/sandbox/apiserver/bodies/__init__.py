@@ -1,0 +1,1 @@
+"""Request and response bodies: JSON, YAML, protobuf and patches."""

@@ -1,0 +1,125 @@
+"""Bodies of requests as objects: JSON, YAML and what little protobuf kubectl insists on.
+
+Finds duplicate keys, which most decoders pass over. Judges nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from jobflow.sandbox.apiserver.bodies import protobuf
+from jobflow.sandbox.apiserver.failures import unsupported_media_type
+from jobflow.sandbox.apiserver.http import JSON
+
+YAML = "application/yaml"
+_MAX_DEPTH = 200
+"""Collections inside collections of a YAML body."""
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Unreadable(ValueError):
+    """A body that is not what its media type says. The message says why."""
+
+
+def load(body: bytes) -> Any:
+    """JSON. Raises Unreadable."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        said = str(error)
+        raise Unreadable(
+            "unexpected end of JSON input" if said == "Input data was truncated" else said
+        ) from error
+
+
+def load_yaml(body: bytes) -> Any:
+    """YAML, of which JSON is a part. Raises Unreadable; aliases are refused."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # no JSON: the YAML parser says what it is
+    try:
+        _check_events(body)
+        return yaml.load(body, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        raise Unreadable(f"yaml: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise Unreadable(f"yaml: {error}") from error
+
+
+def _check_events(body: bytes) -> None:
+    """Raise Unreadable for what a few bytes can make large or deep without end."""
+    depth = 0
+    for event in yaml.parse(body, _PlainLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise Unreadable("yaml: aliases are not taken here")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _MAX_DEPTH:
+            raise Unreadable("yaml: it is nested too deeply")
+
+
+class _PlainLoader(yaml.CSafeLoader):
+    """Keeps dates as text, as JSON has them."""
+
+
+_PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, test) for tag, test in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def decoder(media_type: str) -> Callable[[bytes], Any]:
+    """What reads bodies of this type. Raises Failure, 415, where nothing does."""
+    if media_type not in _DECODERS:
+        raise unsupported_media_type((JSON, YAML, PROTOBUF))
+    return _DECODERS[media_type]
+
+
+def load_protobuf(body: bytes) -> Any:
+    """Kubernetes' protobuf. Raises Unreadable, or Failure, 415, for a kind taken in JSON only."""
+    try:
+        return protobuf.decode(body)
+    except protobuf.Unknown as unknown:
+        raise unsupported_media_type((JSON, YAML)) from unknown
+    except (protobuf.Malformed, UnicodeDecodeError) as error:
+        raise Unreadable(str(error)) from error
+
+
+_DECODERS = {JSON: load, YAML: load_yaml, PROTOBUF: load_protobuf}
+
+
+def duplicate_keys(body: bytes) -> list[str]:
+    """Paths of the keys that a JSON body has twice in one object, in order of the text."""
+    twice = False
+
+    def pairs(items: list[tuple[str, Any]]) -> None:
+        nonlocal twice
+        twice = twice or len({key for key, _ in items}) != len(items)
+
+    json.loads(body, object_pairs_hook=pairs)
+    return list(_twice(yaml.compose(body, Loader=_PlainLoader), "")) if twice else []
+
+
+def _twice(node: yaml.Node | None, path: str) -> Iterator[str]:
+    """The same, with paths: JSON read as YAML, whose nodes keep all keys."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _twice(item, f"{path}[{index}]")
+    elif isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            where = f"{path}.{key.value}" if path else str(key.value)
+            if key.value in seen:
+                yield where
+            seen.add(key.value)
+            yield from _twice(value, where)

@@ -1,0 +1,143 @@
+"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902). Both leave their arguments alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jobflow.sandbox.apiserver.bodies.checks import go_word
+from jobflow.sandbox.apiserver.failures import bad_request, failure
+
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+MAX_OPERATIONS = 10_000
+"""Operations of one JSON patch (kube-apiserver's own limit)."""
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """The target with the patch merged in: null removes, a list replaces."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def json_patch(document: Any, operations: Any) -> Any:
+    """The document after all operations. Raises Failure: 400 malformed, 422 one that fails."""
+    if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {go_word(operations)} into Go value of "
+            "type []handlers.jsonPatchOp"
+        )
+    if len(operations) > MAX_OPERATIONS:
+        raise failure(
+            413,
+            "RequestEntityTooLarge",
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got "
+            f"{len(operations)}",
+        )
+    for operation in operations:
+        document = _carry_out(document, operation)
+    return document
+
+
+def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:
+    path = _pointer(operation.get("path"))
+    match operation.get("op"):
+        case "add":
+            return _set(document, path, operation.get("value"), insert=True)
+        case "replace":
+            return _set(document, path, operation.get("value"), insert=False)
+        case "remove":
+            return _remove(document, path)
+        case "test":
+            if _same(_get(document, path), operation.get("value")):
+                return document
+            raise _failed()
+        case "copy":
+            source = _get(document, _pointer(operation.get("from")))
+            return _set(document, path, source, insert=True)
+        case "move":
+            source = _pointer(operation.get("from"))
+            value = _get(document, source)
+            return _set(_remove(document, source), path, value, insert=True)
+    raise _failed()
+
+
+def _failed() -> Exception:
+    """All that a real API server says of an operation that cannot be carried out."""
+    status = failure(
+        422, "Invalid", "the server rejected our request due to an error in our request"
+    )
+    status.status["details"] = {}
+    return status
+
+
+def _pointer(text: Any) -> list[str]:
+    """A JSON pointer (RFC 6901) as its tokens. Raises Failure, 422."""
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise _failed()
+    return [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:]]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality as JSON has it: true is not 1."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _index(items: list[Any], token: str, *, end: bool) -> int:
+    """A token as an index into a list; `end`: one past the last is fine."""
+    if token == "-" and end:  # noqa: S105 - RFC 6901's word for the end
+        return len(items)
+    if token.isdecimal() and int(token) < len(items) + end:
+        return int(token)
+    raise _failed()
+
+
+def _get(document: Any, path: list[str]) -> Any:
+    for token in path:
+        if isinstance(document, list):
+            document = document[_index(document, token, end=False)]
+        elif isinstance(document, dict) and token in document:
+            document = document[token]
+        else:
+            raise _failed()
+    return document
+
+
+def _set(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
+    if not path:
+        return value
+    token, rest = path[0], path[1:]
+    if isinstance(document, list):
+        index = _index(document, token, end=insert and not rest)
+        inner = value if not rest else _set(document[index], rest, value, insert=insert)
+        behind = index if insert and not rest else index + 1
+        return [*document[:index], inner, *document[behind:]]
+    if not isinstance(document, dict) or (rest and token not in document):
+        raise _failed()
+    inner = value if not rest else _set(document[token], rest, value, insert=insert)
+    return document | {token: inner}
+
+
+def _remove(document: Any, path: list[str]) -> Any:
+    if not path:
+        return None
+    token, rest = path[0], path[1:]
+    if isinstance(document, list):
+        index = _index(document, token, end=False)
+        kept = [_remove(document[index], rest)] if rest else []
+        return [*document[:index], *kept, *document[index + 1 :]]
+    if not isinstance(document, dict) or token not in document:
+        raise _failed()
+    if rest:
+        return document | {token: _remove(document[token], rest)}
+    return {key: value for key, value in document.items() if key != token}

@@ -1,0 +1,224 @@
+"""Request bodies as the objects and changes they ask for, with field validation as asked.
+
+Unknown and duplicate fields are an error (Strict), a warning (Warn) or dropped (Ignore).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.bodies.checks import (
+    Mistyped,
+    check_address,
+    check_kind,
+    check_metadata,
+    go_word,
+    keep_kind,
+    unhandled,
+    unrecognized,
+)
+from jobflow.sandbox.apiserver.bodies.codec import (
+    YAML,
+    Unreadable,
+    decoder,
+    duplicate_keys,
+    load,
+    load_yaml,
+)
+from jobflow.sandbox.apiserver.bodies.patches import (
+    APPLY,
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    json_patch,
+    merge,
+)
+from jobflow.sandbox.apiserver.bodies.strategic import strategic_merge
+from jobflow.sandbox.apiserver.http import JSON, Request, encode
+from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.operations import How, Target
+from jobflow.sandbox.apiserver.storage import Stored
+
+_NOT_PARSED = "couldn't get version/kind; json parse error: "
+
+Patch = Callable[[Any], Any]
+
+
+def new_object(where: Target, request: Request, how: How) -> Object:
+    """The object that a POST or a PUT brings. Raises Failure, 400, 415 or 422."""
+    kind, body = where.kind, request.body
+    read = decoder(request.content_type)
+    try:
+        obj = read(body)
+    except Unreadable as error:
+        parsed = "" if request.content_type == YAML else _NOT_PARSED
+        why = f"{parsed}{error}"
+        raise unrecognized(kind, body, why) from error
+    if not isinstance(obj, dict):
+        why = f"{_NOT_PARSED}json: cannot unmarshal {go_word(obj)} into Go value of type struct"
+        raise unrecognized(kind, body, why)
+    check_kind(kind, obj, body)
+    try:
+        check_metadata(obj)
+    except Mistyped as error:
+        raise unhandled(obj, kind, error) from error
+    check_address(where, obj)
+    obj = _taken(kind, obj)
+    if faults := _strict_faults(request, how, kind.rules.complete(obj)):
+        raise unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
+    return obj
+
+
+def _taken(kind: Kind, obj: Object) -> Object:
+    """The object as it is stored."""
+    return kind.projection.take(obj) if kind.projection else obj
+
+
+def replacement(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
+    """What a PUT asks for. Raises Failure; the change itself 409 or 422."""
+    obj = new_object(where, request, how)
+
+    def change(current: Stored) -> Object:
+        metadata = dict(obj["metadata"])
+        uid = metadata.get("uid")
+        if uid and uid != current.uid:
+            raise failures.conflict(where.kind, where.name, _other_uid(where, uid, current.uid))
+        if not metadata.get("resourceVersion") and where.kind.custom:
+            detail = "must be specified for an update"
+            fault = Violation("metadata.resourceVersion", Reason.INVALID, 0, detail)
+            raise failures.invalid_as(where.kind.group, where.kind.plural, where.name, [fault])
+        return {**obj, "metadata": metadata}
+
+    return change
+
+
+def _other_uid(where: Target, wanted: str, found: str) -> str:
+    kind = where.kind
+    parts = ("/registry", kind.group, kind.plural, where.namespace, where.name)
+    key = "/".join(part for part in parts if part)
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object "
+        f"meta: {found}"
+    )
+
+
+def applied(where: Target, request: Request, *, there: bool) -> Object:
+    """The configuration that a server-side apply brings. Raises Failure, 400, 422 or 500.
+
+    What is `there` already need not be named in the body.
+    """
+    kind = where.kind
+    if not request.query.get("fieldManager"):
+        detail = "is required for apply patch"
+        fault = Violation("fieldManager", Reason.REQUIRED, None, detail)
+        raise failures.invalid_options("PatchOptions", [fault])
+    try:
+        obj = _mapping(load_yaml(request.body))
+        check_metadata(obj)
+    except (Unreadable, Mistyped) as error:
+        raise failures.bad_request(f"error decoding YAML: {error}") from error
+    said = (obj.get("apiVersion"), obj.get("kind"))
+    if said != (kind.api_version, kind.kind):
+        group, _, version = str(said[0] or "").rpartition("/")
+        raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={said[1] or ''}")
+    namespace = obj["metadata"].get("namespace") or ""
+    if there:
+        obj["metadata"].setdefault("name", where.name)
+    check_address(where, obj)
+    obj["metadata"].pop("managedFields", None)
+    obj = _taken(kind, obj)
+    if dropped := kind.rules.complete(obj):
+        raise failures.failure(
+            500,
+            "",
+            f"failed to create typed patch object ({namespace}/{where.name}; "
+            f"{kind.api_version}, Kind={kind.kind}): .{dropped[0]}: field not declared in schema",
+        )
+    return obj
+
+
+def check_patch_type(kind: Kind, media_type: str) -> None:
+    """Raise Failure, 415, where this kind takes no such patch."""
+    accepted = [JSON_PATCH, MERGE, *([] if kind.custom else [STRATEGIC]), APPLY]
+    if media_type not in accepted:
+        raise failures.unsupported_media_type(accepted)
+
+
+def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
+    """What a PATCH asks for; carried out on the state it meets. Raises Failure."""
+    patch = _patch(where, request)
+
+    def change(current: Stored) -> Object:
+        return _revision(where, request, how, patch(_as_shown(where.kind, current)), current)
+
+    return change
+
+
+def _as_shown(kind: Kind, current: Stored) -> Any:
+    """A copy of the current state in the version of the request."""
+    obj = load(current.body)
+    return kind.projection.show(obj) if kind.projection else obj
+
+
+def _revision(where: Target, request: Request, how: How, obj: Any, current: Stored) -> Object:
+    """What a patch has made of an object, once it is an object of its kind. Raises Failure."""
+    if not isinstance(obj, dict):
+        raise failures.bad_request("error decoding patch: the outcome is no JSON object")
+    keep_kind(where.kind, obj)
+    try:
+        check_metadata(obj)
+    except Mistyped as error:
+        raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
+    check_address(where, obj)
+    new = _taken(where.kind, obj)
+    new["metadata"].setdefault("resourceVersion", str(current.revision))
+    if faults := _strict_faults(request, how, where.kind.rules.complete(new)):
+        said = f"strict decoding error: {', '.join(faults)}"
+        raise failures.invalid_patch(encode(new).decode(), said)
+    return new
+
+
+def _patch(where: Target, request: Request) -> Patch:
+    """The patch as a function of the current object. Raises Failure, 400."""
+    if request.content_type == APPLY:
+        wanted = applied(where, request, there=True)
+        if where.kind.projection:
+            wanted = where.kind.projection.show(wanted)
+        return lambda current: merge(current, wanted)
+    try:
+        patch = load(request.body)
+    except Unreadable as error:
+        raise failures.bad_request(f"error decoding patch: {error}") from error
+    if request.content_type == JSON_PATCH:
+        return lambda current: json_patch(current, patch)
+    mapping = _mapping(patch)
+    if request.content_type == STRATEGIC:
+        return lambda current: strategic_merge(current, mapping)
+    return lambda current: merge(current, mapping)
+
+
+def _mapping(loaded: Any) -> Object:
+    if not isinstance(loaded, dict):
+        raise failures.bad_request(
+            f"error decoding patch: json: cannot unmarshal {go_word(loaded)} into Go value of type "
+            "map[string]interface {}"
+        )
+    return loaded
+
+
+def _strict_faults(request: Request, how: How, dropped: list[str]) -> list[str]:
+    """What Strict refuses; with Warn it goes into the answer's warnings instead."""
+    if how.field_validation == "Ignore":
+        return []
+    twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []
+    faults = [f'duplicate field "{path}"' for path in twice]
+    dropped = sorted(dropped, key=lambda path: (not path.startswith("metadata."), path))
+    faults += [f'unknown field "{path}"' for path in dropped]
+    if how.field_validation == "Strict":
+        return faults
+    request.warnings.extend(fault for fault in faults if fault not in request.warnings)
+    return []

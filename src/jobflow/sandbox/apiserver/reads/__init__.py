@@ -1,0 +1,1 @@
+"""Gets, lists and watches."""

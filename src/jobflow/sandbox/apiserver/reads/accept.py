@@ -1,0 +1,25 @@
+"""Which form of its answer a client asks for in its Accept header."""
+
+from __future__ import annotations
+
+from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.kinds import Kind
+from jobflow.sandbox.apiserver.resources.render import Renderer
+from jobflow.sandbox.apiserver.resources.table import PartialRenderer, TableRenderer
+
+
+def renderer(kind: Kind, request: Request) -> Renderer:
+    """The first form of the header that we have; JSON as it is stored where none is named."""
+    for media_range in request.accept.split(","):
+        media_type, *parameters = (part.strip() for part in media_range.split(";"))
+        if media_type not in ("application/json", "*/*"):
+            continue
+        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
+        form = wanted.get("as", "")
+        if form == "Table":
+            return TableRenderer(kind, request.query.get("includeObject", ""))
+        if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            return PartialRenderer(kind)
+        if not form:
+            break
+    return Renderer(kind)

@@ -1,0 +1,229 @@
+"""The kinds that are served from the start and are no CustomResourceDefinition."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
+from jobflow.sandbox.apiserver.resources import columns, events
+from jobflow.sandbox.apiserver.resources.crds import DefinitionRules
+from jobflow.sandbox.apiserver.resources.table import CREATED, NAME
+from jobflow.sandbox.apiserver.resources.webhooks import WebhookRules
+
+IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+
+
+class NamespaceRules(Rules):
+    """A namespace is Active, then Terminating until it is empty."""
+
+    def begin(self, obj: Object) -> None:
+        obj["spec"] = {"finalizers": ["kubernetes"]}
+        obj["status"] = {"phase": "Active"}
+        self._name_label(obj)
+
+    def carry_over(self, obj: Object, old: Object) -> None:
+        obj["spec"] = old["spec"]
+        self._name_label(obj)
+
+    def _name_label(self, obj: Object) -> None:
+        metadata = obj["metadata"]
+        name = {"kubernetes.io/metadata.name": metadata.get("name", "")}
+        metadata["labels"] = {**(metadata.get("labels") or {}), **name}
+
+    def finalizers(self, obj: Object) -> list[str]:
+        return [*super().finalizers(obj), *(obj.get("spec") or {}).get("finalizers", ())]
+
+    def mark(self, obj: Object) -> None:
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
+    def undeletable(self, name: str) -> str:
+        return "this namespace may not be deleted" if name in IMMORTAL else ""
+
+
+class SecretRules(Rules):
+    """Texts of stringData go into data."""
+
+    def complete(self, obj: Object) -> list[str]:
+        texts = obj.pop("stringData", None) or {}
+        encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+        if encoded:
+            obj["data"] = {**(obj.get("data") or {}), **encoded}
+        obj.setdefault("type", "Opaque")
+        return []
+
+
+class EventRules(Rules):
+    """An event is in the namespace of what it is about; of a cluster's object, in default."""
+
+    def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
+        namespace = obj["metadata"]["namespace"]
+        about = (obj.get("involvedObject") or {}).get("namespace") or ""
+        if about != namespace and (about or namespace != "default"):
+            path, detail = "involvedObject.namespace", "does not match event.namespace"
+            yield Violation(path, Reason.INVALID, about, detail)
+
+
+class PodRules(Rules):
+    """A pod begins as Pending."""
+
+    def begin(self, obj: Object) -> None:
+        obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+
+    def grace(self, obj: Object, asked: int | None) -> int:
+        """A pod that a node has, and that has not ended, stays until its node confirms."""
+        spec = obj.get("spec") or {}
+        ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if ended or not spec.get("nodeName"):
+            return 0
+        given = spec.get("terminationGracePeriodSeconds")
+        wanted = given if asked is None and isinstance(given, int) else asked
+        return _GRACE if wanted is None else max(wanted, 0)
+
+
+_GRACE = 30
+"""`terminationGracePeriodSeconds` where it is not given."""
+
+
+def _pod_fields(pod: Object) -> Mapping[str, str]:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    return {
+        "status.phase": status.get("phase", ""),
+        "status.podIP": status.get("podIP", ""),
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.restartPolicy": spec.get("restartPolicy", ""),
+        "spec.schedulerName": spec.get("schedulerName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+    }
+
+
+def _event_fields(event: Object) -> Mapping[str, str]:
+    involved = event.get("involvedObject") or {}
+    fields = {f"involvedObject.{name}": str(involved.get(name, "")) for name in _INVOLVED}
+    source = (event.get("source") or {}).get("component", "")
+    return fields | {
+        "reason": event.get("reason", ""),
+        "type": event.get("type", ""),
+        "source": source,
+        "reportingComponent": event.get("reportingComponent", ""),
+    }
+
+
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+NAMESPACE = Kind(
+    group="",
+    version="v1",
+    plural="namespaces",
+    kind="Namespace",
+    namespaced=False,
+    short_names=("ns",),
+    subresources=frozenset({"status"}),
+    verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+    returns_deleted=True,
+    label_name=True,
+    rules=NamespaceRules(),
+    columns=columns.NAMESPACE,
+    fields=lambda ns: {"status.phase": (ns.get("status") or {}).get("phase", "")},
+    selectable=frozenset({"status.phase"}),
+)
+POD = Kind(
+    group="",
+    version="v1",
+    plural="pods",
+    kind="Pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=frozenset({"status"}),
+    returns_deleted=True,
+    rules=PodRules(),
+    columns=columns.POD,
+    fields=_pod_fields,
+    selectable=frozenset(_pod_fields({})),
+)
+EVENT = Kind(
+    group="",
+    version="v1",
+    plural="events",
+    kind="Event",
+    short_names=("ev",),
+    rules=EventRules(),
+    columns=columns.EVENT,
+    fields=_event_fields,
+    selectable=frozenset(_event_fields({})),
+)
+EVENT_VIEW = replace(
+    EVENT, group="events.k8s.io", projection=events.PROJECTION, stored_as=EVENT.bucket
+)
+SECRET = Kind(
+    group="",
+    version="v1",
+    plural="secrets",
+    kind="Secret",
+    columns=columns.SECRET,
+    rules=SecretRules(),
+    fields=lambda secret: {"type": secret.get("type", "")},
+    selectable=frozenset({"type"}),
+)
+CONFIG_MAP = Kind(
+    group="",
+    version="v1",
+    plural="configmaps",
+    kind="ConfigMap",
+    short_names=("cm",),
+    columns=columns.CONFIG_MAP,
+)
+LEASE = Kind(
+    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", columns=columns.LEASE
+)
+CRD = Kind(
+    group="apiextensions.k8s.io",
+    version="v1",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    namespaced=False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    subresources=frozenset({"status"}),
+    generation=True,
+    returns_deleted=True,
+    rules=DefinitionRules(),
+    columns=(NAME, CREATED),
+)
+VALIDATING = Kind(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="validatingwebhookconfigurations",
+    kind="ValidatingWebhookConfiguration",
+    columns=columns.WEBHOOKS,
+    rules=WebhookRules(),
+    namespaced=False,
+    categories=("api-extensions",),
+    generation=True,
+)
+MUTATING = Kind(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="mutatingwebhookconfigurations",
+    kind="MutatingWebhookConfiguration",
+    columns=columns.WEBHOOKS,
+    rules=WebhookRules(),
+    namespaced=False,
+    categories=("api-extensions",),
+    generation=True,
+)
+
+KINDS = (
+    NAMESPACE,
+    POD,
+    EVENT,
+    SECRET,
+    CONFIG_MAP,
+    EVENT_VIEW,
+    LEASE,
+    CRD,
+    VALIDATING,
+    MUTATING,
+)

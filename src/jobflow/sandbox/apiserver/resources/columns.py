@@ -1,0 +1,129 @@
+"""The columns `kubectl get` shows of built-in kinds, as kube-apiserver prints them.
+
+Source: k8s.io/kubernetes pkg/printers/internalversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jobflow.sandbox.apiserver.kinds import Column, Object
+from jobflow.sandbox.apiserver.resources.table import AGE, NAME, age
+
+_NONE = "<none>"
+
+
+def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Column:
+    return Column(name, "string", value, priority)
+
+
+def _at(obj: Any, *path: str) -> Any:
+    """What is at a path of keys; None where something on the way is not there."""
+    for key in path:
+        obj = obj.get(key) if isinstance(obj, dict) else None
+    return obj
+
+
+def _containers(pod: Object) -> list[dict[str, Any]]:
+    return _at(pod, "status", "containerStatuses") or []
+
+
+def _ready(pod: Object) -> str:
+    all_of_them = _at(pod, "spec", "containers") or []
+    return f"{sum(bool(c.get('ready')) for c in _containers(pod))}/{len(all_of_them)}"
+
+
+def _pod_status(pod: Object) -> str:
+    """The phase, or what a container says that is more to the point."""
+    reason = _at(pod, "status", "reason") or _at(pod, "status", "phase") or "Unknown"
+    for container in reversed(_containers(pod)):
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting"), state.get("terminated")
+        if waiting and waiting.get("reason"):
+            reason = waiting["reason"]
+        elif ended:
+            reason = ended.get("reason") or f"ExitCode:{ended.get('exitCode')}"
+    return "Terminating" if pod["metadata"].get("deletionTimestamp") else str(reason)
+
+
+def _restarts(pod: Object) -> str:
+    """How often containers restarted, and how long ago the last time was."""
+    count, last = 0, ""
+    for container in _containers(pod):
+        count += container.get("restartCount", 0)
+        last = max(last, _at(container, "lastState", "terminated", "finishedAt") or "")
+    return f"{count} ({age(last)} ago)" if count and last else str(count)
+
+
+def _gates(pod: Object) -> str:
+    gates = _at(pod, "spec", "readinessGates")
+    return f"0/{len(gates)}" if gates else _NONE
+
+
+POD = (
+    NAME,
+    _text("Ready", _ready),
+    _text("Status", _pod_status),
+    _text("Restarts", _restarts),
+    AGE,
+    _text("IP", lambda pod: _at(pod, "status", "podIP") or _NONE, 1),
+    _text("Node", lambda pod: _at(pod, "spec", "nodeName") or _NONE, 1),
+    _text("Nominated Node", lambda pod: _at(pod, "status", "nominatedNodeName") or _NONE, 1),
+    _text("Readiness Gates", _gates, 1),
+)
+NAMESPACE = (NAME, _text("Status", lambda ns: _at(ns, "status", "phase") or ""), AGE)
+
+
+def _seen_last(event: Object) -> str:
+    series = _at(event, "series", "lastObservedTime")
+    return age(series or event.get("lastTimestamp") or event.get("eventTime"))
+
+
+def _seen_first(event: Object) -> str:
+    return age(event.get("firstTimestamp") or event.get("eventTime"))
+
+
+def _object(event: Object) -> str:
+    involved = event.get("involvedObject") or {}
+    return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
+
+
+def _source(event: Object) -> str:
+    """Component and host, from where the reporter has put them."""
+    component = _at(event, "source", "component") or event.get("reportingComponent") or ""
+    host = _at(event, "source", "host") or event.get("reportingInstance")
+    return f"{component}, {host}" if host else component
+
+
+def _count(event: Object) -> int:
+    return int(_at(event, "series", "count") or event.get("count") or 1)
+
+
+EVENT = (
+    _text("Last Seen", _seen_last),
+    _text("Type", lambda event: event.get("type", "")),
+    _text("Reason", lambda event: event.get("reason", "")),
+    _text("Object", _object),
+    _text("Subobject", lambda event: _at(event, "involvedObject", "fieldPath") or "", 1),
+    _text("Source", _source, 1),
+    _text("Message", lambda event: str(event.get("message", "")).strip()),
+    _text("First Seen", _seen_first, 1),
+    Column("Count", "integer", _count, 1),
+    Column("Name", "string", NAME.value, 1, format="name"),
+)
+
+
+def _size(*names: str) -> Callable[[Object], int]:
+    return lambda obj: sum(len(obj.get(name) or ()) for name in names)
+
+
+SECRET = (
+    NAME,
+    _text("Type", lambda secret: secret.get("type", "")),
+    Column("Data", "integer", _size("data")),
+    AGE,
+)
+CONFIG_MAP = (NAME, Column("Data", "integer", _size("data", "binaryData")), AGE)
+LEASE = (NAME, _text("Holder", lambda lease: _at(lease, "spec", "holderIdentity") or ""), AGE)
+WEBHOOKS = (NAME, Column("Webhooks", "integer", _size("webhooks")), AGE)

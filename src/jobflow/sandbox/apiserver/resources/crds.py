@@ -1,0 +1,198 @@
+"""CustomResourceDefinitions: what one has to look like, and the kinds that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver.kinds import Column, Kind, Object, Projection, Registry, Rules
+from jobflow.sandbox.apiserver.resources.metadata import now
+from jobflow.sandbox.apiserver.resources.schema import SchemaRules
+from jobflow.sandbox.apiserver.resources.table import AGE, NAME, printed
+from jobflow.sandbox.apiserver.storage import DELETED, Change
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer that keeps a CRD until its objects are gone."""
+
+
+class DefinitionRules(Rules):
+    """The rules of a CustomResourceDefinition. Objects of it are served as soon as it is stored."""
+
+    def complete(self, obj: Object) -> list[str]:
+        spec = obj.get("spec")
+        if isinstance(spec, dict):
+            spec.setdefault("conversion", {"strategy": "None"})
+            names = spec.get("names")
+            if isinstance(names, dict) and names.get("kind"):
+                names.setdefault("listKind", f"{names['kind']}List")
+                names.setdefault("singular", str(names["kind"]).lower())
+        return []
+
+    def begin(self, obj: Object) -> None:
+        spec = obj.get("spec") or {}
+        obj["status"] = {
+            "conditions": [
+                _condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+                _condition(
+                    "Established", "InitialNamesAccepted", "the initial names have been accepted"
+                ),
+            ],
+            "acceptedNames": spec.get("names") or {},
+            "storedVersions": [
+                v.get("name") for v in spec.get("versions") or () if v.get("storage")
+            ],
+        }
+
+    def mark(self, obj: Object) -> None:
+        finalizers = obj["metadata"].setdefault("finalizers", [])
+        if CLEANUP not in finalizers:
+            obj["metadata"]["finalizers"] = [*finalizers, CLEANUP]
+
+    def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
+        spec = obj.get("spec") or {}
+        names = spec.get("names") or {}
+        yield from _required(spec, "spec", ("group", "scope", "names", "versions"))
+        yield from _required(names, "spec.names", ("plural", "kind"))
+        if obj["metadata"]["name"] != f"{names.get('plural')}.{spec.get('group')}":
+            detail = 'must be spec.names.plural+"."+spec.group'
+            yield Violation("metadata.name", Reason.INVALID, obj["metadata"]["name"], detail)
+        if spec.get("scope") not in ("Cluster", "Namespaced", None):
+            detail = 'supported values: "Cluster", "Namespaced"'
+            yield Violation("spec.scope", Reason.NOT_SUPPORTED, spec["scope"], detail)
+        versions = spec.get("versions") or []
+        if sum(bool(version.get("storage")) for version in versions) != 1:
+            detail = "must have exactly one version marked as storage version"
+            yield Violation(
+                "spec.versions", Reason.INVALID, [v.get("name") for v in versions], detail
+            )
+        for index, version in enumerate(versions):
+            yield from _version(version, f"spec.versions[{index}]")
+        if spec.get("conversion", {}).get("strategy") != "None":
+            detail = "this server converts by changing apiVersion alone"
+            yield Violation("spec.conversion.strategy", Reason.NOT_SUPPORTED, "Webhook", detail)
+
+
+def _condition(kind: str, reason: str, message: str) -> dict[str, str]:
+    return {
+        "type": kind,
+        "status": "True",
+        "lastTransitionTime": now(),
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _required(obj: Mapping[str, Any], path: str, names: tuple[str, ...]) -> Iterator[Violation]:
+    for name in names:
+        if not obj.get(name):
+            yield Violation(f"{path}.{name}", Reason.REQUIRED, None, "")
+
+
+def _version(version: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    where = f"{path}.schema.openAPIV3Schema"
+    if not schema:
+        yield Violation(where, Reason.REQUIRED, None, "schemas are required")
+        return
+    if schema.get("type") != "object":
+        detail = "must be object at the root"
+        yield Violation(f"{where}.type", Reason.INVALID, schema.get("type"), detail)
+    yield from _structural(schema, where)
+
+
+def _structural(schema: Any, path: str) -> Iterator[Violation]:
+    """What this server could not keep to: places of no type, and CEL, which it cannot evaluate."""
+    if not isinstance(schema, dict):
+        yield Violation(path, Reason.TYPE_INVALID, type(schema).__name__, "must be a schema")
+        return
+    if "x-kubernetes-validations" in schema:
+        detail = "this server does not evaluate CEL"
+        yield Violation(f"{path}.x-kubernetes-validations", Reason.FORBIDDEN, None, detail)
+    typed = ("type", "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
+    if not any(schema.get(word) for word in typed):
+        detail = "must not be empty for specified object fields"
+        yield Violation(f"{path}.type", Reason.REQUIRED, None, detail)
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from _structural(inner, f"{path}.properties[{name}]")
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            yield from _structural(schema[word], f"{path}.{word}")
+
+
+def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
+    """The kinds that a definition serves, one a version."""
+    spec = definition["spec"]
+    names = spec["names"]
+    stored = next(version["name"] for version in spec["versions"] if version["storage"])
+    for version in spec["versions"]:
+        if not version.get("served"):
+            continue
+        schema = version["schema"]["openAPIV3Schema"]
+        yield Kind(
+            group=spec["group"],
+            version=version["name"],
+            plural=names["plural"],
+            kind=names["kind"],
+            singular=names.get("singular", ""),
+            list_kind=names.get("listKind", ""),
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            namespaced=spec["scope"] == "Namespaced",
+            subresources=frozenset({"status"} & set(version.get("subresources") or ())),
+            custom=True,
+            generation=True,
+            columns=(NAME, *_columns(version)),
+            rules=SchemaRules(schema, status_apart="status" in (version.get("subresources") or ())),
+            openapi=schema,
+            **_projected(spec, version["name"], stored),
+        )
+
+
+def _projected(spec: Mapping[str, Any], version: str, stored: str) -> dict[str, Any]:
+    """How a version that is not the stored one is shown: under its own name."""
+    if version == stored:
+        return {}
+    group = spec["group"]
+    return {
+        "stored_as": f"{spec['names']['plural']}.{group}",
+        "projection": Projection(
+            show=lambda obj: obj | {"apiVersion": f"{group}/{version}"},
+            take=lambda obj: obj | {"apiVersion": f"{group}/{stored}"},
+        ),
+    }
+
+
+def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
+    listed = version.get("additionalPrinterColumns")
+    if not listed:
+        yield AGE
+    for column in listed or ():
+        yield printed(
+            column["name"],
+            column["type"],
+            column["jsonPath"],
+            column.get("priority", 0),
+            column.get("description", ""),
+        )
+
+
+class Definitions:
+    """Keeps the registry in step with the stored definitions."""
+
+    def __init__(self, registry: Registry, bucket: str) -> None:
+        self._registry = registry
+        self._bucket = bucket
+
+    def __call__(self, bucket: str, change: Change) -> None:
+        """A change of any bucket."""
+        if bucket != self._bucket:
+            return
+        if change.old is not None and change.old.obj["spec"] == change.new.obj["spec"]:
+            if change.type != DELETED:
+                return
+        spec = change.new.obj["spec"]
+        self._registry.withdraw(spec["group"], spec["names"]["plural"])
+        if change.type != DELETED:
+            for kind in kinds_of(change.new.obj):
+                self._registry.serve(kind)

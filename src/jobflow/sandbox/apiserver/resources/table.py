@@ -1,0 +1,172 @@
+"""Objects as rows of a `meta.k8s.io/v1` Table, which is what `kubectl get` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from jobflow.sandbox.apiserver.http import encode
+from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
+from jobflow.sandbox.apiserver.resources.jsonpath import compile_path
+from jobflow.sandbox.apiserver.resources.render import Renderer, list_metadata
+from jobflow.sandbox.apiserver.storage import Stored
+
+NAME = Column(
+    "Name",
+    "string",
+    lambda obj: obj["metadata"]["name"],
+    format="name",
+    description="Name must be unique within a namespace.",
+)
+
+
+def age(timestamp: str | None) -> str:
+    """How long ago something was, as kubectl says it: 5s, 3m10s, 2h, 4d."""
+    if not timestamp:
+        return "<unknown>"
+    try:
+        then = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return "<invalid>"
+    return duration(int((datetime.now(UTC) - then.astimezone(UTC)).total_seconds()))
+
+
+def duration(seconds: int) -> str:
+    """A duration in at most two units (k8s.io/apimachinery pkg/util/duration HumanDuration)."""
+    if seconds < -1:
+        return "<invalid>"
+    seconds = max(seconds, 0)
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    for below, shown in (
+        (seconds < 120, f"{seconds}s"),
+        (minutes < 10, _two(minutes, "m", seconds % 60, "s")),
+        (minutes < 180, f"{minutes}m"),
+        (hours < 8, _two(hours, "h", minutes % 60, "m")),
+        (hours < 48, f"{hours}h"),
+        (hours < 192, _two(days, "d", hours % 24, "h")),
+        (days < 730, f"{days}d"),
+        (days < 2920, _two(days // 365, "y", days % 365, "d")),
+    ):
+        if below:
+            return shown
+    return f"{days // 365}y"
+
+
+def _two(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+
+
+AGE = Column("Age", "string", lambda obj: age(obj["metadata"].get("creationTimestamp")))
+CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creationTimestamp"))
+
+
+def printed(name: str, kind: str, path: str, priority: int, description: str) -> Column:
+    """A column of a CRD's additionalPrinterColumns."""
+    return Column(name, kind, _cell(kind, path), priority, description=description)
+
+
+def _cell(kind: str, path: str) -> Callable[[Object], Any]:
+    find = compile_path(path)
+
+    def value(obj: Object) -> Any:
+        found = find(obj)
+        if not found:
+            return None
+        if kind == "date":
+            return age(str(found[0]))
+        if kind in ("integer", "number", "boolean"):
+            return found[0]
+        return " ".join(map(_text, found))
+
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else encode(value).decode()
+
+
+class TableRenderer(Renderer):
+    """Rows, with as much of each object beside its cells as is asked for."""
+
+    media_type = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+    def __init__(self, kind: Kind, include: str) -> None:
+        super().__init__(kind)
+        self._columns: Sequence[Column] = kind.columns or (NAME, CREATED)
+        self._include = include or "Metadata"
+
+    def one(self, stored: Stored) -> bytes:
+        return self._table([stored], {"resourceVersion": str(stored.revision)}, columns=True)
+
+    def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
+        return self._table(page, list_metadata(revision, following, remaining), columns=True)
+
+    def event(self) -> Callable[[Stored], bytes]:
+        first = True
+
+        def render(stored: Stored) -> bytes:
+            nonlocal first
+            columns, first = first, False
+            return self._table([stored], {"resourceVersion": str(stored.revision)}, columns)
+
+        return render
+
+    def _table(self, page: Sequence[Stored], metadata: dict[str, Any], columns: bool) -> bytes:
+        table = {
+            "kind": "Table",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+            "columnDefinitions": [_definition(c) for c in self._columns] if columns else None,
+            "rows": [self._row(stored) for stored in page],
+        }
+        return encode(table)
+
+    def _row(self, stored: Stored) -> dict[str, Any]:
+        cells = [column.value(stored.obj) for column in self._columns]
+        row: dict[str, Any] = {"cells": cells, "object": None}
+        if self._include == "Object":
+            row["object"] = self.shown(stored)
+        elif self._include == "Metadata":
+            row["object"] = partial(stored.obj)
+        return row
+
+
+def partial(obj: Object) -> Object:
+    """An object's metadata alone."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": obj["metadata"],
+    }
+
+
+class PartialRenderer(Renderer):
+    """Metadata alone, for those who need no more."""
+
+    media_type = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+
+    def one(self, stored: Stored) -> bytes:
+        return encode(partial(stored.obj))
+
+    def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
+        return encode(
+            {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": list_metadata(revision, following, remaining),
+                "items": [partial(stored.obj) for stored in page],
+            }
+        )
+
+
+def _definition(column: Column) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }

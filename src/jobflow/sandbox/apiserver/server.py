@@ -1,0 +1,235 @@
+"""The API server's life: constructs its rooms, listens, counts requests, strikes with faults."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from jobflow.sandbox.apiserver import bootstrap as install
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.access import Access, check_access, check_body
+from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.http import (
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    answer,
+    read_body,
+    read_request,
+    refusal,
+)
+from jobflow.sandbox.apiserver.kinds import Registry
+from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
+from jobflow.sandbox.apiserver.reads.reads import Reader
+from jobflow.sandbox.apiserver.resources import builtin
+from jobflow.sandbox.apiserver.resources.crds import Definitions
+from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page
+from jobflow.sandbox.apiserver.resources.openapi import openapi
+from jobflow.sandbox.apiserver.routes import Resources, target
+from jobflow.sandbox.apiserver.storage import Storage
+from jobflow.sandbox.apiserver.writes.admission import Admission
+from jobflow.sandbox.apiserver.writes.deletes import Deleter
+from jobflow.sandbox.apiserver.writes.garbage_collector import Collector
+from jobflow.sandbox.apiserver.writes.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request that was answered. `code` 0: the connection was broken on purpose."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    code: int
+    user_agent: str
+
+
+@dataclass(slots=True)
+class Fault:
+    """What goes wrong with requests: answered with `failure`, or the connection broken without it.
+
+    `after`: the request is carried out all the same, only its answer is lost.
+    """
+
+    matches: Callable[[Request], bool]
+    failure: Failure | None = None
+    after: bool = False
+    times: int | None = 1
+    """How often it strikes; None: always."""
+
+    def strikes(self, request: Request) -> bool:
+        """Whether it strikes this request; counts it."""
+        if self.times == 0 or not self.matches(request):
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+class _Protocol(HttpToolsProtocol):
+    """Lets the application break a connection, which ASGI has no word for."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {"jobflow.abort": {"abort": self.transport.abort}}
+
+
+class ApiServer:
+    """A small Kubernetes API server in this process, over real HTTP.
+
+    An async context manager. `requests` are the last requests answered; `faults` is for tests.
+    With `access` it speaks HTTPS and answers only whoever has the token; without, tests use it.
+    Raises OSError where the port is in use; on leaving, what any request crashed with.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        access: Access | None = None,
+        history: int = 10_000,
+        bookmark_seconds: float = 60.0,
+        remembered_requests: int = 100_000,
+    ) -> None:
+        self.access = access
+        self.requests: deque[Seen] = deque(maxlen=remembered_requests)
+        self.faults: list[Fault] = []
+        self.storage = Storage(history=history)
+        self.registry = Registry(builtin.KINDS)
+        self.storage.listeners.append(Definitions(self.registry, builtin.CRD.bucket))
+        self.admission = Admission(self.storage)
+        self._reader = Reader(self.storage, bookmark_seconds=bookmark_seconds)
+        self.writer = Writer(self.storage, self.registry, self.admission)
+        self._deleter = Deleter(self.storage, self.admission)
+        self._resources = Resources(self.storage, self._reader, self.writer, self._deleter)
+        self._collector = Collector(self.storage, self.registry, self.writer, self._deleter)
+        self._collecting: asyncio.Task[None] | None = None
+        self._crashes: list[Exception] = []
+        self._address = (host, port)
+        self._state = ServerState()
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """`https://host:port`, known once it listens; `http://…` without `access`."""
+        host, port = self._address
+        return f"{'https' if self.access else 'http'}://{host}:{port}"
+
+    async def __aenter__(self) -> ApiServer:
+        await install.preinstall(self.writer, self.registry)
+        sock = socket.create_server(self._address)
+        # asyncio sets this only where the socket says TCP outright; without it an answer in two
+        # writes waits 40 ms for the client's delayed acknowledgement
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._address = (self._address[0], sock.getsockname()[1])
+        config = uvicorn.Config(
+            self,
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=120,
+        )
+        config.load()
+        make = partial(_Protocol, config=config, server_state=self._state, app_state={})
+        self._listener = await asyncio.get_running_loop().create_server(
+            make, sock=sock, ssl=self.access.tls if self.access else None
+        )
+        self._collecting = asyncio.create_task(self._collector.run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._listener is not None
+        assert self._collecting is not None
+        self._collecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._collecting
+        self._listener.close()
+        self.storage.close_watches()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        while self._state.tasks:
+            await asyncio.wait(list(self._state.tasks))
+        for connection in list(self._state.connections):
+            connection.transport.close()
+        await self._listener.wait_closed()
+        await self.admission.close()
+        if self._crashes:
+            raise ExceptionGroup("requests that the server could not handle", self._crashes)
+
+    def write_kubeconfig(self, path: str | Path) -> None:
+        """Write a kubeconfig for this server; folders are made."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(kubeconfig(self.url, self.access), encoding="utf-8")
+
+    def disconnect_watches(self) -> None:
+        """End every watch, as a load balancer does."""
+        self.storage.close_watches()
+
+    def expire_history(self) -> None:
+        """Forget all changes and pages so far: who comes back with an old version gets 410."""
+        self.storage.compact()
+        self._reader.forget_pages()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application."""
+        request = read_request(scope)
+        fault = None
+        try:
+            check_access(request, self.access)
+            request.body = await read_body(receive)
+            check_body(request)
+            fault = next((f for f in self.faults if f.strikes(request)), None)
+            if fault is None or fault.after:
+                response = await self._respond(request, receive)
+            if fault is not None and fault.failure:
+                response = refusal(fault.failure)
+        except Failure as failed:
+            response = refusal(failed)
+        except Exception as crash:
+            self._crashes.append(crash)
+            response = refusal(failures.internal(f"{type(crash).__name__}: {crash}"))
+        broken = fault is not None and fault.failure is None
+        self._log(request, 0 if broken else response.code)
+        if broken:
+            scope["extensions"]["jobflow.abort"]["abort"]()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        elif response.stream is None:
+            await answer(response, request, send)
+        else:
+            async with aclosing(response.stream):
+                await answer(response, request, send)
+
+    async def _respond(self, request: Request, receive: Receive) -> Response:
+        where = target(self.registry, request.path)
+        if where is not None:
+            return await self._resources.handle(where, request, receive)
+        found = discover(self.registry, request) or openapi(self.registry, request)
+        return found or no_such_page(request)
+
+    def _log(self, request: Request, code: int) -> None:
+        self.requests.append(
+            Seen(request.method, request.path, request.query, code, request.user_agent)
+        )

@@ -1,0 +1,1 @@
+"""Creates, updates, patches and deletes, with admission and garbage collection."""

@@ -1,0 +1,205 @@
+"""Asks the registered admission webhooks about writes, as kube-apiserver does. Stores nothing.
+
+A webhook is matched by its rules and selectors, mutating ones are called one after another,
+validating ones at once. A refusal keeps the webhook's own status, headed by its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.bodies.codec import Unreadable, load
+from jobflow.sandbox.apiserver.bodies.patches import json_patch
+from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.operations import Operation
+from jobflow.sandbox.apiserver.selectors import matches
+from jobflow.sandbox.apiserver.storage import Storage
+from jobflow.sandbox.apiserver.writes.webhook_calls import Caller, CallFailed
+
+Webhook = Mapping[str, Any]
+
+GROUP = "admissionregistration.k8s.io"
+VALIDATING = f"validatingwebhookconfigurations.{GROUP}"
+MUTATING = f"mutatingwebhookconfigurations.{GROUP}"
+NAMESPACES = "namespaces"
+
+
+class Admission:
+    """Everyone who is asked before a write."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._caller = Caller()
+
+    async def close(self) -> None:
+        """Close the connections to the webhooks."""
+        await self._caller.close()
+
+    async def mutate(self, operation: Operation) -> Object | None:
+        """The object as the mutating webhooks want it; the very same where none changes it."""
+        obj = operation.obj
+        for webhook in self._asked(MUTATING, operation):
+            response = await self._ask(webhook, operation, obj)
+            if response is not None and response.get("patch"):
+                obj = json_patch(obj, _patch(webhook, response))
+        return obj
+
+    async def validate(self, operation: Operation) -> None:
+        """Raises Failure where a validating webhook refuses."""
+        webhooks = list(self._asked(VALIDATING, operation))
+        if len(webhooks) == 1:
+            await self._ask(webhooks[0], operation, operation.obj)
+        elif webhooks:
+            asked = (self._ask(webhook, operation, operation.obj) for webhook in webhooks)
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
+
+    def _asked(self, bucket: str, operation: Operation) -> Iterator[Webhook]:
+        """The webhooks of all configurations, in order of their names, that are to be asked."""
+        configurations = self._storage.bucket(bucket)
+        if not configurations.objects or operation.target.kind.group == GROUP:
+            return
+        for configuration in configurations.select(""):
+            for webhook in configuration.obj.get("webhooks") or ():
+                if self._matches(webhook, operation):
+                    yield webhook
+
+    def _matches(self, webhook: Webhook, operation: Operation) -> bool:
+        if not any(_rule_matches(rule, operation) for rule in webhook.get("rules") or ()):
+            return False
+        if not self._namespace_matches(webhook.get("namespaceSelector"), operation):
+            return False
+        wanted = webhook.get("objectSelector")
+        objects = (obj for obj in (operation.obj, operation.old) if obj is not None)
+        return not wanted or any(matches(wanted, _labels(obj)) for obj in objects)
+
+    def _namespace_matches(self, wanted: Any, operation: Operation) -> bool:
+        """A namespace's own labels for itself; other cluster-scoped objects always match."""
+        target = operation.target
+        if not wanted:
+            return True
+        if target.kind.bucket == NAMESPACES:
+            return matches(wanted, _labels(operation.obj or operation.old or {}))
+        if not target.namespace:
+            return True
+        namespace = self._storage.get(NAMESPACES, ("", target.namespace))
+        return matches(wanted, namespace.labels if namespace else {})
+
+    async def _ask(
+        self, webhook: Webhook, operation: Operation, obj: Object | None
+    ) -> dict[str, Any] | None:
+        """The webhook's response; None where it failed and may be ignored. Raises Failure."""
+        name = webhook["name"]
+        review = _review(operation, obj)
+        try:
+            response = await self._caller.ask(webhook, review)
+        except CallFailed as failed:
+            if webhook.get("failurePolicy") == "Ignore":
+                return None
+            raise failures.internal(f'failed calling webhook "{name}": {failed}') from failed
+        operation.how.warnings.extend(response.get("warnings") or ())
+        if not response.get("allowed"):
+            raise refused(name, response.get("status"))
+        return response
+
+
+def refused(name: str, said: dict[str, Any] | None) -> Failure:
+    """A webhook's refusal as the server hands it on: its status, the message headed by who said it.
+
+    Source: k8s.io/apiserver pkg/admission/plugin/webhook/errors ToStatusErr.
+    """
+    status = {key: value for key, value in (said or {}).items() if value is not None}
+    denied = f'admission webhook "{name}" denied the request'
+    if status.get("message"):
+        status["message"] = f"{denied}: {status['message']}"
+    elif status.get("reason"):
+        status["message"] = f"{denied}: {status['reason']}"
+    else:
+        status["message"] = f"{denied} without explanation"
+    status["code"] = max(status.get("code") or 400, 400)
+    return Failure(
+        {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status, "status": "Failure"}
+    )
+
+
+def _rule_matches(rule: Mapping[str, Any], operation: Operation) -> bool:
+    target = operation.target
+    kind = target.kind
+    scope = rule.get("scope") or "*"
+    namespaced = kind.namespaced
+    return (
+        _has(rule.get("operations"), operation.operation)
+        and _has(rule.get("apiGroups"), kind.group)
+        and _has(rule.get("apiVersions"), kind.version)
+        and scope in ("*", "Namespaced" if namespaced else "Cluster")
+        and any(_resource_matches(r, kind, target.subresource) for r in rule.get("resources") or ())
+    )
+
+
+def _has(wanted: list[str] | None, value: str) -> bool:
+    return bool(wanted) and ("*" in (wanted or ()) or value in (wanted or ()))
+
+
+def _resource_matches(resource: str, kind: Kind, subresource: str) -> bool:
+    """`jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresources), `*/*`, `*/status`."""
+    plural, _, wanted = resource.partition("/")
+    return plural in ("*", kind.plural) and wanted in (subresource, "*")
+
+
+def _labels(obj: Object) -> dict[str, str]:
+    return (obj.get("metadata") or {}).get("labels") or {}
+
+
+def _review(operation: Operation, obj: Object | None) -> dict[str, Any]:
+    """An AdmissionReview (admission.k8s.io/v1) of a write."""
+    target, how = operation.target, operation.how
+    kind = target.kind
+    gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    gvr = {"group": kind.group, "version": kind.version, "resource": kind.plural}
+    subresource = {"subResource": target.subresource} if target.subresource else {}
+    request: dict[str, Any] = {
+        "uid": str(uuid.uuid4()),
+        "kind": gvk,
+        "resource": gvr,
+        **subresource,
+        "requestKind": gvk,
+        "requestResource": gvr,
+        **({"requestSubResource": target.subresource} if target.subresource else {}),
+        "name": target.name or ((obj or {}).get("metadata") or {}).get("name", ""),
+        "namespace": target.name if kind.bucket == NAMESPACES else target.namespace,
+        "operation": operation.operation,
+        "userInfo": how.user,
+        "object": _shown(kind, obj),
+        "oldObject": _shown(kind, operation.old),
+        "dryRun": how.dry_run,
+        "options": how.options or None,
+    }
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def _shown(kind: Kind, obj: Object | None) -> Object | None:
+    return kind.projection.show(obj) if kind.projection and obj is not None else obj
+
+
+def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
+    """The JSON patch of a mutating webhook's response. Raises Failure."""
+    if response.get("patchType") != "JSONPatch":
+        raise failures.internal(
+            f'failed calling webhook "{webhook["name"]}": unsupported patch type '
+            f'"{response.get("patchType", "")}"'
+        )
+    try:
+        return load(base64.b64decode(response["patch"], validate=True))
+    except (binascii.Error, TypeError, Unreadable) as error:
+        raise failures.internal(
+            f'failed calling webhook "{webhook["name"]}": the patch cannot be read: {error}'
+        ) from error

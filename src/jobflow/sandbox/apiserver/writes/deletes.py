@@ -1,0 +1,164 @@
+"""Deletes: preconditions, admission, finalizers and propagation. Dependents are gc's business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.bodies.checks import go_word
+from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.operations import DELETE, How, Operation, Target
+from jobflow.sandbox.apiserver.resources import metadata
+from jobflow.sandbox.apiserver.storage import Storage, Stored, encode
+from jobflow.sandbox.apiserver.writes.admission import Admission
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+"""The finalizers that keep an owner until its dependents are gone, or set free."""
+
+_FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The DeleteOptions of a request."""
+
+    propagation: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    grace: int | None = None
+    """`gracePeriodSeconds`."""
+
+
+def wish(options: dict[str, Any], query: dict[str, str]) -> Wish:
+    """DeleteOptions from the body, or from the query where the body has none. Raises Failure."""
+    _check_types(options)
+    preconditions = options.get("preconditions") or {}
+    propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    orphan = options.get("orphanDependents")
+    if orphan is not None and propagation:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        fault = Violation("propagationPolicy", Reason.INVALID, propagation, detail)
+        raise failures.invalid_options("DeleteOptions", [fault])
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
+    if propagation not in ("", "Background", "Foreground", "Orphan"):
+        detail = 'supported values: "Foreground", "Background", "Orphan", "nil"'
+        fault = Violation("propagationPolicy", Reason.NOT_SUPPORTED, propagation, detail)
+        raise failures.invalid_options("DeleteOptions", [fault])
+    seconds = query.get("gracePeriodSeconds", "")
+    grace = options.get("gracePeriodSeconds")
+    return Wish(
+        propagation,
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        grace=int(seconds) if grace is None and seconds.isdecimal() else grace,
+    )
+
+
+def _check_types(options: dict[str, Any]) -> None:
+    """Raise Failure, 400, where an option has a wrong type."""
+    for name, (wanted, go) in _TYPES.items():
+        value = options.get(name)
+        if value is not None and not isinstance(value, wanted):
+            raise failures.bad_request(
+                f"json: cannot unmarshal {go_word(value)} into Go struct field "
+                f"DeleteOptions.{name} of type {go}"
+            )
+
+
+_TYPES: dict[str, tuple[type[object], str]] = {
+    "propagationPolicy": (str, "v1.DeletionPropagation"),
+    "orphanDependents": (bool, "bool"),
+    "preconditions": (dict, "v1.Preconditions"),
+    "gracePeriodSeconds": (int, "int64"),
+    "dryRun": (list, "[]string"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a delete: the object's last state, and whether it is gone."""
+
+    last: Stored
+    gone: bool
+
+
+class Deleter:
+    """Deletes objects."""
+
+    def __init__(self, storage: Storage, admission: Admission) -> None:
+        self._storage = storage
+        self._admission = admission
+
+    async def delete(self, target: Target, wanted: Wish, how: How) -> Outcome:
+        """Delete an object, or mark it as being deleted where it has finalizers to wait for."""
+        if said := target.kind.rules.undeletable(target.name):
+            raise failures.forbidden(target.kind, target.name, said)
+        for _ in range(_TRIES):
+            current = self._storage.get(target.kind.bucket, target.key)
+            if current is None:
+                raise failures.not_found(target.kind, target.name)
+            _check(target.kind, current, wanted)
+            await self._admission.validate(Operation(DELETE, target, None, current.obj, how))
+            if self._storage.get(target.kind.bucket, target.key) is current:
+                return self._commit(target, current, wanted, how)
+        raise failures.conflict(target.kind, target.name)
+
+    def _commit(self, target: Target, current: Stored, wanted: Wish, how: How) -> Outcome:
+        marked = _marked(target.kind, current, wanted)
+        grace = marked["metadata"]["deletionGracePeriodSeconds"]
+        waits = grace > 0 or bool(target.kind.rules.finalizers(marked))
+        if waits and marked == current.obj:
+            return Outcome(current, False)
+        if how.dry_run:
+            shown = Stored(current.key, marked, encode(marked), current.revision)
+            return Outcome(shown if waits else current, not waits)
+        if waits:
+            return Outcome(self._storage.put(target.kind.bucket, target.key, marked), False)
+        return Outcome(self._storage.remove(target.kind.bucket, target.key), True)
+
+
+def _check(kind: Kind, current: Stored, wanted: Wish) -> None:
+    """Raise Failure, 409, where the object is not the one that was meant."""
+    name, version = current.key[1], str(current.revision)
+    if wanted.uid and wanted.uid != current.uid:
+        raise failures.precondition(
+            kind,
+            name,
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record "
+            f"({current.uid}). The object might have been deleted and then recreated",
+        )
+    if wanted.resource_version and wanted.resource_version != version:
+        raise failures.precondition(
+            kind,
+            name,
+            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match "
+            f"the ResourceVersion in record ({version}). The object might have been modified",
+        )
+
+
+def _marked(kind: Kind, current: Stored, wanted: Wish) -> Object:
+    """The object as being deleted: a timestamp, and the finalizer of the propagation asked for."""
+    obj = {**current.obj, "metadata": dict(current.obj["metadata"])}
+    meta = obj["metadata"]
+    grace = kind.rules.grace(obj, wanted.grace)
+    if "deletionTimestamp" in meta:
+        meta["deletionGracePeriodSeconds"] = min(meta["deletionGracePeriodSeconds"], grace)
+    else:
+        meta["deletionTimestamp"] = metadata.now()
+        meta["deletionGracePeriodSeconds"] = grace
+        if kind.generation:
+            meta["generation"] = meta.get("generation", 0) + 1
+    finalizers = [f for f in meta.get("finalizers") or () if f not in _FINALIZER.values()]
+    if wanted.propagation in _FINALIZER:
+        finalizers.append(_FINALIZER[wanted.propagation])
+    elif not wanted.propagation:
+        finalizers = list(meta.get("finalizers") or ())
+    meta["finalizers"] = finalizers
+    if not finalizers:
+        del meta["finalizers"]
+    kind.rules.mark(obj)
+    return obj

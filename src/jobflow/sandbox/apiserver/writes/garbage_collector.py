@@ -1,0 +1,261 @@
+"""What a controller manager does for the API server: owner references and terminating namespaces.
+
+Dependents go when their last owner has gone; foreground and orphan finalizers are seen to; a
+namespace that terminates, and a CRD that is deleted, are emptied first. Works from changes, one
+object at a time, and tries again after a second where admission refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
+from jobflow.sandbox.apiserver.operations import COLLECTOR, NAMESPACE_CONTROLLER, How, Target
+from jobflow.sandbox.apiserver.resources import builtin
+from jobflow.sandbox.apiserver.resources.crds import CLEANUP
+from jobflow.sandbox.apiserver.storage import DELETED, Change, Storage, Stored
+from jobflow.sandbox.apiserver.writes.deletes import FOREGROUND, ORPHAN, Deleter, Wish
+from jobflow.sandbox.apiserver.writes.owners import Owners, Place, references, without
+from jobflow.sandbox.apiserver.writes.writer import Writer
+
+_RETRY_SECONDS = 1.0
+
+
+class Collector:
+    """The garbage collector and the namespace controller. `run` it beside the server."""
+
+    def __init__(
+        self, storage: Storage, registry: Registry, writer: Writer, deleter: Deleter
+    ) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._writer = writer
+        self._deleter = deleter
+        self._owners = Owners()
+        self._queue: dict[Place, None] = {}
+        self._wake = asyncio.Event()
+        self._retries: set[asyncio.TimerHandle] = set()
+        storage.listeners.append(self._notice)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue:
+                    place = next(iter(self._queue))
+                    del self._queue[place]
+                    await self._attend(place)
+        finally:
+            for timer in self._retries:
+                timer.cancel()
+
+    def _notice(self, bucket: str, change: Change) -> None:
+        """Queue what a change may have consequences for."""
+        meta = change.new.obj["metadata"]
+        if change.type == DELETED:
+            self._enqueue(self._owners.dependents(change.new.uid))
+        self._owners.learn(bucket, change)
+        if change.type != DELETED and (
+            meta.get("deletionTimestamp") or meta.get("ownerReferences")
+        ):
+            self._enqueue([(bucket, change.new.key)])
+        if change.old is not None:
+            self._enqueue(self._waiting_on(bucket, change))
+
+    def _waiting_on(self, bucket: str, change: Change) -> Iterable[Place]:
+        """Who may have waited for an object to go or to change: owners, its namespace, its CRD."""
+        assert change.old is not None
+        for reference in references(change.old.obj):
+            if place := self._owners.place(reference["uid"]):
+                yield place
+        if change.type == DELETED:
+            namespace = change.new.key[0]
+            if namespace and self._going(builtin.NAMESPACE, namespace):
+                yield (builtin.NAMESPACE.bucket, ("", namespace))
+            if self._going(builtin.CRD, bucket):
+                yield (builtin.CRD.bucket, ("", bucket))
+
+    def _going(self, kind: Kind, name: str) -> bool:
+        found = self._storage.get(kind.bucket, ("", name))
+        return found is not None and "deletionTimestamp" in found.obj["metadata"]
+
+    def _enqueue(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self._queue[place] = None
+            self._wake.set()
+
+    async def _attend(self, place: Place) -> None:
+        """See to one object; again later where the server refuses."""
+        bucket, key = place
+        stored = self._storage.get(bucket, key)
+        if stored is None:
+            return
+        try:
+            await self._see_to(bucket, stored)
+        except Failure as failed:
+            if failed.code == 404:
+                return
+            self._later(place, 0 if failed.code == 409 else _RETRY_SECONDS)
+
+    def _later(self, place: Place, seconds: float) -> None:
+        def again() -> None:
+            self._retries.discard(timer)
+            self._enqueue([place])
+
+        timer = asyncio.get_running_loop().call_later(seconds, again)
+        self._retries.add(timer)
+
+    async def _see_to(self, bucket: str, stored: Stored) -> None:
+        if "deletionTimestamp" not in stored.obj["metadata"]:
+            await self._collect(bucket, stored)
+        elif bucket == builtin.NAMESPACE.bucket:
+            await self._empty_namespace(stored)
+        else:
+            await self._finish(bucket, stored)
+
+    async def _collect(self, bucket: str, stored: Stored) -> None:
+        """Delete a dependent that nobody owns any more, or let go of those owners that are gone."""
+        solid, gone, waiting = self._judge(stored)
+        kind = self._registry.of_bucket(bucket)
+        if kind is None or not (gone or waiting):
+            return
+        target = _target(kind, stored)
+        if solid:
+            await self._drop_references(target, gone + waiting)
+            return
+        policy = "Foreground" if waiting and self._owners.dependents(stored.uid) else ""
+        how = How(user=COLLECTOR, options=_options(policy or "Background"))
+        await self._deleter.delete(target, Wish(propagation=policy, uid=stored.uid), how)
+
+    def _judge(self, stored: Stored) -> tuple[list[str], list[str], list[str]]:
+        """UIDs of its owners: alive, gone, and waiting for it to go (foreground deletion)."""
+        solid: list[str] = []
+        gone: list[str] = []
+        waiting: list[str] = []
+        for reference in references(stored.obj):
+            uid = reference["uid"]
+            owner = self._owner(uid, stored.key[0])
+            if owner is None:
+                served = self._registry.of(reference["apiVersion"], reference["kind"])
+                (gone if served else solid).append(uid)
+            elif _has(owner.obj, FOREGROUND):
+                waiting.append(uid)
+            else:
+                solid.append(uid)
+        return solid, gone, waiting
+
+    def _owner(self, uid: str, namespace: str) -> Stored | None:
+        """The owner, in the dependent's namespace or in none: elsewhere there are no owners."""
+        place = self._owners.place(uid)
+        if place is None or place[1][0] not in ("", namespace):
+            return None
+        return self._storage.get(*place)
+
+    async def _drop_references(self, target: Target, uids: list[str]) -> None:
+        await self._writer.update(
+            target, lambda current: without(current.obj, uids), How(user=COLLECTOR)
+        )
+
+    async def _finish(self, bucket: str, stored: Stored) -> None:
+        """See to the finalizers of an object that is being deleted."""
+        kind = self._registry.of_bucket(bucket)
+        if kind is None:
+            return
+        if _has(stored.obj, ORPHAN):
+            for place in self._owners.dependents(stored.uid):
+                await self._release(place, stored.uid)
+            await self._remove_finalizer(kind, stored, ORPHAN)
+        elif _has(stored.obj, FOREGROUND):
+            await self._foreground(kind, stored)
+        elif _has(stored.obj, CLEANUP):
+            await self._empty_definition(kind, stored)
+
+    async def _release(self, place: Place, uid: str) -> None:
+        kind, dependent = self._registry.of_bucket(place[0]), self._storage.get(*place)
+        if kind is not None and dependent is not None:
+            await self._drop_references(_target(kind, dependent), [uid])
+
+    async def _foreground(self, kind: Kind, stored: Stored) -> None:
+        """Delete the dependents; go when none is left that blocks its owner's deletion."""
+        blocking = False
+        for bucket, key in self._owners.dependents(stored.uid):
+            dependent = self._storage.get(bucket, key)
+            if dependent is None:
+                continue
+            if "deletionTimestamp" not in dependent.obj["metadata"]:
+                await self._collect(bucket, dependent)
+            left = self._storage.get(bucket, key)
+            blocking |= left is not None and _blocks(left.obj, stored.uid)
+        if not blocking:
+            await self._remove_finalizer(kind, stored, FOREGROUND)
+
+    async def _remove_finalizer(self, kind: Kind, stored: Stored, finalizer: str) -> None:
+        def change(current: Stored) -> Object:
+            metadata = dict(current.obj["metadata"])
+            metadata["finalizers"] = [f for f in metadata["finalizers"] if f != finalizer]
+            return {**current.obj, "metadata": metadata}
+
+        await self._writer.update(_target(kind, stored), change, How(user=COLLECTOR))
+
+    async def _empty_namespace(self, stored: Stored) -> None:
+        """Delete all that is in a namespace; remove it once it is empty."""
+        name = stored.key[1]
+        for kind in self._registry.stored():
+            if kind.namespaced:
+                await self._empty(kind, name, How(user=NAMESPACE_CONTROLLER))
+        if any(
+            self._storage.bucket(kind.bucket).select(name)
+            for kind in self._registry.stored()
+            if kind.namespaced
+        ):
+            return
+        if stored.obj["metadata"].get("finalizers"):
+            return
+        self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
+
+    async def _empty_definition(self, kind: Kind, stored: Stored) -> None:
+        """Delete all objects of a CRD; remove it once there are none."""
+        bucket = self._storage.bucket(stored.key[1])
+        for served in self._registry.stored():
+            if served.bucket == stored.key[1]:
+                await self._empty(served, "", How(user=COLLECTOR))
+        if not bucket.objects:
+            await self._remove_finalizer(kind, stored, CLEANUP)
+
+    async def _empty(self, kind: Kind, namespace: str, how: How) -> None:
+        """Delete what is there and not being deleted yet; a refusal is raised at the end."""
+        refused: Failure | None = None
+        for stored in self._storage.bucket(kind.bucket).select(namespace):
+            if "deletionTimestamp" in stored.obj["metadata"]:
+                continue
+            try:
+                await self._deleter.delete(_target(kind, stored), Wish("Background"), how)
+            except Failure as failed:
+                refused = failed if failed.code != 404 else refused
+        if refused is not None:
+            raise refused
+
+
+def _target(kind: Kind, stored: Stored) -> Target:
+    return Target(kind, *stored.key)
+
+
+def _has(obj: Object, finalizer: str) -> bool:
+    metadata = obj["metadata"]
+    return "deletionTimestamp" in metadata and finalizer in (metadata.get("finalizers") or ())
+
+
+def _blocks(obj: Object, uid: str) -> bool:
+    return any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in references(obj))
+
+
+def _options(policy: str) -> dict[str, str]:
+    return {
+        "kind": "DeleteOptions",
+        "apiVersion": "meta.k8s.io/v1",
+        "propagationPolicy": policy,
+    }

@@ -1,0 +1,176 @@
+"""Creates and updates: what the server fills in, admission, validation, the compare and swap.
+
+Between reading the current state and storing the next there may be a wait for a webhook; a write
+that came in between is a conflict, or another try where the request named no version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jobflow.core.violations import Violation
+from jobflow.sandbox.apiserver import failures
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
+from jobflow.sandbox.apiserver.operations import CREATE, UPDATE, How, Operation, Target
+from jobflow.sandbox.apiserver.resources import metadata
+from jobflow.sandbox.apiserver.storage import Storage, Stored, TooLarge, encode
+from jobflow.sandbox.apiserver.writes.admission import Admission
+
+_TRIES = 5
+_GENERATED_TRIES = 8
+
+Change = Callable[[Stored], Object]
+"""Makes the wanted state from the current one; what it returns is the caller's to change."""
+
+
+class Writer:
+    """Creates and updates objects."""
+
+    def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._admission = admission
+
+    async def create(self, target: Target, obj: Object, how: How) -> Stored:
+        """Create an object; takes `obj` over. Raises Failure."""
+        kind = target.kind
+        if kind.has_status:
+            obj.pop("status", None)
+        metadata.begin(kind, obj)
+        how.warnings.extend(metadata.suspicions(obj))
+        kind.rules.begin(obj)
+        self._check_namespace(target, obj)
+        obj = await self._admit(CREATE, target, obj, None, how)
+        name = obj["metadata"]["name"]
+        if there := self._storage.get(kind.bucket, (target.namespace, name)):
+            if not obj["metadata"].get("generateName"):
+                going = "deletionTimestamp" in there.obj["metadata"]
+                raise failures.already_exists(kind, name, going=going)
+            name = self._free_name(target, obj["metadata"]["generateName"])
+            obj["metadata"]["name"] = name
+        return self._store(kind, (target.namespace, name), obj, how)
+
+    async def update(self, target: Target, change: Change, how: How) -> Stored:
+        """Bring an object to its next state. Raises Failure; 409 where it was changed meanwhile."""
+        for _ in range(_TRIES):
+            current = self._storage.get(target.kind.bucket, target.key)
+            if current is None:
+                raise failures.not_found(target.kind, target.name)
+            wanted = change(current)
+            self._check_version(target, wanted, current)
+            new = self._next(target, wanted, current)
+            new = await self._admit(UPDATE, target, new, current.obj, how)
+            if self._storage.get(target.kind.bucket, target.key) is current:
+                return self._commit(target, new, current, how)
+        raise failures.conflict(target.kind, target.name)
+
+    def _check_version(self, target: Target, wanted: Object, current: Stored) -> None:
+        version = wanted["metadata"].get("resourceVersion")
+        if not version or version == str(current.revision):
+            return
+        if not version.isdecimal():
+            raise failures.unnumbered(version)
+        raise failures.conflict(target.kind, target.name)
+
+    def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
+        """The wanted state, as far as this path may change it."""
+        kind, old = target.kind, current.obj
+        if target.subresource == "status":
+            wanted = {**old, "metadata": dict(old["metadata"]), "status": wanted.get("status")}
+            if wanted["status"] is None:
+                del wanted["status"]
+            return wanted
+        if kind.has_status:
+            wanted.pop("status", None)
+            if "status" in old:
+                wanted["status"] = old["status"]
+        kind.rules.carry_over(wanted, old)
+        metadata.carry_over(kind, wanted, old)
+        wanted["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        return wanted
+
+    async def _admit(
+        self, operation: str, target: Target, obj: Object, old: Object | None, how: How
+    ) -> Object:
+        """Mutating webhooks, then our own rules, then validating webhooks."""
+        asked = Operation(operation, target, obj, old, how)
+        changed = await self._admission.mutate(asked)
+        if changed is not None and changed is not obj:
+            target.kind.rules.complete(changed)
+            obj, asked = changed, Operation(operation, target, changed, old, how)
+        self._check(target.kind, obj, old)
+        await self._admission.validate(asked)
+        return obj
+
+    def _check(self, kind: Kind, obj: Object, old: Object | None) -> None:
+        faults: Iterable[Violation] = [
+            *metadata.violations(kind, obj, old),
+            *kind.rules.violations(obj, old),
+        ]
+        if faults:
+            raise failures.invalid(kind, obj["metadata"].get("name") or "", list(faults))
+
+    def _check_namespace(self, target: Target, obj: Object) -> None:
+        """Raise Failure: 404 for a namespace that is not there, 403 for one that is going."""
+        if not target.namespace:
+            return
+        namespaces = self._registry.find("", "v1", "namespaces")
+        assert namespaces is not None
+        found = self._storage.get(namespaces.bucket, ("", target.namespace))
+        if found is None:
+            raise failures.not_found(namespaces, target.namespace)
+        if found.obj["metadata"].get("deletionTimestamp"):
+            said = f"namespace {target.namespace} is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": said,
+                "field": "metadata.namespace",
+            }
+            raise failures.forbidden(
+                target.kind,
+                obj["metadata"].get("name") or "",
+                f"unable to create new content in namespace {target.namespace} because it is "
+                "being terminated",
+                causes=[cause],
+            )
+
+    def _free_name(self, target: Target, prefix: str) -> str:
+        for _ in range(_GENERATED_TRIES):
+            name = metadata.generated(prefix)
+            if not self._storage.get(target.kind.bucket, (target.namespace, name)):
+                return name
+        raise failures.already_exists(target.kind, prefix)
+
+    def _commit(self, target: Target, new: Object, current: Stored, how: How) -> Stored:
+        """Store the next state, or remove an object whose last finalizer has just gone."""
+        kind, meta = target.kind, new["metadata"]
+        if new == current.obj:
+            return current
+        waits = meta.get("deletionGracePeriodSeconds") or kind.rules.finalizers(new)
+        if meta.get("deletionTimestamp") and not waits:
+            if how.dry_run:
+                return Stored(target.key, new, encode(new), current.revision)
+            return self._storage.remove(kind.bucket, target.key, new)
+        return self._store(kind, target.key, new, how)
+
+    def _store(self, kind: Kind, key: tuple[str, str], obj: Object, how: How) -> Stored:
+        if how.dry_run:
+            return Stored(key, obj, encode(obj), 0)
+        try:
+            return self._storage.put(kind.bucket, key, obj)
+        except TooLarge as error:
+            raise failures.failure(500, "", "etcdserver: request is too large") from error
+
+
+def create_options(kind_of: str, query: dict[str, str]) -> dict[str, Any]:
+    """A request's query as the options object that admission is told."""
+    options: dict[str, Any] = {"kind": kind_of, "apiVersion": "meta.k8s.io/v1"}
+    for name in ("fieldManager", "fieldValidation"):
+        if query.get(name):
+            options[name] = query[name]
+    if query.get("dryRun"):
+        options["dryRun"] = [query["dryRun"]]
+    if query.get("force"):
+        options["force"] = query["force"] == "true"
+    return options

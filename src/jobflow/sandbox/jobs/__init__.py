@@ -1,0 +1,1 @@
+"""Jobs as Volcano runs them: pods, policies and the state machine."""

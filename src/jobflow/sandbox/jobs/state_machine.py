@@ -1,0 +1,365 @@
+"""The state machine of a vcjob: what one action on it makes of its pods and its status.
+
+Values only: no I/O and no clock. Two things can be done to the pods, as in Volcano's
+pkg/controllers/job: *sync* makes the missing ones and counts them all; *kill* deletes them, but
+for those worth keeping, and counts none. What comes of the phase depends on the phase it is in:
+
+    Pending, Running         sync; a policy's action kills and leads to Aborting, Terminating,
+                             Completing or Restarting
+    Restarting               sync, then Pending again, or Failed after the last retry
+    Aborting, Terminating,   kill until no pod is alive, then Aborted, Terminated, Completed
+    Completing
+    Aborted                  ResumeJob leads to Restarting
+    Completed, Failed,       kill what is alive, once more, and drop the counts
+    Terminated
+
+Every kill of the whole job makes a new version of it; pods carry the version they were made in,
+and what happens to pods of an earlier version is no longer held against the job.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from jobflow.api.duration import format_duration
+from jobflow.api.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, Task, TaskState
+from jobflow.sandbox.jobs.policies import ENDED_POD_PHASES, BusAction, Pod, PodPhase, Request
+
+KILLS_INTO = {
+    BusAction.RESTART: JobPhase.RESTARTING,
+    BusAction.RESTART_TASK: JobPhase.RESTARTING,
+    BusAction.RESTART_POD: JobPhase.RESTARTING,
+    BusAction.RESTART_PARTITION: JobPhase.RESTARTING,
+    BusAction.ABORT: JobPhase.ABORTING,
+    BusAction.TERMINATE: JobPhase.TERMINATING,
+    BusAction.COMPLETE: JobPhase.COMPLETING,
+}
+"""The phase that an action leads to from Pending and Running."""
+PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
+"""Actions that kill only some of the job's pods."""
+ENDS_IN = {
+    JobPhase.ABORTING: JobPhase.ABORTED,
+    JobPhase.TERMINATING: JobPhase.TERMINATED,
+    JobPhase.COMPLETING: JobPhase.COMPLETED,
+}
+"""Where a job goes from there once none of its pods is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A vcjob and its pods, as they are now."""
+
+    name: str
+    created: datetime
+    spec: JobSpec
+    """With defaults."""
+    status: JobStatus
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    """By name; only pods of this very vcjob, by owner UID."""
+    admitted: bool = True
+    """Whether the scheduler has let the job in; before that no pod is made."""
+    deleting: bool = False
+
+    @property
+    def phase(self) -> str:
+        """`status.state.phase`, empty for a fresh vcjob."""
+        return self.status.state.phase
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What to do now: the pods first, then the status, as Volcano does."""
+
+    status: JobStatus
+    """The whole status to be; the same as the view's when there is nothing to write."""
+    create: tuple[tuple[int, int], ...] = ()
+    """Index of the task in the spec, index of the pod in the task."""
+    delete: tuple[Pod, ...] = ()
+
+
+def pod_name(job: str, task: str, index: int) -> str:
+    """`<job>-<task>-<index>`."""
+    return f"{job}-{task}-{index}"
+
+
+def step(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
+    """Carry out one action on a vcjob.
+
+    `request` says which task, pod or partition a partial restart is about. A vcjob that is being
+    deleted is left alone.
+    """
+    if view.deleting:
+        return Outcome(view.status)
+    phase = view.phase
+    if phase == "":
+        return Outcome(_initial(view, now))
+    if action is BusAction.RESTART_PARTITION and not _targets(view, action, request):
+        action = BusAction.SYNC  # Volcano does nothing at all, and may so miss the job's end
+    if phase in (JobPhase.PENDING, JobPhase.RUNNING):
+        return _step_live(view, action, request, now)
+    if phase == JobPhase.RESTARTING:
+        return _step_restarting(view, action, request, now)
+    if action is BusAction.RESUME and phase in (JobPhase.ABORTING, JobPhase.ABORTED):
+        return _kill(view, now, _to_restarting)
+    if phase in ENDS_IN:
+        return _kill(view, now, lambda status: _to_end(JobPhase(phase), status))
+    return _kill(view, now, _stay)
+
+
+def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
+    """The status of a vcjob that can never run: Failed, and why."""
+    state = JobState(phase=JobPhase.FAILED, reason=reason, message=message)
+    return _stamped(msgspec.structs.replace(status, state=state), now)
+
+
+# A move gets the status as counted and answers the phase to go to (None: stay) and how many
+# retries that costs.
+Move = Callable[[JobStatus], tuple[JobPhase | None, int]]
+
+
+def _stay(status: JobStatus) -> tuple[JobPhase | None, int]:
+    return None, 0
+
+
+def _to_restarting(status: JobStatus) -> tuple[JobPhase | None, int]:
+    return JobPhase.RESTARTING, 1
+
+
+def _to_end(phase: JobPhase, status: JobStatus) -> tuple[JobPhase | None, int]:
+    alive = status.terminating or status.pending or status.running
+    return (None if alive else ENDS_IN[phase]), 0
+
+
+def _step_live(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
+    to = KILLS_INTO.get(action)
+    if to is None:
+        move = _from_pending if view.phase == JobPhase.PENDING else _from_running
+        return _sync(view, now, lambda status: (move(view.spec, status), 0))
+    retries = int(to == JobPhase.RESTARTING)
+    if action in PARTIAL:
+        return _kill_some(view, action, request, now, lambda status: (to, retries))
+    keep_ended = to != JobPhase.RESTARTING
+    return _kill(view, now, lambda status: (to, retries), keep_ended=keep_ended)
+
+
+def _step_restarting(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
+    def move(status: JobStatus) -> tuple[JobPhase | None, int]:
+        return _from_restarting(view.spec, status), 0
+
+    if action is BusAction.SYNC:
+        return _sync(view, now, move)
+    if action in PARTIAL:
+        return _kill_some(view, action, request, now, move)
+    return _kill(view, now, move, keep_ended=False)
+
+
+def _from_pending(spec: JobSpec, status: JobStatus) -> JobPhase | None:
+    seen = (status.running or 0) + (status.succeeded or 0) + (status.failed or 0)
+    return JobPhase.RUNNING if seen >= (spec.min_available or 0) else None
+
+
+def _from_restarting(spec: JobSpec, status: JobStatus) -> JobPhase | None:
+    if (status.retry_count or 0) >= (spec.max_retry or 0):
+        return JobPhase.FAILED
+    left = _replicas(spec) - (status.terminating or 0)
+    return JobPhase.PENDING if left >= (status.min_available or 0) else None
+
+
+def _from_running(spec: JobSpec, status: JobStatus) -> JobPhase | None:
+    """state/running.go: what a running job becomes when its pods have been counted."""
+    replicas = _replicas(spec)
+    succeeded = status.succeeded or 0
+    if replicas == 0:
+        return None
+    if spec.min_success is not None and succeeded >= spec.min_success:
+        return JobPhase.COMPLETED
+    if succeeded + (status.failed or 0) == replicas:
+        enough = spec.min_available or 0 if spec.min_success is None else spec.min_success
+        met = succeeded >= enough and not _task_missed(spec, status)
+        return JobPhase.COMPLETED if met else JobPhase.FAILED
+    if (status.pending or 0) > replicas - (spec.min_available or 0):
+        return JobPhase.PENDING
+    return None
+
+
+def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
+    """Whether a task has fewer successes than its own `minAvailable`.
+
+    It is asked only where the job wants as many pods as its tasks together, and only of tasks
+    that have pods.
+    """
+    wanted = sum(_task_available(task) for task in spec.tasks or ())
+    if (spec.min_available or 0) < wanted:
+        return False
+    counts = status.task_status_count or {}
+    return any(
+        (counts[task.name].phase or {}).get(PodPhase.SUCCEEDED, 0) < task.min_available
+        for task in spec.tasks or ()
+        if task.min_available is not None and task.name in counts
+    )
+
+
+def _replicas(spec: JobSpec) -> int:
+    return sum(task.replicas or 0 for task in spec.tasks or ())
+
+
+def _task_available(task: Task) -> int:
+    return (task.replicas or 0) if task.min_available is None else task.min_available
+
+
+def _initial(view: JobView, now: datetime) -> JobStatus:
+    state = JobState(phase=JobPhase.PENDING)
+    available = view.spec.min_available or None
+    return _stamped(msgspec.structs.replace(view.status, state=state, min_available=available), now)
+
+
+def _stamped(status: JobStatus, now: datetime) -> JobStatus:
+    """The status with its phase's time and condition at `now`; a phase has one condition."""
+    at = now.replace(microsecond=0)
+    kept = [entry for entry in status.conditions or () if entry.status != status.state.phase]
+    return msgspec.structs.replace(
+        status,
+        state=msgspec.structs.replace(status.state, last_transition_time=at),
+        conditions=[*kept, JobCondition(status=status.state.phase, last_transition_time=at)],
+    )
+
+
+def _moved(status: JobStatus, phase: JobPhase | None, retries: int) -> JobStatus:
+    if phase is None:
+        return status
+    return msgspec.structs.replace(
+        status,
+        state=msgspec.structs.replace(status.state, phase=phase, reason="", message=""),
+        retry_count=((status.retry_count or 0) + retries) or None,
+    )
+
+
+def _counted(
+    status: JobStatus, pods: Iterable[Pod] = (), pending: Iterable[str] = (), terminating: int = 0
+) -> JobStatus:
+    """The status with the pods counted; `pending` are the tasks of pods made just now."""
+    tasks: dict[str, Counter[str]] = {}
+    for task in pending:
+        tasks.setdefault(task, Counter())[PodPhase.PENDING] += 1
+    for pod in pods:
+        tasks.setdefault(pod.task, Counter())[pod.phase] += 1
+    total: Counter[str] = sum(tasks.values(), Counter())
+    counts: dict[str, Any] = {phase.lower(): total[phase] or None for phase in PodPhase}
+    return msgspec.structs.replace(
+        status,
+        **counts,
+        terminating=terminating or None,
+        task_status_count={task: TaskState(phase=dict(by)) for task, by in tasks.items()} or None,
+    )
+
+
+def _sync(view: JobView, now: datetime, move: Move) -> Outcome:
+    """Make what pods are missing, delete what is too many, count all, move on.
+
+    Any change of the status renews the phase's time, its counts included.
+    """
+    if not view.admitted:
+        status = _moved(view.status, *move(view.status))
+        return Outcome(view.status if status == view.status else _stamped(status, now))
+    wanted = {
+        pod_name(view.name, task.name or "", index): (i, index)
+        for i, task in enumerate(view.spec.tasks or ())
+        for index in range(task.replicas or 0)
+    }
+    tasks = view.spec.tasks or []
+    open_tasks = {i for i, task in enumerate(tasks) if _may_start(view, task)}
+    create = tuple(
+        place for name, place in wanted.items() if name not in view.pods and place[0] in open_tasks
+    )
+    present = [pod for name, pod in view.pods.items() if name in wanted]
+    surplus = tuple(pod for name, pod in view.pods.items() if name not in wanted)
+    leaving = sum(pod.deleting for pod in present) + len(surplus)
+    counted = _counted(
+        msgspec.structs.replace(
+            view.status, running_duration=None, min_available=view.spec.min_available or None
+        ),
+        (pod for pod in present if not pod.deleting),
+        (tasks[i].name or "" for i, _ in create),
+        leaving,
+    )
+    status = _moved(counted, *move(counted))
+    if status != view.status:
+        status = _stamped(status, now)
+    return Outcome(status, create, tuple(pod for pod in surplus if not pod.deleting))
+
+
+def _may_start(view: JobView, task: Task) -> bool:
+    """Whether the tasks that this one depends on are far enough (waitDependsOnTask…).
+
+    As in Volcano, `any` counts only with more than one name.
+    """
+    names = (task.depends_on.name or []) if task.depends_on else []
+    if len(names) > 1 and task.depends_on and task.depends_on.iteration == "any":
+        return any(_started(view, name) for name in names)
+    return all(_started(view, name) for name in names)
+
+
+def _started(view: JobView, name: str) -> bool:
+    task = next((task for task in view.spec.tasks or () if task.name == name), None)
+    if task is None or task.min_available is None:
+        return True
+    up = sum(
+        pod.phase is PodPhase.SUCCEEDED or (pod.phase is PodPhase.RUNNING and pod.ready)
+        for pod in view.pods.values()
+        if pod.task == name
+    )
+    return up >= task.min_available
+
+
+def _kill(view: JobView, now: datetime, move: Move, *, keep_ended: bool = True) -> Outcome:
+    """Delete the job's pods: all, or all that have not ended. Those of the last retry stay."""
+    last = (view.status.retry_count or 0) >= (view.spec.max_retry or 0) - 1
+    keep = ENDED_POD_PHASES if keep_ended or last else frozenset()
+    doomed = tuple(pod for pod in view.pods.values() if not pod.deleting and pod.phase not in keep)
+    leaving = len(doomed) + sum(pod.deleting for pod in view.pods.values())
+    status = _killed(view, now, move, leaving)
+    if status != view.status:
+        status = msgspec.structs.replace(status, version=(status.version or 0) + 1)
+    return Outcome(status, delete=doomed)
+
+
+def _kill_some(
+    view: JobView, action: BusAction, request: Request, now: datetime, move: Move
+) -> Outcome:
+    """Delete the pods of one task, one pod or one partition. No new version, as in Volcano."""
+    doomed = _targets(view, action, request)
+    status = _killed(view, now, move, len(doomed))
+    return Outcome(status, delete=tuple(pod for pod in doomed if not pod.deleting))
+
+
+def _targets(view: JobView, action: BusAction, request: Request) -> tuple[Pod, ...]:
+    return tuple(pod for pod in view.pods.values() if _is_target(pod, action, request))
+
+
+def _is_target(pod: Pod, action: BusAction, request: Request) -> bool:
+    if pod.task != request.task:
+        return False
+    if action is BusAction.RESTART_POD:
+        return pod.name == request.pod
+    if action is BusAction.RESTART_PARTITION:
+        return bool(request.partition) and pod.partition == request.partition
+    return True
+
+
+def _killed(view: JobView, now: datetime, move: Move, leaving: int) -> JobStatus:
+    """The status after a kill: only leaving pods are counted, and how long it ran is noted."""
+    counted = _counted(view.status, terminating=leaving)
+    status = _moved(counted, *move(counted))
+    until = status.state.last_transition_time or now
+    if status.state.phase != view.phase:
+        status, until = _stamped(status, now), now
+    ran = view.status.running_duration
+    if status != view.status or ran is None:
+        ran = format_duration(until - view.created)
+    return msgspec.structs.replace(status, running_duration=ran)

@@ -1,0 +1,1 @@
+"""What runs the pods: simulated or as processes."""

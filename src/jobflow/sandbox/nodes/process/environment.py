@@ -1,0 +1,155 @@
+"""The environment, command and arguments of a container, as a kubelet makes them of a template.
+
+Values only. Sources: Kubernetes' expansion of `$(NAME)` (third_party/forked/golang/expansion), the
+kubelet's order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jobflow.api.job import Task
+from jobflow.sandbox.jobs.job import Vcjob
+from jobflow.sandbox.jobs.pods import ADDRESS, NODE, PodObject
+from jobflow.sandbox.jobs.state_machine import pod_name
+from jobflow.sandbox.nodes.process.pod_spec import (
+    KEYED,
+    TERMINATION_LOG,
+    Container,
+    EnvVar,
+    PodSpec,
+    pod_spec,
+)
+
+TERMINATION_VARIABLE = "TERMINATION_LOG"
+"""Holds the path of the file that a container leaves its termination message in."""
+
+Addresses = Callable[[str], str]
+"""The address of a pod of the vcjob, by the pod's name."""
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_NO_INJECTION = re.compile(r"--?inject-hosts-env=(0|f|F|false|FALSE|False)")
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What is executed."""
+
+    argv: list[str]
+    env: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a container is run: what it can learn of its pod, and what it finds here."""
+
+    pod: PodObject
+    spec: PodSpec
+    job: Vcjob
+    addresses: Addresses
+    base: Mapping[str, str]
+    """The environment that an image would have."""
+
+    def invocation(self, container: Container, message_file: str) -> Invocation:
+        """How a container is run.
+
+        `message_file` stands in for terminationMessagePath wherever that is named as a whole.
+        """
+        own = _variables(container, self.pod, self.addresses)
+        own |= plugin_variables(self.job, self.pod, self.addresses)
+        path = re.escape(container.termination_message_path or TERMINATION_LOG)
+        named = re.compile(rf"(?<![\w./$)}}-]){path}(?![\w./-])")
+
+        def placed(text: str) -> str:
+            return named.sub(lambda _: message_file, text)
+
+        words = [*(container.command or ()), *(container.args or ())]
+        return Invocation(
+            argv=[placed(expand(word, own)) for word in words],
+            env={
+                **self.base,
+                "HOSTNAME": self.spec.hostname or self.pod.metadata.name,
+                TERMINATION_VARIABLE: message_file,
+                **{name: placed(value) for name, value in own.items()},
+            },
+        )
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """`$(NAME)` by its value; it stays as it is where there is no such name, and `$$` is a `$`."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found.group(1)
+        return "$" if name is None else values.get(name, found.group())
+
+    return _REFERENCE.sub(value, text)
+
+
+def _variables(container: Container, pod: PodObject, addresses: Addresses) -> dict[str, str]:
+    """The template's own, in order: each may refer to those before it."""
+    values: dict[str, str] = {}
+    for variable in container.env or ():
+        value = _value(variable, pod, addresses, values)
+        if value is not None:
+            values[variable.name] = value
+    return values
+
+
+def _value(
+    variable: EnvVar, pod: PodObject, addresses: Addresses, values: Mapping[str, str]
+) -> str | None:
+    """None: it comes from an optional key of something that is not there."""
+    source = variable.value_from
+    if source is None or variable.value:
+        return expand(variable.value or "", values)
+    if source.field_ref is None:
+        return None
+    return _field(source.field_ref.field_path, pod, addresses)
+
+
+def _field(path: str, pod: PodObject, addresses: Addresses) -> str:
+    meta = pod.metadata
+    if keyed := KEYED.fullmatch(path):
+        entries = meta.labels if keyed.group(1) == "labels" else meta.annotations
+        return (entries or {}).get(keyed.group(2), "")
+    address = addresses(meta.name)
+    fields = {
+        "metadata.name": meta.name,
+        "metadata.namespace": meta.namespace,
+        "metadata.uid": meta.uid,
+        "spec.nodeName": NODE,
+        "spec.serviceAccountName": "default",
+        "status.hostIP": ADDRESS,
+        "status.hostIPs": ADDRESS,
+        "status.podIP": address,
+        "status.podIPs": address,
+    }
+    return fields[path]
+
+
+def plugin_variables(job: Vcjob, pod: PodObject, addresses: Addresses) -> dict[str, str]:
+    """What Volcano's plugins env and svc add, where the vcjob names them.
+
+    The hosts of a task are addresses, for no DNS serves the names that svc has there.
+    """
+    plugins = job.spec.plugins or {}
+    found: dict[str, str] = {}
+    if "env" in plugins:
+        index = pod.metadata.name.rpartition("-")[2]
+        found |= {"VK_TASK_INDEX": index, "VC_TASK_INDEX": index}
+    if "svc" in plugins and not any(map(_NO_INJECTION.fullmatch, plugins["svc"] or ())):
+        for task in job.spec.tasks or ():
+            names = [pod_name(job.metadata.name, task.name or "", i) for i in _hosts(task)]
+            key = (task.name or "").replace("-", "_").upper()
+            found |= {
+                f"VC_{key}_HOSTS": ",".join(map(addresses, names)),
+                f"VC_{key}_NUM": str(len(names)),
+            }
+    return found
+
+
+def _hosts(task: Task) -> range:
+    """The pods of a task that have a name of their own; a `hostname` is one for all of them."""
+    return range(min(task.replicas or 0, 1) if pod_spec(task).hostname else task.replicas or 0)

@@ -1,0 +1,310 @@
+"""The life of one pod as local processes: init containers one after another, then all containers,
+each started again as restartPolicy says. What a kubelet does, for one pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+
+from jobflow.kube.backoff import Backoff
+from jobflow.sandbox.jobs.policies import PodPhase
+from jobflow.sandbox.nodes.pod_status import Progress, Standing
+from jobflow.sandbox.nodes.process.container import START_ERROR, Command, Contained, Exit
+from jobflow.sandbox.nodes.process.environment import Place
+from jobflow.sandbox.nodes.process.logs import Logs, read_message
+from jobflow.sandbox.nodes.process.pod_spec import Container
+from jobflow.sandbox.nodes.process.supervisor import LAST_GRACE
+from jobflow.sandbox.nodes.runner import Report
+
+log = structlog.get_logger(__name__)
+
+ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
+FALLBACK = "FallbackToLogsOnError"
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How a container is started again."""
+
+    most: int = 3
+    first: float = 1.0
+    """Seconds before the first restart; doubled each time."""
+    longest: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    """A run of a container that failed by itself."""
+
+    namespace: str
+    job: str
+    task: str
+    pod: str
+    container: str
+    exit_code: int
+    reason: str
+    message: str
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a pod's life needs of the runner."""
+
+    place: Place
+    address: str
+    logs: Logs
+    scratch: Callable[[], Path]
+    """Names a file that nobody has used."""
+    restarts: Restarts
+    failed: Callable[[FailedRun], None]
+    clock: Callable[[], datetime]
+
+
+@dataclass(eq=False)
+class _Seat:
+    """A container of the pod, whichever run of it is under way."""
+
+    container: Container
+    init: bool
+    standing: Standing = field(default_factory=Standing)
+    run: Contained | None = None
+
+
+class Life:
+    """One pod. Construct one, then await `live`, once."""
+
+    def __init__(self, setting: Setting, report: Report) -> None:
+        self.over = asyncio.Event()
+        """Set once nothing of the pod runs any more."""
+        self._setting = setting
+        self._report = report
+        spec = setting.place.spec
+        waiting = Standing(reason="PodInitializing" if spec.init_containers else "")
+        self._init = [_Seat(each, True) for each in spec.init_containers or ()]
+        self._main = [_Seat(each, False, waiting) for each in spec.containers or ()]
+        self._policy = spec.restart_policy or ALWAYS
+        self._began = setting.clock()
+        self._changed = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._deleted = False
+        self._reason = ""
+
+    async def live(self) -> None:
+        """To its end, and tell how it goes. Raises what `report` raises."""
+        telling = asyncio.create_task(self._tell_changes())
+        telling.add_done_callback(self._told)
+        deadline = self._set_deadline()
+        try:
+            await self._play()
+        except asyncio.CancelledError:
+            telling.cancel()
+            raise
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+            self.over.set()
+            self._changed.set()
+            await asyncio.wait([telling])
+        telling.result()
+        if not self._deleted:
+            await self._report(self._progress())
+
+    def _told(self, telling: asyncio.Task[None]) -> None:
+        """A pod of which nothing can be told any more, for it is gone, has no reason to run."""
+        if not telling.cancelled() and telling.exception() is not None:
+            self._end(LAST_GRACE)
+
+    async def delete(self) -> None:
+        """End it within its grace period; nothing more is told. Returns when nothing is left."""
+        self._deleted = True
+        self._end(self._setting.place.spec.grace)
+        await self.over.wait()
+
+    def _end(self, grace: float) -> None:
+        self._stop.set()
+        for seat in (*self._init, *self._main):
+            if seat.run is not None:
+                seat.run.end(grace)
+
+    def _set_deadline(self) -> asyncio.TimerHandle | None:
+        seconds = self._setting.place.spec.active_deadline_seconds
+        if seconds is None:
+            return None
+
+        def passed() -> None:
+            self._reason = "DeadlineExceeded"
+            self._end(self._setting.place.spec.grace)
+
+        return asyncio.get_running_loop().call_later(seconds, passed)
+
+    # ------------------------------------------------------------------ running
+
+    async def _play(self) -> None:
+        for seat in self._init:
+            await self._run(seat)
+            if not seat.standing.succeeded or self._stop.is_set():
+                return
+        async with asyncio.TaskGroup() as tasks:
+            for seat in self._main:
+                tasks.create_task(self._run(seat))
+
+    async def _run(self, seat: _Seat) -> None:
+        """A container, with its restarts."""
+        setting = self._setting.restarts
+        backoff = Backoff(first=setting.first, most=setting.longest, dice=lambda: 0.0)
+        while not self._stop.is_set():
+            await self._run_once(seat)
+            if self._stop.is_set() or not self._again(seat):
+                return
+            await self._back_off(seat, backoff.next())
+
+    def _again(self, seat: _Seat) -> bool:
+        if seat.standing.restarts >= self._setting.restarts.most:
+            return False
+        always = self._policy == ALWAYS and not seat.init
+        return always or (self._policy != NEVER and not seat.standing.succeeded)
+
+    async def _back_off(self, seat: _Seat, seconds: float) -> None:
+        ended, name = seat.standing, self._setting.place.pod.metadata.name
+        said = f"back-off {seconds:g}s restarting container={seat.container.name} pod={name}"
+        waiting = Standing(
+            reason="CrashLoopBackOff",
+            message=said,
+            restarts=ended.restarts,
+            last=replace(ended, last=None),
+        )
+        self._move(seat, waiting)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        if self._stop.is_set():
+            seat.standing = ended
+
+    async def _run_once(self, seat: _Seat) -> None:
+        before = seat.standing
+        last, restarts = before.last, before.restarts + (1 if before.last else 0)
+        started = self._setting.clock()
+
+        def begun() -> None:
+            nonlocal started
+            started = self._setting.clock()
+            self._move(seat, Standing(started, restarts=restarts, last=last))
+
+        ended = await self._exit(seat, begun)
+        standing = Standing(
+            started=started,
+            finished=self._setting.clock(),
+            exit_code=ended.code,
+            reason=ended.reason,
+            message=ended.message,
+            restarts=restarts,
+            last=last,
+        )
+        self._move(seat, standing)
+
+    async def _exit(self, seat: _Seat, begun: Callable[[], None]) -> Exit:
+        """Run a container once; how it ended, its termination message included."""
+        message_file = self._setting.scratch()
+        try:
+            command = self._command(seat.container, message_file)
+            seat.run = Contained(command)
+            ended = await seat.run.run(begun)
+        except OSError as error:  # no room for a log, or for one more process
+            where = f"{error.filename}: " if error.filename else ""
+            return Exit(128, START_ERROR, f"{where}{error.strerror}")
+        finally:
+            seat.run = None
+        self._note(seat, ended, command.log)
+        said = self._message(seat.container, ended, message_file, command.log)
+        return replace(ended, message=": ".join(part for part in (ended.message, said) if part))
+
+    def _command(self, container: Container, message_file: Path) -> Command:
+        """Raises OSError where its log cannot be written."""
+        message_file.touch()
+        meta = self._setting.place.pod.metadata
+        call = self._setting.place.invocation(container, str(message_file))
+        path = self._setting.logs.place(meta.namespace, meta.name, container.name)
+        path.touch()
+        return Command(call.argv, call.env, container.working_dir or str(Path.cwd()), path)
+
+    def _message(self, container: Container, ended: Exit, file: Path, path: Path) -> str:
+        falls_back = container.termination_message_policy == FALLBACK and ended.code != 0
+        count = len(self._init) + len(self._main)
+        said = read_message(file, containers=count, log=path if falls_back else None)
+        with suppress(OSError):  # it may be anything by now
+            file.unlink()
+        return said
+
+    def _note(self, seat: _Seat, ended: Exit, path: Path) -> None:
+        """Remember a failure; one that we brought about is none."""
+        pod = self._setting.place.pod
+        if ended.unlogged:
+            log.warning("log incomplete", pod=pod.metadata.name, error=ended.unlogged)
+        if ended.code and (self._reason or not self._stop.is_set()):
+            run = FailedRun(
+                namespace=pod.metadata.namespace,
+                job=self._setting.place.job.metadata.name,
+                task=pod.task,
+                pod=pod.metadata.name,
+                container=seat.container.name,
+                exit_code=ended.code,
+                reason=self._reason or ended.reason,
+                message=ended.message,
+                log=path,
+            )
+            self._setting.failed(run)
+
+    # ------------------------------------------------------------------ telling
+
+    def _move(self, seat: _Seat, standing: Standing) -> None:
+        """A container stands elsewhere now. Containers that start together are told together."""
+        seat.standing = standing
+        if seat.init or all(_begun(each.standing) for each in self._main):
+            self._changed.set()
+
+    async def _tell_changes(self) -> None:
+        """Tell how the pod stands whenever that has changed; the last time is `live`'s."""
+        told = None
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self.over.is_set() or self._deleted:
+                return
+            if all(seat.standing.finished for seat in self._main):
+                continue  # a restart or the end comes next
+            if (progress := self._progress()) != told:
+                await self._report(progress)
+                told = progress
+
+    def _progress(self) -> Progress:
+        standings = [seat.standing for seat in self._main]
+        starts = [standing.started for standing in standings if standing.started]
+        too_late = "Pod was active on the node longer than the specified deadline"
+        return Progress(
+            phase=self._phase(standings),
+            started=min(starts, default=self._began),
+            finished=self._setting.clock() if self.over.is_set() else None,
+            containers=standings,
+            init_containers=[seat.standing for seat in self._init],
+            address=self._setting.address,
+            pod_reason=self._reason,
+            pod_message=too_late if self._reason else "",
+        )
+
+    def _phase(self, standings: Sequence[Standing]) -> PodPhase:
+        if self.over.is_set():
+            fine = not self._reason and all(standing.succeeded for standing in standings)
+            return PodPhase.SUCCEEDED if fine else PodPhase.FAILED
+        return PodPhase.RUNNING if any(map(_begun, standings)) else PodPhase.PENDING
+
+
+def _begun(standing: Standing) -> bool:
+    """Whether it has been started once at least."""
+    return standing.started is not None or standing.last is not None

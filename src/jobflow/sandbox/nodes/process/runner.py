@@ -1,0 +1,179 @@
+"""The runner `process`: the containers of pods are processes on this machine.
+
+Every process ends with its pod, and with this one, however that ends (keeper).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from ipaddress import IPv4Address
+from pathlib import Path
+from types import TracebackType
+
+from jobflow.sandbox.jobs.job import Vcjob
+from jobflow.sandbox.jobs.pods import ADDRESS, PodObject
+from jobflow.sandbox.jobs.policies import PodPhase
+from jobflow.sandbox.nodes.pod_status import Progress, Standing
+from jobflow.sandbox.nodes.process.container import START_ERROR, UNKNOWN
+from jobflow.sandbox.nodes.process.environment import Place
+from jobflow.sandbox.nodes.process.logs import Logs, new_folder
+from jobflow.sandbox.nodes.process.pod import FailedRun, Life, Restarts, Setting
+from jobflow.sandbox.nodes.process.pod_spec import PodSpec, faults, pod_spec
+from jobflow.sandbox.nodes.runner import Assignment, Report
+from jobflow.sandbox.nodes.simulate import Clock, utc_now
+
+__all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "Restarts"]
+
+
+class ProcessRunner:
+    """Runs pods as local processes. A context manager: entering makes the folder of the logs, and
+    leaving removes it where there are none.
+
+    `logs`: where each run has a folder of its own. Entering raises OSError.
+    """
+
+    graceful = True
+
+    def __init__(
+        self, logs: Path, *, restarts: Restarts | None = None, clock: Clock = utc_now
+    ) -> None:
+        self.failures: list[FailedRun] = []
+        """Runs of containers that failed, in order."""
+        self._parent = logs
+        self._restarts = restarts or Restarts()
+        self._clock = clock
+        self._addresses = Addresses()
+        self._lives: dict[str, Life] = {}
+        """By the pod's UID."""
+        self._names: dict[tuple[str, str], Life] = {}
+        """By the pod's namespace and name."""
+        self._base = dict(os.environ)
+        self._numbers = itertools.count()
+
+    def __enter__(self) -> ProcessRunner:
+        self.folder, self._mark = new_folder(self._parent, self._clock())
+        self._logs = Logs(self.folder)
+        self._scratch = Path(tempfile.mkdtemp(prefix="jobflow-"))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self.used:
+            shutil.rmtree(self.folder)
+        os.close(self._mark)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    @property
+    def used(self) -> bool:
+        """Whether there are any logs."""
+        return any(path.is_dir() for path in self.folder.iterdir())
+
+    def faults(self, job: Vcjob) -> Sequence[str]:
+        """What in its pod templates cannot be run here."""
+        return tuple(faults(job))
+
+    async def run(self, assignment: Assignment, report: Report) -> None:
+        """Run a pod's containers. One of the same name, if there still is any, has to end first.
+
+        A pod that has been begun by somebody else is lost, for his processes ended with him.
+        """
+        pod = assignment.pod
+        if pod.phase is PodPhase.RUNNING:
+            await report(self._lost(pod, assignment.started))
+            return
+        name = (pod.metadata.namespace, pod.metadata.name)
+        life, before = Life(self._setting(assignment), report), self._names.get(name)
+        self._names[name] = life
+        try:
+            if before is not None:
+                await before.over.wait()
+            self._lives[pod.metadata.uid] = life
+            await life.live()
+        finally:
+            life.over.set()
+            self._lives.pop(pod.metadata.uid, None)
+            if self._names[name] is life:
+                del self._names[name]
+
+    async def end(self, pod: PodObject) -> None:
+        """End a pod's containers, within its grace period. Returns when nothing of it is left."""
+        if (life := self._lives.get(pod.metadata.uid)) is not None:
+            await life.delete()
+
+    def _setting(self, assignment: Assignment) -> Setting:
+        pod, job = assignment.pod, assignment.job
+        namespace = pod.metadata.namespace
+        tasks = {task.name: task for task in job.spec.tasks or ()}
+        place = Place(
+            pod=pod,
+            spec=pod_spec(tasks[pod.task]) if pod.task in tasks else PodSpec(),
+            job=job,
+            addresses=lambda name: self._addresses.of(namespace, name),
+            base=self._base,
+        )
+        return Setting(
+            place=place,
+            address=self._addresses.of(namespace, pod.metadata.name),
+            logs=self._logs,
+            scratch=lambda: self._scratch / f"message-{next(self._numbers)}",
+            restarts=self._restarts,
+            failed=self.failures.append,
+            clock=self._clock,
+        )
+
+    def _lost(self, pod: PodObject, started: datetime) -> Progress:
+        at = self._clock()
+        said = "The container could not be located when the pod was terminated"
+        lost = Standing(started, at, 137, UNKNOWN, said)
+        return Progress(
+            phase=PodPhase.FAILED,
+            started=started,
+            finished=at,
+            containers=[lost] * len(pod.spec.containers or ()),
+            address=self._addresses.of(pod.metadata.namespace, pod.metadata.name),
+        )
+
+
+class Addresses:
+    """An address of the loopback network for each pod, so that all can use the same ports.
+
+    Where the system has only 127.0.0.1 (macOS), all have that. The first is drawn by lot: another
+    sandbox on this machine should not have the same ones.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, str], str] = {}
+        self._next = random.randrange(
+            int(IPv4Address("127.1.0.1")), int(IPv4Address("127.254.0.1"))
+        )
+        self._many = sys.platform == "linux" and _can_bind(str(IPv4Address(self._next)))
+
+    def of(self, namespace: str, pod: str) -> str:
+        """The address of the pod of this name: always the same, also before it is there."""
+        if not self._many:
+            return ADDRESS
+        key = (namespace, pod)
+        if key not in self._given:
+            self._given[key] = str(IPv4Address(self._next))
+            self._next += 1
+        return self._given[key]
+
+
+def _can_bind(address: str) -> bool:
+    try:
+        with socket.create_server((address, 0)):
+            return True
+    except OSError:
+        return False

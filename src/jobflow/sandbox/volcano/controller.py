@@ -1,0 +1,397 @@
+"""The stand-in for Volcano's job controller and scheduler: it carries vcjobs out on an API server.
+
+What is to be done is decided in `machine`, `policies` and `inbox`; how pods fare, by a runner. Here
+is what they need of the world: watches, writes, clocks. Nothing relies on the sandbox's server.
+
+Level-triggered: what is kept here can be lost at any moment, and a new stand-in takes up from the
+vcjobs and pods as it finds them. Pods of a deleted vcjob are the garbage collector's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from jobflow.api.duration import MAX_SECONDS
+from jobflow.api.job import ENDED_PHASES, JobStatus
+from jobflow.api.resources import JOBS, PODS
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.cache import Cache, Key
+from jobflow.kube.client import Client
+from jobflow.kube.reflector import Reflector
+from jobflow.sandbox.api_writes import Gone, Refused, Writes
+from jobflow.sandbox.jobs.job import FINISHED_PHASES, Vcjob, VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.pods import JOB_NAME, PodObject, as_seen, build_pod, template_fault
+from jobflow.sandbox.jobs.policies import (
+    SYNC,
+    BusAction,
+    Pod,
+    Request,
+    evicted_request,
+    pod_request,
+    policy_faults,
+)
+from jobflow.sandbox.jobs.state_machine import JobView, failed, step
+from jobflow.sandbox.nodes.node import Node
+from jobflow.sandbox.nodes.runner import Runner
+from jobflow.sandbox.nodes.simulate import Clock, SimulateRunner, utc_now
+from jobflow.sandbox.volcano.commands import Commands
+from jobflow.sandbox.volcano.job_queue import Inbox, Work
+
+__all__ = ["JobController", "SimulateRunner"]
+
+log = structlog.get_logger(__name__)
+
+REFUSALS = 15
+"""How often a write may be refused before its vcjob is terminated (Volcano's maxRequeueNum)."""
+INVALID = "InvalidJob"
+"""Reason in the state, and of the event, of a vcjob that cannot be run as it is."""
+
+
+@dataclass(eq=False)
+class Case:
+    """A vcjob in our hands."""
+
+    stored: VcjobObject
+    job: Vcjob
+    faults: Sequence[str]
+    inbox: Inbox = field(default_factory=Inbox)
+    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.005, most=30.0))
+    refusals: int = 0
+    not_before: datetime | None = None
+    """When to go on after a failure."""
+    worker: asyncio.Task[None] | None = None
+    alarm: asyncio.TimerHandle | None = None
+    expired: bool = False
+    """Whether we have asked for its deletion."""
+
+    @property
+    def uid(self) -> str:
+        """The vcjob's UID."""
+        return self.stored.metadata.uid
+
+    @property
+    def phase(self) -> str:
+        """The vcjob's, empty for a fresh one."""
+        return self.job.status.state.phase
+
+
+class NameInUse(Exception):
+    """The pod of another vcjob has the name that we want: one that has yet to be collected."""
+
+
+class JobController:
+    """Carries out all vcjobs of an API server. Construct one, then await `run`, once."""
+
+    def __init__(self, client: Client, runner: Runner, *, clock: Clock = utc_now) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._writes = Writes(client)
+        self._jobs = Cache[VcjobObject](self._job_changed)
+        self._pods = Cache[PodObject](self._pod_changed)
+        self._synced = asyncio.Event()
+        for cache in (self._jobs, self._pods):
+            cache.on_state = self._heard
+        self._reflectors = (
+            Reflector(client, JOBS, VcjobObject, self._jobs),
+            Reflector(client, PODS, PodObject, self._pods, query=[("labelSelector", JOB_NAME)]),
+        )
+        self._commands = Commands(client, self._writes, self._command)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._node: Node | None = None
+        self._cases: dict[str, Case] = {}
+        """By the vcjob's UID."""
+        self._objects: dict[str, dict[str, PodObject]] = {}
+        """Pods by their vcjob's UID and their name."""
+        self._seen: dict[str, dict[str, Pod]] = {}
+        """The same, as the job controller looks at them."""
+        self._doomed: set[str] = set()
+        """UIDs of pods that we have deleted."""
+
+    async def run(self) -> None:
+        """Carry vcjobs out until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for reflector in self._reflectors:
+                    tasks.create_task(reflector.run())
+                await self._synced.wait()
+                self._tasks = tasks
+                self._node = Node(self._runner, self._writes, tasks, self._pods.learn, self._clock)
+                for job in list(self._jobs):
+                    self._open(job)
+                for pod in [pod for pods in self._objects.values() for pod in pods.values()]:
+                    self._attend(pod)
+                tasks.create_task(self._commands.follow())
+                tasks.create_task(self._commands.run())
+        finally:
+            self._tasks = self._node = None
+            for case in self._cases.values():
+                _silence(case)
+
+    def _heard(self) -> None:
+        if self._jobs.synced and self._pods.synced:
+            self._synced.set()
+
+    # ------------------------------------------------------------------ news of vcjobs
+
+    def _job_changed(self, old: VcjobObject | None, new: VcjobObject | None) -> None:
+        if self._tasks is None:
+            return
+        if new is None:
+            closed = self._cases.pop(old.metadata.uid, None) if old else None
+            if closed is not None:
+                _silence(closed)
+        elif (case := self._cases.get(new.metadata.uid)) is not None:
+            self._update(case, new)
+        else:
+            self._open(new)
+
+    def _open(self, stored: VcjobObject) -> None:
+        """Take a vcjob on, with the pods that it already has."""
+        job = read_vcjob(stored)
+        case = Case(stored, job, self._faults(job))
+        self._cases[case.uid] = case
+        seen = self._seen.get(case.uid, {})
+        for name, pod in list(self._objects.get(case.uid, {}).items()):
+            case.inbox.offer(pod_request(None, seen[name], job.spec, seen))
+            self._attend(pod)
+        self._offer(case, SYNC)
+
+    def _update(self, case: Case, new: VcjobObject) -> None:
+        before, phase = case.stored, case.phase
+        case.stored, case.job = new, read_vcjob(new)
+        case.faults = self._faults(case.job)
+        if bytes(before.spec) != bytes(new.spec) or phase != case.phase:
+            self._offer(case, SYNC)
+
+    def _faults(self, job: Vcjob) -> Sequence[str]:
+        """Why a vcjob cannot be run as it is."""
+        if job.fault or job.status.state.phase in ENDED_PHASES:
+            return [job.fault] if job.fault else []
+        templates = [
+            f"spec.tasks[{index}].template: {fault}"
+            for index, task in enumerate(job.spec.tasks or ())
+            if (fault := template_fault(task))
+        ]
+        return [*policy_faults(job.spec), *templates, *self._runner.faults(job)]
+
+    def _offer(self, case: Case, request: Request) -> None:
+        case.inbox.offer(request)
+        self._wake(case)
+
+    def _wake(self, case: Case) -> None:
+        """Have somebody see to a vcjob: one task a vcjob, as long as there is something to do."""
+        if self._tasks is not None and case.worker is None:
+            work = self._work(case)
+            try:
+                case.worker = self._tasks.create_task(work)
+            except RuntimeError:  # news while all of it ends: nothing is begun any more
+                work.close()
+
+    def _command(self, job: Key, request: Request) -> None:
+        """Somebody asks something of a vcjob; of one that is not there, nothing."""
+        stored = self._jobs.get(*job)
+        case = self._cases.get(stored.metadata.uid) if stored is not None else None
+        if case is not None:
+            self._offer(case, request)
+
+    # ------------------------------------------------------------------ news of pods
+
+    def _pod_changed(self, old: PodObject | None, new: PodObject | None) -> None:
+        if new is None:
+            if old is not None and old.owner:
+                self._pod_gone(old)
+            return
+        if not new.owner:
+            return
+        name = new.metadata.name
+        self._objects.setdefault(new.owner, {})[name] = new
+        seen = self._seen.setdefault(new.owner, {})
+        seen[name] = as_seen(new, doomed=new.metadata.uid in self._doomed)
+        if self._node is None:
+            return
+        if old is None:
+            self._node.begin(new)
+        if (case := self._cases.get(new.owner)) is not None:
+            before = as_seen(old) if old is not None else None
+            self._offer(case, pod_request(before, seen[name], case.job.spec, seen))
+        self._attend(new)
+
+    def _pod_gone(self, last: PodObject) -> None:
+        for pods in (self._objects, self._seen):
+            pods[last.owner].pop(last.metadata.name, None)
+            if not pods[last.owner]:
+                del pods[last.owner]
+        ours = last.metadata.uid in self._doomed
+        self._doomed.discard(last.metadata.uid)
+        if self._node is not None:
+            self._node.forget(last)
+        if (case := self._cases.get(last.owner)) is not None:
+            self._offer(case, SYNC if ours else evicted_request(as_seen(last)))
+
+    def _attend(self, pod: PodObject) -> None:
+        assert self._node is not None
+        case = self._cases.get(pod.owner)
+        mates = self._objects[pod.owner].values()
+        self._node.attend(pod, case.job if case is not None else None, mates)
+
+    # ------------------------------------------------------------------ work on one vcjob
+
+    async def _work(self, case: Case) -> None:
+        """See to a vcjob until there is nothing left to do, or nothing before some time."""
+        while self._holds(case):
+            now = self._clock()
+            if case.not_before is not None and now < case.not_before:
+                break
+            seen = self._seen.get(case.uid, {})
+            work = case.inbox.take(case.job.spec, case.job.status, seen, now)
+            if work is not None:
+                await self._try(case, work)
+            elif _is_past(_expiry(case.job), now) and not case.expired:
+                await self._expire(case)
+            else:
+                break
+        case.worker = None
+        self._set_alarm(case)
+
+    def _holds(self, case: Case) -> bool:
+        return self._cases.get(case.uid) is case
+
+    async def _try(self, case: Case, work: Work) -> None:
+        try:
+            await self._carry_out(case, work)
+        except (Gone, NameInUse):
+            self._later(case, work)
+        except Refused as error:
+            await self._refused(case, work, error)
+        else:
+            case.refusals, case.not_before = 0, None
+            case.backoff.reset()
+
+    def _later(self, case: Case, work: Work) -> None:
+        case.inbox.put_back(work)
+        case.not_before = self._clock() + timedelta(seconds=case.backoff.next())
+
+    async def _refused(self, case: Case, work: Work, error: Refused) -> None:
+        """Try again later; not for ever, but then the vcjob is terminated."""
+        case.refusals += 1
+        if case.refusals == 1:
+            await self._warn(case, "FailedCreate", str(error))
+        if case.refusals == REFUSALS:
+            case.inbox.offer(Request(action=BusAction.TERMINATE))
+        elif case.refusals > REFUSALS:
+            log.error("giving a vcjob up", job=_name(case.stored), error=str(error))
+        else:
+            self._later(case, work)
+
+    async def _carry_out(self, case: Case, work: Work) -> None:
+        """One action: its pods first, then the status, as Volcano does."""
+        now = self._clock()
+        if case.faults and case.phase not in ENDED_PHASES:
+            message = "; ".join(case.faults)
+            await self._store(case, failed(case.job.status, INVALID, message, now))
+            await self._warn(case, INVALID, message)
+            return
+        meta = case.job.metadata
+        view = JobView(
+            name=meta.name,
+            created=meta.creation_timestamp or now,
+            spec=case.job.spec,
+            status=case.job.status,
+            pods=self._seen.get(case.uid, {}),
+            deleting=meta.deletion_timestamp is not None,
+        )
+        outcome = step(view, work.action, work.request, now)
+        await _all(self._delete(case, pod) for pod in outcome.delete)
+        await _all(self._create(case, task, index) for task, index in outcome.create)
+        case.inbox.done(work)
+        if outcome.status != view.status:
+            await self._store(case, outcome.status)
+
+    async def _store(self, case: Case, status: JobStatus) -> None:
+        self._jobs.learn(await self._writes.set_job_status(case.stored, status))
+
+    async def _create(self, case: Case, task: int, index: int) -> None:
+        manifest = build_pod(case.job, (case.job.spec.tasks or [])[task], index)
+        pod = await self._writes.create_pod(case.stored.metadata.namespace, manifest)
+        if pod.owner != case.uid:
+            raise NameInUse
+        self._pods.learn(pod)
+
+    async def _delete(self, case: Case, pod: Pod) -> None:
+        """Delete a pod. It counts as terminating until the watch tells that it is gone."""
+        target = self._objects.get(case.uid, {}).get(pod.name)
+        if target is None or target.metadata.uid != pod.uid or self._node is None:
+            return
+        self._seen[case.uid][pod.name] = replace(pod, deleting=True)
+        self._doomed.add(pod.uid)
+        try:
+            await self._node.delete(target)
+        except Refused:
+            self._doomed.discard(pod.uid)
+            raise
+
+    async def _warn(self, case: Case, reason: str, message: str) -> None:
+        log.warning(reason, job=_name(case.stored), message=message)
+        try:
+            await self._writes.warn(case.stored, reason, message, self._clock())
+        except Refused as error:
+            log.warning("event refused", job=_name(case.stored), error=str(error))
+
+    # ------------------------------------------------------------------ time
+
+    async def _expire(self, case: Case) -> None:
+        """Delete a vcjob whose ttl is over."""
+        case.expired = True
+        try:
+            await self._writes.delete_job(case.stored)
+        except Refused as error:
+            log.warning("vcjob cannot be deleted", job=_name(case.stored), error=str(error))
+
+    def _set_alarm(self, case: Case) -> None:
+        """Wake the vcjob's worker when the next thing is due."""
+        _silence(case)
+        if not self._holds(case):
+            return
+        expiry = None if case.expired else _expiry(case.job)
+        moments = [case.not_before, case.inbox.next_due, expiry]
+        if due := min((moment for moment in moments if moment is not None), default=None):
+            wait = max(0.0, (due - self._clock()).total_seconds())
+            case.alarm = asyncio.get_running_loop().call_later(wait, self._wake, case)
+
+
+def _silence(case: Case) -> None:
+    if case.alarm is not None:
+        case.alarm.cancel()
+        case.alarm = None
+
+
+def _expiry(job: Vcjob) -> datetime | None:
+    """When a finished vcjob is to be deleted; None: not at all, or it is under way."""
+    ttl = job.spec.ttl_seconds_after_finished
+    ended = job.status.state.last_transition_time
+    if ttl is None or ended is None or job.metadata.deletion_timestamp is not None:
+        return None
+    if job.status.state.phase not in FINISHED_PHASES:
+        return None
+    return ended + timedelta(seconds=min(ttl, MAX_SECONDS))
+
+
+def _is_past(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and moment <= now
+
+
+async def _all(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all of it, at once; then raise the first failure, if there was one."""
+    for result in await asyncio.gather(*jobs, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+
+
+def _name(obj: VcjobObject | PodObject) -> str:
+    return f"{obj.metadata.namespace}/{obj.metadata.name}"

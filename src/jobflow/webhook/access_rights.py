@@ -1,0 +1,107 @@
+"""Whether a user may create vcjobs in a namespace, by LocalSubjectAccessReview. It decides nothing
+about flows. A LocalSubjectAccessReview needs no right outside the namespace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from jobflow.api.resources import JOBS, LOCAL_SUBJECT_ACCESS_REVIEWS
+from jobflow.kube.client import Client, decoder
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError
+from jobflow.webhook.review.envelope import UserInfo
+from jobflow.webhook.review.judges import NotReady
+
+SECONDS = 3.0
+"""How long an answer may take; a review has 10 s."""
+KEPT_SECONDS = 10.0
+"""How long an answer counts for the same user and namespace."""
+MOST_KEPT = 1_000
+
+
+class _Status(msgspec.Struct, frozen=True):
+    allowed: bool = False
+    reason: str = ""
+
+
+class _Review(msgspec.Struct):
+    status: _Status = _Status()
+
+
+class _Kept(NamedTuple):
+    why: str
+    until: float
+
+
+class Rights:
+    """Asks the API server, and keeps each answer for a while."""
+
+    def __init__(self, client: Client, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+
+    async def lacking(self, user: UserInfo, namespace: str) -> str:
+        """Why the user may not create vcjobs in the namespace; empty if they may. Raises NotReady
+        if there is no answer."""
+        body = _body(user, namespace)
+        kept = self._kept.get(body)
+        if kept is not None and self._clock() < kept.until:
+            return kept.why
+        status = await self._asked(body, user, namespace)
+        why = "" if status.allowed else _words(user, namespace, status.reason)
+        self._kept[body] = _Kept(why, self._clock() + KEPT_SECONDS)
+        self._kept.move_to_end(body)
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return why
+
+    async def _asked(self, body: bytes, user: UserInfo, namespace: str) -> _Status:
+        path = LOCAL_SUBJECT_ACCESS_REVIEWS.path(namespace)
+        try:
+            answer = await self._client.request("POST", path, body=body, timeout=SECONDS)
+            return decoder(_Review).decode(answer).status
+        except (ApiError, *NETWORK_ERRORS) as error:
+            raise NotReady(
+                f'the API server did not say whether user "{user.username}" may create '
+                f'{JOBS.plural}.{JOBS.group} in namespace "{namespace}" '
+                f"({str(error) or type(error).__name__})"
+            ) from error
+
+
+def _words(user: UserInfo, namespace: str, reason: str) -> str:
+    because = f" ({reason})" if reason else ""
+    return (
+        f'user "{user.username}" may not create {JOBS.plural}.{JOBS.group} in namespace '
+        f'"{namespace}"{because}, and JobFlow creates such jobs for its users; bind the user to a '
+        f"Role that allows the verb create on {JOBS.plural} of {JOBS.group}"
+    )
+
+
+def _body(user: UserInfo, namespace: str) -> bytes:
+    attributes = {
+        "namespace": namespace,
+        "verb": "create",
+        "group": JOBS.group,
+        "version": JOBS.version,
+        "resource": JOBS.plural,
+    }
+    asked = {
+        "user": user.username,
+        "uid": user.uid,
+        "groups": user.groups or [],
+        "extra": user.extra or {},
+        "resourceAttributes": attributes,
+    }
+    obj = {
+        "apiVersion": LOCAL_SUBJECT_ACCESS_REVIEWS.api_version,
+        "kind": LOCAL_SUBJECT_ACCESS_REVIEWS.kind,
+        "metadata": {"namespace": namespace},
+        "spec": asked,
+    }
+    return msgspec.json.encode(obj, order="sorted")

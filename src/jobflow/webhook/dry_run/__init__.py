@@ -1,0 +1,1 @@
+"""Pod templates that the API server tries without storing them."""

@@ -1,0 +1,1 @@
+"""A second process that judges large reviews."""

@@ -1,0 +1,186 @@
+"""Lets a second process judge the reviews that would hold up the event loop, one after another.
+
+The first such review starts the process, and it ends when it has been idle for a while. It has no
+access to the cluster: it asks the replica for everything that a review needs, and gets values.
+docs/decisions/large-reviews.md says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import Any
+
+import msgspec
+import structlog
+
+from jobflow.webhook.large_reviews import messages as frames
+from jobflow.webhook.review.judges import Cluster, NotJudged, NotReady, Rights
+from jobflow.webhook.review.review import Answer
+
+SECONDS = 8.0
+"""How long a review may take here, the wait for those before it included; a review has 10 s."""
+IDLE_SECONDS = 300.0
+"""How long the process is kept for the next review: it takes some 60 MiB."""
+MOST_WAITING = 16
+"""Reviews that are judged here or wait for it."""
+MODULE = "jobflow.webhook.large_reviews.worker"
+
+log = structlog.get_logger(__name__)
+_answer = msgspec.msgpack.Decoder(Answer).decode
+
+
+class Busy(NotJudged):
+    """Too many reviews wait already."""
+
+    code, reason, retry_after = 429, "TooManyRequests", 1
+
+
+class Overdue(NotJudged):
+    """The review takes too long."""
+
+    code, reason = 504, "Timeout"
+
+
+class Died(NotJudged):
+    """The process ended during the review."""
+
+    code, reason = 500, "InternalError"
+
+
+class Aside:
+    """`review.Elsewhere`, by a process that is started when it is needed. Must be closed."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rights: Rights | None = None,
+        *,
+        seconds: float = SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._cluster = cluster
+        self._rights = rights
+        self._seconds = seconds
+        self._idle_seconds = idle_seconds
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._process: Process | None = None
+        self._killed: list[Process] = []
+        """Ended processes that nobody has waited for yet."""
+        self._idle: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process; None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def review(self, path: str, body: bytes) -> Answer:
+        """The answer to a body. Raises NotJudged."""
+        if why := self._cluster.unfit():
+            raise NotReady(why)
+        if self._waiting >= MOST_WAITING:
+            raise Busy(f"{self._waiting} large reviews are under way; try again")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._seconds), self._turn:
+                return await self._judged(path, body)
+        except TimeoutError:
+            log.warning("large review given up", path=path, size=len(body), seconds=self._seconds)
+            raise Overdue(
+                f"the review was not finished within {self._seconds:g} s; "
+                "try again, or split the object into several"
+            ) from None
+        finally:
+            self._waiting -= 1
+
+    async def close(self) -> None:
+        """End the process, and a review with it."""
+        if self._idle is not None:
+            self._idle.cancel()
+        self._end()
+        await self._reap()
+
+    async def _judged(self, path: str, body: bytes) -> Answer:
+        if self._idle is not None:
+            self._idle.cancel()
+        try:
+            process = await self._started()
+            self._send(process, frames.Review(path, body))
+            while not isinstance(message := await _received(process), frames.Answer):
+                self._send(process, frames.Reply(frames.raw(await self._value(message))))
+        except (asyncio.IncompleteReadError, OSError) as error:
+            self._end()
+            log.error("no process for large reviews", path=path, size=len(body), error=str(error))
+            raise Died(
+                "the process for large reviews ended, perhaps because this one needs more "
+                "memory than it has; try again, or split the object into several"
+            ) from error
+        except BaseException:
+            self._end()  # it would answer when nobody listens
+            raise
+        self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end)
+        return _answer(message.answer)
+
+    async def _started(self) -> Process:
+        """In a session of its own, because Ctrl+C is for the replica: the process ends when the
+        pipe does."""
+        if self._process is not None and self._process.returncode is not None:
+            self._end()
+        await self._reap()
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, start_new_session=True
+            )
+            log.info("process for large reviews started", pid=self._process.pid)
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        if process.returncode is None:
+            process.kill()
+        self._killed.append(process)
+
+    async def _reap(self) -> None:
+        """Wait until processes that were ended are gone, with the pipes to them."""
+        while self._killed:
+            await self._killed.pop().communicate()
+
+    @staticmethod
+    def _send(process: Process, message: frames.Review | frames.Reply) -> None:
+        assert process.stdin is not None
+        process.stdin.write(frames.frame(message))
+
+    async def _value(self, question: frames.Question) -> Any:
+        """Return the answer to a question about the cluster."""
+        cluster = self._cluster
+        match question:
+            case frames.Follows(namespace):
+                return cluster.follows(namespace)
+            case frames.Knows(namespace):
+                return cluster.knows(namespace)
+            case frames.TemplateNames(namespace):
+                return list(cluster.templates(namespace))
+            case frames.Template(namespace, name):
+                return cluster.templates(namespace).get(name)
+            case frames.Queues():
+                return cluster.queues()
+            case frames.NeededBy(namespace, template):
+                return await cluster.needed_by(namespace, template)
+            case frames.Terminating(namespace):
+                return await cluster.namespace_terminating(namespace)
+            case frames.DryRuns(namespace, templates):
+                return await cluster.dry_run(namespace, templates)
+            case frames.Lacking(user, namespace):
+                return await self._rights.lacking(user, namespace) if self._rights else ""
+
+
+async def _received(process: Process) -> frames.Answer | frames.Question:
+    assert process.stdout is not None
+    (length,) = frames.LENGTH.unpack(await process.stdout.readexactly(frames.LENGTH.size))
+    return frames.in_replica(await process.stdout.readexactly(length))

@@ -1,0 +1,177 @@
+"""The process that judges large reviews for `webhook.aside`. It reads them from standard input and
+asks the replica for everything that it needs to know about the cluster. It ends with its input.
+
+`python -m jobflow.webhook.large_reviews.worker`; not for people.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, BinaryIO, TypeVar
+
+import msgspec
+
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.admission.changes import Need
+from jobflow.runtime import logs
+from jobflow.runtime.event_loop import run
+from jobflow.webhook.dry_run.template_pods import DryRun
+from jobflow.webhook.large_reviews import messages as frames
+from jobflow.webhook.review.envelope import UserInfo
+from jobflow.webhook.review.review import Answer, reviewers
+
+MEMORY = 384 * 1024**2
+"""Bytes of address space; with a replica that knows 100,000 vcjobs it fits the chart's limit. The
+largest flow that an API server takes needs a third of it."""
+
+T = TypeVar("T")
+
+
+class Replica:
+    """The other end of the pipe."""
+
+    def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+
+    def receive(self) -> frames.Review | frames.Reply | None:
+        """The next message; None at the end."""
+        head = self._incoming.read(frames.LENGTH.size)
+        if len(head) < frames.LENGTH.size:
+            return None
+        (length,) = frames.LENGTH.unpack(head)
+        return frames.in_process(self._incoming.read(length))
+
+    def send(self, message: frames.Answer | frames.Question) -> None:
+        """Send a message."""
+        self._outgoing.write(frames.frame(message))
+        self._outgoing.flush()
+
+    def ask(self, question: frames.Question, typ: type[T] | Any) -> T:
+        """The reply to a question."""
+        self.send(question)
+        reply = self.receive()
+        if not isinstance(reply, frames.Reply):
+            raise EOFError("the replica is gone")
+        value: T = msgspec.msgpack.decode(reply.value, type=typ)
+        return value
+
+
+class FarCluster:
+    """`judges.Cluster`, as the replica knows it."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def unfit(self) -> str:
+        """Empty, because otherwise the replica would not have sent the review."""
+        return ""
+
+    def follows(self, namespace: str) -> bool:
+        """Whether the replica looks after the namespace."""
+        return self._replica.ask(frames.Follows(namespace), bool)
+
+    def knows(self, namespace: str) -> bool:
+        """Whether it has read it."""
+        return self._replica.ask(frames.Knows(namespace), bool)
+
+    def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
+        """The templates of a namespace by name, each fetched when it is asked for."""
+        return FarTemplates(self._replica, namespace)
+
+    def queues(self) -> Mapping[str, str] | None:
+        """Queue name to state."""
+        return self._replica.ask(frames.Queues(), dict[str, str] | None)
+
+    async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
+        """The flows that still need a template."""
+        return self._replica.ask(frames.NeededBy(namespace, template), list[Need])
+
+    async def namespace_terminating(self, name: str) -> bool:
+        """Whether a namespace is being deleted."""
+        return self._replica.ask(frames.Terminating(name), bool)
+
+    async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
+        """Dry runs, which the replica has the API server do."""
+        return self._replica.ask(frames.DryRuns(namespace, [*templates]), list[DryRun | None])
+
+
+class FarRights:
+    """`judges.Rights`, as the replica knows them."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    async def lacking(self, user: UserInfo, namespace: str) -> str:
+        """Why a user may not create vcjobs; empty if nobody needs that right."""
+        return self._replica.ask(frames.Lacking(user, namespace), str)
+
+
+class FarTemplates(Mapping[str, JobTemplate]):
+    """The templates of a namespace, of which a review needs few."""
+
+    def __init__(self, replica: Replica, namespace: str) -> None:
+        self._replica = replica
+        self._namespace = namespace
+        self._fetched: dict[str, JobTemplate | None] = {}
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return self._replica.ask(frames.TemplateNames(self._namespace), frozenset[str])
+
+    def __getitem__(self, name: str) -> JobTemplate:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._fetched:
+            question = frames.Template(self._namespace, name)
+            self._fetched[name] = self._replica.ask(question, JobTemplate | None)
+        if (found := self._fetched[name]) is None:  # deleted meanwhile
+            raise KeyError(name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+async def judge(replica: Replica) -> None:
+    """Answer reviews until there are no more."""
+    paths = reviewers(FarCluster(replica), rights=FarRights(replica))
+    while isinstance(message := replica.receive(), frames.Review):
+        answer = await paths[message.path].review(message.body)
+        replica.send(frames.Answer(frames.raw(_slim(answer))))
+
+
+def _slim(answer: Answer) -> Answer:
+    """Without the values of violations, which may be anything and are in the body already."""
+    slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)
+    return replace(answer, violations=slim)
+
+
+def main() -> None:
+    """Take standard output for messages alone: whatever is printed goes to standard error."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    outgoing = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    logs.configure()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        run(judge(Replica(sys.stdin.buffer, outgoing)))
+    except MemoryError:
+        os._exit(1)  # nothing more can be done here, not even a traceback
+
+
+if __name__ == "__main__":
+    main()

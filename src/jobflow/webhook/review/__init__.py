@@ -1,0 +1,1 @@
+"""An AdmissionReview from its bytes to the bytes of the answer."""

@@ -1,0 +1,223 @@
+"""AdmissionReview bytes in, answer bytes out: decoded straight into the kind's type, then judged.
+
+Whatever the body holds there is an answer; how a refusal is worded and coded is
+docs/decisions/refusals.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
+from jobflow.core.violations import Reason, Verdict, Violation
+from jobflow.webhook.review import untyped
+from jobflow.webhook.review.envelope import (
+    AdmissionRequest,
+    AdmissionReview,
+    Malformed,
+    allowed,
+    checked,
+    failed,
+    forbidden,
+    invalid,
+    malformed,
+    name_of,
+    refused,
+)
+from jobflow.webhook.review.judges import (
+    Cluster,
+    Denied,
+    FlowJudge,
+    Judge,
+    NotJudged,
+    NotReady,
+    Rights,
+    TemplateJudge,
+    TooMuch,
+)
+
+T = TypeVar("T", JobFlow, JobTemplate)
+
+TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
+
+MOST_BYTES = 256 * 1024
+"""Of a review that the event loop judges. Reading it and walking its steps takes up to a tenth of a
+microsecond a byte."""
+MOST_EFFORT = 40_000
+"""What judging it takes besides (`core.effort`), in about microseconds."""
+
+log = structlog.get_logger(__name__)
+
+
+class Outcome(StrEnum):
+    """What became of a review, for the metrics."""
+
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+    MALFORMED = "malformed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP response to a review and what it says."""
+
+    body: bytes
+    outcome: Outcome = Outcome.ALLOWED
+    code: int = 200
+    """HTTP status: 200 with every AdmissionReview, whatever its verdict; 400 or 413 without."""
+    operation: str = ""
+    violations: tuple[Violation, ...] = ()
+
+
+class Elsewhere(Protocol):
+    """Has reviews judged that are too much for the event loop (`webhook.aside`)."""
+
+    async def review(self, path: str, body: bytes) -> Answer:
+        """The answer to a body. Raises NotJudged."""
+
+
+def reviewers(
+    cluster: Cluster, elsewhere: Elsewhere | None = None, rights: Rights | None = None
+) -> dict[str, Reviewer[Any]]:
+    """The reviewer of each path. Without `elsewhere` they judge everything themselves, without
+    `rights` every user may have vcjobs made."""
+    most = math.inf if elsewhere is None else MOST_EFFORT
+    flows = Reviewer[JobFlow](
+        "/jobflows/validate", FlowJudge(cluster, rights, most), cluster, elsewhere
+    )
+    templates = Reviewer[JobTemplate](
+        "/jobtemplates/validate", TemplateJudge(cluster, rights, most), cluster, elsewhere
+    )
+    return {reviewer.path: reviewer for reviewer in (flows, templates)}
+
+
+def not_a_review(error: Malformed) -> Answer:
+    """The answer to a body that is no review of this path."""
+    return Answer(malformed(error), Outcome.MALFORMED, error.code)
+
+
+class Reviewer(Generic[T]):
+    """Answers the reviews of one kind."""
+
+    def __init__(
+        self, path: str, judge: Judge[T], cluster: Cluster, elsewhere: Elsewhere | None
+    ) -> None:
+        self.path = path
+        self._judge: Judge[T] = judge
+        self._cluster = cluster
+        self._elsewhere = elsewhere
+        self._kind = judge.kind
+        self._type: type[T] = judge.object_type
+        typed: Any = AdmissionReview[judge.object_type]  # type: ignore[name-defined]
+        self._decode: Callable[[bytes], AdmissionReview[Any]] = msgspec.json.Decoder(typed).decode
+
+    @property
+    def kind(self) -> str:
+        """The kind under review."""
+        return self._kind
+
+    async def review(self, body: bytes) -> Answer:
+        """The answer to a body; never raises for what the body holds."""
+        if self._elsewhere is None:
+            return await self._here(body)
+        if len(body) > MOST_BYTES:
+            return await self._there(self._elsewhere, body)
+        try:
+            return await self._here(body)
+        except TooMuch:
+            return await self._there(self._elsewhere, body)
+
+    async def _there(self, elsewhere: Elsewhere, body: bytes) -> Answer:
+        try:
+            return await elsewhere.review(self.path, body)
+        except NotJudged as error:
+            return self._not_judged(body, error)
+
+    async def _here(self, body: bytes) -> Answer:
+        """The answer to a body. Raises TooMuch."""
+        try:
+            request = self._request(body)
+        except Malformed as error:
+            return not_a_review(error)
+        if request.sub_resource:
+            return Answer(allowed(request.uid), operation=request.operation)
+        try:
+            verdict = await self._verdict(request)
+        except NotJudged as error:
+            return self._failed(request, error)
+        except (TooMuch, MemoryError):
+            raise
+        except RecursionError:
+            verdict = Verdict((TOO_DEEP,))
+        except Exception:
+            # A fault of ours must not let an object in that nobody judged, nor end the server.
+            log.exception("review failed", kind=self._kind, uid=request.uid, name=name_of(request))
+            message = f"JobFlow could not judge this {self._kind}: an error of its own, see its log"
+            return self._failed(request, NotJudged(message))
+        return self._answer(request, verdict)
+
+    def _request(self, body: bytes) -> AdmissionRequest[Any]:
+        """The request with typed objects, or with plain JSON where the types do not fit."""
+        try:
+            review = self._decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            review = untyped.decode(body)
+        request = checked(review, self._kind)
+        if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
+            # nobody follows an object of that depth, so it would never be over
+            return checked(untyped.decode(body), self._kind)
+        return request
+
+    async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
+        if why := self._cluster.unfit():
+            raise NotReady(why)
+        new: Any = request.object
+        old: Any = request.old_object
+        if not isinstance(new or old, self._type):
+            return await untyped.verdict(self._judge, request)
+        if request.operation == "CREATE":
+            return await self._judge.create(new, request.user_info)
+        if request.operation == "UPDATE":
+            return await self._judge.update(old, new, request.user_info)
+        return await self._judge.delete(old)
+
+    def _answer(self, request: AdmissionRequest[Any], verdict: Verdict) -> Answer:
+        if not verdict.violations:
+            return Answer(allowed(request.uid, verdict.all_warnings), operation=request.operation)
+        word = forbidden if request.operation == "DELETE" else invalid
+        status = word(self._kind, name_of(request), verdict)
+        return Answer(
+            refused(request.uid, status, verdict.all_warnings),
+            Outcome.REFUSED,
+            operation=request.operation,
+            violations=verdict.violations,
+        )
+
+    def _not_judged(self, body: bytes, error: NotJudged) -> Answer:
+        try:
+            request = untyped.decode_unread(body)
+        except Malformed as malformed:
+            return not_a_review(malformed)
+        return self._failed(request, error)
+
+    def _failed(self, request: AdmissionRequest[Any], error: NotJudged) -> Answer:
+        status = failed(
+            self._kind,
+            name_of(request),
+            error.code,
+            error.reason,
+            str(error),
+            retry_after=error.retry_after,
+        )
+        outcome = Outcome.REFUSED if isinstance(error, Denied) else Outcome.FAILED
+        return Answer(refused(request.uid, status), outcome, operation=request.operation)
