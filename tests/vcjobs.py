@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from jobflow.api.job import JobSpec, JobStatus
+from jobflow.api.pod import PodPhase
 from jobflow.api.resources import JOBS
 from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
     BusEvent,
     Pod,
-    PodPhase,
     Request,
     evicted_request,
     pod_request,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobflow.cli.flags import RunnerName
-from jobflow.cli.local.assumptions import assumptions
+from jobflow.cli.local.node_runner import assumptions
 from jobflow.cli.manifests.check import check
 from jobflow.cli.manifests.objects import load
 

@@ -15,12 +15,6 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.cli.manifests.objects import load
 from jobflow.cli.manifests.typed import shaped
 from jobflow.core.admission.analysis.flow_facts import Known, Outline
-from jobflow.core.admission.doubts import (
-    FLOW_DOUBTS,
-    FlowDoubt,
-    fields_of_patches_exist,
-    patches_mean_their_template,
-)
 from jobflow.core.admission.rule import Rule
 from jobflow.core.admission.rules.expressions import expressions_are_few, references_are_small
 from jobflow.core.admission.rules.params import param_values_are_small, params_are_few
@@ -28,7 +22,13 @@ from jobflow.core.admission.rules.status_size import status_fits
 from jobflow.core.admission.validate import CREATE_RULES
 from jobflow.core.admission.volcano import job as job_rules
 from jobflow.core.admission.volcano.job_view import job_view
-from jobflow.core.admission.warnings import FLOW_SUSPICIONS
+from jobflow.core.admission.warnings import (
+    FLOW_DOUBTS,
+    FLOW_SUSPICIONS,
+    FlowDoubt,
+    fields_of_patches_exist,
+    patches_mean_their_template,
+)
 from reviewed import passed_by
 from together import carried_through
 

@@ -10,8 +10,7 @@ import pytest
 
 from applying import World
 from jobflow.api.flow_status import FlowState, JobFlowStatus
-from jobflow.controller.apply.applied import Applied
-from jobflow.controller.apply.due import STATUS, request_of
+from jobflow.controller.apply.applied import STATUS, Applied, request_of
 from jobflow.core.planning.actions import Confirm, DeleteFlow, ReadPods
 from running import cluster, flow
 

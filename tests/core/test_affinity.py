@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.manifests.affinity import keep_off
+from jobflow.core.manifests.job import keep_off
 
 AVOID = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1", "n2"]}
 GPU = {"key": "gpu", "operator": "In", "values": ["a100"]}

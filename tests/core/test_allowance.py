@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobflow.api.control import Param, Repeat, Retry
-from jobflow.core.cel.language.allowance import LATER, Allowance
-from jobflow.core.cel.language.budget import MAX_WORK
+from jobflow.core.cel.language.budget import LATER, MAX_WORK, Allowance
 from jobflow.core.planning import context as scene
 from looped import each, run, runs, there
 from steps import step

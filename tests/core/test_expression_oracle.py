@@ -10,7 +10,7 @@ import pytest
 from cel_grammar import VARIABLES, sensible
 from cel_oracle import ENDED, FAILED, answers, tagged
 from jobflow.core.cel.language.budget import CelError, Work
-from jobflow.core.cel.language.cel_frames import Frame
+from jobflow.core.cel.language.macros import Frame
 from jobflow.core.cel.language.program import program
 from jobflow.core.cel.language.syntax import CelSyntaxError, parse
 from laws import THOROUGH

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.core.admission.phase_words import strange_phases
 from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.admission.warnings import strange_phases
 from jobflow.core.cel.expression import Expression, parsed
 from reviewed import flow_of
 

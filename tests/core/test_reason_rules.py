@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.rules.reason_rules import OF_FAILED_ATTEMPTS
+from jobflow.core.admission.rules.expressions import OF_FAILED_ATTEMPTS
 from jobflow.core.cel.expression import Expression, parsed
 from jobflow.core.cel.variables import Comparison
 from reviewed import faults, flow_of

@@ -8,7 +8,7 @@ from controlled import run
 from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, StepCondition
 from jobflow.api.jobflow import Step
-from jobflow.core.explain.run_counts import case_taken, run_progress
+from jobflow.core.explain.progress import case_taken, run_progress
 from jobflow.core.reasons import StepReason
 
 FORTY = Step(name="a", for_each=ForEach(count=40))

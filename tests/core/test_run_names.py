@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.admission.analysis.flow_facts import Outline
 from jobflow.core.admission.analysis.job_counts import heads, origins
-from jobflow.core.admission.rules.clash_rules import jobs_are_unique, pods_are_unique
+from jobflow.core.admission.rules.generated_names import jobs_are_unique, pods_are_unique
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Reason
 from laws import tries

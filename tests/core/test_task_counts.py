@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobflow.api.job import TaskState
-from jobflow.core.explain.task_counts import task_progress
+from jobflow.core.explain.progress import task_progress
 
 
 @pytest.mark.parametrize(

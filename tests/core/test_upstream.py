@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.jobflow import DependsOn, Step
-from jobflow.core.admission.analysis.upstream import Upstream
+from jobflow.core.admission.analysis.visible_names import Upstream
 from jobflow.core.spec.graph import Graph
 
 ARROWS = st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=10)

@@ -287,7 +287,7 @@ def test_so_many_items_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch
         patch = {"jobSpec": {"queue": "$(item.n)"}}
         return faults(flow_of({"name": "a", "forEach": {"items": items}, "patch": patch}))
 
-    monkeypatch.setattr("jobflow.core.admission.analysis.reference_values.BUDGET", 3)
+    monkeypatch.setattr("jobflow.core.admission.analysis.trial_evaluation.BUDGET", 3)
     assert [line.rpartition(": ")[2] for line in said()] == ['items[2] has no "n"']
-    monkeypatch.setattr("jobflow.core.admission.analysis.reference_values.BUDGET", 2)
+    monkeypatch.setattr("jobflow.core.admission.analysis.trial_evaluation.BUDGET", 2)
     assert said() == []

@@ -13,8 +13,7 @@ import yaml
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.admission.validate import validate_flow
-from jobflow.core.manifests.crd_schema import schema_violations
-from jobflow.core.manifests.nulls import without_nulls
+from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from reviewed import knowing, template_of
 from worlds import World, world_of
 

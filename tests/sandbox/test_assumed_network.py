@@ -10,8 +10,7 @@ import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.app.serve import Sandbox, World, sandbox_world
-from jobflow.sandbox.nodes.assumed import assume
-from jobflow.sandbox.nodes.simulate import SimulateRunner
+from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
 from probed import pod, web
 from running import Cluster, flow, template
 

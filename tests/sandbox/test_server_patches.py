@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from jobflow.sandbox.apiserver.bodies.patches import json_patch, merge
-from jobflow.sandbox.apiserver.bodies.strategic import strategic_merge
+from jobflow.sandbox.apiserver.bodies.patches import json_patch, merge, strategic_merge
 from jobflow.sandbox.apiserver.failures import Failure
 from rest import APPLY, FLOWS, JSON_PATCH, PODS, STRATEGIC, Rest, flow, rest
 

@@ -12,9 +12,9 @@ import pytest
 
 from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX
+from jobflow.api.pod import PodPhase
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
 from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.jobs.policies import PodPhase
 from jobflow.sandbox.nodes.pod_status import Progress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment
 from jobflow.sandbox.nodes.simulate import SimulateRunner

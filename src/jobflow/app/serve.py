@@ -34,9 +34,8 @@ from jobflow.runtime.task_group import PartDied, either, together
 from jobflow.sandbox.apiserver.access import Access
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
 from jobflow.sandbox.apiserver.server import ApiServer
-from jobflow.sandbox.nodes.assumed import assume
 from jobflow.sandbox.nodes.runner import Runner
-from jobflow.sandbox.nodes.simulate import SimulateRunner
+from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
 from jobflow.sandbox.volcano.controller import JobController
 from jobflow.webhook.certificates import (
     CertificateError,

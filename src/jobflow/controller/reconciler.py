@@ -19,9 +19,8 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.pod import Pod
 from jobflow.controller.apply.api_answers import Answers, Memory, timeless
-from jobflow.controller.apply.applied import Applied
+from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
-from jobflow.controller.apply.due import Due, due_of
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks, Result
 from jobflow.controller.probes.interface import Probing

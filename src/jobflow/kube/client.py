@@ -22,8 +22,7 @@ from jobflow.api.resources import Resource
 from jobflow.kube import credentials
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError, Unreadable, error_of
-from jobflow.kube.reading import decoder, lines
-from jobflow.kube.warnings import warnings_of
+from jobflow.kube.reading import decoder, lines, warnings_of
 
 __all__ = [
     "NETWORK_ERRORS",

@@ -4,11 +4,9 @@
 an object, `listener` who is told of changes. It talks to nobody and decides nothing.
 """
 
-from jobflow.store.copies import Store, flow_of, owner_uid
+from jobflow.store.copies import Listener, Queue, QueueStatus, Store, flow_of, owner_uid
 from jobflow.store.feeds import Feed, feeds
-from jobflow.store.listener import Listener
 from jobflow.store.products import template_of
-from jobflow.store.queues import Queue, QueueStatus
 from jobflow.store.slim import slim_job, slim_pod
 
 __all__ = [

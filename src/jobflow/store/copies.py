@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,13 +16,12 @@ from jobflow.api.command import Command, targets
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.cache import Cache, Key
-from jobflow.store.listener import Listener
 from jobflow.store.pods import Pods, entries, recorded_ends
 from jobflow.store.products import Products
-from jobflow.store.queues import Queue
 from jobflow.store.slim import slim_job
 
 EMPTY: Mapping[str, Any] = {}
@@ -322,3 +321,32 @@ def _recorded(flow: JobFlow, last: Job) -> bool:
     told = [record.name for record in flow.status.job_status_list or ()]
     told += [job for job, entry in entries(flow) if entry.job or entry.attempts]
     return name in told
+
+
+class QueueStatus(Struct, frozen=True, kw_only=True):
+    """`status` of a Volcano Queue, as far as admission reads it."""
+
+    state: str = ""
+
+
+class Queue(Struct, frozen=True, kw_only=True):
+    """`scheduling.volcano.sh/v1beta1` Queue."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+
+
+class Listener(Protocol):
+    """Told of every change, after the store has it. (None, new) added, (last, None) deleted."""
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None: ...
+
+    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None: ...
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None: ...
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Only of pods that the store keeps (`store.pods`)."""
+
+    def command_changed(self, command: Command) -> None:
+        """A Command on a flow came, changed or went."""

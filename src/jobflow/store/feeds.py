@@ -10,8 +10,7 @@ from jobflow.api.pod import JOB_NAME, Pod
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
-from jobflow.store.copies import Store
-from jobflow.store.queues import Queue
+from jobflow.store.copies import Queue, Store
 
 OF_JOBS = [("labelSelector", JOB_NAME)]
 """Pods that belong to some vcjob."""

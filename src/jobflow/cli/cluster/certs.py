@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobflow.cli.complaint import complain
-from jobflow.cli.exit_codes import FINE, UNUSABLE
+from jobflow.cli.exit_codes import FINE, UNUSABLE, complain
 from jobflow.webhook.certificates import CertificateError, write_development_pki
 
 LOCAL = ("localhost", "127.0.0.1", "::1")

@@ -11,8 +11,7 @@ import msgspec
 from jobflow.api.meta import Struct
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.schema.crd import crd, to_yaml
-from jobflow.cli.complaint import complain
-from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE
+from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError
 

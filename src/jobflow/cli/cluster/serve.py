@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from jobflow.app.serve import START_ERRORS, PartDied, run
 from jobflow.app.serve import serve as serve_cluster
 from jobflow.app.settings import Entry, Settings, entries, problems
-from jobflow.cli.complaint import complain
-from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE
+from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
 from jobflow.runtime import logs
 
 

@@ -19,7 +19,7 @@ from jobflow.api.flow_status import (
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.cli.display.report import visible
-from jobflow.core.explain.run_counts import case_taken, run_progress
+from jobflow.core.explain.progress import case_taken, run_progress
 from jobflow.core.names import job_name
 from jobflow.core.text import listed
 

@@ -16,7 +16,7 @@ from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.step_rows import StepRow, requested_hours, rows, told
 from jobflow.cli.display.tree_layout import Branch, branches, guides
-from jobflow.core.explain.task_counts import task_progress
+from jobflow.core.explain.progress import task_progress
 from jobflow.core.text import span
 
 _GAP = "  "

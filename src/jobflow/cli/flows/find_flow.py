@@ -9,8 +9,7 @@ from typing import Any
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ListMeta, Object, Struct
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.complaint import complain
-from jobflow.cli.exit_codes import FAULTY, UNUSABLE
+from jobflow.cli.exit_codes import FAULTY, UNUSABLE, complain
 from jobflow.core.admission.object_names import all_names
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client

@@ -8,8 +8,7 @@ from dataclasses import replace
 from jobflow.api.command import Action
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.complaint import complain
-from jobflow.cli.exit_codes import FAULTY, FINE
+from jobflow.cli.exit_codes import FAULTY, FINE, complain
 from jobflow.cli.flows.send_command import Verb, over_already
 from jobflow.cli.flows.wait import Until, state_of
 from jobflow.core.text import typed

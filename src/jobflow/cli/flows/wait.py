@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.complaint import complain
-from jobflow.cli.exit_codes import FAULTY
+from jobflow.cli.exit_codes import FAULTY, complain
 from jobflow.cli.flows.find_flow import Stopped
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client

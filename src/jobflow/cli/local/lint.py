@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from jobflow.cli.complaint import complain
 from jobflow.cli.display.report import print_warnings, show
-from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE
+from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
 from jobflow.cli.manifests.check import Report, check
 from jobflow.cli.manifests.faults import UNREADABLE, Fault, Place, Source
 from jobflow.cli.manifests.objects import load

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
+
+from jobflow.api.jobflow import JobFlow
 from jobflow.cli.flags import Nodes, RunnerName
+from jobflow.cli.manifests.objects import Manifest
 from jobflow.sandbox.nodes.process.runner import ProcessRunner, Restarts
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
@@ -32,3 +36,18 @@ def runner(nodes: Nodes) -> Iterator[Runner]:
         except OSError as error:
             raise NoFolder(f"{error.filename}: {error.strerror}; logs are kept there") from error
         yield made
+
+
+def assumptions(flows: Iterable[Manifest], runner: RunnerName) -> Iterator[str]:
+    """Of flows that were found to be right."""
+    if runner is RunnerName.SIMULATE and any(map(_asks_pods, flows)):
+        yield (
+            "nothing listens in simulated pods, so HTTP and TCP probes pass once the pods are "
+            "Running; with --runner process they are really asked"
+        )
+
+
+def _asks_pods(manifest: Manifest) -> bool:
+    steps = msgspec.convert(manifest.data, JobFlow).steps
+    probes = (step.depends_on.probe for step in steps if step.depends_on is not None)
+    return any(probe and (probe.http_get_list or probe.tcp_socket_list) for probe in probes)

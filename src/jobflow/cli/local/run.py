@@ -20,17 +20,15 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, World, sandbox_world
 from jobflow.app.serve import run as run_loop
-from jobflow.cli.complaint import complain
 from jobflow.cli.display.failed_logs import failures
 from jobflow.cli.display.live import ChangeLog, Display, LiveTrees, Nothing
 from jobflow.cli.display.report import print_fault, print_warnings, show
 from jobflow.cli.display.tree import Tree, table
-from jobflow.cli.exit_codes import FAULTY, FINE, INTERRUPTED, UNUSABLE
+from jobflow.cli.exit_codes import FAULTY, FINE, INTERRUPTED, UNUSABLE, complain
 from jobflow.cli.flags import Nodes
 from jobflow.cli.local.apply_and_follow import Follower, apply, following
-from jobflow.cli.local.assumptions import assumptions
 from jobflow.cli.local.lint import examine
-from jobflow.cli.local.node_runner import NoFolder, runner
+from jobflow.cli.local.node_runner import NoFolder, assumptions, runner
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import Fault
 from jobflow.cli.manifests.params import NotParamsError

@@ -7,8 +7,7 @@ import shlex
 from pathlib import Path
 
 from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, run, sandbox_world
-from jobflow.cli.complaint import complain
-from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE
+from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
 from jobflow.cli.flags import Nodes
 from jobflow.cli.local.node_runner import NoFolder, runner
 from jobflow.cli.signals import interruption

@@ -18,8 +18,7 @@ from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, JOBTEMPLATES
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.manifests.yaml_nodes import data_of
 from jobflow.core.admission.object_names import name_violations
-from jobflow.core.manifests.crd_schema import schema_violations
-from jobflow.core.manifests.nulls import without_nulls
+from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.suggest import Suggester, supported
 from jobflow.core.violations import Reason, Violation
 

@@ -21,9 +21,8 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.apply.api_answers import Memory, timeless
-from jobflow.controller.apply.applied import Applied, Slots
+from jobflow.controller.apply.applied import STATUS, Applied, Slots, request_of
 from jobflow.controller.apply.commands import abort_command
-from jobflow.controller.apply.due import STATUS, request_of
 from jobflow.controller.apply.live_pods import READS_AT_ONCE, pods_of
 from jobflow.controller.apply.status_patch import status_patch
 from jobflow.controller.probes.fair_slots import Turns

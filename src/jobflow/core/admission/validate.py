@@ -15,23 +15,25 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.admission.analysis.flow_facts import Known, Outline
 from jobflow.core.admission.changes import Need, flow_has_ended, spec_stays, template_is_not_needed
-from jobflow.core.admission.doubts import FLOW_DOUBTS, template_doubts
 from jobflow.core.admission.object_names import object_name_violations
 from jobflow.core.admission.rule import findings
-from jobflow.core.admission.rules.clash_rules import CLASH_RULES
 from jobflow.core.admission.rules.control import CONTROL_RULES
 from jobflow.core.admission.rules.depth import flow_is_not_too_deep
-from jobflow.core.admission.rules.expressions import EXPRESSION_RULES
-from jobflow.core.admission.rules.generated_names import GENERATED_RULES
+from jobflow.core.admission.rules.expressions import EXPRESSION_RULES, REASON_RULES
+from jobflow.core.admission.rules.generated_names import CLASH_RULES, GENERATED_RULES
 from jobflow.core.admission.rules.job_defaults import DEFAULT_RULES
 from jobflow.core.admission.rules.params import PARAM_RULES
 from jobflow.core.admission.rules.patches import PATCH_RULES
 from jobflow.core.admission.rules.probes import PROBE_RULES
-from jobflow.core.admission.rules.reason_rules import REASON_RULES
 from jobflow.core.admission.rules.status_size import STATUS_RULES
 from jobflow.core.admission.rules.steps import FLOW_RULES
 from jobflow.core.admission.volcano.job import job_violations
-from jobflow.core.admission.warnings import FLOW_SUSPICIONS, queue_warnings
+from jobflow.core.admission.warnings import (
+    FLOW_DOUBTS,
+    FLOW_SUSPICIONS,
+    queue_warnings,
+    template_doubts,
+)
 from jobflow.core.json_values import is_same
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation

@@ -14,7 +14,7 @@ from typing import Any
 
 from jobflow.api.schema.nesting import MAX_DEPTH
 from jobflow.core.cel.language.budget import CelError, TooMuchError, Work
-from jobflow.core.cel.language.cel_frames import Frame
+from jobflow.core.cel.language.macros import Frame
 from jobflow.core.cel.language.program import Called, Program, program
 from jobflow.core.cel.language.syntax import CelSyntaxError, parse
 from jobflow.core.cel.language.values import kind_of, number_of, too_deep

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jobflow.core.cel.text_places import holds_text
 from jobflow.core.json_values import copied
 from jobflow.core.violations import below
 
@@ -153,3 +152,28 @@ def _text(text: str, look_up: Callable[[Reference], Any]) -> Any:
         return "null" if answer is None else str(_written(answer))
 
     return _FOUND.sub(written, text)
+
+
+_FIELDS = frozenset(
+    """
+    claimName clusterIP containerName fieldPath hostIP hostname image imagePullPolicy key
+    medium minTimeAvailable mountPath mountPropagation name namespace nodeName operator path
+    preemptionPolicy priorityClassName queue resource restartPolicy runningEstimate
+    runtimeClassName schedulerName secretName serviceAccount serviceAccountName storageClassName
+    subPath subPathExpr subdomain terminationMessagePath terminationMessagePolicy topologyKey value
+    volumeClaimName volumeName workingDir
+    """.split()
+)
+"""Fields that are texts wherever they stand."""
+_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "parameters"})
+"""Maps of texts."""
+_LISTS = frozenset({"args", "command", "hostnames", "nameservers", "searches", "values"})
+"""Lists of texts."""
+
+
+def holds_text(key: str | int, own: str, around: str) -> bool:
+    """Whether what stands at `key` of a map or list is a text in any case. `own`: the field that
+    the map or list is; `around`: the one that this is in."""
+    if isinstance(key, int):
+        return own in _LISTS or around == "plugins"
+    return own in _MAPS or key in _FIELDS

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import FlowPhase, StepPhase
+from jobflow.core.explain.progress import run_progress
 from jobflow.core.explain.root_causes import failed
-from jobflow.core.explain.run_counts import run_progress
 from jobflow.core.explain.step import StepWords
 from jobflow.core.planning.context import Scene
-from jobflow.core.planning.flow.expiry import expires
+from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
-from jobflow.core.planning.flow_timeout import deadline
-from jobflow.core.planning.lifecycle import BY_SPEC, HALTS
+from jobflow.core.planning.lifecycle import BY_SPEC, HALTS, deadline
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.spec.readiness import breaks
 from jobflow.core.text import SHOWN, clock, counted, elapsed, lasting, listed, typed

@@ -5,7 +5,7 @@ In plain sentences, from status and spec alone. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from jobflow.api.flow_status import (
@@ -15,9 +15,12 @@ from jobflow.api.flow_status import (
     StepCondition,
     StepPhase,
 )
+from jobflow.api.job import TaskState
 from jobflow.api.jobflow import Step
-from jobflow.core.explain.run_counts import run_progress
+from jobflow.api.pod import PodPhase
+from jobflow.core.limits import MOST_RUNS
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.items import items_of
 from jobflow.core.text import SHOWN, clock, counted, listed, span
 
 _LONGEST = 120
@@ -108,3 +111,103 @@ def _quoted(expression: str) -> str:
     """An expression in one line, cut where it is long."""
     text = " ".join(expression.split())
     return f"`{text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}`"
+
+
+def run_progress(step: Step, condition: StepCondition, *, brief: bool = False) -> str:
+    """`12/40 items done, 3 running, 1 failed` and, once all are over, `40 items`, or `1/8 items
+    done, 1 failed, 6 not started`; of a repeat `run 3 of at most 10` and, once it is over, `3
+    runs`. Empty for any other step, and before the first run. `brief`: `12/40 items`, `run 3`."""
+    runs = condition.runs or ()
+    over = condition.phase in ENDED_STEP_PHASES
+    if step.repeat is not None and runs:
+        return _repeat(step, len(runs), over=over, brief=brief)
+    items = items_of(step, condition.decisions)
+    if items is None or (over and not runs):
+        return "no items" if items is not None and not items and over else ""
+    return _items(len(items), runs, over=over, brief=brief) if runs else ""
+
+
+def _repeat(step: Step, number: int, *, over: bool, brief: bool) -> str:
+    if over:
+        return counted(number, "run")
+    most = step.repeat.max if step.repeat is not None else None
+    return f"run {number}" if brief else f"run {number} of at most {most or MOST_RUNS}"
+
+
+def _items(total: int, runs: Sequence[RunCondition], *, over: bool, brief: bool) -> str:
+    done = sum(run.phase == StepPhase.COMPLETED for run in runs)
+    if over and done == total:
+        return counted(total, "item")
+    share = f"{done:,}/{counted(total, 'item')}"
+    if brief:
+        return share
+    counts = {
+        "running": sum(_has_job(run) for run in runs),
+        "to run again": sum(_runs_again(run) for run in runs),
+        "failed": sum(run.phase == StepPhase.FAILED for run in runs),
+        "not started": total - sum(run.phase in ENDED_STEP_PHASES for run in runs) if over else 0,
+    }
+    said = (f", {count:,} {what}" for what, count in counts.items() if count)
+    return f"{share} done{''.join(said)}"
+
+
+def _has_job(run: RunCondition) -> bool:
+    return run.phase not in ENDED_STEP_PHASES and run.phase not in ("", StepPhase.WAITING)
+
+
+def _runs_again(run: RunCondition) -> bool:
+    return run.phase == StepPhase.WAITING and run.reason in (
+        StepReason.RETRYING,
+        StepReason.JOB_LOST,
+    )
+
+
+def case_taken(step: Step, condition: StepCondition) -> str:
+    """`case 2 of 3: price-large`, the case of its switch that was taken and the template; empty
+    where there is no switch, or none was taken."""
+    decided = condition.decisions
+    if decided is None or (case := step.case_of(decided)) is None:
+        return ""
+    which = f"case {(decided.case or 0) + 1} of {len(step.switch or ())}"
+    return f"{which}: {case.template}" if case.template else which
+
+
+def task_progress(counts: Mapping[str, TaskState] | None, *, brief: bool = False) -> list[str]:
+    """A text a task, those on their way first: of all its pods how many are done, or, while none
+    is, how many run; `worker 1/4 done, 1 failed`, and `worker 1/4` where it is to be `brief`. Of a
+    job of one pod that runs there is nothing to tell."""
+    if not counts or _is_one_pod_that_runs(counts):
+        return []
+    ranked = sorted((_rank(state), task) for task, state in counts.items() if _total(state))
+    return [f"{task} {_said(counts[task], brief=brief)}" for _, task in ranked]
+
+
+def _is_one_pod_that_runs(counts: Mapping[str, TaskState]) -> bool:
+    running = sum(_count(state, PodPhase.RUNNING) for state in counts.values())
+    return running == 1 == sum(_total(state) for state in counts.values())
+
+
+def _said(state: TaskState, *, brief: bool) -> str:
+    total, done = _total(state), _count(state, PodPhase.SUCCEEDED)
+    failed = _count(state, PodPhase.FAILED)
+    over = done or failed == total
+    share = f"{done if over else _count(state, PodPhase.RUNNING)}/{total}"
+    if brief:
+        return share
+    return f"{share} {'done' if over else 'running'}" + (f", {failed} failed" if failed else "")
+
+
+def _rank(state: TaskState) -> int:
+    """0: some of its pods are done. 1: some do not run yet. 2: all run. 3: all are done."""
+    total, done = _total(state), _count(state, PodPhase.SUCCEEDED)
+    if done:
+        return 3 if done == total else 0
+    return 2 if _count(state, PodPhase.RUNNING) == total else 1
+
+
+def _count(state: TaskState, phase: str) -> int:
+    return (state.phase or {}).get(phase, 0)
+
+
+def _total(state: TaskState) -> int:
+    return sum((state.phase or {}).values())

@@ -14,9 +14,8 @@ import msgspec
 from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Condition, Strategy
-from jobflow.core.explain.progress import facts
+from jobflow.core.explain.progress import facts, task_progress
 from jobflow.core.explain.root_causes import holding
-from jobflow.core.explain.task_counts import task_progress
 from jobflow.core.planning.context import Scene
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import strategy, wanted

@@ -278,3 +278,34 @@ def _places(kind: str) -> dict[str, list[str]]:
             if f"{at}.{name}" != "spec.finally":
                 work.append((f"{at}.{name}", inner))
     return places
+
+
+_METADATA: Schema = {"properties": {}}
+
+
+def without_nulls(kind: str, obj: Any) -> Any:
+    """A copy of a JobFlow or JobTemplate, plain JSON, without the nulls that an API server takes
+    for fields that are not there (k8s.io/apiextensions-apiserver, structural schema defaulting).
+
+    Those in lists stay, and those in free-form parts, where a patch removes by them.
+    """
+    return _without(obj, _schema(kind))
+
+
+@lru_cache(maxsize=4)
+def _schema(kind: str) -> Schema:
+    schema = openapi_schema(kind)
+    return schema | {"properties": schema["properties"] | {"metadata": _METADATA}}
+
+
+def _without(value: Any, schema: Schema) -> Any:
+    if isinstance(value, list) and "items" in schema:
+        return [_without(item, schema["items"]) for item in value]
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or properties is None:
+        return value
+    return {
+        key: _without(each, properties.get(key, {}))
+        for key, each in value.items()
+        if each is not None
+    }

@@ -17,7 +17,6 @@ from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.core.cel.expression import Failure
 from jobflow.core.cel.scope import Seen, with_values
 from jobflow.core.json_values import copied
-from jobflow.core.manifests.affinity import inner, keep_off, maps
 from jobflow.core.manifests.crd_schema import job_spec_violations
 from jobflow.core.manifests.strategic_merge import merge
 from jobflow.core.names import label_value, qualified
@@ -242,3 +241,50 @@ def _owner(flow: JobFlow) -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+HOSTNAME = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def keep_off(spec: dict[str, Any], nodes: Sequence[str]) -> None:
+    """Have every task's pods stay off `nodes`. `spec`: a vcjob's, changed in place."""
+    for task in maps(spec.get("tasks")):
+        template = task.get("template")
+        pod = template.get("spec") if isinstance(template, dict) else None
+        if isinstance(pod, dict):
+            _keep_off(pod, nodes)
+
+
+def _keep_off(pod: dict[str, Any], nodes: Sequence[str]) -> None:
+    affinity = inner(pod, "affinity")
+    node = None if affinity is None else inner(affinity, "nodeAffinity")
+    required = None if node is None else inner(node, _REQUIRED)
+    if required is None:
+        return
+    if required.get("nodeSelectorTerms") is None:
+        required["nodeSelectorTerms"] = []
+    terms = required["nodeSelectorTerms"]
+    if not isinstance(terms, list):
+        return
+    avoided = {"key": HOSTNAME, "operator": "NotIn", "values": list(nodes)}
+    if not terms:
+        terms.append({"matchExpressions": [avoided]})
+        return
+    for term in maps(terms):  # one of them is enough for a node, so each has to say it
+        expressions = term.get("matchExpressions") or []
+        if term and isinstance(expressions, list):  # an empty term is no node's
+            term["matchExpressions"] = [*expressions, dict(avoided)]
+
+
+def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
+    """The map at a key, made where there is none; None where something else is there."""
+    if value.get(key) is None:
+        value[key] = {}
+    found = value[key]
+    return found if isinstance(found, dict) else None
+
+
+def maps(value: Any) -> list[dict[str, Any]]:
+    """The maps of a list; none if it is something else."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

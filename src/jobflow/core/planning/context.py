@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 
 from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.language.allowance import LATER, Allowance
+from jobflow.core.cel.language.budget import LATER, Allowance
 from jobflow.core.cel.scope import Seen, Standing
 from jobflow.core.manifests.job import Draft
 from jobflow.core.planning.actions import Action, Probe, ReadPods
@@ -170,3 +171,35 @@ class Scene:
             for run in evidence.each:
                 names |= {run.key, run.memory.job}
         return frozenset(names)
+
+
+def timed(scene: Scene, decisions: Sequence[Decision]) -> list[Decision]:
+    """The decisions with `lastTransitionTime`: kept while phase and reason stay, else the vcjob's
+    own time where the condition has it already, else now."""
+    now = scene.second
+    found = list(decisions)
+    for position, evidence in enumerate(scene.evidence):
+        condition, memory = found[position].condition, evidence.memory
+        if condition is not memory and condition.last_transition_time is not now:
+            timed = timed_as(condition, memory, now)
+            if timed is not condition:
+                found[position] = msgspec.structs.replace(found[position], condition=timed)
+    return found
+
+
+Condition = TypeVar("Condition", bound=RunCondition)
+
+
+def timed_as(condition: Condition, memory: Condition, now: datetime) -> Condition:
+    """The same for the condition of a step or run; `memory`: what was stored of it."""
+    known = memory.last_transition_time
+    if condition.phase == memory.phase and condition.reason == memory.reason:
+        since = known
+    elif condition.last_transition_time == known:
+        since = now
+    else:
+        since = condition.last_transition_time or now
+    if since == condition.last_transition_time:
+        return condition
+    timed = msgspec.structs.replace(condition, last_transition_time=since)
+    return memory if timed == memory else timed

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from jobflow.api.command import Action
+from jobflow.api.duration import parse_duration
 from jobflow.api.flow_status import CANCELLED, TIMEOUT
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.text import short
+from jobflow.core.timestamps import later
 
 BY_SPEC = "spec.suspend"
 """What has suspended a flow that was created so."""
@@ -118,3 +120,17 @@ def _started(flow: JobFlow, now: datetime) -> datetime:
         return status.start_time
     made = flow.metadata.creation_timestamp
     return made if status.state.phase and made is not None else now
+
+
+def deadline(timeout: str | None, course: Course) -> datetime | None:
+    """When the flow's time is over; None: it is not limited, or does not run now.
+
+    A timeout that is none came past admission, which names it where the flow has not begun.
+    """
+    if not timeout or course.halted_for or course.suspended_at is not None:
+        return None
+    try:
+        allowed = parse_duration(timeout)
+    except ValueError:
+        return None
+    return later(course.started, allowed + (course.suspended_seconds or 0))

@@ -23,24 +23,20 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import Action, DeleteFlow, Event, EventType, Plan
-from jobflow.core.planning.context import Decision, Scene
-from jobflow.core.planning.flow import daemons
-from jobflow.core.planning.flow import finally_and_daemons as finally_steps
-from jobflow.core.planning.flow.cleanup import retention
+from jobflow.core.planning.context import Decision, Scene, timed
+from jobflow.core.planning.flow import finally_and_daemons
+from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import Orders, orders
-from jobflow.core.planning.flow.expiry import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.flow.parallelism import in_room
 from jobflow.core.planning.flow.restart import restarted
-from jobflow.core.planning.flow_timeout import deadline
-from jobflow.core.planning.lifecycle import Course, stored_course, untouched
+from jobflow.core.planning.lifecycle import Course, deadline, stored_course, untouched
 from jobflow.core.planning.runs.abort import brings_to_end, left_over, unheard_of
 from jobflow.core.planning.runs.step_runs import begun_steps
 from jobflow.core.planning.status.events import flow_events, step_events
 from jobflow.core.planning.status.flow_state import is_over
 from jobflow.core.planning.status.status import flow_status, invalid_status
 from jobflow.core.planning.steps.pending import Pass
-from jobflow.core.planning.transitions import timed
 from jobflow.core.planning.view import View
 from jobflow.core.timestamps import whole
 
@@ -124,7 +120,7 @@ def _carried_on(at_first: Scene) -> Plan:
         or given.urgent
         or turns
         or any(decision.urgent for decision in decisions)
-        or finally_steps.wait_for_status(scene, decisions)
+        or finally_and_daemons.wait_for_status(scene, decisions)
     )
     return Plan(
         actions=(*made, *reads, *kept.deletes, *strays, *given.deletes),
@@ -170,7 +166,7 @@ def _judged(scene: Scene) -> tuple[Scene, list[Decision]]:
         spared = steps.stopping.spared(decisions)
         scene = replace(scene, aborted_for=steps.stopping.why, spared=spared)
         decisions = _once_more(scene, steps.known, decisions)
-    if scene.layout.has_daemons and daemons.are_done(scene, decisions):
+    if scene.layout.has_daemons and finally_and_daemons.are_done(scene, decisions):
         scene = replace(scene, daemons_done=True)
         decisions = _once_more(scene, steps.known, decisions)
     return scene, decisions

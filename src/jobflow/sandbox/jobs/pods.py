@@ -15,9 +15,10 @@ import msgspec
 
 from jobflow.api.job import Task
 from jobflow.api.meta import ObjectMeta, Struct
+from jobflow.api.pod import PodPhase
 from jobflow.api.resources import JOBS
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.policies import Pod, PodPhase
+from jobflow.sandbox.jobs.policies import Pod
 from jobflow.sandbox.jobs.state_machine import pod_name
 
 JOB_NAME = "volcano.sh/job-name"

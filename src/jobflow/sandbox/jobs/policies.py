@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.job import JobSpec, LifecyclePolicy, Task
+from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
 
 
 class BusEvent(StrEnum):
@@ -45,19 +46,6 @@ class BusAction(StrEnum):
 
 INTERNAL_EVENTS = frozenset({BusEvent.OUT_OF_SYNC, BusEvent.COMMAND_ISSUED, BusEvent.POD_RUNNING})
 """Events that no policy is asked about, `*` included."""
-
-
-class PodPhase(StrEnum):
-    """`status.phase` of a pod."""
-
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-    UNKNOWN = "Unknown"
-
-
-ENDED_POD_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ import msgspec
 
 from jobflow.api.duration import format_duration
 from jobflow.api.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, Task, TaskState
-from jobflow.sandbox.jobs.policies import ENDED_POD_PHASES, BusAction, Pod, PodPhase, Request
+from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
+from jobflow.sandbox.jobs.policies import BusAction, Pod, Request
 
 KILLS_INTO = {
     BusAction.RESTART: JobPhase.RESTARTING,

@@ -12,10 +12,10 @@ from datetime import datetime
 
 import structlog
 
+from jobflow.api.pod import ENDED_POD_PHASES
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.jobs.policies import ENDED_POD_PHASES
 from jobflow.sandbox.nodes.pod_status import Progress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment, Runner
 

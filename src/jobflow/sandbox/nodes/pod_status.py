@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from jobflow.api.pod import PodPhase
 from jobflow.sandbox.jobs.pods import ADDRESS, Container, PodObject
-from jobflow.sandbox.jobs.policies import PodPhase
 
 
 @dataclass(frozen=True, slots=True)

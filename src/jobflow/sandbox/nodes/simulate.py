@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from jobflow.api.pod import Pod, PodPhase
+from jobflow.core.planning.actions import Check
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.jobs.policies import PodPhase
 from jobflow.sandbox.nodes.pod_status import Progress
 from jobflow.sandbox.nodes.runner import Assignment, Report
 from jobflow.sandbox.nodes.simulation_script import Mark, Script, read_script
@@ -87,3 +88,9 @@ def _script(job: Vcjob) -> tuple[Script, tuple[str, ...]]:
     meta = job.metadata
     tasks = (task.name or "" for task in job.spec.tasks or ())
     return read_script(meta.annotations or {}, meta.labels or {}, tasks)
+
+
+async def assume(pod: Pod, check: Check) -> str:
+    """What a probe sees of a simulated pod: it passes once the pod is Running, for nothing in it
+    could listen."""
+    return "" if pod.phase == PodPhase.RUNNING else f"does not answer while it is {pod.phase}"

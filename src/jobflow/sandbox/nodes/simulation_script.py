@@ -13,8 +13,8 @@ import msgspec
 
 from jobflow.api.duration import MAX_SECONDS, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX, SANDBOX_PREFIX
+from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.sandbox.jobs.policies import ENDED_POD_PHASES, PodPhase
 
 DEFAULT_SECONDS = 1.0
 MAX_MESSAGE = 4096

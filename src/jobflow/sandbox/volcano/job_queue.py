@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobflow.api.job import JobPhase, JobSpec, JobStatus
+from jobflow.api.pod import PodPhase
 from jobflow.sandbox.jobs.policies import (
     INTERNAL_EVENTS,
     SYNC,
     BusAction,
     BusEvent,
     Pod,
-    PodPhase,
     Request,
     decide,
 )

@@ -24,7 +24,7 @@ from jobflow.api.jobflow import (
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.admission.analysis.job_counts import ONE, Planned, planned
 from jobflow.core.admission.analysis.known_tasks import KnownTasks
-from jobflow.core.admission.analysis.patch_targets import Stranger, strangers
+from jobflow.core.admission.analysis.patch_locations import Stranger, strangers
 from jobflow.core.admission.analysis.read_expressions import Readings, Written
 from jobflow.core.admission.analysis.resolved_specs import (
     Change,

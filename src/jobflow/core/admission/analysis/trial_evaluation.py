@@ -11,13 +11,16 @@ from msgspec import UNSET
 
 from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.admission.analysis.flow_facts import Outline
 from jobflow.core.cel.expression import Expression, Failure
 from jobflow.core.cel.language.budget import MAX_WORK, Work
-from jobflow.core.cel.scope import Seen, Standing, context, items_fault, truth_fault
+from jobflow.core.cel.references import Reference
+from jobflow.core.cel.scope import Seen, Standing, context, items_fault, truth_fault, with_values
+from jobflow.core.cel.variables import Mention
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import items_of
 
-BUDGET = MAX_WORK // 2
+SAMPLES_BUDGET = MAX_WORK // 2
 """What trying all expressions of a flow may take; those beyond are not tried."""
 
 _SUCCEEDED = StepCondition(phase=StepPhase.COMPLETED, attempts=1)
@@ -42,7 +45,7 @@ class Samples:
         self._flow = flow
         self._steps = {step.name: step for step in reversed(flow.steps)}
         self._open_params = {param.name for param in flow.spec.params or () if param.value is None}
-        self._left = BUDGET
+        self._left = SAMPLES_BUDGET
         self._found: dict[tuple[str, str], _Found] = {}
         """By expression and field, of steps without items: these all see the same."""
         self._without_items = tuple(self._seen_with(None))
@@ -118,3 +121,59 @@ def _fault(field: str, value: Any) -> str | None:
     if isinstance(value, Failure):
         return value.message
     return items_fault(value) if field == "forEach.from" else truth_fault(value)
+
+
+BUDGET = 100_000
+"""Items that are looked at, for all references of a flow."""
+_ANYWHERE = -1
+"""Of a param, which is the same in every step."""
+
+
+def mention_of(reference: Reference) -> Mention:
+    """A reference as an expression would say it."""
+    return Mention(reference.root, reference.keys, 0)
+
+
+class Items:
+    """Tries references to params and to items."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._left = BUDGET
+        self._told: dict[tuple[int, str], str | None] = {}
+
+    def fault(self, position: int, reference: Reference) -> str | None:
+        """What is wrong with a reference in a patch of the step at `position`, in a clause."""
+        if reference.root == "params":
+            position = _ANYWHERE
+        elif reference.root != "item" or not reference.keys:
+            return None
+        key = (position, reference.path)
+        if key not in self._told:
+            self._told[key] = self._untold(position, reference)
+        return self._told[key]
+
+    def _untold(self, position: int, reference: Reference) -> str | None:
+        if position == _ANYWHERE:
+            return self._missing(reference, Seen(self._outline.flow, lambda name: None))
+        return self._of_items(position, reference)
+
+    def _of_items(self, position: int, reference: Reference) -> str | None:
+        step = self._outline.steps[position]
+        if step.for_each is not None and step.for_each.items is None:
+            if step.for_each.from_ is None and step.for_each.count is not None:
+                return "with count an item is a number, and nothing is taken of it; write $(item)"
+            return None
+        items: Sequence[Any] = items_of(step, None) or ()
+        for at, item in enumerate(items):
+            self._left -= 1
+            if self._left < 0:
+                return None
+            seen = Seen(self._outline.flow, lambda name: None, index=at, item=item)
+            if self._missing(reference, seen) is not None:
+                return f'items[{at}] has no "{".".join(reference.keys)}"'
+        return None
+
+    def _missing(self, reference: Reference, seen: Seen) -> str | None:
+        value = with_values(f"$({reference.path})", seen)
+        return value.message.partition(": ")[2] if isinstance(value, Failure) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 MAX_WORK = 200_000
 """Steps of one evaluation. A step takes less than half a microsecond: a node of the tree, an entry
 of a list that is compared, 64 characters of a text."""
@@ -79,3 +81,35 @@ class Work:
     def failed(self) -> None:
         """Take the steps of an error that another operand makes irrelevant."""
         self.spend(_FAILURE)
+
+
+MAX_PLAN_WORK = MAX_WORK
+"""Steps at most; the steps of the last decision come on top."""
+LATER = timedelta(milliseconds=250)
+"""Until what is left over is gone on with."""
+
+
+class Allowance:
+    """What is left for the expressions of one plan."""
+
+    def __init__(self, work: int = MAX_PLAN_WORK) -> None:
+        self._left = work
+        self._last = Work(0)
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing further is decided by expressions in this plan."""
+        self._settle()
+        return self._left <= 0
+
+    def share(self) -> Work:
+        """The budget of one more decision; what it takes is taken off."""
+        self._settle()
+        self._last = Work()
+        self._left -= MAX_WORK
+        return self._last
+
+    def _settle(self) -> None:
+        """Give back what the last decision has left over."""
+        self._left += max(self._last.left, 0)
+        self._last = Work(0)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from jobflow.core.cel.language import macros as cel_loops
 from jobflow.core.cel.language.budget import CelError
-from jobflow.core.cel.language.cel_frames import Frame, Run, Step, bound_path, chained, path
 from jobflow.core.cel.language.functions import LOOPS, call
+from jobflow.core.cel.language.macros import Frame, Run, Step, bound_path, chained, path
 from jobflow.core.cel.language.patterns import Pattern, Patterns, matched
 from jobflow.core.cel.language.syntax import (
     Call,

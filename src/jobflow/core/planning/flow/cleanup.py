@@ -83,3 +83,13 @@ def _recorded(flow: JobFlow) -> frozenset[str]:
 
 def _delete(job: Job) -> DeleteJob:
     return DeleteJob(job.metadata.name, job.metadata.uid)
+
+
+def expires(flow: JobFlow) -> datetime | None:
+    """When the flow is to go, by its stored status; None: it stays, or is on its way already."""
+    ttl, ended = flow.spec.ttl_seconds_after_finished, flow.status.completion_time
+    if ttl is None or ended is None or not flow.final:
+        return None
+    if flow.metadata.deletion_timestamp is not None:
+        return None
+    return later(ended, max(0, ttl))

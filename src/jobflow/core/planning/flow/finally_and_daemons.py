@@ -30,3 +30,14 @@ def wait_for_status(scene: Scene, decisions: Sequence[Decision]) -> bool:
     return all(decisions[i].condition.phase in ENDED_STEP_PHASES for i in rest) and any(
         scene.evidence[i].memory.phase not in ENDED_STEP_PHASES for i in rest
     )
+
+
+def are_done(scene: Scene, decisions: Sequence[Decision]) -> bool:
+    """Whether there are daemons that have not ended, and nobody left who could need them."""
+    left = False
+    for step, decision in zip(scene.steps[: scene.last_from], decisions, strict=False):
+        if decision.condition.phase not in ENDED_STEP_PHASES:
+            if not step.daemon:
+                return False
+            left = True
+    return left

@@ -23,12 +23,13 @@ import msgspec
 from jobflow.api.flow_status import RequestedHours, RunCondition, StepPhase
 from jobflow.api.job import Job, JobPhase, TaskState
 from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
+from jobflow.core.planning.actions import ReadPods
 from jobflow.core.planning.context import RunDecision, Scene
 from jobflow.core.planning.job_records import before_its_end, job_record, running_time
 from jobflow.core.planning.observed import FAILURES, Run
 from jobflow.core.planning.runs.abort import aborted, intent
-from jobflow.core.planning.runs.live_reads import unread
 from jobflow.core.planning.runs.timeout import deadline
+from jobflow.core.planning.view import PodsRead, View
 from jobflow.core.pods.failure import Blame, blame
 from jobflow.core.pods.outputs import TooLarge, first_pod, has_first_pod, message_of, parsed
 from jobflow.core.pods.resources import hours, requested
@@ -299,3 +300,25 @@ def _further(seen: Mapping[str, int], known: Mapping[str, int]) -> bool:
 
 def _ends(phases: Mapping[str, int]) -> int:
     return sum(phases.get(phase, 0) for phase in ENDED_POD_PHASES)
+
+
+class Unread(NamedTuple):
+    """The pods have not been read yet."""
+
+    trouble: str = ""
+    """Why the last try failed; empty: there was none."""
+    read: ReadPods | None = None
+    """The read, if it is due now."""
+    wake_at: datetime | None = None
+    """When it is due, if not now."""
+
+
+def unread(job: Job, view: View, now: datetime) -> Unread | None:
+    """Return how the read of the vcjob's pods stands; None: its answer is there and definite."""
+    name, uid = job.metadata.name, job.metadata.uid
+    answer = view.read.get(uid, PodsRead(retry_at=now))
+    if answer.retry_at is None:
+        return None
+    if now < answer.retry_at:
+        return Unread(answer.trouble, wake_at=answer.retry_at)
+    return Unread(answer.trouble, ReadPods(name, uid))

@@ -17,10 +17,9 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import JobPhase, TaskState
-from jobflow.core.planning.context import Decision, RunDecision
+from jobflow.core.planning.context import Decision, RunDecision, timed_as
 from jobflow.core.planning.observed import Evidence
 from jobflow.core.planning.runs.loop import Loop, Verdict
-from jobflow.core.planning.transitions import timed_as
 from jobflow.core.pods.resources import exchanged
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import counted, short

@@ -21,7 +21,7 @@ from jobflow.api.jobflow import Step, TaskStatusProbe
 from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.planning.actions import Check, Probe, ReadPods
 from jobflow.core.planning.observed import Evidence
-from jobflow.core.planning.runs.live_reads import unread
+from jobflow.core.planning.runs.finish import unread
 from jobflow.core.planning.view import ProbeResult, View
 from jobflow.core.spec.readiness import End, Reach
 

@@ -35,8 +35,8 @@ from jobflow.sandbox.apiserver.bodies.patches import (
     STRATEGIC,
     json_patch,
     merge,
+    strategic_merge,
 )
-from jobflow.sandbox.apiserver.bodies.strategic import strategic_merge
 from jobflow.sandbox.apiserver.http import JSON, Request, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.operations import How, Target

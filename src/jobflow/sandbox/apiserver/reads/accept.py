@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.kinds import Kind
-from jobflow.sandbox.apiserver.resources.render import Renderer
-from jobflow.sandbox.apiserver.resources.table import PartialRenderer, TableRenderer
+from jobflow.sandbox.apiserver.resources.table import PartialRenderer, Renderer, TableRenderer
 
 
 def renderer(kind: Kind, request: Request) -> Renderer:

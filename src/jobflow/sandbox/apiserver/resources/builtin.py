@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
-from jobflow.sandbox.apiserver.resources import columns, events
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Projection, Rules
+from jobflow.sandbox.apiserver.resources import columns
 from jobflow.sandbox.apiserver.resources.crds import DefinitionRules
 from jobflow.sandbox.apiserver.resources.table import CREATED, NAME
 from jobflow.sandbox.apiserver.resources.webhooks import WebhookRules
@@ -154,9 +154,29 @@ EVENT = Kind(
     fields=_event_fields,
     selectable=frozenset(_event_fields({})),
 )
-EVENT_VIEW = replace(
-    EVENT, group="events.k8s.io", projection=events.PROJECTION, stored_as=EVENT.bucket
+_CORE_TO_EVENTS = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "reportingComponent": "reportingController",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+}
+_EVENTS_TO_CORE = {new: old for old, new in _CORE_TO_EVENTS.items()}
+
+
+def _renamed(event: Object, names: Mapping[str, str], api_version: str) -> Object:
+    renamed = {names.get(key, key): value for key, value in event.items()}
+    return renamed | {"apiVersion": api_version}
+
+
+PROJECTION = Projection(
+    show=lambda event: _renamed(event, _CORE_TO_EVENTS, "events.k8s.io/v1"),
+    take=lambda event: _renamed(event, _EVENTS_TO_CORE, "v1"),
 )
+
+EVENT_VIEW = replace(EVENT, group="events.k8s.io", projection=PROJECTION, stored_as=EVENT.bucket)
 SECRET = Kind(
     group="",
     version="v1",

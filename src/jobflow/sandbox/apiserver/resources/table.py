@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from jobflow.sandbox.apiserver.http import encode
+from jobflow.sandbox.apiserver.http import JSON, encode
 from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
-from jobflow.sandbox.apiserver.resources.jsonpath import compile_path
-from jobflow.sandbox.apiserver.resources.render import Renderer, list_metadata
 from jobflow.sandbox.apiserver.storage import Stored
 
 NAME = Column(
@@ -86,6 +85,39 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else encode(value).decode()
+
+
+class Renderer:
+    """Objects as they are stored."""
+
+    media_type = JSON
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def one(self, stored: Stored) -> bytes:
+        """One object."""
+        if self._kind.projection is None:
+            return stored.body
+        return encode(self.shown(stored))
+
+    def shown(self, stored: Stored) -> Object:
+        """The object in this kind's version."""
+        projection = self._kind.projection
+        return projection.show(stored.obj) if projection else stored.obj
+
+    def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
+        """A page of a list; `following` is the token of the next one."""
+        return b'{"apiVersion":"%b","kind":"%b","metadata":%b,"items":[%b]}' % (
+            self._kind.api_version.encode(),
+            self._kind.many.encode(),
+            encode(list_metadata(revision, following, remaining, always=self._kind.custom)),
+            b",".join(map(self.one, page)),
+        )
+
+    def event(self) -> Callable[[Stored], bytes]:
+        """A renderer of the objects of one watch, in order."""
+        return self.one
 
 
 class TableRenderer(Renderer):
@@ -170,3 +202,93 @@ def _definition(column: Column) -> dict[str, Any]:
         "description": column.description,
         "priority": column.priority,
     }
+
+
+def list_metadata(
+    revision: int, following: str, remaining: int, *, always: bool = False
+) -> dict[str, Any]:
+    """`metadata` of a list; `always`: with `continue` even where nothing follows, as lists of
+    custom resources have it."""
+    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if following or always:
+        metadata["continue"] = following
+    if remaining:
+        metadata["remainingItemCount"] = remaining
+    return metadata
+
+
+Step = Callable[[Any], Iterator[Any]]
+
+_TOKEN = re.compile(
+    r"""\.(?P<field>(?:[^.\[\]\\]|\\.)+)
+    |\[(?P<index>-?\d+)\]
+    |(?P<all>\[\*\]|\.\*)
+    |\['(?P<quoted>[^']+)'\]
+    |\[\?\(@\.(?P<left>[^=!<>\s]+)\s*(?P<sign>==|!=)\s*["']?(?P<right>[^"')]*)["']?\)\]""",
+    re.VERBOSE,
+)
+
+
+def compile_path(path: str) -> Callable[[Any], list[Any]]:
+    """A path as a function from an object to what it finds there, in order."""
+    steps: list[Step] = []
+    at = 0
+    text = path if path.startswith((".", "[")) else f".{path}"
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            return lambda obj: []
+        steps.append(_step(found))
+        at = found.end()
+    return lambda obj: _follow(steps, obj)
+
+
+def _follow(steps: list[Step], obj: Any) -> list[Any]:
+    values = [obj]
+    for step in steps:
+        values = [inner for value in values for inner in step(value)]
+    return values
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["all"]:
+        return _all
+    if found["index"]:
+        return _index(int(found["index"]))
+    if found["left"]:
+        return _filter(found["left"], found["sign"] == "==", found["right"])
+    return _field(found["quoted"] or re.sub(r"\\(.)", r"\1", found["field"]))
+
+
+def _field(name: str) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict) and value.get(name) is not None:
+            yield value[name]
+
+    return step
+
+
+def _index(index: int) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, list) and -len(value) <= index < len(value):
+            yield value[index]
+
+    return step
+
+
+def _all(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+
+
+def _filter(path: str, equal: bool, wanted: str) -> Step:
+    inner = compile_path(path)
+
+    def step(value: Any) -> Iterator[Any]:
+        for item in value if isinstance(value, list) else ():
+            if (wanted in map(str, inner(item))) is equal:
+                yield item
+
+    return step

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 from jobflow.sandbox.apiserver.failures import Failure
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.operations import COLLECTOR, NAMESPACE_CONTROLLER, How, Target
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CLEANUP
-from jobflow.sandbox.apiserver.storage import DELETED, Change, Storage, Stored
+from jobflow.sandbox.apiserver.storage import DELETED, Change, Key, Storage, Stored
 from jobflow.sandbox.apiserver.writes.deletes import FOREGROUND, ORPHAN, Deleter, Wish
-from jobflow.sandbox.apiserver.writes.owners import Owners, Place, references, without
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 _RETRY_SECONDS = 1.0
@@ -259,3 +259,55 @@ def _options(policy: str) -> dict[str, str]:
         "apiVersion": "meta.k8s.io/v1",
         "propagationPolicy": policy,
     }
+
+
+Place = tuple[str, Key]
+"""A bucket and the key of an object in it."""
+
+
+class Owners:
+    """The index."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, Place] = {}
+        self._dependents: dict[str, set[Place]] = {}
+
+    def learn(self, bucket: str, change: Change) -> None:
+        """A change of any bucket."""
+        place = (bucket, change.new.key)
+        if change.old is not None:
+            for reference in references(change.old.obj):
+                self._release(reference["uid"], place)
+        if change.type == DELETED:
+            self._places.pop(change.new.uid, None)
+            return
+        self._places[change.new.uid] = place
+        for reference in references(change.new.obj):
+            self._dependents.setdefault(reference["uid"], set()).add(place)
+
+    def _release(self, uid: str, place: Place) -> None:
+        held = self._dependents.get(uid)
+        if held is not None:
+            held.discard(place)
+            if not held:
+                del self._dependents[uid]
+
+    def place(self, uid: str) -> Place | None:
+        """Where the object of this UID is; None where there is none."""
+        return self._places.get(uid)
+
+    def dependents(self, uid: str) -> list[Place]:
+        """The objects that name this UID as an owner, in order."""
+        return sorted(self._dependents.get(uid, ()))
+
+
+def references(obj: Object) -> list[dict[str, Any]]:
+    """`metadata.ownerReferences`; empty where there are none."""
+    return obj["metadata"].get("ownerReferences") or []
+
+
+def without(obj: Object, uids: Iterable[str]) -> Object:
+    """The object without the references to these owners."""
+    gone = set(uids)
+    kept = [reference for reference in references(obj) if reference["uid"] not in gone]
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
+from jobflow.api.pod import PodPhase
 from jobflow.kube.backoff import Backoff
-from jobflow.sandbox.jobs.policies import PodPhase
 from jobflow.sandbox.nodes.pod_status import Progress, Standing
 from jobflow.sandbox.nodes.process.container import START_ERROR, Command, Contained, Exit
 from jobflow.sandbox.nodes.process.environment import Place

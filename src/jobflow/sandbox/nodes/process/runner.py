@@ -18,9 +18,9 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 
+from jobflow.api.pod import PodPhase
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import ADDRESS, PodObject
-from jobflow.sandbox.jobs.policies import PodPhase
 from jobflow.sandbox.nodes.pod_status import Progress, Standing
 from jobflow.sandbox.nodes.process.container import START_ERROR, UNKNOWN
 from jobflow.sandbox.nodes.process.environment import Place
