@@ -9,7 +9,7 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Verdict
@@ -56,14 +56,14 @@ def knowing(*templates: JobTemplate, queues: Mapping[str, str] | None = None) ->
     return Known(templates={t.metadata.name: t for t in templates}, queues=queues)
 
 
-def passed_by(groups: Iterable[Group[Any]], outline: Outline) -> list[Any]:
+def passed_by(groups: Iterable[Group[Any]], facts: FlowFacts) -> list[Any]:
     """What the rules find that a flow is not held against; it should be nothing."""
     return [
         found
         for about, rules in groups
-        if not about(outline)
+        if not about(facts)
         for rule in rules
-        for found in rule(outline)
+        for found in rule(facts)
     ]
 
 

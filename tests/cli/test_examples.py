@@ -14,7 +14,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.cli.manifests.objects import load
 from jobflow.cli.manifests.typed import shaped
-from jobflow.core.admission.analysis.flow_facts import Known, Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
 from jobflow.core.admission.rule import Rule
 from jobflow.core.admission.rules.expressions import expressions_are_few, references_are_small
 from jobflow.core.admission.rules.params import param_values_are_small, params_are_few
@@ -196,14 +196,14 @@ def test_a_refused_example_is_refused_as_its_head_says(path: Path) -> None:
     )
 
 
-def _flows() -> list[Outline]:
+def _flows() -> list[FlowFacts]:
     """Every refused flow as the rules see it, with the templates of its file."""
     outlines = []
     for path in REFUSED:
         read = [shaped(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
         objects = [each.object for each in read if each is not None]
         templates = {t.metadata.name: t for t in objects if isinstance(t, JobTemplate)}
-        outlines += [Outline(f, Known(templates)) for f in objects if isinstance(f, JobFlow)]
+        outlines += [FlowFacts(f, Known(templates)) for f in objects if isinstance(f, JobFlow)]
     return outlines
 
 
@@ -223,7 +223,7 @@ TOO_LONG_TO_READ = {
     ids=lambda rule: rule.__name__,
 )
 def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
-    assert any(list(rule(outline)) for outline in _flows())
+    assert any(list(rule(facts)) for facts in _flows())
 
 
 @pytest.mark.parametrize(
@@ -232,12 +232,12 @@ def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
     ids=lambda rule: rule.__name__,
 )
 def test_every_doubt_of_flows_that_lint_refuses_has_a_refused_example(rule: FlowDoubt) -> None:
-    assert any(doubt.reason for outline in _flows() for doubt in rule(outline))
+    assert any(doubt.reason for facts in _flows() for doubt in rule(facts))
 
 
 def test_rules_that_are_passed_by_would_find_nothing_in_the_refused_examples() -> None:
     groups = (*CREATE_RULES, *FLOW_SUSPICIONS, *FLOW_DOUBTS)
-    assert [each for outline in _flows() for each in passed_by(groups, outline)] == []
+    assert [each for facts in _flows() for each in passed_by(groups, facts)] == []
 
 
 @pytest.mark.parametrize("rule", job_rules._RULES, ids=lambda rule: rule.__name__)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.jobflow import DependsOn, JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import need_of
 from jobflow.core.admission.validate import (
     CREATE_RULES,
@@ -238,16 +238,16 @@ def flows_of_one_primitive(draw: st.DrawFn) -> Any:
 @pytest.mark.parametrize("known", [Known(), knowing(template_of("a"), template_of("b"))])
 def test_rules_that_are_passed_by_would_find_nothing(known: Known):
     flow = flow_of("a", "b: a")
-    assert passed_by(CREATE_RULES, Outline(flow, known)) == []
-    assert passed_by(FLOW_SUSPICIONS, Outline(flow, known)) == []
+    assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_SUSPICIONS, FlowFacts(flow, known)) == []
 
 
 @tries(100)
 @given(FLOWS | flows_of_one_primitive(), CLUSTERS)
 def test_rules_that_are_passed_by_would_find_nothing_in_any_flow(obj: Any, known: Known):
     flow = decoded(obj, JobFlow)
-    assert passed_by(CREATE_RULES, Outline(flow, known)) == []
-    assert passed_by(FLOW_SUSPICIONS, Outline(flow, known)) == []
+    assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_SUSPICIONS, FlowFacts(flow, known)) == []
 
 
 @tries(100)

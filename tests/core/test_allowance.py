@@ -6,7 +6,7 @@ import pytest
 
 from jobflow.api.control import Param, Repeat, Retry
 from jobflow.core.cel.language.budget import LATER, MAX_WORK, Allowance
-from jobflow.core.planning import context as scene
+from jobflow.core.planning import context
 from looped import each, run, runs, there
 from steps import step
 from worlds import World, flow
@@ -18,7 +18,7 @@ LONG = "params.l.all(a, params.l.all(b, a + b >= 0))"
 @pytest.fixture
 def one_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the first decision takes, there is no second."""
-    monkeypatch.setattr(scene, "Allowance", lambda: Allowance(1))
+    monkeypatch.setattr(context, "Allowance", lambda: Allowance(1))
 
 
 def on(world: World) -> World:

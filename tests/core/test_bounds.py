@@ -58,13 +58,13 @@ def test_a_rule_is_asked_for_no_more_than_a_thousand() -> None:
     asked = itertools.count(1)
     last = 0
 
-    def endless(outline: object) -> Any:
+    def endless(facts: object) -> Any:
         nonlocal last
         while True:
             last = next(asked)
             yield Violation("spec", Reason.INVALID, last, "wrong")
 
-    groups = [Group[Rule](lambda outline: True, (endless, endless))]
+    groups = [Group[Rule](lambda facts: True, (endless, endless))]
     assert len(findings(groups, None)) == MAX_FINDINGS  # type: ignore[arg-type]
     assert last == MAX_FINDINGS
 

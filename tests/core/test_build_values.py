@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.control import Case, Patch
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.scope import Seen
+from jobflow.core.cel.scope import EvaluationScope
 from jobflow.core.manifests.job import Attempt, build_job, with_defaults
 from reviewed import flow_of, template_of
 
@@ -26,7 +26,7 @@ DEFAULTS: dict[str, Any] = {
 
 def job_of(flow: JobFlow, template: Any, case: Case | None = None, **seen: Any) -> dict[str, Any]:
     """The vcjob of the flow's first step."""
-    attempt = Attempt("f-a", case=case, seen=Seen(flow, lambda name: None, **seen))
+    attempt = Attempt("f-a", case=case, seen=EvaluationScope(flow, lambda name: None, **seen))
     job = build_job(flow, flow.steps[0], template, attempt)
     assert not isinstance(job, Failure), job.message
     return job
@@ -129,7 +129,7 @@ def test_references_in_templates_and_defaults_stay() -> None:
 
 def test_a_reference_without_a_value_makes_no_job() -> None:
     flow = flow_of({"name": "a", "patch": {"spec": {"queue": "$(steps.b.outputs.q)"}}})
-    attempt = Attempt("f-a", seen=Seen(flow, lambda name: None))
+    attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)
     assert job == Failure(
         "$(steps.b.outputs.q) has no value: there is no 'b' in steps", missing=True
@@ -152,7 +152,7 @@ def test_a_reference_without_a_value_makes_no_job() -> None:
 def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, said: str) -> None:
     """An API server would refuse the vcjob for good; known here, it is not sent."""
     flow = flow_of({"name": "a", "patch": {"spec": patch}})
-    attempt = Attempt("f-a", seen=Seen(flow, lambda name: None, index=0, item=item))
+    attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None, index=0, item=item))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)
     assert isinstance(job, Failure)
     assert job.message.startswith(f"the values in its patch make no job: {said}")

@@ -11,7 +11,7 @@ import pytest
 
 from jobflow.api.job import JobCondition, JobState
 from jobflow.core.planning.actions import DeleteFlow
-from jobflow.core.timestamps import later
+from jobflow.core.timestamps import add
 from steps import step
 from worlds import FLOW_UID, World, flow
 
@@ -123,6 +123,6 @@ def test_no_time_is_too_strange(
 
 
 def test_what_is_due_after_the_end_of_time_is_due_then() -> None:
-    assert later(LAST, 1) == later(LAST, 10**30) == later(LAST, timedelta.max) == LAST
-    assert later(FIRST, 1) == FIRST + timedelta(seconds=1)
-    assert later(FIRST, timedelta(days=1)) == FIRST + timedelta(days=1)
+    assert add(LAST, 1) == add(LAST, 10**30) == add(LAST, timedelta.max) == LAST
+    assert add(FIRST, 1) == FIRST + timedelta(seconds=1)
+    assert add(FIRST, timedelta(days=1)) == FIRST + timedelta(days=1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobflow.api.control import ForEach, Param, Patch
 from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.spec.compiled import LEAST, Layouts, layout_of
+from jobflow.core.spec.compiled import LEAST, Layouts, compiled
 
 
 def flow_of(*steps: Step, name: str = "f", **spec: object) -> JobFlow:
@@ -24,7 +24,7 @@ def read_again(flow: JobFlow) -> JobFlow:
 
 def test_a_spec_that_is_read_again_has_the_same_layout() -> None:
     flow = flow_of(Step(name="a"), Step(name="b", depends_on=DependsOn(targets=["a"])))
-    assert layout_of(read_again(flow)) is layout_of(flow)
+    assert compiled(read_again(flow)) is compiled(flow)
 
 
 @pytest.mark.parametrize(

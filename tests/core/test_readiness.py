@@ -11,8 +11,8 @@ from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.spec.readiness import (
     REACHES,
     SKIPS,
-    End,
-    Reach,
+    StepEnd,
+    TargetState,
     combined,
     end_of,
     strategy,
@@ -21,9 +21,13 @@ from jobflow.core.spec.readiness import (
 )
 from worlds import after
 
-MET, NOT_YET, PASSED = Reach.MET, Reach.NOT_YET, Reach.PASSED_OVER
-NOT_TAKEN, UPSTREAM, STOPPED = Reach.NOT_TAKEN, Reach.UPSTREAM_FAILED, Reach.STOPPED
-NEVER = Reach.UNSATISFIABLE
+MET, NOT_YET, PASSED = TargetState.MET, TargetState.NOT_YET, TargetState.PASSED_OVER
+NOT_TAKEN, UPSTREAM, STOPPED = (
+    TargetState.NOT_TAKEN,
+    TargetState.UPSTREAM_FAILED,
+    TargetState.STOPPED,
+)
+NEVER = TargetState.UNSATISFIABLE
 
 #            not yet  Completed  Failed   Forgiven NotTaken UpstreamFailed Stopped
 TABLE = {
@@ -34,12 +38,12 @@ TABLE = {
 }
 ENDS = (
     None,
-    End.COMPLETED,
-    End.FAILED,
-    End.FORGIVEN,
-    End.NOT_TAKEN,
-    End.UPSTREAM_FAILED,
-    End.STOPPED,
+    StepEnd.COMPLETED,
+    StepEnd.FAILED,
+    StepEnd.FORGIVEN,
+    StepEnd.NOT_TAKEN,
+    StepEnd.UPSTREAM_FAILED,
+    StepEnd.STOPPED,
 )
 
 
@@ -50,7 +54,7 @@ def test_what_an_end_is_to_each_condition(condition: str) -> None:
 
 
 def test_every_end_is_judged_by_every_condition() -> None:
-    assert {c: set(row) for c, row in REACHES.items()} == {c: {None, *End} for c in Condition}
+    assert {c: set(row) for c, row in REACHES.items()} == {c: {None, *StepEnd} for c in Condition}
 
 
 @pytest.mark.parametrize(
@@ -87,23 +91,25 @@ def test_every_end_is_judged_by_every_condition() -> None:
         ("any", (PASSED, PASSED), NOT_TAKEN),
     ],
 )
-def test_what_targets_come_to(how: str, reaches: tuple[Reach, ...], verdict: Reach) -> None:
+def test_what_targets_come_to(
+    how: str, reaches: tuple[TargetState, ...], verdict: TargetState
+) -> None:
     assert combined(Strategy(how), reaches) is verdict
 
 
-@given(st.sampled_from(Strategy), st.lists(st.sampled_from(Reach), max_size=6), st.randoms())
+@given(st.sampled_from(Strategy), st.lists(st.sampled_from(TargetState), max_size=6), st.randoms())
 def test_order_and_repetition_of_targets_do_not_matter(how, reaches, random) -> None:
     shuffled = reaches * 2
     random.shuffle(shuffled)
     assert combined(how, shuffled) is combined(how, reaches)
 
 
-@given(st.sampled_from(Strategy), st.lists(st.sampled_from(Reach), max_size=6))
+@given(st.sampled_from(Strategy), st.lists(st.sampled_from(TargetState), max_size=6))
 def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> None:
     verdict = combined(how, reaches)
     assert verdict is not PASSED
     assert (verdict is NOT_YET) <= (NOT_YET in reaches)
-    assert verdict in {MET, NOT_YET, Reach.UNSATISFIABLE, *SKIPS}
+    assert verdict in {MET, NOT_YET, TargetState.UNSATISFIABLE, *SKIPS}
 
 
 @pytest.mark.parametrize(
@@ -112,20 +118,20 @@ def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> N
         ("", "", None),
         ("Waiting", "JobLost", None),
         ("Running", "", None),
-        ("Completed", "", End.COMPLETED),
-        ("Failed", "JobAborted", End.FAILED),
-        ("Failed", "FailurePolicy", End.FAILED),
-        ("Failed", "Cancelled", End.STOPPED),
-        ("Skipped", "NotTaken", End.NOT_TAKEN),
-        ("Skipped", "UpstreamFailed", End.UPSTREAM_FAILED),
-        ("Skipped", "Stopped", End.STOPPED),
+        ("Completed", "", StepEnd.COMPLETED),
+        ("Failed", "JobAborted", StepEnd.FAILED),
+        ("Failed", "FailurePolicy", StepEnd.FAILED),
+        ("Failed", "Cancelled", StepEnd.STOPPED),
+        ("Skipped", "NotTaken", StepEnd.NOT_TAKEN),
+        ("Skipped", "UpstreamFailed", StepEnd.UPSTREAM_FAILED),
+        ("Skipped", "Stopped", StepEnd.STOPPED),
     ],
 )
-def test_how_a_step_has_ended(phase: str, reason: str, end: End | None) -> None:
+def test_how_a_step_has_ended(phase: str, reason: str, end: StepEnd | None) -> None:
     condition = StepCondition(phase=phase, reason=reason)
     assert end_of(Step(name="a"), condition) is end
     forgiving = Step(name="a", continue_on_failure=True)
-    assert end_of(forgiving, condition) is (End.FORGIVEN if end is End.FAILED else end)
+    assert end_of(forgiving, condition) is (StepEnd.FORGIVEN if end is StepEnd.FAILED else end)
 
 
 @pytest.mark.parametrize("condition", [None, *Condition])

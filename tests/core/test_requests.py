@@ -74,7 +74,7 @@ def test_no_json_is_too_strange(value: object) -> None:
     assert found is None or 0 <= found <= 1e18
 
 
-def outline(*tasks: dict[str, object]) -> JobOutline:
+def facts(*tasks: dict[str, object]) -> JobOutline:
     return msgspec.convert({"tasks": list(tasks)}, JobOutline)
 
 
@@ -91,7 +91,7 @@ def task(
 def test_all_pods_of_all_tasks_ask_together() -> None:
     workers = task(4, {"requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2}})
     ps = task(2, {"requests": {"cpu": 1}}, {"requests": {"cpu": "250m", "memory": "512Mi"}})
-    assert requested(outline(workers, ps)) == Requests(cpu=4.5, memory=5 * GIB, gpu=8)
+    assert requested(facts(workers, ps)) == Requests(cpu=4.5, memory=5 * GIB, gpu=8)
 
 
 def test_the_greediest_init_container_counts_where_it_asks_for_more() -> None:
@@ -99,12 +99,12 @@ def test_the_greediest_init_container_counts_where_it_asks_for_more() -> None:
     asked = task(
         2, {"requests": {"cpu": "1", "memory": "1Gi"}}, {"requests": {"cpu": 1}}, init=init
     )
-    assert requested(outline(asked)) == Requests(cpu=6, memory=2 * GIB)
+    assert requested(facts(asked)) == Requests(cpu=6, memory=2 * GIB)
 
 
 def test_a_limit_counts_where_no_request_is() -> None:
     asked = {"requests": {"cpu": "1"}, "limits": {"cpu": "4", "memory": "2Gi", "amd.com/gpu": "1"}}
-    assert requested(outline(task(1, asked))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
+    assert requested(facts(task(1, asked))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_limit_counts_where_no_request_is() -> None:
     ],
 )
 def test_which_devices_are_gpus(resource: str, counts: bool) -> None:
-    asked = requested(outline(task(1, {"requests": {resource: "3"}})))
+    asked = requested(facts(task(1, {"requests": {resource: "3"}})))
     assert asked.gpu == (3 if counts else 0)
 
 
@@ -146,7 +146,7 @@ def test_what_asks_for_nothing(strange: dict[str, object]) -> None:
 
 
 def test_an_absurd_number_of_pods_stays_a_number() -> None:
-    asked = requested(outline(task(10**30, {"requests": {"cpu": "1E"}})))
+    asked = requested(facts(task(10**30, {"requests": {"cpu": "1E"}})))
     assert hours(asked, 1000 * HOUR, None) is not None
 
 

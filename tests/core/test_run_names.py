@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.job_counts import heads, origins
 from jobflow.core.admission.rules.generated_names import jobs_are_unique, pods_are_unique
 from jobflow.core.admission.validate import Known, validate_flow
@@ -205,8 +205,8 @@ def test_a_pod_is_made_twice_exactly_where_the_rule_says_so(
 
 
 def told(flow: JobFlow, known: Known) -> tuple[list[Any], list[Any]]:
-    outline = Outline(flow, known)
-    return list(jobs_are_unique(outline)), list(pods_are_unique(outline))
+    facts = FlowFacts(flow, known)
+    return list(jobs_are_unique(facts)), list(pods_are_unique(facts))
 
 
 @given(st.text("ar01-", max_size=12))

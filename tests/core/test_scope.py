@@ -16,7 +16,7 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.core.cel.expression import Expression, Failure, expression
 from jobflow.core.cel.scope import (
     MAX_ITEMS_SIZE,
-    Seen,
+    EvaluationScope,
     context,
     evaluated,
     holds,
@@ -71,8 +71,8 @@ FLOW = JobFlow(
 )
 
 
-def seen(**more: Any) -> Seen:
-    return Seen(FLOW, STEPS.get, **more)
+def seen(**more: Any) -> EvaluationScope:
+    return EvaluationScope(FLOW, STEPS.get, **more)
 
 
 def value_of(text: str, **more: Any) -> Any:
@@ -162,7 +162,7 @@ def test_only_what_is_mentioned_is_put_together() -> None:
 
     found = expression("params.n > 1 && steps.train.phase == steps.failed.phase")
     assert isinstance(found, Expression)
-    assert context(found.mentions, Seen(FLOW, standing)) == {
+    assert context(found.mentions, EvaluationScope(FLOW, standing)) == {
         "params": {"n": 4},
         "steps": {"train": {"phase": "Completed"}, "failed": {"phase": "Failed"}},
     }
@@ -320,6 +320,6 @@ def test_a_run_of_an_item_that_is_not_there_is_none() -> None:
     """Of a status that somebody else wrote."""
     runs = [RunCondition(index=index, phase="Failed") for index in (None, -1, 2, 4)]
     condition = StepCondition(phase="Failed", runs=runs)
-    made = Seen(FLOW, {"search": (STEPS["search"][0], condition)}.get)
+    made = EvaluationScope(FLOW, {"search": (STEPS["search"][0], condition)}.get)
     phases = evaluated("when", "steps.search.items.map(i, i.phase)", made)
     assert phases == ["Skipped", "Skipped", "Failed", "Skipped"]

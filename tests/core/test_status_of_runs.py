@@ -18,7 +18,7 @@ from jobflow.api.flow_status import (
 )
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rules.status_size import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.cel.scope import MAX_ITEMS_SIZE
@@ -41,7 +41,7 @@ DEAR: dict[str, Any] = {
 def room(*steps: Step, params: list[Param] | None = None) -> int:
     spec = JobFlowSpec(flows=list(steps), params=params)
     flow = JobFlow(metadata=ObjectMeta(name="flow", namespace="n"), spec=spec)
-    return least_status(Outline(flow, Known())) - MOST_OF_A_FLOW
+    return least_status(FlowFacts(flow, Known())) - MOST_OF_A_FLOW
 
 
 def status_of(runs: list[RunCondition], **step: Any) -> JobFlowStatus:

@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus, StepCondition, StepFailure
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rules.status_size import FIXED_STATUS, least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_STEP
@@ -37,7 +37,7 @@ def world(*steps: Step) -> World:
 
 
 def room(of: World) -> int:
-    return least_status(Outline(of.flow, Known()))
+    return least_status(FlowFacts(of.flow, Known()))
 
 
 def smallest(

@@ -13,7 +13,7 @@ from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job, TaskState
 from jobflow.api.jobflow import Step
 from jobflow.api.pod import Pod
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rules.status_size import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.planning.status.size_limit import DROPS, LIMIT, fitted
@@ -204,7 +204,7 @@ def test_steps_that_all_run_again_fit_and_stand_still(monkeypatch: pytest.Monkey
     monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
     monkeypatch.setattr("jobflow.core.planning.status.size_limit.MOST", 0)
     world = large(100, "Failed").stored()
-    room = least_status(Outline(world.flow, Known()))
+    room = least_status(FlowFacts(world.flow, Known()))
     assert world.flow.final
     world = world.with_command("RestartJob").stored()
     assert size(world.plan().status) < room

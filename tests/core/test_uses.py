@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.resolved_specs import unknown
 from jobflow.core.admission.validate import Known, validate_flow
 from reviewed import faults, flow_of, knowing, template_of
@@ -19,7 +19,7 @@ KNOWN = knowing(TRAIN)
 
 def specs(*steps: dict[str, Any], known: Known = KNOWN, **spec: Any) -> list[Any]:
     """(step, queue, minAvailable) of each spec that the steps may have."""
-    uses = Outline(flow_of(*steps, **spec), known).uses
+    uses = FlowFacts(flow_of(*steps, **spec), known).uses
     return [(use.step, use.spec.get("queue"), use.spec.get("minAvailable")) for use in uses]
 
 
@@ -55,7 +55,7 @@ def test_defaults_come_before_templates_and_these_before_patches() -> None:
         "default",
         "own",
     ]
-    uses = Outline(flow_of(*steps, jobDefaults=defaults), known).uses
+    uses = FlowFacts(flow_of(*steps, jobDefaults=defaults), known).uses
     assert {use.pods.hostname_plugin for use in uses} == {"svc"}
 
 

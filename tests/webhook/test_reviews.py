@@ -225,7 +225,7 @@ async def test_a_fault_of_our_own_lets_nothing_in_and_is_logged(
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("a rule is broken")
 
-    monkeypatch.setattr(judges, "validate_outline", broken)
+    monkeypatch.setattr(judges, "validate_facts", broken)
     answer = await answered(review("CREATE", diamond()))
     response = json.loads(answer.body)["response"]
     assert (answer.code, answer.outcome) == (200, Outcome.FAILED)
@@ -238,6 +238,6 @@ async def test_a_rule_that_nests_too_deeply_is_a_violation(monkeypatch: pytest.M
     def endless(*_: Any) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(judges, "validate_outline", endless)
+    monkeypatch.setattr(judges, "validate_facts", endless)
     status = (await respond(review("CREATE", diamond())))["status"]
     assert (status["code"], status["details"]["causes"][0]["field"]) == (422, "spec")

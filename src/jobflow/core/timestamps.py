@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 THE_END = datetime.max.replace(microsecond=0, tzinfo=UTC)
 
 
-def later(moment: datetime, wait: timedelta | float) -> datetime:
+def add(moment: datetime, wait: timedelta | float) -> datetime:
     """So long, or so many seconds, after a moment; THE_END where that would be beyond it."""
     try:
         return moment + (wait if isinstance(wait, timedelta) else timedelta(seconds=wait))
@@ -16,12 +16,12 @@ def later(moment: datetime, wait: timedelta | float) -> datetime:
         return THE_END
 
 
-def whole(moment: datetime) -> datetime:
+def truncate_to_second(moment: datetime) -> datetime:
     """The second that has begun: timestamps in a status are whole seconds."""
     return moment.replace(microsecond=0)
 
 
-def not_before(moment: datetime) -> datetime:
+def ceil_to_second(moment: datetime) -> datetime:
     """The first whole second at or after `moment`."""
-    begun = whole(moment)
-    return begun if begun == moment else later(begun, 1)
+    begun = truncate_to_second(moment)
+    return begun if begun == moment else add(begun, 1)

@@ -34,7 +34,7 @@ def slim_job(job: Job) -> Job:
             owner_references=[_shared(reference) for reference in references or ()] or None,
             finalizers=[intern(word) for word in meta.finalizers or ()] or None,
         ),
-        spec=_outline(msgspec.json.encode(job.spec)),
+        spec=_facts(msgspec.json.encode(job.spec)),
         status=msgspec.structs.replace(
             status,
             state=msgspec.structs.replace(status.state, phase=intern(status.state.phase)),
@@ -50,7 +50,7 @@ def slim_job(job: Job) -> Job:
 
 
 @lru_cache(SHARED)
-def _outline(encoded: bytes) -> JobOutline:
+def _facts(encoded: bytes) -> JobOutline:
     """One outline for all vcjobs that have the same: those of one template mostly do."""
     return msgspec.json.decode(encoded, type=JobOutline)
 

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.admission.analysis.flow_facts import Known, Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
 from jobflow.core.admission.changes import Need, flow_has_ended, spec_stays, template_is_not_needed
 from jobflow.core.admission.object_names import object_name_violations
 from jobflow.core.admission.rule import findings
@@ -43,7 +43,7 @@ __all__ = [
     "validate_flow",
     "validate_flow_delete",
     "validate_flow_update",
-    "validate_outline",
+    "validate_facts",
     "validate_template",
     "validate_template_delete",
     "validate_template_update",
@@ -71,17 +71,17 @@ def validate_flow(flow: JobFlow, known: Known) -> Verdict:
 
     Linear in steps and targets. Violations are in the order of the object, MAX_FINDINGS at most.
     """
-    return validate_outline(Outline(flow, known))
+    return validate_facts(FlowFacts(flow, known))
 
 
-def validate_outline(outline: Outline) -> Verdict:
-    """`validate_flow` for a flow whose outline there is already."""
-    if outline.special or outline.flow.spec.params:
-        if too_deep := tuple(flow_is_not_too_deep(outline)):
+def validate_facts(facts: FlowFacts) -> Verdict:
+    """`validate_flow` for a flow whose facts there is already."""
+    if facts.special or facts.flow.spec.params:
+        if too_deep := tuple(flow_is_not_too_deep(facts)):
             return Verdict(too_deep)
-    violations = findings(CREATE_RULES, outline)
-    warnings = findings(FLOW_SUSPICIONS, outline)
-    doubts = findings(FLOW_DOUBTS, outline)
+    violations = findings(CREATE_RULES, facts)
+    warnings = findings(FLOW_SUSPICIONS, facts)
+    doubts = findings(FLOW_DOUBTS, facts)
     if len(violations) > 1:
         violations.sort(key=_position)
     if not (violations or warnings or doubts):

@@ -10,7 +10,7 @@ import msgspec
 
 from jobflow.api.flow_status import FlowPhase, StepPhase
 from jobflow.api.job import JobPhase
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.patch_locations import as_written
 from jobflow.core.admission.analysis.resolved_specs import is_open
 from jobflow.core.admission.lookalikes import MOST as MOST_LOOKALIKES
@@ -26,33 +26,33 @@ _TAKES_JOBS = frozenset({"", "Open"})
 """States of a queue; a fresh one has none until Volcano opens it."""
 
 
-def templates_exist(outline: Outline) -> Iterator[str]:
+def templates_exist(facts: FlowFacts) -> Iterator[str]:
     """A template may come later: the step waits for it."""
-    templates = outline.known.templates
+    templates = facts.known.templates
     if templates is None:
         return
-    missing = [f'"{name}"' for name in outline.templates if name and name not in templates]
+    missing = [f'"{name}"' for name in facts.templates if name and name not in templates]
     if len(missing) == 1:
         yield f"JobTemplate {missing[0]} does not exist yet: its steps wait until it does"
     elif missing:
         yield f"JobTemplates {some(missing)} do not exist yet: their steps wait until they do"
 
 
-def queues_take_jobs(outline: Outline) -> Iterator[str]:
+def queues_take_jobs(facts: FlowFacts) -> Iterator[str]:
     """The queues that the flow's vcjobs name, by their templates or, as far as known, patches."""
-    if (queues := outline.known.queues) is not None:
-        specs: list[Mapping[str, Any]] = [kind.spec for kind in outline.kinds]
-        specs += [change.said for change in outline.changes]
-        if (defaults := outline.flow.spec.job_defaults) is not None and not outline.kinds:
+    if (queues := facts.known.queues) is not None:
+        specs: list[Mapping[str, Any]] = [kind.spec for kind in facts.kinds]
+        specs += [change.said for change in facts.changes]
+        if (defaults := facts.flow.spec.job_defaults) is not None and not facts.kinds:
             specs.append({"queue": defaults.queue})
         yield from queue_warnings(specs, queues)
 
 
-def dependencies_have_targets(outline: Outline) -> Iterator[str]:
+def dependencies_have_targets(facts: FlowFacts) -> Iterator[str]:
     """A condition on nothing holds nothing up."""
     without = [
-        f'"{outline.names[i]}"'
-        for i, depends_on in outline.dependencies
+        f'"{facts.names[i]}"'
+        for i, depends_on in facts.dependencies
         if (depends_on.condition or depends_on.strategy) and not depends_on.targets
     ]
     if without:
@@ -63,12 +63,12 @@ def dependencies_have_targets(outline: Outline) -> Iterator[str]:
         )
 
 
-def probes_leave_conditions_alone(outline: Outline) -> Iterator[str]:
+def probes_leave_conditions_alone(facts: FlowFacts) -> Iterator[str]:
     """Where both are given the probe decides."""
     both = [
-        f'"{outline.names[i]}"'
-        for i, _ in outline.probes
-        if (depends_on := outline.steps[i].depends_on) is not None and depends_on.condition
+        f'"{facts.names[i]}"'
+        for i, _ in facts.probes
+        if (depends_on := facts.steps[i].depends_on) is not None and depends_on.condition
     ]
     if both:
         plural = len(both) > 1
@@ -78,10 +78,10 @@ def probes_leave_conditions_alone(outline: Outline) -> Iterator[str]:
         )
 
 
-def references_stand_in_patches(outline: Outline) -> Iterator[str]:
+def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
     """References are read nowhere else."""
     found: dict[str, None] = {}
-    for value in _elsewhere(outline):
+    for value in _elsewhere(facts):
         found |= dict.fromkeys(f"$({each.path})" for _, each in references(value, ""))
     if found:
         left = "are left as they are" if len(found) > 1 else "is left as it is"
@@ -92,28 +92,28 @@ def references_stand_in_patches(outline: Outline) -> Iterator[str]:
         )
 
 
-def _elsewhere(outline: Outline) -> list[Any]:
+def _elsewhere(facts: FlowFacts) -> list[Any]:
     """What of a flow might hold references, besides patches."""
-    spec = outline.flow.spec
+    spec = facts.flow.spec
     found: list[Any] = [param.value for param in spec.params or ()]
-    found += [step.for_each.items for _, step in outline.steered if step.for_each is not None]
+    found += [step.for_each.items for _, step in facts.steered if step.for_each is not None]
     if spec.job_defaults is not None:
         found.append(msgspec.to_builtins(spec.job_defaults))
     return found
 
 
-def daemons_serve_somebody(outline: Outline) -> Iterator[str]:
+def daemons_serve_somebody(facts: FlowFacts) -> Iterator[str]:
     """A daemon is ended when all other steps are over."""
-    if outline.flows and outline.steered and all(step.daemon for step in outline.flows):
+    if facts.flows and facts.steered and all(step.daemon for step in facts.flows):
         yield (
             "every step is a daemon, and daemons are ended once all other steps are over: there "
             "is none to wait for"
         )
 
 
-def phases_are_there(outline: Outline) -> Iterator[str]:
+def phases_are_there(facts: FlowFacts) -> Iterator[str]:
     """A comparison with a word that no phase is never holds."""
-    read = [read for each, read, _ in outline.readings.read if "phase" in each.text]
+    read = [read for each, read, _ in facts.readings.read if "phase" in each.text]
     found = dict(strange_phases(chain.from_iterable(each.comparisons() for each in read)))
     shown = [
         f"{quoted(word)} (write {quoted(meant)})" if meant else quoted(word)
@@ -126,11 +126,11 @@ def phases_are_there(outline: Outline) -> Iterator[str]:
 
 FLOW_SUSPICIONS = (
     Group[Suspicion](anything, (templates_exist, queues_take_jobs)),
-    Group[Suspicion](lambda outline: outline.dependencies, (dependencies_have_targets,)),
-    Group[Suspicion](lambda outline: outline.probes, (probes_leave_conditions_alone,)),
+    Group[Suspicion](lambda facts: facts.dependencies, (dependencies_have_targets,)),
+    Group[Suspicion](lambda facts: facts.probes, (probes_leave_conditions_alone,)),
     Group[Suspicion](_elsewhere, (references_stand_in_patches,)),
-    Group[Suspicion](lambda outline: outline.expressive, (phases_are_there,)),
-    Group[Suspicion](lambda outline: outline.steered, (daemons_serve_somebody,)),
+    Group[Suspicion](lambda facts: facts.expressive, (phases_are_there,)),
+    Group[Suspicion](lambda facts: facts.steered, (daemons_serve_somebody,)),
 )
 
 
@@ -194,22 +194,22 @@ def strange_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
             yield word, "Succeed" if known is OF_FLOWS and meant == "Completed" else meant
 
 
-FlowDoubt = Callable[[Outline], Iterator[Doubt]]
+FlowDoubt = Callable[[FlowFacts], Iterator[Doubt]]
 GUESSES = 100
 """Names of tasks and containers for which there is a guess, for all patches of a flow."""
 
 
-def fields_of_patches_exist(outline: Outline) -> Iterator[Doubt]:
+def fields_of_patches_exist(facts: FlowFacts) -> Iterator[Doubt]:
     """Volcano drops a field that it does not know."""
-    for change, found in outline.misfits:
+    for change, found in facts.misfits:
         for doubt in found.doubts:
             yield as_written(doubt, change.path, change.written)
 
 
-def patches_mean_their_template(outline: Outline) -> Iterator[Doubt]:
+def patches_mean_their_template(facts: FlowFacts) -> Iterator[Doubt]:
     """A task or container with a name that the template does not have is added to the job."""
     said: set[str] = set()
-    for kind, change, stranger in outline.strangers:
+    for kind, change, stranger in facts.strangers:
         if stranger.path in said or stranger.name is None:
             continue
         said.add(stranger.path)
@@ -223,10 +223,10 @@ def patches_mean_their_template(outline: Outline) -> Iterator[Doubt]:
         yield as_written(doubt, change.path, change.written)
 
 
-def references_are_written_as_such(outline: Outline) -> Iterator[Doubt]:
+def references_are_written_as_such(facts: FlowFacts) -> Iterator[Doubt]:
     """A text that only looks like a reference stays as it is."""
     left = MOST_LOOKALIKES
-    for change in outline.changes:
+    for change in facts.changes:
         for found in lookalikes(change.written, change.path):
             detail = (
                 f"{quoted(found.text)} looks like a reference but is not one, so it is left as it "
@@ -240,7 +240,7 @@ def references_are_written_as_such(outline: Outline) -> Iterator[Doubt]:
 
 FLOW_DOUBTS = (
     Group[FlowDoubt](
-        lambda outline: outline.changes,
+        lambda facts: facts.changes,
         (
             fields_of_patches_exist,
             patches_mean_their_template,

@@ -40,7 +40,7 @@ Standing = tuple[Step, StepCondition]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class EvaluationScope:
     """What there is to be seen at one place of a flow, at one moment."""
 
     flow: JobFlow
@@ -61,7 +61,7 @@ class Seen:
 # ------------------------------------------------------------------ expressions
 
 
-def holds(field: str, text: str, seen: Seen) -> bool | Failure:
+def holds(field: str, text: str, seen: EvaluationScope) -> bool | Failure:
     """Whether an expression holds. A Failure's message names `field`, the expression and why."""
     value = evaluated(field, text, seen)
     if isinstance(value, Failure):
@@ -75,7 +75,7 @@ def truth_fault(value: Any) -> str | None:
     return None if isinstance(value, bool) else f"gives {kind_of(value)}, not true or false"
 
 
-def items_given(field: str, text: str, seen: Seen) -> list[Any] | Failure:
+def items_given(field: str, text: str, seen: EvaluationScope) -> list[Any] | Failure:
     """The list that forEach.from gives, of MOST_RUNS and MAX_ITEMS_SIZE at most, or a Failure as
     above."""
     value = evaluated(field, text, seen)
@@ -97,7 +97,7 @@ def items_fault(value: Any) -> str | None:
     return None
 
 
-def evaluated(field: str, text: str, seen: Seen) -> Any:
+def evaluated(field: str, text: str, seen: EvaluationScope) -> Any:
     """The JSON that an expression gives, or a Failure as above."""
     found = expression(text)
     if isinstance(found, Fault):
@@ -108,7 +108,7 @@ def evaluated(field: str, text: str, seen: Seen) -> Any:
     return _failed(field, text, value.message) if isinstance(value, Failure) else value
 
 
-def context(mentions: tuple[Mention, ...], seen: Seen) -> dict[str, Any]:
+def context(mentions: tuple[Mention, ...], seen: EvaluationScope) -> dict[str, Any]:
     """The JSON by variable that these mentions need; what there is not is left out."""
     made: dict[str, Any] = {}
     for mention in mentions:
@@ -116,14 +116,14 @@ def context(mentions: tuple[Mention, ...], seen: Seen) -> dict[str, Any]:
     return made
 
 
-def _effort(mentions: tuple[Mention, ...], made: Mapping[str, Any], seen: Seen) -> int:
+def _effort(mentions: tuple[Mention, ...], made: Mapping[str, Any], seen: EvaluationScope) -> int:
     """Steps that it takes to put a context together: for items and params that are gone over."""
     items = sum([len(facts.get("items", ())) for facts in made.get("steps", {}).values()])
     params = min(len(seen.flow.spec.params or ()), MOST_PARAMS) if "params" in made else 0
     return 2 * items + len(mentions) * params // 4
 
 
-def _put_params(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
+def _put_params(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
     into = made.setdefault("params", {})
     wanted = mention.keys[:1]
     for param in islice(seen.flow.spec.params or (), MOST_PARAMS):
@@ -131,11 +131,11 @@ def _put_params(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
             into.setdefault(param.name, param.value)
 
 
-def _put_flow(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
+def _put_flow(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
     made["flow"] = _flow(seen)
 
 
-def _put_step(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
+def _put_step(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
     into = made.setdefault("steps", {})
     if not mention.keys:
         return  # which step it takes is not written out, so admission refuses it
@@ -151,7 +151,7 @@ def _put_step(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
                 facts[fact] = value
 
 
-def _put_own(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
+def _put_own(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
     """What belongs to the run: item, index, and what it came to."""
     root = mention.root
     value: Any = UNSET
@@ -165,7 +165,7 @@ def _put_own(made: dict[str, Any], mention: Mention, seen: Seen) -> None:
         made[root] = value
 
 
-_PUT: Mapping[str, Callable[[dict[str, Any], Mention, Seen], None]] = {
+_PUT: Mapping[str, Callable[[dict[str, Any], Mention, EvaluationScope], None]] = {
     "params": _put_params,
     "flow": _put_flow,
     "steps": _put_step,
@@ -175,7 +175,7 @@ _PUT: Mapping[str, Callable[[dict[str, Any], Mention, Seen], None]] = {
 # ---------------------------------------------------------- what there is of a step
 
 
-def _flow(seen: Seen) -> dict[str, str]:
+def _flow(seen: EvaluationScope) -> dict[str, str]:
     meta = seen.flow.metadata
     facts = {"name": meta.name, "namespace": meta.namespace}
     return facts | {"phase": str(seen.flow_phase)} if seen.flow_phase else facts
@@ -242,7 +242,7 @@ class _NoValueError(Exception):
     """A reference leads nowhere."""
 
 
-def with_values(value: Any, seen: Seen) -> Any:
+def with_values(value: Any, seen: EvaluationScope) -> Any:
     """The same JSON with every reference replaced by its value; a Failure where one has none."""
     try:
         return replaced(value, lambda reference: _value(reference, seen))
@@ -252,7 +252,7 @@ def with_values(value: Any, seen: Seen) -> Any:
         return Failure(TOO_LARGE)
 
 
-def _value(reference: Reference, seen: Seen) -> Any:
+def _value(reference: Reference, seen: EvaluationScope) -> Any:
     mention = Mention(reference.root, reference.keys, 0)
     value: Any = context((mention,), seen)
     way = ""

@@ -15,7 +15,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.core.explain.flow import FlowWords, not_taken_up
 from jobflow.core.explain.root_causes import Root, failed, not_taken_for, roots
 from jobflow.core.explain.step import StepWords
-from jobflow.core.planning.context import Scene
+from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -57,7 +57,7 @@ def unknown_step(flow: JobFlow, name: str) -> str:
 
 def explain(flow: JobFlow, *, now: datetime) -> Explanation:
     """Why the flow stands where it stands at `now` (aware). Linear in steps and targets."""
-    words = FlowWords(Scene(flow, View(), now))
+    words = FlowWords(PlanContext(flow, View(), now))
     status = flow.status
     return Explanation(
         phase=status.state.phase or FlowPhase.PENDING,
@@ -71,41 +71,41 @@ def explain(flow: JobFlow, *, now: datetime) -> Explanation:
 def explain_step(flow: JobFlow, name: str, *, now: datetime) -> Explanation:
     """Why a step stands where it stands, down to where that begins. Raises KeyError for a name that
     is no step (see `unknown_step`)."""
-    scene = Scene(flow, View(), now)
-    step = scene.graph.index[name]
-    words = StepWords(scene)
+    ctx = PlanContext(flow, View(), now)
+    step = ctx.graph.index[name]
+    words = StepWords(ctx)
     memory = words.memory(step)
-    found = roots(scene, step)
+    found = roots(ctx, step)
     return Explanation(
         phase=memory.phase or StepPhase.WAITING,
         reason=memory.reason,
         since=words.since(step),
         causes=tuple(words.name(root.step) for root in found[:SHOWN]),
-        sentences=tuple(_told(scene, words, step, found)),
+        sentences=tuple(_told(ctx, words, step, found)),
     )
 
 
-def _told(scene: Scene, words: StepWords, step: int, found: Sequence[Root]) -> Iterator[str]:
-    state = scene.flow.status.state
+def _told(ctx: PlanContext, words: StepWords, step: int, found: Sequence[Root]) -> Iterator[str]:
+    state = ctx.flow.status.state
     if not state.phase:
-        yield not_taken_up(scene)
+        yield not_taken_up(ctx)
         return
     if state.reason == FlowReason.INVALID:
         yield f"The flow as a whole was refused: {state.message}."
         return
     yield from words.told(step)
-    yield from _other_way(scene, words, step)
+    yield from _other_way(ctx, words, step)
     behind = [root for root in found if root.step != step]
     for root in behind[:SHOWN]:
         yield from _way(words, root.way)
         yield from words.told(root.step)
-        yield from _other_way(scene, words, root.step)
+        yield from _other_way(ctx, words, root.step)
     if len(behind) > SHOWN:
         more = len(behind) - SHOWN
         yield f"{counted(more, 'more step')} {'holds' if more == 1 else 'hold'} it up likewise."
     told = [step, *(root.step for root in behind[:SHOWN])]
-    yield from _what_stopped(scene, words, told)
-    yield from _loop(scene, words, told)
+    yield from _what_stopped(ctx, words, told)
+    yield from _loop(ctx, words, told)
 
 
 def _way(words: StepWords, way: Sequence[int]) -> Iterator[str]:
@@ -125,26 +125,26 @@ def _way(words: StepWords, way: Sequence[int]) -> Iterator[str]:
     yield f"{', '.join(hops[:_HOPS])}, and so on over {between} down to {names[-1]}."
 
 
-def _other_way(scene: Scene, words: StepWords, step: int) -> Iterator[str]:
+def _other_way(ctx: PlanContext, words: StepWords, step: int) -> Iterator[str]:
     """Why a branch was not taken."""
     memory = words.memory(step)
     if memory.phase == StepPhase.SKIPPED and memory.reason == StepReason.NOT_TAKEN:
-        names = [words.named(target) for target in not_taken_for(scene, step)[:SHOWN]]
+        names = [words.named(target) for target in not_taken_for(ctx, step)[:SHOWN]]
         if names:
             yield f"It runs only if that fails: {listed(names)}. What depends on it passes it over."
 
 
-def _what_stopped(scene: Scene, words: StepWords, told: Sequence[int]) -> Iterator[str]:
+def _what_stopped(ctx: PlanContext, words: StepWords, told: Sequence[int]) -> Iterator[str]:
     """The failure for which the flow has stopped, where that is why something does not start."""
     if any(words.memory(step).reason == StepReason.STOPPED for step in told):
-        for step in [step for step in failed(scene) if step not in told][:1]:
+        for step in [step for step in failed(ctx) if step not in told][:1]:
             yield from words.told(step)
 
 
-def _loop(scene: Scene, words: StepWords, told: Sequence[int]) -> Iterator[str]:
+def _loop(ctx: PlanContext, words: StepWords, told: Sequence[int]) -> Iterator[str]:
     """The steps that wait for each other, of a flow that was stored past admission."""
     if any(words.memory(step).reason == StepReason.BLOCKED for step in told):
-        for cycle in scene.graph.cycles[:1]:
+        for cycle in ctx.graph.cycles[:1]:
             names = [words.name(step) for step in cycle]
             shown = names if len(names) <= 2 * SHOWN else [*names[:SHOWN], "…", *names[-2:]]
             yield f"These wait for each other: {' -> '.join(shown)}."

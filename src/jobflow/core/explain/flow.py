@@ -13,7 +13,7 @@ from jobflow.api.flow_status import FlowPhase, StepPhase
 from jobflow.core.explain.progress import run_progress
 from jobflow.core.explain.root_causes import failed
 from jobflow.core.explain.step import StepWords
-from jobflow.core.planning.context import Scene
+from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import BY_SPEC, HALTS, deadline
@@ -46,19 +46,19 @@ _SKIPPED_FOR: dict[str, str] = {
 class FlowWords:
     """Tells of one flow."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._status = scene.flow.status
-        self._name = scene.flow.metadata.name
-        self._steps = StepWords(scene)
-        self._failed = failed(scene)
+    def __init__(self, ctx: PlanContext) -> None:
+        self._ctx = ctx
+        self._status = ctx.flow.status
+        self._name = ctx.flow.metadata.name
+        self._steps = StepWords(ctx)
+        self._failed = failed(ctx)
         self._begun: list[int] = []
         self._held_up: list[int] = []
         """Those that wait for something else than other steps."""
         self._behind: list[int] = []
         """Those that wait for other steps."""
         self._skipped: list[int] = []
-        for step in range(len(scene.steps)):
+        for step in range(len(ctx.steps)):
             self._sort(step)
 
     def _sort(self, step: int) -> None:
@@ -79,8 +79,8 @@ class FlowWords:
     def told(self) -> Iterator[str]:
         """The whole paragraph."""
         if not self._status.state.phase:
-            yield not_taken_up(self._scene)
-        elif self._scene.flow.final:
+            yield not_taken_up(self._ctx)
+        elif self._ctx.flow.final:
             yield from self._over()
         else:
             yield self._under_way()
@@ -101,7 +101,7 @@ class FlowWords:
     # ---------------------------------------------------------------------- over
 
     def _over(self) -> Iterator[str]:
-        status, now = self._status, self._scene.now
+        status, now = self._status, self._ctx.now
         ended, begun = status.completion_time, status.start_time
         when = f" {elapsed(ended, now)} ago (at {clock(ended, now)})" if ended else ""
         took = f", {elapsed(begun, ended)} after it was taken up" if ended and begun else ""
@@ -116,7 +116,7 @@ class FlowWords:
 
     def _what_now(self) -> Iterator[str]:
         """What becomes of it, and what can be done."""
-        flow, state = self._scene.flow, self._status.state
+        flow, state = self._ctx.flow, self._status.state
         if state.reason == FlowReason.INVALID:
             yield "Delete it, correct it, and apply it again."
         elif state.phase == FlowPhase.FAILED:
@@ -126,19 +126,19 @@ class FlowWords:
                 "the flow itself, delete it and apply it anew."
             )
         if (goes := expires(flow)) is not None:
-            yield f"It is deleted at {clock(goes, self._scene.now)}."
+            yield f"It is deleted at {clock(goes, self._ctx.now)}."
 
     def _by_phase(self) -> str:
         """`: of 5 steps 4 are Completed and 1 is Skipped`."""
         counts: dict[str, int] = {}
-        for evidence in self._scene.evidence:
+        for evidence in self._ctx.evidence:
             counts[evidence.memory.phase] = counts.get(evidence.memory.phase, 0) + 1
         said = [
             f"{counts[phase]:,} {'is' if counts[phase] == 1 else 'are'} {phase}"
             for phase in _ENDS
             if phase in counts
         ]
-        return f"; of {counted(len(self._scene.steps), 'step')} {listed(said)}" if said else ""
+        return f"; of {counted(len(self._ctx.steps), 'step')} {listed(said)}" if said else ""
 
     def _skips(self) -> Iterator[str]:
         by_reason: dict[str, list[str]] = {}
@@ -153,37 +153,37 @@ class FlowWords:
 
     def _under_way(self) -> str:
         status = self._status
-        how_long = lasting(status.start_time, self._scene.now)
+        how_long = lasting(status.start_time, self._ctx.now)
         over = f"; {status.progress} steps are over" if status.progress else ""
         return f"JobFlow {self._name} is {status.state.phase} and under way{how_long}{over}."
 
     def _suspended(self) -> Iterator[str]:
-        course = self._scene.course
+        course = self._ctx.course
         if course.suspended_at is None:
             return
-        how_long = lasting(course.suspended_at, self._scene.now)
+        how_long = lasting(course.suspended_at, self._ctx.now)
         by = "It was created suspended, and has been so" if course.suspended_by == BY_SPEC else ""
         what = "what ran is aborted" if course.aborts_what_runs else "what runs runs to its end"
-        resume = typed("jobflow resume", self._scene.flow.metadata)
+        resume = typed("jobflow resume", self._ctx.flow.metadata)
         yield (
             f"{by or 'It has been suspended'}{how_long}: nothing starts, and {what}. {resume} lets "
             "it go on."
         )
 
     def _ending(self) -> Iterator[str]:
-        state, scene = self._status.state, self._scene
-        until = deadline(scene.flow.spec.timeout, scene.course)
+        state, ctx = self._status.state, self._ctx
+        until = deadline(ctx.flow.spec.timeout, ctx.course)
         if state.reason in HALTS:
             yield f"It ends, for {state.message}: it is Failed once every job has ended."
-        elif scene.terminating:
+        elif ctx.terminating:
             yield "It is being deleted, and nothing starts any more."
-        elif any(breaks(scene.evidence[i].step, self._steps.memory(i)) for i in self._failed):
-            what = _STOPPED[policy_of(scene.flow)]
+        elif any(breaks(ctx.evidence[i].step, self._steps.memory(i)) for i in self._failed):
+            what = _STOPPED[policy_of(ctx.flow)]
             yield (
                 f"A step has failed, {what}, and the flow will be Failed once what runs has ended."
             )
-        if until is not None and state.reason not in HALTS and not scene.terminating:
-            yield f"Its timeout of {scene.flow.spec.timeout} is over at {clock(until, scene.now)}."
+        if until is not None and state.reason not in HALTS and not ctx.terminating:
+            yield f"Its timeout of {ctx.flow.spec.timeout} is over at {clock(until, ctx.now)}."
 
     def _running(self) -> Iterator[str]:
         """Steps in the same phase for the same cause are told together; at most SHOWN causes."""
@@ -204,13 +204,13 @@ class FlowWords:
 
     def _cause(self, step: int) -> str:
         """The message of a step that has one job: of several, the counts of the runs say more."""
-        about = self._scene.evidence[step].step
+        about = self._ctx.evidence[step].step
         return "" if about.for_each is not None else self._steps.memory(step).message
 
     def _running_step(self, step: int) -> str:
         since = self._steps.since(step)
-        how_long = f"for {elapsed(since, self._scene.now)}" if since else ""
-        about = self._scene.evidence[step].step
+        how_long = f"for {elapsed(since, self._ctx.now)}" if since else ""
+        about = self._ctx.evidence[step].step
         runs = run_progress(about, self._steps.memory(step))
         tasks = "" if about.for_each is not None else self._steps.tasks(step)
         said = ", ".join(filter(None, (how_long, runs, tasks)))
@@ -256,12 +256,12 @@ class FlowWords:
             yield f"Once the jobs that are there complete, the {noun} {listed(jobs)} {comes} next."
 
 
-def not_taken_up(scene: Scene) -> str:
+def not_taken_up(ctx: PlanContext) -> str:
     """Of a flow without a status."""
-    made, now = scene.flow.metadata.creation_timestamp, scene.now
+    made, now = ctx.flow.metadata.creation_timestamp, ctx.now
     when = f" {elapsed(made, now)} ago (at {clock(made, now)})" if made else ""
     return (
-        f"JobFlow {scene.flow.metadata.name} was made{when} and nobody has taken it up yet; where "
+        f"JobFlow {ctx.flow.metadata.name} was made{when} and nobody has taken it up yet; where "
         "that lasts, look whether `jobflow serve` runs."
     )
 

@@ -27,7 +27,7 @@ _LONGEST = 120
 """Characters of an expression that are repeated."""
 
 
-def facts(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
+def step_facts(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
     """The sentences, at most nine."""
     if condition.decisions is not None:
         yield from _decisions(step, condition.decisions)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from jobflow.api.flow_status import StepPhase
 from jobflow.api.jobflow import Condition
-from jobflow.core.planning.context import Scene
+from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import has_run
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import REACHES, End, Reach, end_of, wanted_of
+from jobflow.core.spec.readiness import REACHES, StepEnd, TargetState, end_of, wanted_of
 
 _FOR_OTHERS = frozenset({"", StepReason.WAITING_FOR_PROBE})
 """Reasons of a waiting step that is held up by its targets, and by nothing of its own."""
@@ -30,7 +30,7 @@ class Root:
     """From the step that was asked about to this one, both included."""
 
 
-def roots(scene: Scene, start: int) -> list[Root]:
+def roots(ctx: PlanContext, start: int) -> list[Root]:
     """Where the waiting or skipping of the step at `start` begins, by how much it tells: what
     somebody has to do something about, what failed, what runs. The step itself where nothing else
     holds it up; nothing where it only waits for itself."""
@@ -39,67 +39,67 @@ def roots(scene: Scene, start: int) -> list[Root]:
     found = []
     while queue:
         step = queue.popleft()
-        held_by = holding(scene, step)
+        held_by = holding(ctx, step)
         if not held_by:
             found.append(step)
         for target in held_by:
             if target not in came_from:
                 came_from[target] = step
                 queue.append(target)
-    found.sort(key=lambda step: _rank(scene, step))  # stable: the nearer one is the first
+    found.sort(key=lambda step: _rank(ctx, step))  # stable: the nearer one is the first
     return [Root(step, _way(came_from, start, step)) for step in found]
 
 
-def holding(scene: Scene, step: int) -> list[int]:
+def holding(ctx: PlanContext, step: int) -> list[int]:
     """The targets by which the step stands as it does; none where that is its own doing."""
-    memory = scene.evidence[step].memory
+    memory = ctx.evidence[step].memory
     phase = memory.phase or StepPhase.WAITING
     if phase == StepPhase.WAITING and memory.reason in _FOR_OTHERS:
-        return _held_by(scene, step, Reach.NOT_YET)
-    if phase == StepPhase.SKIPPED and memory.reason == End.UPSTREAM_FAILED:
-        return _held_by(scene, step, Reach.UPSTREAM_FAILED)
-    if phase == StepPhase.SKIPPED and memory.reason == End.NOT_TAKEN:
-        if not _held_by(scene, step, Reach.NOT_TAKEN):
-            return _held_by(scene, step, Reach.PASSED_OVER)
+        return _held_by(ctx, step, TargetState.NOT_YET)
+    if phase == StepPhase.SKIPPED and memory.reason == StepEnd.UPSTREAM_FAILED:
+        return _held_by(ctx, step, TargetState.UPSTREAM_FAILED)
+    if phase == StepPhase.SKIPPED and memory.reason == StepEnd.NOT_TAKEN:
+        if not _held_by(ctx, step, TargetState.NOT_TAKEN):
+            return _held_by(ctx, step, TargetState.PASSED_OVER)
     return []
 
 
-def not_taken_for(scene: Scene, step: int) -> list[int]:
+def not_taken_for(ctx: PlanContext, step: int) -> list[int]:
     """The targets that ended the other way than the skipped step wanted."""
-    return _held_by(scene, step, Reach.NOT_TAKEN)
+    return _held_by(ctx, step, TargetState.NOT_TAKEN)
 
 
-def failed(scene: Scene) -> list[int]:
+def failed(ctx: PlanContext) -> list[int]:
     """The steps that failed, in order."""
     return [
         step
-        for step, evidence in enumerate(scene.evidence)
+        for step, evidence in enumerate(ctx.evidence)
         if evidence.memory.phase == StepPhase.FAILED
     ]
 
 
-def _held_by(scene: Scene, step: int, reach: Reach) -> list[int]:
-    return [target for target, how in _reaches(scene, step) if how is reach]
+def _held_by(ctx: PlanContext, step: int, reach: TargetState) -> list[int]:
+    return [target for target, how in _reaches(ctx, step) if how is reach]
 
 
-def _reaches(scene: Scene, step: int) -> Iterator[tuple[int, Reach]]:
-    evidence = scene.evidence[step]
+def _reaches(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetState]]:
+    evidence = ctx.evidence[step]
     probed = evidence.step.depends_on is not None and evidence.step.depends_on.probe is not None
     passed = evidence.memory.passed_targets or ()
-    for target in scene.graph.targets[step]:
-        other = scene.evidence[target]
+    for target in ctx.graph.targets[step]:
+        other = ctx.evidence[target]
         want = wanted_of(evidence.step, other.step)
         end = end_of(other.step, other.memory)
         reach = REACHES[want][end]
-        if other.step.name in passed or (probed and end in (End.COMPLETED, End.FAILED)):
-            reach = Reach.MET  # it holds nothing up any more: its probe passed, or never will
-        elif want is Condition.RUNNING and has_run(other, other.memory, scene.records):
-            reach = Reach.MET
+        if other.step.name in passed or (probed and end in (StepEnd.COMPLETED, StepEnd.FAILED)):
+            reach = TargetState.MET  # it holds nothing up any more: its probe passed, or never will
+        elif want is Condition.RUNNING and has_run(other, other.memory, ctx.records):
+            reach = TargetState.MET
         yield target, reach
 
 
-def _rank(scene: Scene, step: int) -> int:
-    memory = scene.evidence[step].memory
+def _rank(ctx: PlanContext, step: int) -> int:
+    memory = ctx.evidence[step].memory
     phase = memory.phase or StepPhase.WAITING
     if phase == StepPhase.WAITING:
         return 3 if memory.reason == StepReason.STARTING else 0

@@ -14,9 +14,9 @@ import msgspec
 from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Condition, Strategy
-from jobflow.core.explain.progress import facts, task_progress
+from jobflow.core.explain.progress import step_facts, task_progress
 from jobflow.core.explain.root_causes import holding
-from jobflow.core.planning.context import Scene
+from jobflow.core.planning.context import PlanContext
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import strategy, wanted
 from jobflow.core.text import SHOWN, clock, elapsed, listed, span, typed
@@ -81,16 +81,16 @@ REMEDIES: Mapping[StepReason, str] = {
 class StepWords:
     """Tells of the steps of one flow."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._now = scene.now
+    def __init__(self, ctx: PlanContext) -> None:
+        self._ctx = ctx
+        self._now = ctx.now
 
     def told(self, step: int) -> Iterator[str]:
         """How the step stands, since when, why, and what can be done about it."""
         memory = self.memory(step)
         tell = self._TELLERS.get(memory.phase or StepPhase.WAITING, StepWords._running)
         yield from tell(self, step, memory)
-        yield from facts(self._scene.evidence[step].step, memory, self._now)
+        yield from step_facts(self._ctx.evidence[step].step, memory, self._now)
         if remedy := self._remedy(step, memory):
             yield remedy
 
@@ -112,10 +112,10 @@ class StepWords:
 
     def memory(self, step: int) -> StepCondition:
         """What the status says of it."""
-        return self._scene.evidence[step].memory
+        return self._ctx.evidence[step].memory
 
     def name(self, step: int) -> str:
-        return self._scene.evidence[step].step.name
+        return self._ctx.evidence[step].step.name
 
     def named(self, step: int) -> str:
         """`c (Running)`."""
@@ -124,7 +124,7 @@ class StepWords:
     def since(self, step: int) -> datetime | None:
         """Since when it stands as it does; None where nobody knows."""
         memory = self.memory(step)
-        record = self._scene.records.get(memory.job)
+        record = self._ctx.records.get(memory.job)
         histories = (record.running_histories if record else None) or ()
         known = [memory.last_transition_time, *(each.start_timestamp for each in histories[-1:])]
         known += [record.start_timestamp if record else None, memory.create_time]
@@ -132,8 +132,8 @@ class StepWords:
 
     def until(self, step: int) -> str:
         """`until c (Running) and d (Pending) have completed`: what a waiting step waits for."""
-        about = self._scene.evidence[step].step
-        held = holding(self._scene, step)
+        about = self._ctx.evidence[step].step
+        held = holding(self._ctx, step)
         names = [self.named(target) for target in held[:SHOWN]]
         any_of = strategy(about) is Strategy.ANY and len(held) > 1
         all_names = listed(names, total=len(held), last="or" if any_of else "and")
@@ -153,8 +153,8 @@ class StepWords:
     def _waiting(self, step: int, memory: StepCondition) -> Iterator[str]:
         name, reason, message = self.name(step), memory.reason, memory.message
         if reason in ("", StepReason.WAITING_FOR_PROBE):
-            until = self.until(step) if holding(self._scene, step) else "and starts now"
-            if step >= self._scene.last_from:
+            until = self.until(step) if holding(self._ctx, step) else "and starts now"
+            if step >= self._ctx.last_from:
                 until = "until all other steps are over"
             yield f"Step {name} has waited{self._lasting(step)} {until}."
             if reason and message:
@@ -166,17 +166,17 @@ class StepWords:
 
     def _seen(self, step: int, message: str) -> str:
         """What a probe saw; of a single target without its name, which has been said."""
-        held = holding(self._scene, step)
+        held = holding(self._ctx, step)
         said = message.removeprefix("waits for ")
         return said.removeprefix(f"{self.name(held[0])}: ") if len(held) == 1 else said
 
     def _running(self, step: int, memory: StepCondition) -> Iterator[str]:
         text = f"Step {self.name(step)} has been {memory.phase}{self._lasting(step)}"
-        about = self._scene.evidence[step].step
+        about = self._ctx.evidence[step].step
         if about.for_each is not None:  # which has a job an item
             yield f"{text}: {memory.message}." if memory.message else f"{text}."
             return
-        text += f" as the job {memory.job or self._scene.evidence[step].key}"
+        text += f" as the job {memory.job or self._ctx.evidence[step].key}"
         if memory.attempts > 1 and about.repeat is None:
             text += f", its attempt {memory.attempts}"
         if memory.message:
@@ -222,7 +222,7 @@ class StepWords:
 
     def _ago(self, step: int, reason: str = "") -> str:
         """` 3m ago (12:00:02 UTC, JobFailed)`, as far as it is known."""
-        record = self._scene.records.get(self.memory(step).job)
+        record = self._ctx.records.get(self.memory(step).job)
         when = self.memory(step).last_transition_time or (record.end_timestamp if record else None)
         known = ", ".join(filter(None, (clock(when, self._now) if when else "", reason)))
         ago = f" {elapsed(when, self._now)} ago" if when else ""
@@ -235,7 +235,7 @@ class StepWords:
             text = REMEDIES[StepReason(memory.reason)]
         except ValueError:  # none, or a later version's
             return ""
-        about, meta = self._scene.evidence[step].step, self._scene.flow.metadata
+        about, meta = self._ctx.evidence[step].step, self._ctx.flow.metadata
         again = memory.next_attempt_time
         wait = f" in {span(again - self._now)}" if again and again > self._now else ""
         return text.format(
@@ -248,7 +248,7 @@ class StepWords:
         )
 
     def _look(self, memory: StepCondition) -> str:
-        failure, namespace = memory.failure, self._scene.flow.metadata.namespace
+        failure, namespace = memory.failure, self._ctx.flow.metadata.namespace
         if failure is None or not failure.pod:
             return f"{self._describe(memory)} says more."
         if failure.exit_code is None:
@@ -257,7 +257,7 @@ class StepWords:
         return f"`kubectl logs -n {namespace} {failure.pod}{container}` has what it printed."
 
     def _describe(self, memory: StepCondition) -> str:
-        namespace = self._scene.flow.metadata.namespace
+        namespace = self._ctx.flow.metadata.namespace
         return f"`kubectl describe vcjob -n {namespace} {memory.job}`"
 
 

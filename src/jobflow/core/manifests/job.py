@@ -15,7 +15,7 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.scope import Seen, with_values
+from jobflow.core.cel.scope import EvaluationScope, with_values
 from jobflow.core.json_values import copied
 from jobflow.core.manifests.crd_schema import job_spec_violations
 from jobflow.core.manifests.strategic_merge import merge
@@ -55,7 +55,7 @@ class Attempt:
     """Nodes that its pods are to keep off."""
     target_ends: str = "{}"
     """How the targets of the step have ended, as the annotation says it (`target_ends`)."""
-    seen: Seen | None = None
+    seen: EvaluationScope | None = None
     """What references in patches see; None: they stay as they stand."""
 
 

@@ -14,17 +14,17 @@ from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCond
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.cel.expression import Failure
 from jobflow.core.cel.language.budget import LATER, Allowance
-from jobflow.core.cel.scope import Seen, Standing
+from jobflow.core.cel.scope import EvaluationScope, Standing
 from jobflow.core.manifests.job import Draft
 from jobflow.core.planning.actions import Action, Probe, ReadPods
-from jobflow.core.planning.lifecycle import Course, stored_course
-from jobflow.core.planning.observed import Evidence, Run, gather
+from jobflow.core.planning.lifecycle import Lifecycle, stored_course
+from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.view import View
 from jobflow.core.pods.outputs import OutputsRoom
-from jobflow.core.spec.compiled import Layout, layout_of
+from jobflow.core.spec.compiled import CompiledFlow, compiled
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import breaks
-from jobflow.core.timestamps import whole
+from jobflow.core.timestamps import truncate_to_second
 
 
 class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,7 +37,7 @@ class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many vcjobs had been made for the step by then, its items and repeats together."""
 
 
-class Decision(msgspec.Struct, frozen=True):
+class StepDecision(msgspec.Struct, frozen=True):
     """What is decided about one step."""
 
     condition: StepCondition
@@ -71,13 +71,13 @@ class RunDecision(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Scene:
+class PlanContext:
     """A flow, what is known of its steps, and the time."""
 
     flow: JobFlow
     view: View
     now: datetime
-    going: Course | None = None
+    going: Lifecycle | None = None
     """Where the flow is going; None: as its status has it."""
     aborted_for: str = ""
     """The failure for which all that runs is to be aborted, in a sentence; empty: there is none."""
@@ -89,7 +89,7 @@ class Scene:
     """Of vcjobs that cannot be made, by name: what their references or patches come to."""
 
     def __post_init__(self) -> None:
-        self.layout: Layout = layout_of(self.flow)
+        self.layout: CompiledFlow = compiled(self.flow)
         self.steps: list[Step] = self.layout.steps
         """Those of `finally` behind all others."""
         self.last_from: int = self.layout.last_from
@@ -100,14 +100,14 @@ class Scene:
             record.name: record for record in self.flow.status.job_status_list or ()
         }
         """What the status remembers of vcjobs, by name."""
-        self.second: datetime = whole(self.now)
-        self.evidence: list[Evidence] = gather(
+        self.second: datetime = truncate_to_second(self.now)
+        self.evidence: list[ObservedStep] = gather(
             self.flow, self.layout, self.view, self.records, self.second
         )
         """By position, as the graph counts."""
         self.standing: list[StepCondition] = [evidence.memory for evidence in self.evidence]
         """Where each step stands, as far as this plan has decided; else by the status."""
-        self.course: Course = self.going or stored_course(self.flow, self.second)
+        self.course: Lifecycle = self.going or stored_course(self.flow, self.second)
         """What holds for the flow as a whole."""
         self.stored_failures: str | None = None
         """The answer of `failure_policy.stored_failures`, once it was asked."""
@@ -131,14 +131,16 @@ class Scene:
         failed = self.course.halted_for or any(breaks(step, each.memory) for step, each in rest)
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
 
-    def seen(self, run: Run | None = None, ended: RunCondition | None = None) -> Seen:
+    def seen(
+        self, run: ObservedRun | None = None, ended: RunCondition | None = None
+    ) -> EvaluationScope:
         """What an expression or reference may look at: of a step, or of one run of it. `ended`: in
         until and retry.when, the run as it has just ended."""
         work = self.allowance.share()
         if run is None:
-            return Seen(self.flow, self._standing, self.flow_phase, work=work)
+            return EvaluationScope(self.flow, self._standing, self.flow_phase, work=work)
         own = run.index, run.item, ended
-        return Seen(self.flow, self._standing, self.flow_phase, *own, work)
+        return EvaluationScope(self.flow, self._standing, self.flow_phase, *own, work)
 
     def _standing(self, name: str) -> Standing | None:
         position = self.graph.index.get(name)
@@ -173,12 +175,12 @@ class Scene:
         return frozenset(names)
 
 
-def timed(scene: Scene, decisions: Sequence[Decision]) -> list[Decision]:
+def timed(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[StepDecision]:
     """The decisions with `lastTransitionTime`: kept while phase and reason stay, else the vcjob's
     own time where the condition has it already, else now."""
-    now = scene.second
+    now = ctx.second
     found = list(decisions)
-    for position, evidence in enumerate(scene.evidence):
+    for position, evidence in enumerate(ctx.evidence):
         condition, memory = found[position].condition, evidence.memory
         if condition is not memory and condition.last_transition_time is not now:
             timed = timed_as(condition, memory, now)

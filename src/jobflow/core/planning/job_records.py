@@ -21,10 +21,10 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
-from jobflow.core.planning.context import Decision, Scene
-from jobflow.core.planning.observed import FAILURES, Evidence, Run, attempt_of
+from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.core.planning.observed import FAILURES, ObservedRun, ObservedStep, attempt_of
 from jobflow.core.reasons import StepReason
-from jobflow.core.timestamps import whole
+from jobflow.core.timestamps import truncate_to_second
 
 KEPT_HISTORIES = 10
 
@@ -63,33 +63,33 @@ _PHASE_OF: Mapping[str, str] = {
 """How the vcjob of a run has ended, by the run's reason; otherwise as its phase says."""
 
 
-def job_records(scene: Scene, decisions: Sequence[Decision]) -> list[JobRecord]:
+def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[JobRecord]:
     """Every record, old and new, in the order of the steps, within one of the runs, and within one
     of the attempts.
 
     The end of a vcjob is recorded together with its run's, never before it.
     """
-    old = scene.records
+    old = ctx.records
     new: dict[str, JobRecord] = {}
     ranks: dict[str, int] = {}
-    for position, evidence in enumerate(scene.evidence):
+    for position, evidence in enumerate(ctx.evidence):
         decision = decisions[position]
         condition = decision.condition
         if evidence.loops:
             for run in evidence.runs:
                 rank = _rank(position, run.index)
                 ranks[run.key] = ranks[run.memory.job or run.key] = rank
-                _of_run(new, ranks, run, rank, decision, scene)
+                _of_run(new, ranks, run, rank, decision, ctx)
             for each in _without_jobs(evidence, condition):
-                _close(new, old, each, scene)
+                _close(new, old, each, ctx)
         elif evidence.jobs or condition.job:
             rank = _rank(position, None)
             if evidence.memory.job:
                 ranks[evidence.memory.job] = rank
-            _of_run(new, ranks, evidence, rank, decision, scene)
+            _of_run(new, ranks, evidence, rank, decision, ctx)
             if condition.job and (evidence.job is None or evidence.gone):
-                _close(new, old, condition, scene)
-    return _ordered({**old, **new}, ranks, scene.layout.by_key)
+                _close(new, old, condition, ctx)
+    return _ordered({**old, **new}, ranks, ctx.layout.by_key)
 
 
 def _rank(position: int, index: int | None) -> int:
@@ -99,45 +99,45 @@ def _rank(position: int, index: int | None) -> int:
 def _of_run(
     new: dict[str, JobRecord],
     ranks: dict[str, int],
-    run: Run,
+    run: ObservedRun,
     rank: int,
-    decision: Decision,
-    scene: Scene,
+    decision: StepDecision,
+    ctx: PlanContext,
 ) -> None:
     """The records of the vcjobs of a run that are in the View."""
     for job in run.jobs:
         name = job.metadata.name
-        known = scene.records.get(name)
+        known = ctx.records.get(name)
         if known is None and _dropped(run, job):
             continue
         ranks[name] = rank
-        if known is not None and _says_it(known, job, name in scene.view.deleted):
+        if known is not None and _says_it(known, job, name in ctx.view.deleted):
             continue
         if job is run.job and job.ended and job.metadata.uid in decision.unjudged:
-            new[name] = known or job_record(before_its_end(job), None, scene)
+            new[name] = known or job_record(before_its_end(job), None, ctx)
         else:
-            new[name] = job_record(job, known, scene)
+            new[name] = job_record(job, known, ctx)
 
 
-def _without_jobs(evidence: Evidence, now: StepCondition) -> Iterator[RunCondition]:
+def _without_jobs(evidence: ObservedStep, now: StepCondition) -> Iterator[RunCondition]:
     """The conditions of the runs whose latest vcjob is not there."""
     missing = {run.index for run in evidence.runs if run.job is None or run.gone}
     if missing:
         yield from (run for run in now.runs or () if run.index in missing)
 
 
-def job_record(job: Job, old: JobRecord | None, scene: Scene) -> JobRecord:
+def job_record(job: Job, old: JobRecord | None, ctx: PlanContext) -> JobRecord:
     """What is to be remembered of a vcjob; `old` itself where that says it already."""
-    gone = job.metadata.name in scene.view.deleted
+    gone = job.metadata.name in ctx.view.deleted
     if old is not None and _says_it(old, job, gone):
         return old
     return JobRecord(
         name=job.metadata.name,
         state=job.phase,
         start_timestamp=job.metadata.creation_timestamp,
-        end_timestamp=_end(job, scene.now) if job.ended else None,
+        end_timestamp=_end(job, ctx.now) if job.ended else None,
         restart_count=job.status.retry_count or 0,
-        running_histories=_histories(job, old, scene.now) or None,
+        running_histories=_histories(job, old, ctx.now) or None,
     )
 
 
@@ -146,7 +146,9 @@ def ended(record: JobRecord) -> bool:
     return record.state in ENDED_PHASES
 
 
-def job_lists(records: Sequence[JobRecord], decisions: Sequence[Decision]) -> dict[str, list[str]]:
+def job_lists(
+    records: Sequence[JobRecord], decisions: Sequence[StepDecision]
+) -> dict[str, list[str]]:
     """The `…Jobs` lists by field name; those with nothing in them are left out.
 
     A vcjob whose record was dropped for the status's size is told by its step's condition.
@@ -168,7 +170,7 @@ def job_lists(records: Sequence[JobRecord], decisions: Sequence[Decision]) -> di
     return lists
 
 
-def _dropped(run: Run, job: Job) -> bool:
+def _dropped(run: ObservedRun, job: Job) -> bool:
     """Whether the status once held the vcjob's record: the end of an attempt and that of its vcjob
     are written together, so what is missing now was dropped for the status's size."""
     memory = run.memory
@@ -193,7 +195,7 @@ def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
 
 
 def _end(job: Job, now: datetime) -> datetime:
-    return job.status.state.last_transition_time or whole(now)
+    return job.status.state.last_transition_time or truncate_to_second(now)
 
 
 def running_time(record: JobRecord, until: datetime) -> timedelta:
@@ -250,7 +252,7 @@ def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
 def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
     """(phase, since when) of each phase known; a vcjob is Pending from its making."""
     status, made = job.status, job.metadata.creation_timestamp
-    fallback = status.state.last_transition_time or whole(now)
+    fallback = status.state.last_transition_time or truncate_to_second(now)
     phases = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
     if phases and phases[0][0] == JobPhase.PENDING and made is not None:
         phases[0] = (JobPhase.PENDING, made)
@@ -262,18 +264,18 @@ def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
 
 
 def _close(
-    new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, scene: Scene
+    new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, ctx: PlanContext
 ) -> None:
     """Record the end of a vcjob that is gone and has no end on record: as its run has ended or, if
     the run waits for its next attempt, an unknown end. A vcjob that is there tells its own end,
     whichever run names it."""
-    if run.job in scene.view.jobs and run.job not in scene.view.deleted:
+    if run.job in ctx.view.jobs and run.job not in ctx.view.deleted:
         return
     record = new.get(run.job) or old.get(run.job)
     if record is None or ended(record) or run.phase not in _CLOSED:
         return
     state = record.state if run.phase == StepPhase.WAITING else _phase_of(run)
-    end = record.end_timestamp or whole(scene.now)
+    end = record.end_timestamp or truncate_to_second(ctx.now)
     new[run.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)
 
 

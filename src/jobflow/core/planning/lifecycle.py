@@ -14,7 +14,7 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.flow_status import CANCELLED, TIMEOUT
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.text import short
-from jobflow.core.timestamps import later
+from jobflow.core.timestamps import add
 
 BY_SPEC = "spec.suspend"
 """What has suspended a flow that was created so."""
@@ -23,7 +23,7 @@ HALTS = frozenset({CANCELLED, TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Lifecycle:
     """Where a flow is going."""
 
     started: datetime
@@ -54,7 +54,7 @@ class Course:
         """Whether what runs is not even to run out while it is suspended."""
         return self.suspended_at is not None and self.suspended_by == Action.ABORT_JOB
 
-    def cancelled(self, now: datetime, said: str = "") -> Course:
+    def cancelled(self, now: datetime, said: str = "") -> Lifecycle:
         """Brought to its end, and no longer suspended, so that `finally` runs."""
         if self.halted_for:
             return self
@@ -62,22 +62,22 @@ class Course:
         sentence = short(f"the flow was cancelled{said}")
         return replace(self.resumed(now), halted_for=CANCELLED, halted=sentence)
 
-    def cancelled_now(self, now: datetime, said: str = "") -> Course:
+    def cancelled_now(self, now: datetime, said: str = "") -> Lifecycle:
         """Cancelled, and `finally` too; a flow that is ended already keeps the reason for it."""
         return replace(self.cancelled(now, said), finally_too=True)
 
-    def timed_out(self, timeout: str) -> Course:
+    def timed_out(self, timeout: str) -> Lifecycle:
         """Brought to its end by its own timeout."""
         sentence = f"the flow took longer than its timeout of {timeout}"
         return replace(self, halted_for=TIMEOUT, halted=sentence)
 
-    def suspended_for(self, action: str, now: datetime) -> Course:
+    def suspended_for(self, action: str, now: datetime) -> Lifecycle:
         """Suspended by a Command; `now`: whole seconds. AbortJob goes further than the others."""
         if self.suspended_at is None:
             return replace(self, suspended_at=now, suspended_by=action)
         return replace(self, suspended_by=action) if action == Action.ABORT_JOB else self
 
-    def resumed(self, now: datetime) -> Course:
+    def resumed(self, now: datetime) -> Lifecycle:
         """No longer suspended; `now`: whole seconds."""
         if self.suspended_at is None:
             return self
@@ -93,7 +93,7 @@ def untouched(flow: JobFlow) -> bool:
     return not (status.state.phase or status.conditions or status.job_status_list)
 
 
-def stored_course(flow: JobFlow, now: datetime) -> Course:
+def stored_course(flow: JobFlow, now: datetime) -> Lifecycle:
     """As the flow's status has it; `now`: whole seconds."""
     status = flow.status
     state = status.state
@@ -102,7 +102,7 @@ def stored_course(flow: JobFlow, now: datetime) -> Course:
         suspended: tuple[datetime | None, str] = (now, BY_SPEC)
     else:
         suspended = (status.suspended_at, status.suspended_by)
-    return Course(
+    return Lifecycle(
         started=_started(flow, now),
         halted_for=state.reason if halted else "",
         halted=state.message if halted else "",
@@ -122,7 +122,7 @@ def _started(flow: JobFlow, now: datetime) -> datetime:
     return made if status.state.phase and made is not None else now
 
 
-def deadline(timeout: str | None, course: Course) -> datetime | None:
+def deadline(timeout: str | None, course: Lifecycle) -> datetime | None:
     """When the flow's time is over; None: it is not limited, or does not run now.
 
     A timeout that is none came past admission, which names it where the flow has not begun.
@@ -133,4 +133,4 @@ def deadline(timeout: str | None, course: Course) -> datetime | None:
         allowed = parse_duration(timeout)
     except ValueError:
         return None
-    return later(course.started, allowed + (course.suspended_seconds or 0))
+    return add(course.started, allowed + (course.suspended_seconds or 0))

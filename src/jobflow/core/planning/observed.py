@@ -23,7 +23,7 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.names import attempt_name, job_name, latest_name
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.compiled import Layout
+from jobflow.core.spec.compiled import CompiledFlow
 from jobflow.core.spec.items import item_of
 
 NOTHING = StepCondition()
@@ -47,7 +47,7 @@ _LOOKED_BACK = 1000
 
 
 @dataclass
-class Run:
+class ObservedRun:
     """What is known of one run of a step."""
 
     step: Step
@@ -130,20 +130,20 @@ class Run:
 
 
 @dataclass
-class Evidence(Run):
+class ObservedStep(ObservedRun):
     """What is known of one step: of its only run, or of all of them together."""
 
     memory: StepCondition
     loops: bool = False
     """Whether it has runs of its own, by forEach or repeat."""
-    runs: Sequence[Run] = ()
+    runs: Sequence[ObservedRun] = ()
     """With forEach and repeat: the runs of which anything is known, by index. Then `jobs` are the
     vcjobs of all of them, and `job` is that of the last repeat, and none of an item."""
     ran: bool | None = field(default=None, init=False)
     """The answer of `has_run` for one with runs, once it was asked."""
 
     @property
-    def each(self) -> Sequence[Run]:
+    def each(self) -> Sequence[ObservedRun]:
         """Its runs that have begun; itself where it is its only run."""
         return self.runs if self.loops else (self,)
 
@@ -162,17 +162,17 @@ class Evidence(Run):
 
 def gather(
     flow: JobFlow,
-    layout: Layout,
+    layout: CompiledFlow,
     view: View,
     records: Mapping[str, JobRecord],
     now: datetime,
-) -> list[Evidence]:
+) -> list[ObservedStep]:
     """What is known of each step, by position. `records`: the status's, by name."""
     remembered = (flow.status.conditions or {}).get
     found = []
     for step, key, again in zip(layout.steps, layout.keys, layout.loops, strict=True):
         memory = remembered(key, NOTHING)
-        runs: Sequence[Run] = ()
+        runs: Sequence[ObservedRun] = ()
         if again:
             runs = _remembered(step, flow.metadata.name, memory, now)
         elif memory.attempts or memory.reason or memory.phase in _OWN_PHASES:  # JobFlow wrote it
@@ -180,16 +180,16 @@ def gather(
                 memory = _named(memory, key)
         elif memory is not NOTHING or key in records:
             memory = _volcanos(memory, records.get(key), key)
-        found.append(Evidence(step, key, memory, now, None, memory.decisions, again, runs))
+        found.append(ObservedStep(step, key, memory, now, None, memory.decisions, again, runs))
     _assign(found, layout, view, flow.metadata.name)
     return found
 
 
-def fresh(evidence: Evidence, flow: str, index: int) -> Run:
+def fresh(evidence: ObservedStep, flow: str, index: int) -> ObservedRun:
     """A run of which nothing is known, in this flow."""
     key = job_name(flow, evidence.step.name, index=index)
     memory = RunCondition(index=index)
-    return Run(evidence.step, key, memory, evidence.now, index, evidence.decided)
+    return ObservedRun(evidence.step, key, memory, evidence.now, index, evidence.decided)
 
 
 def attempt_of(job: Job) -> int:
@@ -209,7 +209,7 @@ def index_of(job: Job) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
 
 
-def has_run(evidence: Evidence, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
+def has_run(evidence: ObservedStep, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
     """Whether a vcjob of the step has ever been Running; remembered by the histories. `now`: its
     condition."""
     if not evidence.loops:
@@ -222,7 +222,7 @@ def has_run(evidence: Evidence, now: StepCondition, records: Mapping[str, JobRec
     return evidence.ran
 
 
-def _has_run(run: Run, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
+def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
     if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
         return not now.attempts or now.attempts > now.past_attempts
     past = run.memory.past_attempts
@@ -269,9 +269,9 @@ def _begun(memory: StepCondition, key: str, phase: str) -> StepCondition:
     return msgspec.structs.replace(memory, **changes)
 
 
-def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> list[Run]:
+def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> list[ObservedRun]:
     """The runs of which the status says that they have begun, by index."""
-    found: dict[int, Run] = {}
+    found: dict[int, ObservedRun] = {}
     for known in memory.runs or ():
         index = known.index
         if index is None or index < 0 or index in found:
@@ -279,7 +279,7 @@ def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> 
         key = job_name(flow, step.name, index=index)
         if known.attempts and not known.job:  # dropped for the status's size
             known = _named(known, key)
-        found[index] = Run(step, key, known, now, index, memory.decisions)
+        found[index] = ObservedRun(step, key, known, now, index, memory.decisions)
     return [found[index] for index in sorted(found)]
 
 
@@ -287,7 +287,7 @@ def _named(memory: C, key: str) -> C:
     return msgspec.structs.replace(memory, job=latest_name(key, memory.attempts))
 
 
-def _assign(found: Sequence[Evidence], layout: Layout, view: View, flow: str) -> None:
+def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: str) -> None:
     """Hand every vcjob of the View to its step and run, and choose the latest of each run."""
     jobs_of: dict[int, list[Job]] = {}
     for job in view.jobs.values():
@@ -309,7 +309,7 @@ def _assign(found: Sequence[Evidence], layout: Layout, view: View, flow: str) ->
             evidence.job, evidence.gone = evidence.runs[-1].job, evidence.runs[-1].gone
 
 
-def _position(job: Job, layout: Layout) -> int | None:
+def _position(job: Job, layout: CompiledFlow) -> int | None:
     """The step of a vcjob."""
     meta = job.metadata
     name = (meta.annotations or _EMPTY).get(labels.STEP)
@@ -319,7 +319,7 @@ def _position(job: Job, layout: Layout) -> int | None:
     return layout.by_key.get(meta.name) if label is None else layout.by_label.get(label)
 
 
-def _share_out(evidence: Evidence, flow: str) -> None:
+def _share_out(evidence: ObservedStep, flow: str) -> None:
     """Hand the vcjobs of a step to its runs. One that says of none that it belongs to it was not
     made by us and is nobody's."""
     runs = {run.index or 0: run for run in evidence.runs}
@@ -336,7 +336,7 @@ def _share_out(evidence: Evidence, flow: str) -> None:
     evidence.runs = [runs[index] for index in sorted(runs)]
 
 
-def _choose(run: Run, view: View) -> None:
+def _choose(run: ObservedRun, view: View) -> None:
     """The latest attempt, unless the status remembers a later one that is no longer there, or the
     flow was retried since."""
     memory = run.memory

@@ -22,8 +22,8 @@ from jobflow.api import labels
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.names import latest_name
-from jobflow.core.planning.context import Scene, TargetEnd
-from jobflow.core.planning.observed import NOTHING, Evidence
+from jobflow.core.planning.context import PlanContext, TargetEnd
+from jobflow.core.planning.observed import NOTHING, ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import probe_of, strategy, wanted_of
 
@@ -86,21 +86,21 @@ def _end(entry: msgspec.Raw) -> TargetEnd | None:
     return end if sound and 0 <= end.attempts < MOST_ATTEMPTS else None
 
 
-def ends_of_targets(step: Step, scene: Scene) -> str:
+def ends_of_targets(step: Step, ctx: PlanContext) -> str:
     """Return the annotation's value for a vcjob of this step that is made now."""
-    text = scene.target_ends.get(step.name)
+    text = ctx.target_ends.get(step.name)
     if text is None:
-        graph = scene.graph
+        graph = ctx.graph
         targets = graph.targets[graph.index[step.name]]
-        text = written({graph.names[target]: scene.standing[target] for target in targets})
-        scene.target_ends[step.name] = text
+        text = written({graph.names[target]: ctx.standing[target] for target in targets})
+        ctx.target_ends[step.name] = text
     return text
 
 
 # --------------------------------------------------------------------------- what is told
 
 
-def told(position: int, scene: Scene) -> TargetEnd | None:
+def told(position: int, ctx: PlanContext) -> TargetEnd | None:
     """Return how the step ended, as the annotations of its dependants' vcjobs tell, or None.
 
     Of several ends the one after the most attempts counts. It is void if a later attempt is known.
@@ -108,23 +108,23 @@ def told(position: int, scene: Scene) -> TargetEnd | None:
     the step, because it cannot be told from one before a retry of the flow; the step's own targets
     lead to it again.
     """
-    end = named(scene).get(position)
+    end = named(ctx).get(position)
     if end is None:
         return None
-    evidence = scene.evidence[position]
+    evidence = ctx.evidence[position]
     if end.phase == StepPhase.SKIPPED or not end.attempts:
         return end if evidence.memory is NOTHING and not evidence.attempts else None
     return end if end.attempts >= evidence.attempts else None
 
 
-def named(scene: Scene) -> Mapping[int, TargetEnd]:
+def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
     """Return the ends in the annotations of vcjobs that the stored status does not know, by the
     position of the target; gathered once a plan."""
-    if scene.told is not None:
-        return scene.told
-    found = scene.told = dict[int, TargetEnd]()
-    graph = scene.graph
-    for position, evidence in enumerate(scene.evidence):
+    if ctx.told is not None:
+        return ctx.told
+    found = ctx.told = dict[int, TargetEnd]()
+    graph = ctx.graph
+    for position, evidence in enumerate(ctx.evidence):
         if not evidence.jobs or evidence.memory.phase in ENDED_STEP_PHASES:
             continue
         targets = frozenset(graph.targets[position])
@@ -136,7 +136,7 @@ def named(scene: Scene) -> Mapping[int, TargetEnd]:
     return found
 
 
-def _texts(evidence: Evidence) -> set[str]:
+def _texts(evidence: ObservedStep) -> set[str]:
     """The values of a step's annotations. All items of a step usually have the same."""
     unheard_of = (job.metadata for run in evidence.each for job in run.unheard_of)
     return {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in unheard_of}
@@ -146,19 +146,19 @@ def _rank(end: TargetEnd) -> tuple[int, str, str]:
     return end.attempts, end.phase, end.reason
 
 
-def told_or_guessed(position: int, scene: Scene) -> TargetEnd | None:
+def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
     """Return the same of a step that has begun; if no annotation names the step, the one end that
     a dependant which has started must have waited for (docs/decisions/lost-jobs.md)."""
-    if (end := told(position, scene)) is not None:
+    if (end := told(position, ctx)) is not None:
         return end
-    step = scene.steps[position]
-    if step.continue_on_failure or position in named(scene):
+    step = ctx.steps[position]
+    if step.continue_on_failure or position in named(ctx):
         return None  # dependants start after either end, or what they tell is void
-    for dependant in scene.graph.dependants[position]:
-        other = scene.evidence[dependant]
+    for dependant in ctx.graph.dependants[position]:
+        other = ctx.evidence[dependant]
         if not _is_unknown(other) or probe_of(other.step) is not None:
             continue  # a probe does not tell that its target has ended
-        alone = len(scene.graph.targets[dependant]) == 1
+        alone = len(ctx.graph.targets[dependant]) == 1
         if alone or strategy(other.step) is Strategy.ALL:
             end = _BY_CONDITION.get(wanted_of(other.step, step))
             if end is not None:
@@ -166,7 +166,7 @@ def told_or_guessed(position: int, scene: Scene) -> TargetEnd | None:
     return None
 
 
-def _is_unknown(other: Evidence) -> bool:
+def _is_unknown(other: ObservedStep) -> bool:
     """Whether a step has begun, and the status does not know it."""
     if not other.jobs or any(run.known for run in other.each):
         return False
@@ -176,7 +176,7 @@ def _is_unknown(other: Evidence) -> bool:
 # ----------------------------------------------------------------- a step known by that alone
 
 
-def is_all_that_is_known(end: TargetEnd, evidence: Evidence) -> bool:
+def is_all_that_is_known(end: TargetEnd, evidence: ObservedStep) -> bool:
     """Whether a recorded end is later than all that status and vcjobs say about the step. The
     known runs of a loop are judged by themselves."""
     if end.phase == StepPhase.SKIPPED:
@@ -184,7 +184,7 @@ def is_all_that_is_known(end: TargetEnd, evidence: Evidence) -> bool:
     return not evidence.loops and (end.attempts > evidence.attempts or not evidence.attempts)
 
 
-def as_told(end: TargetEnd, evidence: Evidence) -> StepCondition:
+def as_told(end: TargetEnd, evidence: ObservedStep) -> StepCondition:
     """Return the condition of a step of which nothing but its end is known."""
     memory = evidence.memory
     job = latest_name(evidence.key, end.attempts) if end.attempts else ""

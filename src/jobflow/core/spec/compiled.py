@@ -15,7 +15,7 @@ from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.core.names import job_name, label_value
 from jobflow.core.spec.expressions import outputs_needed
 from jobflow.core.spec.graph import Graph
-from jobflow.core.spec.readiness import Need, need_of
+from jobflow.core.spec.readiness import Requirement, need_of
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of the specs as JSON whose layouts are kept; with what is worked out of them they take several
@@ -24,7 +24,7 @@ LEAST = 1_024
 """What each counts for at least."""
 
 
-class Layout:
+class CompiledFlow:
     """The steps of one spec, by position."""
 
     def __init__(self, name: str, spec: JobFlowSpec) -> None:
@@ -44,7 +44,7 @@ class Layout:
         """The dependencies."""
         daemons = frozenset(i for i, step in enumerate(self.steps) if step.daemon)
         self.has_daemons = bool(daemons)
-        self.needs: list[Need] = [
+        self.needs: list[Requirement] = [
             need_of(step, targets, daemons)
             for step, targets in zip(self.steps, self.graph.targets, strict=True)
         ]
@@ -89,14 +89,14 @@ class Layouts:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: dict[bytes, tuple[Layout, int]] = {}
+        self._kept: dict[bytes, tuple[CompiledFlow, int]] = {}
         """With the bytes it counts for; the last used is the last."""
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def of(self, flow: JobFlow) -> Layout:
+    def of(self, flow: JobFlow) -> CompiledFlow:
         """That of a flow's spec, which is known again by its JSON (1,000 steps: 0.15 ms): two that
         differ in anything never share one."""
         name, spec = flow.metadata.name, flow.spec
@@ -104,7 +104,7 @@ class Layouts:
         digest = hashlib.sha256(written).digest()
         layout, size = self._kept.pop(digest, (None, 0))
         if layout is None:
-            layout, size = Layout(name, spec), max(len(written), LEAST)
+            layout, size = CompiledFlow(name, spec), max(len(written), LEAST)
             self._bytes += size
         self._kept[digest] = layout, size
         while self._bytes > self._most:
@@ -116,7 +116,7 @@ class Layouts:
 _LAYOUTS = Layouts(MOST_BYTES)
 
 
-def layout_of(flow: JobFlow) -> Layout:
+def compiled(flow: JobFlow) -> CompiledFlow:
     """The layout of a flow's spec."""
     return _LAYOUTS.of(flow)
 

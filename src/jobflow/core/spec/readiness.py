@@ -1,11 +1,12 @@
 """Whether a step's dependencies are met, can still be met, or never will be. It starts nothing.
 
-The theory. A target either has not ended or has ended in one of six ways (`End`). Against what
-the dependant wants of it (`Condition`) that gives one `Reach`: a table. A dependant's reaches,
-whatever their order and number, are folded into one by the `strategy`: the first of a ranking
-that occurs among them. The result is again a `Reach`: MET starts the step, NOT_YET lets it wait,
-UNSATISFIABLE fails it, and the other three are the ways of being Skipped. DESIGN §2 is the source
-of both tables. Where a step looks inside its targets with a probe, `probing` says how they stand.
+The theory. A target either has not ended or has ended in one of six ways (`StepEnd`). Against what
+the dependant wants of it (`Condition`) that gives one `TargetState`: a table. A dependant's
+reaches, whatever their order and number, are folded into one by the `strategy`: the first of a
+ranking that occurs among them. The result is again a `TargetState`: MET starts the step, NOT_YET
+lets it wait, UNSATISFIABLE fails it, and the other three are the ways of being Skipped. DESIGN §2
+is the source of both tables. Where a step looks inside its targets with a probe, `probing` says how
+they stand.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, StepCondition,
 from jobflow.api.jobflow import Condition, Probe, Step, Strategy
 
 
-class Reach(StrEnum):
+class TargetState(StrEnum):
     """How a target stands to what a dependant wants of it; also the reason of a step that ends by
     it without having begun."""
 
@@ -36,7 +37,7 @@ class Reach(StrEnum):
     """It can no longer show what the dependant's probe looks for."""
 
 
-class End(StrEnum):
+class StepEnd(StrEnum):
     """The ways a step ends."""
 
     COMPLETED = "Completed"
@@ -48,74 +49,74 @@ class End(StrEnum):
     STOPPED = "Stopped"
 
 
-SKIPS: Mapping[Reach, End] = {
-    Reach.NOT_TAKEN: End.NOT_TAKEN,
-    Reach.UPSTREAM_FAILED: End.UPSTREAM_FAILED,
-    Reach.STOPPED: End.STOPPED,
+SKIPS: Mapping[TargetState, StepEnd] = {
+    TargetState.NOT_TAKEN: StepEnd.NOT_TAKEN,
+    TargetState.UPSTREAM_FAILED: StepEnd.UPSTREAM_FAILED,
+    TargetState.STOPPED: StepEnd.STOPPED,
 }
 """The reaches that skip a step, and how it has ended then."""
 
-_ALWAYS: Mapping[End | None, Reach] = {
-    None: Reach.NOT_YET,
-    End.FORGIVEN: Reach.MET,
-    End.NOT_TAKEN: Reach.PASSED_OVER,
-    End.STOPPED: Reach.STOPPED,
+_ALWAYS: Mapping[StepEnd | None, TargetState] = {
+    None: TargetState.NOT_YET,
+    StepEnd.FORGIVEN: TargetState.MET,
+    StepEnd.NOT_TAKEN: TargetState.PASSED_OVER,
+    StepEnd.STOPPED: TargetState.STOPPED,
 }
 """The same whatever is wanted: a forgiven failure holds nobody up, what was not taken is passed
 over, what was stopped satisfies nothing."""
 
-REACHES: Mapping[Condition, Mapping[End | None, Reach]] = {
+REACHES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
     Condition.COMPLETED: {
-        End.COMPLETED: Reach.MET,
-        End.FAILED: Reach.UPSTREAM_FAILED,
-        End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
+        StepEnd.COMPLETED: TargetState.MET,
+        StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
+        StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
         **_ALWAYS,
     },
     Condition.FAILED: {
-        End.COMPLETED: Reach.NOT_TAKEN,
-        End.FAILED: Reach.MET,
-        End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
+        StepEnd.COMPLETED: TargetState.NOT_TAKEN,
+        StepEnd.FAILED: TargetState.MET,
+        StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
         **_ALWAYS,
     },
     Condition.FINISHED: {
-        End.COMPLETED: Reach.MET,
-        End.FAILED: Reach.MET,
-        End.UPSTREAM_FAILED: Reach.MET,
+        StepEnd.COMPLETED: TargetState.MET,
+        StepEnd.FAILED: TargetState.MET,
+        StepEnd.UPSTREAM_FAILED: TargetState.MET,
         **_ALWAYS,
     },
     Condition.RUNNING: {
-        End.COMPLETED: Reach.MET,
-        End.FAILED: Reach.UPSTREAM_FAILED,
-        End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
+        StepEnd.COMPLETED: TargetState.MET,
+        StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
+        StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
         **_ALWAYS,
     },
 }
 """How a target that has ended so (None: not yet) stands to what is wanted of it. To Running it
 stands so only if no vcjob of it was ever Running; otherwise it has met it for good."""
 
-_RANKING: Mapping[Strategy, tuple[Reach, ...]] = {
+_RANKING: Mapping[Strategy, tuple[TargetState, ...]] = {
     Strategy.ALL: (
-        Reach.UNSATISFIABLE,
-        Reach.UPSTREAM_FAILED,  # nothing can change that any more
-        Reach.NOT_YET,
-        Reach.STOPPED,
-        Reach.NOT_TAKEN,
-        Reach.MET,
+        TargetState.UNSATISFIABLE,
+        TargetState.UPSTREAM_FAILED,  # nothing can change that any more
+        TargetState.NOT_YET,
+        TargetState.STOPPED,
+        TargetState.NOT_TAKEN,
+        TargetState.MET,
     ),
     Strategy.ANY: (
-        Reach.MET,
-        Reach.NOT_YET,
-        Reach.UNSATISFIABLE,
-        Reach.UPSTREAM_FAILED,
-        Reach.STOPPED,
-        Reach.NOT_TAKEN,
+        TargetState.MET,
+        TargetState.NOT_YET,
+        TargetState.UNSATISFIABLE,
+        TargetState.UPSTREAM_FAILED,
+        TargetState.STOPPED,
+        TargetState.NOT_TAKEN,
     ),
 }
 """Which reach prevails. `all` waits for the last target before it is NotTaken, though one is
 enough to know that it will not start: so the same ends give the same skips in whatever order they
 come."""
 
-_SKIPPED: Mapping[str, End] = {str(end): end for end in SKIPS.values()}
+_SKIPPED: Mapping[str, StepEnd] = {str(end): end for end in SKIPS.values()}
 _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
 
@@ -147,7 +148,7 @@ def strategy(step: Step) -> Strategy:
     return _STRATEGIES.get(depends_on.strategy if depends_on else None, Strategy.ALL)
 
 
-class Need(msgspec.Struct, frozen=True):
+class Requirement(msgspec.Struct, frozen=True):
     """What a step wants of the steps it depends on, as its spec says it."""
 
     targets: Sequence[int]
@@ -155,24 +156,24 @@ class Need(msgspec.Struct, frozen=True):
     how: Strategy
     want: Condition
     """What they have to reach, where no probe decides."""
-    reaches: Mapping[End | None, Reach]
+    reaches: Mapping[StepEnd | None, TargetState]
     """How they stand to it, by how they have ended."""
     probe: Probe | None
     to_run: Sequence[int]
     """Which of them only have to run, by their place in `targets`; nothing with a probe."""
 
 
-def need_of(step: Step, targets: Sequence[int], daemons: Collection[int] = ()) -> Need:
+def need_of(step: Step, targets: Sequence[int], daemons: Collection[int] = ()) -> Requirement:
     """`targets`, `daemons`: positions."""
     want, probe = wanted(step), probe_of(step)
     to_run: Sequence[int] = ()
     if probe is None and (want is Condition.RUNNING or (want is Condition.COMPLETED and daemons)):
         every = want is Condition.RUNNING
         to_run = [i for i, target in enumerate(targets) if every or target in daemons]
-    return Need(targets, strategy(step), want, REACHES[want], probe, to_run)
+    return Requirement(targets, strategy(step), want, REACHES[want], probe, to_run)
 
 
-def end_of(step: Step, condition: StepCondition) -> End | None:
+def end_of(step: Step, condition: StepCondition) -> StepEnd | None:
     """How a step has ended, from its condition; None while it has not.
 
     One that was cancelled has stopped with its flow: nothing is to be made of its failure.
@@ -181,12 +182,12 @@ def end_of(step: Step, condition: StepCondition) -> End | None:
     if phase not in ENDED_STEP_PHASES:
         return None
     if phase == StepPhase.COMPLETED:
-        return End.COMPLETED
+        return StepEnd.COMPLETED
     if phase == StepPhase.SKIPPED:
-        return _SKIPPED.get(condition.reason, End.NOT_TAKEN)
+        return _SKIPPED.get(condition.reason, StepEnd.NOT_TAKEN)
     if condition.reason == CANCELLED:
-        return End.STOPPED
-    return End.FORGIVEN if step.continue_on_failure else End.FAILED
+        return StepEnd.STOPPED
+    return StepEnd.FORGIVEN if step.continue_on_failure else StepEnd.FAILED
 
 
 def breaks(step: Step, condition: StepCondition) -> bool:
@@ -194,15 +195,15 @@ def breaks(step: Step, condition: StepCondition) -> bool:
     return condition.phase == StepPhase.FAILED and not step.continue_on_failure
 
 
-def combined(how: Strategy, reaches: Iterable[Reach]) -> Reach:
+def combined(how: Strategy, reaches: Iterable[TargetState]) -> TargetState:
     """What the targets' reaches come to together: never PASSED_OVER.
 
     No targets at all: MET. Nothing but targets that are passed over: NOT_TAKEN.
     """
     occurring = set(reaches)
     if not occurring:
-        return Reach.MET
+        return TargetState.MET
     for reach in _RANKING[how]:
         if reach in occurring:
             return reach
-    return Reach.NOT_TAKEN
+    return TargetState.NOT_TAKEN

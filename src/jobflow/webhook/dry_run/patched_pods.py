@@ -10,9 +10,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from jobflow.api.resources import StatusCause
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.patch_locations import Places, innermost
-from jobflow.core.admission.analysis.resolved_specs import Kind
+from jobflow.core.admission.analysis.resolved_specs import ResolvedSpec
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 from jobflow.webhook.dry_run.template_pods import (
     DryRun,
@@ -28,17 +28,17 @@ class Patched(NamedTuple):
 
     template: bytes
     """JSON."""
-    kind: Kind
+    kind: ResolvedSpec
     """The first vcjob that has it."""
     task: int
     """The first task of that vcjob that has it."""
 
 
-def patched_pods(outline: Outline) -> list[Patched]:
+def patched_pods(facts: FlowFacts) -> list[Patched]:
     """The pod templates of steps that their patches change and whose references all have values,
     equal ones once. Those that a JobTemplate has were tried with it."""
     found: dict[bytes, Patched] = {}
-    for kind in outline.kinds:
+    for kind in facts.kinds:
         if not kind.changes or kind.open:
             continue
         theirs = {each.template for each in pod_templates(kind.template.spec)}

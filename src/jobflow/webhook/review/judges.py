@@ -10,14 +10,14 @@ import msgspec
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.admission.analysis.effort import effort_of_json, exceeds
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
 from jobflow.core.admission.rules.depth import depth_violations
 from jobflow.core.admission.validate import (
     Known,
+    validate_facts,
     validate_flow_delete,
     validate_flow_update,
-    validate_outline,
     validate_template,
     validate_template_delete,
     validate_template_update,
@@ -133,15 +133,15 @@ class FlowJudge:
         self._most = most
 
     async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
-        outline = Outline(new, known(self._cluster, new.metadata.namespace))
-        if exceeds(outline, self._most):
+        facts = FlowFacts(new, known(self._cluster, new.metadata.namespace))
+        if exceeds(facts, self._most):
             raise TooMuch
-        verdict = validate_outline(outline)
+        verdict = validate_facts(facts)
         if verdict.violations:
             return verdict
         if self._rights is not None:
             await _check_rights(self._rights, user, new)
-        return await self._in_depth(outline, verdict) if outline.changes else verdict
+        return await self._in_depth(facts, verdict) if facts.changes else verdict
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
@@ -151,10 +151,10 @@ class FlowJudge:
     async def changed(self, new: JobFlow, user: UserInfo) -> Verdict:
         return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new, user)
 
-    async def _in_depth(self, outline: Outline, verdict: Verdict) -> Verdict:
+    async def _in_depth(self, facts: FlowFacts, verdict: Verdict) -> Verdict:
         """With what the API server finds in the pod templates that patches make."""
-        namespace = outline.flow.metadata.namespace
-        if not (tried := patched_pods(outline)):
+        namespace = facts.flow.metadata.namespace
+        if not (tried := patched_pods(facts)):
             return verdict
         first = [each.template for each in tried[:MOST_TRIED]]
         answers = await self._cluster.dry_run(namespace, first)

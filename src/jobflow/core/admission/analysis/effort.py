@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.jobflow import Probe
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.spec.expressions import expressions_of
 
 STEERED = 20
@@ -46,32 +46,32 @@ def effort_of_json(value: Any) -> float:
     return sum(cost * written.count(mark) for mark, cost in marks)
 
 
-def exceeds(outline: Outline, most: float) -> bool:
+def exceeds(facts: FlowFacts, most: float) -> bool:
     """Whether it is more work than `most` to judge a flow; counting stops there."""
     if most == math.inf:
         return False
-    left = most - _of_templates(outline)
-    if not outline.special and not outline.probes and outline.flow.spec.job_defaults is None:
+    left = most - _of_templates(facts)
+    if not facts.special and not facts.probes and facts.flow.spec.job_defaults is None:
         return left < 0
-    for cost in _of_steps(outline):
+    for cost in _of_steps(facts):
         left -= cost
         if left < 0:
             return True
     return False
 
 
-def _of_steps(outline: Outline) -> Iterator[float]:
+def _of_steps(facts: FlowFacts) -> Iterator[float]:
     """The cost of each thing that a step need not have. A name, a template and targets cost a tenth
     of a microsecond a byte and are not counted here."""
-    for _, probe in outline.probes:
+    for _, probe in facts.probes:
         yield PROBE + PROBED * _entries(probe)
-    yield STEERED * len(outline.steered)
-    for _, step in outline.steered:
+    yield STEERED * len(facts.steered)
+    for _, step in facts.steered:
         if step.for_each is not None and step.for_each.items:
             yield ITEM * len(step.for_each.items)
-    yield from _of_expressions(outline)
-    yield from _of_merges(outline)
-    for change in outline.changes:
+    yield from _of_expressions(facts)
+    yield from _of_merges(facts)
+    for change in facts.changes:
         yield effort_of_json(change.said)
 
 
@@ -80,9 +80,9 @@ def _entries(probe: Probe) -> int:
     return sum(len(each or ()) for each in lists)
 
 
-def _of_expressions(outline: Outline) -> Iterator[float]:
+def _of_expressions(facts: FlowFacts) -> Iterator[float]:
     seen: set[str] = set()
-    for _, step in outline.expressive:
+    for _, step in facts.expressive:
         for written in expressions_of(step):
             if written.text in seen:
                 yield ANOTHER_EXPRESSION
@@ -91,20 +91,20 @@ def _of_expressions(outline: Outline) -> Iterator[float]:
                 yield EXPRESSION + CHARACTER * len(written.text)
 
 
-def _of_templates(outline: Outline) -> float:
+def _of_templates(facts: FlowFacts) -> float:
     """Of each template once, as it is."""
-    templates = outline.known.templates
+    templates = facts.known.templates
     if not templates:
         return 0
-    known = map(templates.get, outline.templates)
+    known = map(templates.get, facts.templates)
     return TASK * sum(_tasks(template.spec) for template in known if template is not None)
 
 
-def _of_merges(outline: Outline) -> Iterator[float]:
+def _of_merges(facts: FlowFacts) -> Iterator[float]:
     """Of each template once for every patch that is merged onto it."""
-    templates = outline.known.templates or {}
+    templates = facts.known.templates or {}
     costs: dict[str, float] = {}
-    for name in _merged(outline):
+    for name in _merged(facts):
         if (template := templates.get(name)) is None:
             continue
         if name not in costs:
@@ -113,12 +113,12 @@ def _of_merges(outline: Outline) -> Iterator[float]:
         yield costs[name]
 
 
-def _merged(outline: Outline) -> Iterator[str]:
+def _merged(facts: FlowFacts) -> Iterator[str]:
     """The template of each merge, by name."""
-    if outline.flow.spec.job_defaults is not None:
-        yield from outline.templates
-    for position in dict.fromkeys(patched.step for patched in outline.patches):
-        step = outline.steps[position]
+    if facts.flow.spec.job_defaults is not None:
+        yield from facts.templates
+    for position in dict.fromkeys(patched.step for patched in facts.patches):
+        step = facts.steps[position]
         yield from (step.template_for(case) for case in step.switch or (None,))
 
 

@@ -27,16 +27,16 @@ from jobflow.core.admission.analysis.known_tasks import KnownTasks
 from jobflow.core.admission.analysis.patch_locations import Stranger, strangers
 from jobflow.core.admission.analysis.read_expressions import Readings, Written
 from jobflow.core.admission.analysis.resolved_specs import (
-    Change,
-    Kind,
-    Kinds,
     Patched,
-    Use,
+    ResolvedPatch,
+    ResolvedSpec,
+    ResolvedStep,
+    Resolver,
     changes,
     is_open,
     patches_of,
 )
-from jobflow.core.admission.analysis.visible_names import Place, Visible
+from jobflow.core.admission.analysis.visible_names import NameScope, Place
 from jobflow.core.derived import derived
 from jobflow.core.manifests.unknown_fields import NO_MISFITS, Misfits, misfits
 from jobflow.core.spec.expressions import expressions_of
@@ -85,7 +85,7 @@ class Entry(NamedTuple, Generic[A]):
 AnyEntry = Entry[HTTPGetProbe] | Entry[TCPSocketProbe] | Entry[TaskStatusProbe]
 
 
-class Outline:
+class FlowFacts:
     """What the rules look at."""
 
     def __init__(self, flow: JobFlow, known: Known) -> None:
@@ -192,7 +192,7 @@ class Outline:
     @derived
     def readings(self) -> Readings:
         """What its expressions say."""
-        visible = Visible(self.flow, self.graph, self.steps, self.tasks.get)
+        visible = NameScope(self.flow, self.graph, self.steps, self.tasks.get)
         return Readings(list(self._written()), visible, self.graph)
 
     def _written(self) -> Iterator[Written]:
@@ -232,14 +232,14 @@ class Outline:
         return max(len(each.longest) for each in set(self.planned))
 
     @derived
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ResolvedPatch]:
         """The patches that say something, in the order of the flow."""
         return list(changes(self.flow, self.patches)) if self.patches else []
 
     @derived
-    def misfits(self) -> list[tuple[Change, Misfits]]:
+    def misfits(self) -> list[tuple[ResolvedPatch, Misfits]]:
         """Fields and values of patches that no vcjob has, by patch; about MAX_FINDINGS at most."""
-        found: list[tuple[Change, Misfits]] = []
+        found: list[tuple[ResolvedPatch, Misfits]] = []
         wrong = unknown = 0
         for change in self.changes:
             of_one = misfits(change.said, change.path, is_open=is_open, unknown_before=unknown)
@@ -252,7 +252,7 @@ class Outline:
         return found
 
     @derived
-    def strangers(self) -> list[tuple[Kind, Change, Stranger]]:
+    def strangers(self) -> list[tuple[ResolvedSpec, ResolvedPatch, Stranger]]:
         """Tasks and containers of patches that their templates do not have."""
         return [
             (kind, change, stranger)
@@ -269,7 +269,7 @@ class Outline:
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
 
     @derived
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[ResolvedSpec]:
         """What the steps may come to as far as templates are known, each once, in order: where
         nothing is changed, one kind a template."""
         if self.changes:
@@ -278,13 +278,13 @@ class Outline:
         return [kind for kind in found if kind is not None]
 
     @derived
-    def uses(self) -> list[Use]:
+    def uses(self) -> list[ResolvedStep]:
         """The same by step, for rules that have found something in `kinds`."""
         return list(self._kinds.uses(self.steps)) if self.known.templates else []
 
     @derived
-    def _kinds(self) -> Kinds:
-        return Kinds(self.flow, self.changes, self.known.templates or {})
+    def _kinds(self) -> Resolver:
+        return Resolver(self.flow, self.changes, self.known.templates or {})
 
 
 def _special(steps: Sequence[Step]) -> list[tuple[int, Step]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobflow.core.admission.analysis.resolved_specs import Use
+from jobflow.core.admission.analysis.resolved_specs import ResolvedStep
 from jobflow.core.admission.volcano.job_view import job_view
 
 Tasks = Mapping[str, int | None]
@@ -15,9 +15,9 @@ Tasks = Mapping[str, int | None]
 class KnownTasks:
     """Those of one flow, each looked at when it is asked for; of one spec always the same map."""
 
-    def __init__(self, uses: Iterable[Use], half_known: frozenset[int]) -> None:
+    def __init__(self, uses: Iterable[ResolvedStep], half_known: frozenset[int]) -> None:
         """`half_known`: steps some of whose templates are not known, which may have any tasks."""
-        self._uses: dict[int, list[Use]] = {}
+        self._uses: dict[int, list[ResolvedStep]] = {}
         for use in uses:
             if use.step not in half_known:
                 self._uses.setdefault(use.step, []).append(use)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from jobflow.core.admission.analysis.resolved_specs import Change, Kind, is_open
+from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, ResolvedSpec, is_open
 from jobflow.core.admission.volcano.job_view import mapping
 from jobflow.core.manifests.strategic_merge import JOB_SPEC, PATCH, Shape, is_lone, overlaid
 from jobflow.core.violations import Doubt, Violation, beginnings, below
@@ -194,7 +194,7 @@ class _Pair(NamedTuple):
     known: list[str]
 
 
-def strangers(kind: Kind) -> Iterator[tuple[Change, Stranger]]:
+def strangers(kind: ResolvedSpec) -> Iterator[tuple[ResolvedPatch, Stranger]]:
     """Every stranger in the patches of one vcjob, with its patch."""
     base = kind.base
     for change in kind.changes:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from jobflow.core.admission.analysis.visible_names import Place, Visible, Wrong
+from jobflow.core.admission.analysis.visible_names import NameScope, Place, Wrong
 from jobflow.core.cel.expression import Expression, expression
 from jobflow.core.cel.language.functions import FUNCTIONS
 from jobflow.core.cel.variables import Mention
@@ -41,10 +41,10 @@ class Written(NamedTuple):
 
 
 class Readings:
-    """Those of one flow. It does not hold the outline that holds it: what forms no cycle is freed
+    """Those of one flow. It does not hold the facts that holds it: what forms no cycle is freed
     at once (docs/performance.md)."""
 
-    def __init__(self, written: Sequence[Written], visible: Visible, graph: Graph) -> None:
+    def __init__(self, written: Sequence[Written], visible: NameScope, graph: Graph) -> None:
         """`graph`: of spec.flows."""
         self.visible = visible
         self._graph = graph

@@ -23,7 +23,7 @@ from jobflow.core.cel.references import (
     replaced,
     size_of,
 )
-from jobflow.core.cel.scope import Seen, with_values
+from jobflow.core.cel.scope import EvaluationScope, with_values
 from jobflow.core.manifests.job import changes_of, with_defaults
 from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape, overlaid
 from jobflow.core.pods.names import PodNames, pod_names
@@ -39,7 +39,7 @@ _FROM_THE_START = frozenset({"params", "flow"})
 """Roots of references whose values are known before anything has run."""
 
 
-class Change(NamedTuple):
+class ResolvedPatch(NamedTuple):
     """A patch that says something."""
 
     step: int
@@ -58,7 +58,7 @@ class Change(NamedTuple):
     """Whether its references stand for too much; then `said` is as it stands."""
 
 
-class Kind(NamedTuple):
+class ResolvedSpec(NamedTuple):
     """A vcjob that steps come to, whose template is known."""
 
     template: JobTemplate
@@ -67,7 +67,7 @@ class Kind(NamedTuple):
     spec: Mapping[str, Any]
     """The vcjob spec that it has now: the base with the patches merged in."""
     pods: PodNames
-    changes: tuple[Change, ...]
+    changes: tuple[ResolvedPatch, ...]
     """The patches, in the order in which they are merged."""
 
     @property
@@ -76,12 +76,12 @@ class Kind(NamedTuple):
         return any(change.open for change in self.changes)
 
 
-class Use(NamedTuple):
+class ResolvedStep(NamedTuple):
     """A step whose template is known; with `switch` one of its cases."""
 
     step: int
     """Its position among all steps of the flow."""
-    kind: Kind
+    kind: ResolvedSpec
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -115,21 +115,21 @@ def patches_of(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) ->
                 yield Patched(i, at, f"{path(i)}.switch[{at}].patch", case.patch)
 
 
-def changes(flow: JobFlow, patches: Sequence[Patched]) -> Iterator[Change]:
+def changes(flow: JobFlow, patches: Sequence[Patched]) -> Iterator[ResolvedPatch]:
     """Those of the patches that say something."""
     known, room = _Values(flow), Room(MAX_OF_ALL)
     for step, case, path, patch in patches:
         if (written := changes_of(patch)) is not None:
             field = "jobSpec" if patch.job_spec else "spec"
             said, is_open, large = _with_known_values(written, known, room)
-            yield Change(step, case, f"{path}.{field}", written, said, is_open, large)
+            yield ResolvedPatch(step, case, f"{path}.{field}", written, said, is_open, large)
 
 
 class _Values:
     """What references stand for before anything has run, each looked up once for a flow."""
 
     def __init__(self, flow: JobFlow) -> None:
-        self._seen = Seen(flow, lambda name: None)
+        self._seen = EvaluationScope(flow, lambda name: None)
         self._found: dict[str, Any] = {}
 
     def of(self, reference: Reference) -> Any:
@@ -166,26 +166,26 @@ def _with_known_values(
         return written, True, True
 
 
-class Kinds:
+class Resolver:
     """The vcjobs that steps of a flow may come to, by the templates that are known."""
 
     def __init__(
-        self, flow: JobFlow, changes: Sequence[Change], templates: Mapping[str, JobTemplate]
+        self, flow: JobFlow, changes: Sequence[ResolvedPatch], templates: Mapping[str, JobTemplate]
     ) -> None:
         self._defaults = flow.spec.job_defaults
         self._changes = {(change.step, change.case): change for change in changes}
         self._templates = templates
-        self._plain: dict[str, Kind | None] = {}
+        self._plain: dict[str, ResolvedSpec | None] = {}
         self._sizes: dict[int, int] = {}
         """By ids of specs and patches, which live as long as this does."""
 
-    def plain(self, name: str) -> Kind | None:
+    def plain(self, name: str) -> ResolvedSpec | None:
         """That of a template without a patch; None where the template is not known."""
         if name not in self._plain:
             self._plain[name] = self._made(name)
         return self._plain[name]
 
-    def uses(self, steps: Sequence[Step]) -> Iterator[Use]:
+    def uses(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
         """The uses of each step in order; none of a step whose template is not known. Linear: of
         those that change something only MOST_MERGED are merged; those beyond stand as if they
         changed nothing."""
@@ -201,7 +201,7 @@ class Kinds:
                 both = tuple(each for each in (own, case_s) if each is not None)
                 if both:
                     left -= self._size(kind.base) + sum(self._size(each.said) for each in both)
-                yield Use(i, _changed(kind, both) if both and left >= 0 else kind)
+                yield ResolvedStep(i, _changed(kind, both) if both and left >= 0 else kind)
 
     def _size(self, spec: Mapping[str, Any]) -> int:
         """Bytes of a template's spec, or of a patch, as JSON."""
@@ -209,23 +209,23 @@ class Kinds:
             self._sizes[id(spec)] = size_of(spec)
         return self._sizes[id(spec)]
 
-    def _made(self, name: str) -> Kind | None:
+    def _made(self, name: str) -> ResolvedSpec | None:
         template = self._templates.get(name)
         if template is None:
             return None
         spec = template.spec
         if self._defaults is not None:
             spec = with_defaults(spec, self._defaults)
-        return Kind(template, spec, spec, pod_names(spec), ())
+        return ResolvedSpec(template, spec, spec, pod_names(spec), ())
 
 
-def _changed(kind: Kind, made: tuple[Change, ...]) -> Kind:
+def _changed(kind: ResolvedSpec, made: tuple[ResolvedPatch, ...]) -> ResolvedSpec:
     spec: Mapping[str, Any] = kind.base
     for change in made:
         spec = overlaid(spec, change.said)
     is_open = any(change.open for change in made)
     pods = pod_names(_of_known_tasks(spec) if is_open else spec)
-    return Kind(kind.template, kind.base, spec, pods, made)
+    return ResolvedSpec(kind.template, kind.base, spec, pods, made)
 
 
 def _of_known_tasks(spec: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,11 +11,18 @@ from msgspec import UNSET
 
 from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.cel.expression import Expression, Failure
 from jobflow.core.cel.language.budget import MAX_WORK, Work
 from jobflow.core.cel.references import Reference
-from jobflow.core.cel.scope import Seen, Standing, context, items_fault, truth_fault, with_values
+from jobflow.core.cel.scope import (
+    EvaluationScope,
+    Standing,
+    context,
+    items_fault,
+    truth_fault,
+    with_values,
+)
 from jobflow.core.cel.variables import Mention
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import items_of
@@ -80,18 +87,18 @@ class Samples:
             faults.setdefault(fault)
         return next(iter(faults), None)
 
-    def _seen(self, step: Step) -> Iterable[Seen]:
+    def _seen(self, step: Step) -> Iterable[EvaluationScope]:
         """As it may be when all went well, and when nothing did."""
         if step.for_each is None:
             return self._without_items
         return self._seen_with(items_of(step, None))
 
-    def _seen_with(self, items: Sequence[Any] | None) -> Iterator[Seen]:
+    def _seen_with(self, items: Sequence[Any] | None) -> Iterator[EvaluationScope]:
         for condition, run, phase, at in (
             (_SUCCEEDED, _ENDED_SO[0], FlowPhase.SUCCEED, 0),
             (_FAILED, _ENDED_SO[1], FlowPhase.FAILED, -1),
         ):
-            yield Seen(
+            yield EvaluationScope(
                 self._flow,
                 self._standing(condition),
                 flow_phase=phase,
@@ -100,7 +107,7 @@ class Samples:
                 run=run,
             )
 
-    def _is_known(self, found: Expression, seen: Seen) -> bool:
+    def _is_known(self, found: Expression, seen: EvaluationScope) -> bool:
         """Whether all that it mentions has a value here: a param may still lack one."""
         for mention in found.mentions:
             if mention.root == "item" and seen.item is UNSET:
@@ -137,8 +144,8 @@ def mention_of(reference: Reference) -> Mention:
 class Items:
     """Tries references to params and to items."""
 
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
+    def __init__(self, facts: FlowFacts) -> None:
+        self._facts = facts
         self._left = BUDGET
         self._told: dict[tuple[int, str], str | None] = {}
 
@@ -155,11 +162,11 @@ class Items:
 
     def _untold(self, position: int, reference: Reference) -> str | None:
         if position == _ANYWHERE:
-            return self._missing(reference, Seen(self._outline.flow, lambda name: None))
+            return self._missing(reference, EvaluationScope(self._facts.flow, lambda name: None))
         return self._of_items(position, reference)
 
     def _of_items(self, position: int, reference: Reference) -> str | None:
-        step = self._outline.steps[position]
+        step = self._facts.steps[position]
         if step.for_each is not None and step.for_each.items is None:
             if step.for_each.from_ is None and step.for_each.count is not None:
                 return "with count an item is a number, and nothing is taken of it; write $(item)"
@@ -169,11 +176,11 @@ class Items:
             self._left -= 1
             if self._left < 0:
                 return None
-            seen = Seen(self._outline.flow, lambda name: None, index=at, item=item)
+            seen = EvaluationScope(self._facts.flow, lambda name: None, index=at, item=item)
             if self._missing(reference, seen) is not None:
                 return f'items[{at}] has no "{".".join(reference.keys)}"'
         return None
 
-    def _missing(self, reference: Reference, seen: Seen) -> str | None:
+    def _missing(self, reference: Reference, seen: EvaluationScope) -> str | None:
         value = with_values(f"$({reference.path})", seen)
         return value.message.partition(": ")[2] if isinstance(value, Failure) else None

@@ -50,7 +50,7 @@ class Place:
     """`when`, `switch`, `forEach.from`, `repeat.until`, `retry.when` or `patch`."""
 
 
-class Visible:
+class NameScope:
     """The names of one flow."""
 
     def __init__(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from jobflow.api.control import Backoff, FailurePolicy
 from jobflow.api.duration import parse_duration
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.job_counts import MOST_RETRIES
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.limits import LONGEST_TTL, MOST_RUNS
@@ -22,11 +22,11 @@ MOST_CASES = 100
 _FAILURE_POLICIES = frozenset({None, *FailurePolicy})
 
 
-def switches_have_cases(outline: Outline) -> Iterator[Violation]:
-    for i, step in outline.steered:
+def switches_have_cases(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steered:
         if step.switch is None:
             continue
-        path = f"{outline.path(i)}.switch"
+        path = f"{facts.path(i)}.switch"
         if not step.switch:
             detail = "a switch has at least one case; without any the step would never run"
             yield Violation(path, Reason.REQUIRED, None, detail)
@@ -35,19 +35,19 @@ def switches_have_cases(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.TOO_MANY, count, detail)
 
 
-def switches_choose_the_template(outline: Outline) -> Iterator[Violation]:
-    for i, step in outline.steered:
+def switches_choose_the_template(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steered:
         if step.switch is not None and step.template:
             detail = (
                 "the cases of switch say which template is run; a case without one runs the "
                 "template that is named like the step"
             )
-            yield Violation(f"{outline.path(i)}.template", Reason.FORBIDDEN, None, detail)
+            yield Violation(f"{facts.path(i)}.template", Reason.FORBIDDEN, None, detail)
 
 
-def default_cases_come_last(outline: Outline) -> Iterator[Violation]:
+def default_cases_come_last(facts: FlowFacts) -> Iterator[Violation]:
     """A case without `when` always holds."""
-    for i, step in outline.steered:
+    for i, step in facts.steered:
         cases = step.switch or ()
         default = next((at for at, case in enumerate(cases) if case.when is None), len(cases))
         if default < len(cases) - 1:
@@ -55,17 +55,17 @@ def default_cases_come_last(outline: Outline) -> Iterator[Violation]:
                 f"switch[{default}] before it has no when, so it is the default and this case is "
                 "never taken; put the default last"
             )
-            path = f"{outline.path(i)}.switch[{default + 1}]"
+            path = f"{facts.path(i)}.switch[{default + 1}]"
             yield Violation(path, Reason.FORBIDDEN, None, detail)
 
 
-def items_are_given_once(outline: Outline) -> Iterator[Violation]:
-    for i, step in outline.steered:
+def items_are_given_once(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steered:
         if (each := step.for_each) is None:
             continue
         given = {"items": each.items, "from": each.from_, "count": each.count}
         fields = [field for field, value in given.items() if value is not None]
-        path = f"{outline.path(i)}.forEach"
+        path = f"{facts.path(i)}.forEach"
         if not fields:
             detail = "say what it goes over: items (a list), from (CEL) or count (a number)"
             yield Violation(path, Reason.REQUIRED, None, detail)
@@ -74,11 +74,11 @@ def items_are_given_once(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"{path}.{field}", Reason.FORBIDDEN, None, detail)
 
 
-def items_are_not_too_many(outline: Outline) -> Iterator[Violation]:
-    for i, step in outline.steered:
+def items_are_not_too_many(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steered:
         if (each := step.for_each) is None:
             continue
-        path = f"{outline.path(i)}.forEach"
+        path = f"{facts.path(i)}.forEach"
         if (items := len(each.items or ())) > MOST_RUNS:
             detail = f"{items:,} items, but forEach goes over at most {MOST_RUNS:,}; {_SPLIT}"
             yield Violation(f"{path}.items", Reason.TOO_MANY, items, detail)
@@ -91,21 +91,21 @@ def items_are_not_too_many(outline: Outline) -> Iterator[Violation]:
 _SPLIT = "let each job do several, or split the step"
 
 
-def loops_are_of_one_kind(outline: Outline) -> Iterator[Violation]:
-    for i, step in outline.steered:
+def loops_are_of_one_kind(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steered:
         if step.for_each is not None and step.repeat is not None:
             detail = (
                 "excludes forEach: a step has its items, or runs again until an expression holds; "
                 "for both, repeat a step behind this one"
             )
-            yield Violation(f"{outline.path(i)}.repeat", Reason.FORBIDDEN, None, detail)
+            yield Violation(f"{facts.path(i)}.repeat", Reason.FORBIDDEN, None, detail)
 
 
-def repeats_come_to_an_end(outline: Outline) -> Iterator[Violation]:
-    for i, step in outline.steered:
+def repeats_come_to_an_end(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steered:
         if (repeat := step.repeat) is None:
             continue
-        path = f"{outline.path(i)}.repeat"
+        path = f"{facts.path(i)}.repeat"
         if repeat.until is None:
             detail = "say in CEL when it has been repeated enough"
             yield Violation(f"{path}.until", Reason.REQUIRED, None, detail)
@@ -117,11 +117,11 @@ def repeats_come_to_an_end(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"{path}.max", Reason.INVALID, repeat.max, detail)
 
 
-def retries_are_limited(outline: Outline) -> Iterator[Violation]:
-    for i, step in outline.steered:
+def retries_are_limited(facts: FlowFacts) -> Iterator[Violation]:
+    for i, step in facts.steered:
         if step.retry is None:
             continue
-        limit, path = step.retry.limit, f"{outline.path(i)}.retry.limit"
+        limit, path = step.retry.limit, f"{facts.path(i)}.retry.limit"
         if limit is None:
             detail = "say how many attempts there are after the first"
             yield Violation(path, Reason.REQUIRED, None, detail)
@@ -130,11 +130,11 @@ def retries_are_limited(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, limit, detail)
 
 
-def parallelism_leaves_room(outline: Outline) -> Iterator[Violation]:
-    at_once = [("spec.parallelism", outline.flow.spec.parallelism)]
+def parallelism_leaves_room(facts: FlowFacts) -> Iterator[Violation]:
+    at_once = [("spec.parallelism", facts.flow.spec.parallelism)]
     at_once += [
-        (f"{outline.path(i)}.forEach.parallelism", step.for_each.parallelism)
-        for i, step in outline.steered
+        (f"{facts.path(i)}.forEach.parallelism", step.for_each.parallelism)
+        for i, step in facts.steered
         if step.for_each is not None
     ]
     for path, most in at_once:
@@ -143,23 +143,23 @@ def parallelism_leaves_room(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, most, detail)
 
 
-def daemons_leave_room(outline: Outline) -> Iterator[Violation]:
+def daemons_leave_room(facts: FlowFacts) -> Iterator[Violation]:
     """A service holds its place until all other steps are over."""
-    most = outline.flow.spec.parallelism
-    daemons = sum(bool(step.daemon) for i, step in outline.steered if i < len(outline.flows))
+    most = facts.flow.spec.parallelism
+    daemons = sum(bool(step.daemon) for i, step in facts.steered if i < len(facts.flows))
     if most is not None and 1 <= most <= daemons:
         which = "the daemon takes" if daemons == 1 else f"the {daemons} daemons take"
         detail = f"{which} all the room, so the other steps could not run; at least {daemons + 1}"
         yield Violation("spec.parallelism", Reason.INVALID, most, detail)
 
 
-def daemons_are_services(outline: Outline) -> Iterator[Violation]:
+def daemons_are_services(facts: FlowFacts) -> Iterator[Violation]:
     """A loop waits for the end of its runs, and finally for the end of its steps."""
-    for i, step in outline.steered:
+    for i, step in facts.steered:
         if not step.daemon:
             continue
-        path = f"{outline.path(i)}.daemon"
-        if i >= len(outline.flows):
+        path = f"{facts.path(i)}.daemon"
+        if i >= len(facts.flows):
             detail = "a step of finally ends the flow with its own end, and a daemon has none"
             yield Violation(path, Reason.FORBIDDEN, None, detail)
         for field, loop in (("forEach", step.for_each), ("repeat", step.repeat)):
@@ -168,26 +168,26 @@ def daemons_are_services(outline: Outline) -> Iterator[Violation]:
                 yield Violation(path, Reason.FORBIDDEN, None, detail)
 
 
-def failure_policy_is_known(outline: Outline) -> Iterator[Violation]:
-    if (policy := outline.flow.spec.failure_policy) not in _FAILURE_POLICIES:
+def failure_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
+    if (policy := facts.flow.spec.failure_policy) not in _FAILURE_POLICIES:
         detail = supported(policy, FailurePolicy)
         yield Violation("spec.failurePolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 
-def finally_waits_for_all(outline: Outline) -> Iterator[Violation]:
-    for at, step in enumerate(outline.last):
+def finally_waits_for_all(facts: FlowFacts) -> Iterator[Violation]:
+    for at, step in enumerate(facts.last):
         if step.depends_on is not None:
             detail = "the steps of finally start together, once all others are over; take it out"
             yield Violation(f"spec.finally[{at}].dependsOn", Reason.FORBIDDEN, None, detail)
 
 
-def nobody_waits_for_finally(outline: Outline) -> Iterator[Violation]:
-    last = {step.name for step in outline.last}
-    for i, at in outline.graph.unknown if last else ():
-        target = outline.steps[i].targets[at]
+def nobody_waits_for_finally(facts: FlowFacts) -> Iterator[Violation]:
+    last = {step.name for step in facts.last}
+    for i, at in facts.graph.unknown if last else ():
+        target = facts.steps[i].targets[at]
         if target in last:
             detail = "a step of finally, which starts when this one is over; take this target out"
-            path = f"{outline.path(i)}.dependsOn.targets[{at}]"
+            path = f"{facts.path(i)}.dependsOn.targets[{at}]"
             yield Violation(path, Reason.INVALID, target, detail)
 
 
@@ -197,9 +197,9 @@ _FIRST, _LONGEST = "1s", "5m"
 """What a backoff without `duration` or `max` has."""
 
 
-def timeouts_are_durations(outline: Outline) -> Iterator[Violation]:
-    timeouts = [("spec.timeout", outline.flow.spec.timeout)]
-    timeouts += [(f"{outline.path(i)}.timeout", step.timeout) for i, step in outline.steered]
+def timeouts_are_durations(facts: FlowFacts) -> Iterator[Violation]:
+    timeouts = [("spec.timeout", facts.flow.spec.timeout)]
+    timeouts += [(f"{facts.path(i)}.timeout", step.timeout) for i, step in facts.steered]
     for path, text in timeouts:
         if text is not None:
             yield from _misread(path, text)
@@ -208,22 +208,22 @@ def timeouts_are_durations(outline: Outline) -> Iterator[Violation]:
                 yield Violation(path, Reason.INVALID, text, detail)
 
 
-def backoffs_are_durations(outline: Outline) -> Iterator[Violation]:
-    for path, backoff in _backoffs(outline):
+def backoffs_are_durations(facts: FlowFacts) -> Iterator[Violation]:
+    for path, backoff in _backoffs(facts):
         for field, text in (("duration", backoff.duration), ("max", backoff.max)):
             if text is not None:
                 yield from _misread(f"{path}.{field}", text)
 
 
-def backoffs_grow(outline: Outline) -> Iterator[Violation]:
-    for path, backoff in _backoffs(outline):
+def backoffs_grow(facts: FlowFacts) -> Iterator[Violation]:
+    for path, backoff in _backoffs(facts):
         if (factor := backoff.factor) is not None and not 1 <= factor <= MOST_FACTOR:
             detail = f"each pause is 1 to {MOST_FACTOR} times as long as the one before"
             yield Violation(f"{path}.factor", Reason.INVALID, factor, detail)
 
 
-def backoffs_have_room_to_grow(outline: Outline) -> Iterator[Violation]:
-    for path, backoff in _backoffs(outline):
+def backoffs_have_room_to_grow(facts: FlowFacts) -> Iterator[Violation]:
+    for path, backoff in _backoffs(facts):
         first, longest = backoff.duration or _FIRST, backoff.max or _LONGEST
         least, most = _seconds(first), _seconds(longest)
         if least is None or most is None or most >= least:
@@ -237,17 +237,17 @@ def backoffs_have_room_to_grow(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"{path}.max", Reason.INVALID, longest, detail)
 
 
-def ttl_is_a_number_of_seconds(outline: Outline) -> Iterator[Violation]:
-    ttl = outline.flow.spec.ttl_seconds_after_finished
+def ttl_is_a_number_of_seconds(facts: FlowFacts) -> Iterator[Violation]:
+    ttl = facts.flow.spec.ttl_seconds_after_finished
     if ttl is not None and not 0 <= ttl <= LONGEST_TTL:
         detail = f"0 to {LONGEST_TTL} seconds (68 years); leave it out to keep the flow"
         yield Violation("spec.ttlSecondsAfterFinished", Reason.INVALID, ttl, detail)
 
 
-def _backoffs(outline: Outline) -> Iterator[tuple[str, Backoff]]:
-    for i, step in outline.steered:
+def _backoffs(facts: FlowFacts) -> Iterator[tuple[str, Backoff]]:
+    for i, step in facts.steered:
         if step.retry is not None and step.retry.backoff is not None:
-            yield f"{outline.path(i)}.retry.backoff", step.retry.backoff
+            yield f"{facts.path(i)}.retry.backoff", step.retry.backoff
 
 
 def _misread(path: str, text: str) -> Iterator[Violation]:
@@ -275,7 +275,7 @@ TIME_RULES: tuple[Rule, ...] = (
 
 CONTROL_RULES = (
     Group[Rule](
-        lambda outline: outline.controlled,
+        lambda facts: facts.controlled,
         (
             switches_have_cases,
             switches_choose_the_template,

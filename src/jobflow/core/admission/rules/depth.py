@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobflow.api.schema.nesting import MAX_DEPTH, way_beyond
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.violations import Reason, Violation, below
 
 
@@ -23,14 +23,14 @@ def depth_violations(value: Any, path: str) -> Iterator[Violation]:
         yield Violation(path, Reason.TOO_LONG, None, detail)
 
 
-def flow_is_not_too_deep(outline: Outline) -> Iterator[Violation]:
+def flow_is_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
     """The values of a flow that may hold any JSON."""
-    for i, param in enumerate(outline.flow.spec.params or ()):
+    for i, param in enumerate(facts.flow.spec.params or ()):
         yield from depth_violations(param.value, f"spec.params[{i}].value")
         yield from depth_violations(param.enum, f"spec.params[{i}].enum")
-    for _, _, path, patch in outline.patches:
+    for _, _, path, patch in facts.patches:
         yield from depth_violations(patch.job_spec, f"{path}.jobSpec")
         yield from depth_violations(patch.spec, f"{path}.spec")
-    for i, step in outline.steered:
+    for i, step in facts.steered:
         if step.for_each is not None:
-            yield from depth_violations(step.for_each.items, f"{outline.path(i)}.forEach.items")
+            yield from depth_violations(step.for_each.items, f"{facts.path(i)}.forEach.items")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.read_expressions import MAX_CHARACTERS
 from jobflow.core.admission.analysis.resolved_specs import MAX_OF_ALL
 from jobflow.core.admission.analysis.trial_evaluation import Items, Samples, mention_of
@@ -41,9 +41,9 @@ _ENDING = re.compile(r"(?P<sign><>|===)$|\b(?P<word>not)\s+.$", re.IGNORECASE)
 _IF = re.compile(r"if\b", re.IGNORECASE)
 
 
-def expressions_are_few(outline: Outline) -> Iterator[Violation]:
+def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
     """Each is parsed on the thread that carries flows out."""
-    if (characters := outline.readings.characters) > MAX_CHARACTERS:
+    if (characters := facts.readings.characters) > MAX_CHARACTERS:
         detail = (
             f"its expressions have {characters:,} characters together; at most "
             f"{MAX_CHARACTERS:,} are allowed"
@@ -51,8 +51,8 @@ def expressions_are_few(outline: Outline) -> Iterator[Violation]:
         yield Violation("spec", Reason.TOO_LONG, None, detail)
 
 
-def expressions_can_be_read(outline: Outline) -> Iterator[Violation]:
-    for each in outline.readings.written:
+def expressions_can_be_read(facts: FlowFacts) -> Iterator[Violation]:
+    for each in facts.readings.written:
         found = expression(each.text)
         if isinstance(found, Fault):
             at = "" if found.at is None else _at(each.text, found.at)
@@ -60,36 +60,36 @@ def expressions_can_be_read(outline: Outline) -> Iterator[Violation]:
             yield Violation(each.path, Reason.INVALID, each.text, detail)
 
 
-def expressions_name_what_there_is(outline: Outline) -> Iterator[Violation]:
+def expressions_name_what_there_is(facts: FlowFacts) -> Iterator[Violation]:
     """Variables, params, steps that are upstream, what there is of a step, and functions."""
-    for each, _, wrong in outline.readings.read:
+    for each, _, wrong in facts.readings.read:
         for name in wrong:
             detail = _at(each.text, name.at) + name.detail
             yield Violation(each.path, Reason.INVALID, each.text, detail)
 
 
-def expressions_give_what_is_asked(outline: Outline) -> Iterator[Violation]:
+def expressions_give_what_is_asked(facts: FlowFacts) -> Iterator[Violation]:
     """True or false, or of forEach.from a list; as far as that can be known before it runs."""
-    samples = Samples(outline.flow)
-    for each, found, wrong in outline.readings.read:
+    samples = Samples(facts.flow)
+    for each, found, wrong in facts.readings.read:
         if not wrong:
-            step = outline.steps[each.place.position]
+            step = facts.steps[each.place.position]
             if (fault := samples.fault(step, each.place.field, found)) is not None:
                 yield Violation(each.path, Reason.INVALID, each.text, fault)
 
 
-def references_name_what_there_is(outline: Outline) -> Iterator[Violation]:
+def references_name_what_there_is(facts: FlowFacts) -> Iterator[Violation]:
     """References in patches, as far as their values are known before it runs."""
-    if not outline.changes:
+    if not facts.changes:
         return
-    readings = outline.readings
+    readings = facts.readings
     found = [
         (Place(change.step, "patch"), path, reference)
-        for change in outline.changes
+        for change in facts.changes
         for path, reference in references(change.written, change.path)
     ]
     readings.ask((place, [mention_of(reference)]) for place, _, reference in found)
-    items = Items(outline)
+    items = Items(facts)
     for place, path, reference in found:
         detail = readings.visible.reference_fault(place, reference.root, reference.keys)
         if detail is None:
@@ -98,9 +98,9 @@ def references_name_what_there_is(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, f"$({reference.path})", detail)
 
 
-def references_are_small(outline: Outline) -> Iterator[Violation]:
+def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
     """A value is written out as often as it is referred to."""
-    for change in outline.changes:
+    for change in facts.changes:
         if change.large:
             detail = (
                 "its references, and those of the patches before it, stand for more than "
@@ -143,7 +143,7 @@ def _other_sign(text: str, at: int) -> str:
 
 EXPRESSION_RULES = (
     Group[Rule](
-        lambda outline: outline.expressive,
+        lambda facts: facts.expressive,
         (
             expressions_are_few,
             expressions_can_be_read,
@@ -152,7 +152,7 @@ EXPRESSION_RULES = (
         ),
     ),
     Group[Rule](
-        lambda outline: outline.changes,
+        lambda facts: facts.changes,
         (
             references_name_what_there_is,
             references_are_small,
@@ -185,9 +185,9 @@ _RUN = _Owner("a run", OF_STEPS)
 _STEP = _Owner("a step", OF_STEPS)
 
 
-def reasons_are_there(outline: Outline) -> Iterator[Violation]:
+def reasons_are_there(facts: FlowFacts) -> Iterator[Violation]:
     """A comparison with any other word is the same for every attempt."""
-    for each, read, _ in outline.readings.read:
+    for each, read, _ in facts.readings.read:
         run = _ATTEMPT if each.place.field == "retry.when" else _RUN
         if "reason" in each.text:
             for found in read.comparisons():
@@ -196,7 +196,7 @@ def reasons_are_there(outline: Outline) -> Iterator[Violation]:
                     yield Violation(each.path, Reason.INVALID, each.text, _detail(found, owner))
 
 
-REASON_RULES = (Group[Rule](lambda outline: outline.expressive, (reasons_are_there,)),)
+REASON_RULES = (Group[Rule](lambda facts: facts.expressive, (reasons_are_there,)),)
 
 
 def _owner(found: Comparison, run: _Owner) -> _Owner | None:

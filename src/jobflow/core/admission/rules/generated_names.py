@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.job_counts import Planned, heads, origins
-from jobflow.core.admission.analysis.resolved_specs import Use
+from jobflow.core.admission.analysis.resolved_specs import ResolvedStep
 from jobflow.core.admission.object_names import MAX_OBJECT_NAME
 from jobflow.core.admission.rule import Group, Rule, anything
 from jobflow.core.names import MAX_NAME, job_name
@@ -19,40 +19,40 @@ from jobflow.core.pods.names import PodNames
 from jobflow.core.violations import Reason, Violation
 
 
-def jobs_fit(outline: Outline) -> Iterator[Violation]:
+def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
     """A vcjob's name is a label of its pods, and Volcano's admission takes no longer one."""
-    prefix = len(outline.flow_name) + 1
-    room = MAX_NAME - prefix - outline.longest_tail
-    if outline.longest_name <= room:
+    prefix = len(facts.flow_name) + 1
+    room = MAX_NAME - prefix - facts.longest_tail
+    if facts.longest_name <= room:
         return
-    for i, name in enumerate(outline.names):
-        tail = outline.planned[i].longest
+    for i, name in enumerate(facts.names):
+        tail = facts.planned[i].longest
         length = len(name) + prefix + len(tail)
         if MAX_NAME < length and len(name) <= MAX_OBJECT_NAME:
-            job = _quoted(job_name(outline.flow_name, name) + tail)
-            yield _too_long(outline.path(i), f"its vcjob {job}", length)
+            job = _quoted(job_name(facts.flow_name, name) + tail)
+            yield _too_long(facts.path(i), f"its vcjob {job}", length)
 
 
-def pods_fit(outline: Outline) -> Iterator[Violation]:
+def pods_fit(facts: FlowFacts) -> Iterator[Violation]:
     """Volcano's admission holds `<vcjob>-<task>-<n>` to 63 characters, n counting the tasks
     (validateK8sPodNameLength); with a plugin that makes it a hostname every pod's name has to fit.
     """
-    prefix = len(outline.flow_name) + 1
-    longest = max((len(kind.pods.longest) for kind in outline.kinds), default=0)
-    if prefix + outline.longest_name + outline.longest_tail + longest <= MAX_NAME:
+    prefix = len(facts.flow_name) + 1
+    longest = max((len(kind.pods.longest) for kind in facts.kinds), default=0)
+    if prefix + facts.longest_name + facts.longest_tail + longest <= MAX_NAME:
         return
     said = -1
-    for use in outline.uses:
-        step, names = use.step, outline.names
+    for use in facts.uses:
+        step, names = use.step, facts.names
         length = len(names[step]) + prefix + len(use.pods.longest)
-        if length + outline.longest_tail <= MAX_NAME or step == said:
+        if length + facts.longest_tail <= MAX_NAME or step == said:
             continue
-        tail = outline.planned[step].longest
+        tail = facts.planned[step].longest
         job = len(names[step]) + prefix + len(tail)
         if job <= MAX_NAME < length + len(tail):
             said = step
-            pod = job_name(outline.flow_name, names[step]) + tail + use.pods.longest
-            yield _too_long(outline.path(step), f"its pod {_quoted(pod)}", len(pod))
+            pod = job_name(facts.flow_name, names[step]) + tail + use.pods.longest
+            yield _too_long(facts.path(step), f"its pod {_quoted(pod)}", len(pod))
 
 
 def _too_long(path: str, what: str, length: int) -> Violation:
@@ -67,21 +67,21 @@ def _quoted(name: str) -> str:
     return f'"{name}"' if len(name) <= 100 else f'"{name[:60]}…{name[-30:]}"'
 
 
-def hostnames_are_labels(outline: Outline) -> Iterator[Violation]:
+def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
     """A hostname has no dots: a pod that is to have one is refused by the API server."""
-    if "." not in outline.flow_name and not any("." in name for name in outline.names):
+    if "." not in facts.flow_name and not any("." in name for name in facts.names):
         return
     said = -1
-    for use in outline.uses:
-        name = job_name(outline.flow_name, outline.names[use.step])
+    for use in facts.uses:
+        name = job_name(facts.flow_name, facts.names[use.step])
         if "." in name and use.pods.hostname_plugin and use.step != said:
             said = use.step
             detail = (
                 f'its vcjob "{name}" has the plugin {use.pods.hostname_plugin}, which makes the '
                 'names of its pods their hostnames, and these cannot hold "."; write "-" instead'
             )
-            path = f"{outline.path(use.step)}.name"
-            yield Violation(path, Reason.INVALID, outline.names[use.step], detail)
+            path = f"{facts.path(use.step)}.name"
+            yield Violation(path, Reason.INVALID, facts.names[use.step], detail)
 
 
 GENERATED_RULES = (
@@ -96,29 +96,29 @@ GENERATED_RULES = (
 )
 
 
-def jobs_are_unique(outline: Outline) -> Iterator[Violation]:
+def jobs_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     """Item 0 of step `a` is the vcjob `<flow>-a-0`, and so is step `a-0`. A step that has a loop
     itself always has more behind its name than another could give it."""
-    if not outline.repeats_names:
+    if not facts.repeats_names:
         return
-    position = _positions(outline)
-    for i, name in enumerate(outline.names):
-        if outline.planned[i].runs is None and len(name) <= MAX_NAME:
+    position = _positions(facts)
+    for i, name in enumerate(facts.names):
+        if facts.planned[i].runs is None and len(name) <= MAX_NAME:
             for base, index, retry in origins(name):
                 other = position.get(base)
-                if other is not None and outline.planned[other].has(index, retry):
+                if other is not None and facts.planned[other].has(index, retry):
                     detail = (
                         f'step "{base}" makes a vcjob of this name too, '
                         f"{_which(index, retry)}; rename one of the steps"
                     )
-                    job = job_name(outline.flow_name, name)
-                    yield Violation(f"{outline.path(i)}.name", Reason.DUPLICATE, job, detail)
+                    job = job_name(facts.flow_name, name)
+                    yield Violation(f"{facts.path(i)}.name", Reason.DUPLICATE, job, detail)
 
 
-def _positions(outline: Outline) -> Mapping[str, int]:
+def _positions(facts: FlowFacts) -> Mapping[str, int]:
     """Of each step by its name; of several with one name the first."""
-    last = len(outline.names) - 1
-    return {name: last - i for i, name in enumerate(reversed(outline.names))}
+    last = len(facts.names) - 1
+    return {name: last - i for i, name in enumerate(reversed(facts.names))}
 
 
 def _which(index: int | None, retry: int) -> str:
@@ -134,7 +134,7 @@ class _Clash(NamedTuple):
     longer: str
 
 
-def pods_are_unique(outline: Outline) -> Iterator[Violation]:
+def pods_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     """Step a with task b-c and step a-b with task c make pods of the same names, and Volcano
     takes a pod that exists already for its own. So does step a with task r1-b, once it is tried
     again.
@@ -142,12 +142,12 @@ def pods_are_unique(outline: Outline) -> Iterator[Violation]:
     So one vcjob's name begins with the other's and a dash, and what is left of it begins a task of
     the other.
     """
-    pods = {id(kind.pods): kind.pods for kind in outline.kinds}
+    pods = {id(kind.pods): kind.pods for kind in facts.kinds}
     if not any("-" in task for each in pods.values() for task in each.tasks):
         return
-    search = _Search(outline, pods)
+    search = _Search(facts, pods)
     said = set()
-    for use in outline.uses:
+    for use in facts.uses:
         for violation in search.violations(use):
             if (violation.path, violation.value) not in said:
                 said.add((violation.path, violation.value))
@@ -166,15 +166,15 @@ class _Attempts(NamedTuple):
 class _Search:
     """For one flow."""
 
-    def __init__(self, outline: Outline, pods: Mapping[int, PodNames]) -> None:
-        self._outline = outline
-        self._uses: dict[str, list[Use]] = {}
-        for use in outline.uses:
-            self._uses.setdefault(outline.names[use.step], []).append(use)
+    def __init__(self, facts: FlowFacts, pods: Mapping[int, PodNames]) -> None:
+        self._facts = facts
+        self._uses: dict[str, list[ResolvedStep]] = {}
+        for use in facts.uses:
+            self._uses.setdefault(facts.names[use.step], []).append(use)
         self._rests = {key: _rests(each.tasks) for key, each in pods.items()}
         self._known = frozenset(text for rests in self._rests.values() for text in rests)
         """All that a task begins with."""
-        self._headed = outline.repeats_names and any(
+        self._headed = facts.repeats_names and any(
             len(list(islice(heads(task), 2))) > 1 for each in pods.values() for task in each.tasks
         )
         """Whether a task begins like what stands behind a step's name."""
@@ -182,12 +182,12 @@ class _Search:
         self._attempts = {key: _of_attempts(each.tasks) for key, each in pods.items()}
         self._found: dict[tuple[int, int, str, Planned], _Clash | None] = {}
 
-    def violations(self, longer: Use) -> Iterator[Violation]:
+    def violations(self, longer: ResolvedStep) -> Iterator[Violation]:
         """Of pods that this use makes, and another use whose name is a beginning of its own, or
         the same use at another attempt."""
-        name = self._outline.names[longer.step]
+        name = self._facts.names[longer.step]
         attempts = self._attempts[id(longer.pods)]
-        if attempts and attempts.retry <= self._outline.planned[longer.step].retries:
+        if attempts and attempts.retry <= self._facts.planned[longer.step].retries:
             yield self._told_of_attempts(longer, attempts)
         for at in self._ends(name, longer):
             for other in self._made(name[:at]):  # never the same step: with runs it has more
@@ -195,31 +195,31 @@ class _Search:
                 if clash is not None:
                     yield self._told(other, longer, clash, name[:at])
 
-    def _ends(self, name: str, use: Use) -> list[int]:
+    def _ends(self, name: str, use: ResolvedStep) -> list[int]:
         """Where in a step's name another vcjob's may end, so that its tasks can make up the rest;
         behind it too, where only the index is left."""
         ends = [at for at in _dashes(name) if name[at + 1 :] in self._known]
         if self._headed and len(name) <= MAX_NAME:
-            if self._outline.planned[use.step].runs is not None:
+            if self._facts.planned[use.step].runs is not None:
                 ends.append(len(name))
         return ends
 
-    def _made(self, name: str) -> Iterator[Use]:
+    def _made(self, name: str) -> Iterator[ResolvedStep]:
         """The uses that may make a vcjob of this name; the flow's is left out of it."""
         yield from (use for use in self._uses.get(name, ()) if self._has(use, None, 0))
-        if self._outline.repeats_names:
+        if self._facts.repeats_names:
             for base, index, retry in origins(name):
                 yield from (use for use in self._uses.get(base, ()) if self._has(use, index, retry))
 
-    def _has(self, use: Use, index: int | None, retry: int) -> bool:
-        return self._outline.planned[use.step].has(index, retry)
+    def _has(self, use: ResolvedStep, index: int | None, retry: int) -> bool:
+        return self._facts.planned[use.step].has(index, retry)
 
-    def _clash(self, shorter: Use, longer: Use, more: str) -> _Clash | None:
+    def _clash(self, shorter: ResolvedStep, longer: ResolvedStep, more: str) -> _Clash | None:
         """`more`: what stands behind the one's name in the other's, up to its index or retry."""
         rests = self._rests[id(shorter.pods)].get(more)
         if not rests:
             return None
-        planned = self._outline.planned[longer.step]
+        planned = self._facts.planned[longer.step]
         key = (id(shorter.pods), id(longer.pods), more, planned)
         if key not in self._found:
             tasks = self._tasks[id(longer.pods)]
@@ -232,19 +232,21 @@ class _Search:
             self._found[key] = next(found, None)
         return self._found[key]
 
-    def _told_of_attempts(self, use: Use, found: _Attempts) -> Violation:
-        name = self._outline.names[use.step]
+    def _told_of_attempts(self, use: ResolvedStep, found: _Attempts) -> Violation:
+        name = self._facts.names[use.step]
         detail = (
             f'the attempts make pods of one name, the first for its task "{found.task}", '
             f'retry {found.retry} for its task "{found.again}"; rename one of the tasks'
         )
-        run = "" if self._outline.planned[use.step].runs is None else "-0"
-        pod = f"{job_name(self._outline.flow_name, name)}{run}-{found.task}-0"
-        return Violation(f"{self._outline.path(use.step)}.name", Reason.DUPLICATE, pod, detail)
+        run = "" if self._facts.planned[use.step].runs is None else "-0"
+        pod = f"{job_name(self._facts.flow_name, name)}{run}-{found.task}-0"
+        return Violation(f"{self._facts.path(use.step)}.name", Reason.DUPLICATE, pod, detail)
 
-    def _told(self, shorter: Use, longer: Use, clash: _Clash, job: str) -> Violation:
+    def _told(
+        self, shorter: ResolvedStep, longer: ResolvedStep, clash: _Clash, job: str
+    ) -> Violation:
         """`job`: the vcjob with the shorter name, without the flow's."""
-        names = self._outline.names
+        names = self._facts.names
         first, second = (shorter.step, clash.shorter), (longer.step, clash.longer)
         if first > second:
             first, second = second, first
@@ -252,8 +254,8 @@ class _Search:
             f'a pod of step "{names[first[0]]}" (task "{first[1]}") would have the same name as '
             f'one of this step (task "{second[1]}"); rename one of them'
         )
-        pod = f"{job_name(self._outline.flow_name, job)}-{clash.shorter}-0"
-        return Violation(f"{self._outline.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
+        pod = f"{job_name(self._facts.flow_name, job)}-{clash.shorter}-0"
+        return Violation(f"{self._facts.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
 
 
 def _of_attempts(tasks: Sequence[str]) -> _Attempts | None:
@@ -283,6 +285,6 @@ def _dashes(name: str) -> list[int]:
 
 
 CLASH_RULES = (
-    Group[Rule](lambda outline: outline.repeats_names, (jobs_are_unique,)),
-    Group[Rule](lambda outline: outline.kinds, (pods_are_unique,)),
+    Group[Rule](lambda facts: facts.repeats_names, (jobs_are_unique,)),
+    Group[Rule](lambda facts: facts.kinds, (pods_are_unique,)),
 )

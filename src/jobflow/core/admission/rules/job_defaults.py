@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.object_names import MAX_OBJECT_NAME, all_names
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.manifests.job import comes_along
@@ -23,8 +23,8 @@ _PATH = "spec.jobDefaults"
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-def default_labels_are_labels(outline: Outline) -> Iterator[Violation]:
-    for path, key, value in _pairs(outline, "labels"):
+def default_labels_are_labels(facts: FlowFacts) -> Iterator[Violation]:
+    for path, key, value in _pairs(facts, "labels"):
         yield from _key(path, key)
         if len(value) > MAX_NAME:
             detail = f"{len(value)} characters, but a label has at most {MAX_NAME}"
@@ -37,9 +37,9 @@ def default_labels_are_labels(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, value, detail)
 
 
-def default_annotations_are_annotations(outline: Outline) -> Iterator[Violation]:
+def default_annotations_are_annotations(facts: FlowFacts) -> Iterator[Violation]:
     size = 0
-    for path, key, value in _pairs(outline, "annotations"):
+    for path, key, value in _pairs(facts, "annotations"):
         yield from _key(path, key)
         size += len(key.encode(errors="replace")) + len(value.encode(errors="replace"))
     if size > MAX_ANNOTATIONS:
@@ -47,10 +47,10 @@ def default_annotations_are_annotations(outline: Outline) -> Iterator[Violation]
         yield Violation(f"{_PATH}.annotations", Reason.TOO_LONG, None, detail)
 
 
-def defaults_are_not_bookkeeping(outline: Outline) -> Iterator[Violation]:
+def defaults_are_not_bookkeeping(facts: FlowFacts) -> Iterator[Violation]:
     """What a vcjob does not get from its template, it does not get from here either."""
     for field in ("labels", "annotations"):
-        for path, key, value in _pairs(outline, field):
+        for path, key, value in _pairs(facts, field):
             if not comes_along(key, value):
                 detail = (
                     "it says how an object came to be, or what JobFlow does with it, and jobs are "
@@ -59,9 +59,9 @@ def defaults_are_not_bookkeeping(outline: Outline) -> Iterator[Violation]:
                 yield Violation(path, Reason.FORBIDDEN, None, detail)
 
 
-def _pairs(outline: Outline, field: str) -> Iterator[tuple[str, str, str]]:
+def _pairs(facts: FlowFacts, field: str) -> Iterator[tuple[str, str, str]]:
     """(JSON path, key, value) of labels or annotations."""
-    defaults = outline.flow.spec.job_defaults
+    defaults = facts.flow.spec.job_defaults
     if defaults is not None:
         pairs: Mapping[str, str] = getattr(defaults, field) or {}
         for key, value in pairs.items():
@@ -86,7 +86,7 @@ def _key(path: str, key: str) -> Iterator[Violation]:
 
 DEFAULT_RULES = (
     Group[Rule](
-        lambda outline: outline.flow.spec.job_defaults,
+        lambda facts: facts.flow.spec.job_defaults,
         (
             default_labels_are_labels,
             default_annotations_are_annotations,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobflow.api.control import Param
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.language.syntax import RESERVED
 from jobflow.core.cel.references import size_of
@@ -21,17 +21,17 @@ MAX_SIZE = 65_536
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def params_are_few(outline: Outline) -> Iterator[Violation]:
-    params = outline.flow.spec.params or ()
+def params_are_few(facts: FlowFacts) -> Iterator[Violation]:
+    params = facts.flow.spec.params or ()
     if len(params) > MOST_PARAMS:
         detail = f"at most {MOST_PARAMS} are allowed; put more into one, as a map"
         yield Violation("spec.params", Reason.TOO_MANY, len(params), detail)
 
 
-def params_have_names(outline: Outline) -> Iterator[Violation]:
+def params_have_names(facts: FlowFacts) -> Iterator[Violation]:
     """Names that CEL can write: `params.NAME`."""
     first: dict[str, int] = {}
-    for i, param in enumerate(outline.flow.spec.params or ()):
+    for i, param in enumerate(facts.flow.spec.params or ()):
         path, name = f"spec.params[{i}].name", param.name
         if not name:
             yield Violation(path, Reason.REQUIRED, name, "a param has a name")
@@ -54,9 +54,9 @@ def _no_name(name: str) -> str:
     )
 
 
-def params_have_values(outline: Outline) -> Iterator[Violation]:
+def params_have_values(facts: FlowFacts) -> Iterator[Violation]:
     """A flow runs as it is stored: nobody is asked for a value later."""
-    for i, param in enumerate(outline.flow.spec.params or ()):
+    for i, param in enumerate(facts.flow.spec.params or ()):
         if param.value is None:
             name = param.name or "NAME"
             detail = (
@@ -70,8 +70,8 @@ def _choice(param: Param) -> str:
     return f"; it may be {some(map(quoted, param.enum))}" if param.enum else ""
 
 
-def param_values_are_allowed(outline: Outline) -> Iterator[Violation]:
-    for i, param in enumerate(outline.flow.spec.params or ()):
+def param_values_are_allowed(facts: FlowFacts) -> Iterator[Violation]:
+    for i, param in enumerate(facts.flow.spec.params or ()):
         if param.enum is None or param.value is None:
             continue
         if not any(_same(param.value, allowed) for allowed in param.enum):
@@ -85,9 +85,9 @@ def _same(one: Any, other: Any) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def param_values_are_small(outline: Outline) -> Iterator[Violation]:
+def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
     """They are handed to every expression that mentions them."""
-    params = outline.flow.spec.params or ()
+    params = facts.flow.spec.params or ()
     if (size := size_of([param.value for param in params])) > MAX_SIZE:
         detail = (
             f"its values come to {size:,} bytes; at most {MAX_SIZE:,} are allowed: put what is "
@@ -98,7 +98,7 @@ def param_values_are_small(outline: Outline) -> Iterator[Violation]:
 
 PARAM_RULES = (
     Group[Rule](
-        lambda outline: outline.flow.spec.params,
+        lambda facts: facts.flow.spec.params,
         (
             params_are_few,
             params_have_names,

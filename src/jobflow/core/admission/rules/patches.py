@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from jobflow.api.control import JobDefaults
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.patch_locations import Places, as_written, innermost
-from jobflow.core.admission.analysis.resolved_specs import Change, Kind, unknown
+from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, ResolvedSpec, unknown
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.admission.volcano.job import changed_violations, job_violations
 from jobflow.core.manifests.strategic_merge import merge, patch_violations
@@ -46,22 +46,22 @@ _TASK = re.compile(r"tasks(?:\[\d+\](?:\.name)?)?")
 Faults = Iterator[Violation]
 
 
-def patches_can_be_merged(outline: Outline) -> Faults:
-    for change in outline.changes:
+def patches_can_be_merged(facts: FlowFacts) -> Faults:
+    for change in facts.changes:
         for fault in patch_violations(change.said, change.path):
             yield as_written(fault, change.path, change.written)
 
 
-def patches_fit_their_types(outline: Outline) -> Faults:
+def patches_fit_their_types(facts: FlowFacts) -> Faults:
     """Values for pods have the types that Kubernetes has for them."""
-    for change, found in outline.misfits:
+    for change, found in facts.misfits:
         for fault in found.violations:
             yield as_written(fault, change.path, change.written)
 
 
-def patches_name_what_they_mean(outline: Outline) -> Faults:
+def patches_name_what_they_mean(facts: FlowFacts) -> Faults:
     """A task or container without a name means the only one of its template, if there is one."""
-    for kind, change, stranger in outline.strangers:
+    for kind, change, stranger in facts.strangers:
         if stranger.name is None:
             detail = (
                 f'template "{kind.template.metadata.name}" has {len(stranger.known)} '
@@ -71,33 +71,31 @@ def patches_name_what_they_mean(outline: Outline) -> Faults:
             yield as_written(fault, change.path, change.written)
 
 
-def patches_make_jobs(outline: Outline) -> Faults:
+def patches_make_jobs(facts: FlowFacts) -> Faults:
     """With a known template all of Volcano's rules; without one those that need no template."""
-    defaults = outline.flow.spec.job_defaults
-    if not outline.changes and defaults is None:
+    defaults = facts.flow.spec.job_defaults
+    if not facts.changes and defaults is None:
         return
     found = _Found(defaults)
-    used = {id(change) for kind in outline.kinds for change in kind.changes}
+    used = {id(change) for kind in facts.kinds for change in kind.changes}
     faults = chain(
         found.alone,
-        chain.from_iterable(map(found.of, outline.kinds)),
+        chain.from_iterable(map(found.of, facts.kinds)),
         chain.from_iterable(
-            _faults_by_themselves(change) for change in outline.changes if id(change) not in used
+            _faults_by_themselves(change) for change in facts.changes if id(change) not in used
         ),
     )
-    nameless = frozenset(each.path for _, _, each in outline.strangers if each.name is None)
+    nameless = frozenset(each.path for _, _, each in facts.strangers if each.name is None)
     said = (fault for fault in faults if not _lacks_only_a_name(fault, nameless))
     yield from _once(islice(said, MAX_FINDINGS))
 
 
 PATCH_RULES = (
     Group[Rule](
-        lambda outline: outline.changes,
+        lambda facts: facts.changes,
         (patches_can_be_merged, patches_fit_their_types, patches_name_what_they_mean),
     ),
-    Group[Rule](
-        lambda outline: outline.changes or outline.flow.spec.job_defaults, (patches_make_jobs,)
-    ),
+    Group[Rule](lambda facts: facts.changes or facts.flow.spec.job_defaults, (patches_make_jobs,)),
 )
 
 
@@ -126,14 +124,14 @@ class _Found:
 
     def __init__(self, defaults: JobDefaults | None) -> None:
         self._defaults: Mapping[str, Any] = _of_spec(defaults) if defaults else {}
-        change = Change(-1, None, _DEFAULTS, self._defaults, self._defaults, open=False)
+        change = ResolvedPatch(-1, None, _DEFAULTS, self._defaults, self._defaults, open=False)
         alone = _faults_by_themselves(change) if self._defaults else ()
         self.alone = [*islice(alone, MAX_FINDINGS)]
         """What is wrong with jobDefaults whatever the templates hold."""
         self._before: dict[int, frozenset[tuple[str, str]]] = {}
         self._placed = 0
 
-    def of(self, kind: Kind) -> Faults:
+    def of(self, kind: ResolvedSpec) -> Faults:
         """The faults of one merged spec, at their places in the flow."""
         if not kind.changes and not self._defaults:
             return
@@ -152,28 +150,28 @@ class _Found:
         self._placed += 1
         return innermost(layers, fault) if self._placed <= MAX_SHOWN else layers[0].whole(fault)
 
-    def _changed(self, kind: Kind) -> Collection[str]:
+    def _changed(self, kind: ResolvedSpec) -> Collection[str]:
         """The fields in which its spec may differ from the template's."""
         fields = {*self._defaults, *(field for change in kind.changes for field in change.said)}
         if any(field.startswith("$") for field in fields):  # a directive, which may be of them all
             fields.update(kind.template.spec)
         return fields
 
-    def _of_whom(self, fault: Violation, kind: Kind) -> Violation:
+    def _of_whom(self, fault: Violation, kind: ResolvedSpec) -> Violation:
         """With the template, where jobDefaults do not suit it: they do not say whose job it is."""
         if not fault.path.startswith(_DEFAULTS) or fault in self.alone:
             return fault
         detail = f'{fault.detail} (with template "{kind.template.metadata.name}")'
         return replace(fault, detail=detail)
 
-    def _of_template(self, kind: Kind) -> frozenset[tuple[str, str]]:
+    def _of_template(self, kind: ResolvedSpec) -> frozenset[tuple[str, str]]:
         spec = kind.template.spec
         if id(spec) not in self._before:
             faults = job_violations(spec, "", None)
             self._before[id(spec)] = frozenset((fault.path, fault.message) for fault in faults)
         return self._before[id(spec)]
 
-    def _layers(self, kind: Kind) -> list[Places]:
+    def _layers(self, kind: ResolvedSpec) -> list[Places]:
         """What was merged onto the template, the last first."""
         changes = [Places(c.said, kind.spec, c.path, c.written) for c in reversed(kind.changes)]
         defaults = Places(self._defaults, kind.spec, _DEFAULTS, self._defaults)
@@ -195,7 +193,7 @@ def _of_spec(defaults: JobDefaults) -> dict[str, Any]:
     return {key: value for key, value in said.items() if key in _OF_THE_SPEC and value}
 
 
-def _faults_by_themselves(change: Change) -> Faults:
+def _faults_by_themselves(change: ResolvedPatch) -> Faults:
     """What Volcano would refuse whatever the template holds."""
     spec = merge({}, change.said)
     places = Places(change.said, spec, change.path, change.written)

@@ -20,7 +20,7 @@ from jobflow.api.jobflow import (
     TCPSocketProbe,
 )
 from jobflow.api.pod import PodPhase
-from jobflow.core.admission.analysis.flow_facts import AnyEntry, Entry, Outline
+from jobflow.core.admission.analysis.flow_facts import AnyEntry, Entry, FlowFacts
 from jobflow.core.admission.analysis.known_tasks import Tasks
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.suggest import Suggester, did_you_mean, supported
@@ -55,19 +55,19 @@ _OF_THE_CONNECTION = frozenset(
 several hosts, and whatever it says, the request goes to the pod's own address."""
 
 
-def probes_have_targets(outline: Outline) -> Iterator[Violation]:
-    for i, _ in outline.probes:
-        if not outline.steps[i].targets:
+def probes_have_targets(facts: FlowFacts) -> Iterator[Violation]:
+    for i, _ in facts.probes:
+        if not facts.steps[i].targets:
             detail = "a probe looks into the jobs of targets; name the steps whose jobs are meant"
             yield Violation(f"spec.flows[{i}].dependsOn.targets", Reason.REQUIRED, None, detail)
 
 
-def probes_look_into_one_job(outline: Outline) -> Iterator[Violation]:
+def probes_look_into_one_job(facts: FlowFacts) -> Iterator[Violation]:
     """A probe asks the pods of a target's job; a step with items has many at once."""
-    looped = {i for i, step in outline.steered if step.for_each is not None}
-    for i, _ in outline.probes if looped else ():
-        for at, target in enumerate(outline.steps[i].targets):
-            if outline.graph.index.get(target, i) in looped:
+    looped = {i for i, step in facts.steered if step.for_each is not None}
+    for i, _ in facts.probes if looped else ():
+        for at, target in enumerate(facts.steps[i].targets):
+            if facts.graph.index.get(target, i) in looped:
                 detail = (
                     "has forEach, so it has many jobs at once, and a probe looks into one; wait "
                     "for a condition of it, or put the probe on a step without items"
@@ -76,8 +76,8 @@ def probes_look_into_one_job(outline: Outline) -> Iterator[Violation]:
                 yield Violation(path, Reason.INVALID, target, detail)
 
 
-def probes_are_short(outline: Outline) -> Iterator[Violation]:
-    for i, probe in outline.probes:
+def probes_are_short(facts: FlowFacts) -> Iterator[Violation]:
+    for i, probe in facts.probes:
         if (count := len(_asked(probe))) > MAX_ENTRIES:
             detail = (
                 f"{count} entries in its lists, but a probe has at most {MAX_ENTRIES}; leave out "
@@ -86,23 +86,23 @@ def probes_are_short(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"spec.flows[{i}].dependsOn.probe", Reason.TOO_MANY, count, detail)
 
 
-def entries_are_said_once(outline: Outline) -> Iterator[Violation]:
+def entries_are_said_once(facts: FlowFacts) -> Iterator[Violation]:
     seen: dict[tuple[int, object], AnyEntry] = {}
-    for entry in outline.entries:
+    for entry in facts.entries:
         first = seen.setdefault((entry.step, entry.asked), entry)
         if first is not entry:
             detail = f"the same as {first.place}; take one of them out"
             yield Violation(entry.path, Reason.DUPLICATE, entry.asked, detail)
 
 
-def entries_name_tasks(outline: Outline) -> Iterator[Violation]:
+def entries_name_tasks(facts: FlowFacts) -> Iterator[Violation]:
     """A name that no task can have is told where there is no template to tell it by."""
-    for entry in outline.entries:
+    for entry in facts.entries:
         name = entry.asked.task_name
         if not name:
             detail = "say which task of the targets' jobs is meant"
             yield Violation(f"{entry.path}.taskName", Reason.REQUIRED, name, detail)
-        elif not _TASK.fullmatch(name) and not _groups(outline, entry.step):
+        elif not _TASK.fullmatch(name) and not _groups(facts, entry.step):
             detail = (
                 "no task has such a name: at most 63 lower-case letters, digits and "
                 '"-", which neither begins nor ends it'
@@ -117,39 +117,39 @@ class _Group(NamedTuple):
     tasks: Tasks
 
 
-def _groups(outline: Outline, step: int) -> list[_Group]:
+def _groups(facts: FlowFacts, step: int) -> list[_Group]:
     """The targets of a step as far as their templates are known."""
     found: dict[int, _Group] = {}
-    for target in outline.graph.targets[step]:
-        if (tasks := outline.tasks.get(target)) is not None:
+    for target in facts.graph.targets[step]:
+        if (tasks := facts.tasks.get(target)) is not None:
             if (group := found.get(id(tasks))) is None:
                 group = found[id(tasks)] = _Group([], tasks)
-            group.targets.append(outline.names[target])
+            group.targets.append(facts.names[target])
     return list(found.values())
 
 
-def targets_have_what_is_asked(outline: Outline) -> Iterator[Violation]:
+def targets_have_what_is_asked(facts: FlowFacts) -> Iterator[Violation]:
     """The tasks, and as many pods of them. A target that is not known may have everything, and
     with strategy `any` one that has everything will do."""
-    if not outline.probes or not outline.tasks:
+    if not facts.probes or not facts.tasks:
         return
     unfit = {
         i: groups
-        for i, probe in outline.probes
-        if not _suits(outline, i, probe) and (groups := _unfit(outline, i, probe))
+        for i, probe in facts.probes
+        if not _suits(facts, i, probe) and (groups := _unfit(facts, i, probe))
     }
     guesses = _Guesses()
-    for entry in outline.entries if unfit else ():
+    for entry in facts.entries if unfit else ():
         for group in unfit.get(entry.step, ()):
             if entry.asked.task_name and not _fits(entry.asked, group.tasks):
                 yield _misfit(entry, entry.asked.task_name, group, guesses)
 
 
-def _suits(outline: Outline, step: int, probe: Probe) -> bool:
+def _suits(facts: FlowFacts, step: int, probe: Probe) -> bool:
     """Whether every known target has everything: the short way, for most have."""
     asked, last = _asked(probe), None
-    for target in outline.graph.targets[step] if len(asked) <= MAX_ENTRIES else ():
-        tasks = outline.tasks.get(target)
+    for target in facts.graph.targets[step] if len(asked) <= MAX_ENTRIES else ():
+        tasks = facts.tasks.get(target)
         if tasks is None or tasks is last:
             continue
         last = tasks
@@ -159,15 +159,15 @@ def _suits(outline: Outline, step: int, probe: Probe) -> bool:
     return True
 
 
-def _unfit(outline: Outline, step: int, probe: Probe) -> list[_Group]:
+def _unfit(facts: FlowFacts, step: int, probe: Probe) -> list[_Group]:
     """The targets because of which the probe can never hold."""
-    groups, asked = _groups(outline, step), _asked(probe)
+    groups, asked = _groups(facts, step), _asked(probe)
     unfit = [
         group
         for group in groups
         if not all(_fits(each, group.tasks) for each in asked if each.task_name)
     ]
-    depends_on = outline.steps[step].depends_on
+    depends_on = facts.steps[step].depends_on
     if unfit and depends_on is not None and depends_on.strategy == Strategy.ANY:
         known = sum(len(group.targets) for group in groups)
         if len(unfit) < len(groups) or known < len(set(depends_on.targets or ())):
@@ -233,9 +233,9 @@ def _quoted(names: Sequence[str] | Tasks) -> list[str]:
     return [f'"{name}"' for name in names]
 
 
-def ports_are_ports(outline: Outline) -> Iterator[Violation]:
+def ports_are_ports(facts: FlowFacts) -> Iterator[Violation]:
     asked: list[Entry[HTTPGetProbe] | Entry[TCPSocketProbe]]
-    asked = [*outline.requests, *outline.connections]
+    asked = [*facts.requests, *facts.connections]
     for entry in asked:
         port = entry.asked.port
         if port is None:
@@ -246,8 +246,8 @@ def ports_are_ports(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"{entry.path}.port", Reason.INVALID, port, detail)
 
 
-def paths_are_paths(outline: Outline) -> Iterator[Violation]:
-    for entry in outline.requests:
+def paths_are_paths(facts: FlowFacts) -> Iterator[Violation]:
+    for entry in facts.requests:
         text = entry.asked.path
         if not text:
             detail = 'say what to ask the pods for, such as "/healthz"'
@@ -273,10 +273,10 @@ def _what_is_wrong_with_path(text: str) -> str:
     return f'a path holds visible ASCII characters alone, and no "#"; "{guess}" would do'
 
 
-def headers_can_be_sent(outline: Outline) -> Iterator[Violation]:
-    headers = {entry.asked.http_header for entry in outline.requests}
+def headers_can_be_sent(facts: FlowFacts) -> Iterator[Violation]:
+    headers = {entry.asked.http_header for entry in facts.requests}
     wrong = {header for header in headers if header is not None and any(_header(header, ""))}
-    for entry in outline.requests if wrong else ():
+    for entry in facts.requests if wrong else ():
         if (header := entry.asked.http_header) in wrong and header is not None:
             yield from _header(header, f"{entry.path}.httpHeader")
 
@@ -312,8 +312,8 @@ def _header_value(path: str, value: str | None) -> Iterator[Violation]:
         yield Violation(path, Reason.INVALID, value, detail)
 
 
-def phases_are_those_of_pods(outline: Outline) -> Iterator[Violation]:
-    for entry in outline.task_statuses:
+def phases_are_those_of_pods(facts: FlowFacts) -> Iterator[Violation]:
+    for entry in facts.task_statuses:
         phase = entry.asked.phase
         if not phase:
             detail = f"say which phase to wait for: {', '.join(_quoted(PHASES))}"
@@ -332,10 +332,10 @@ def _known_phases(phase: str) -> str:
     return detail
 
 
-def phases_go_together(outline: Outline) -> Iterator[Violation]:
+def phases_go_together(facts: FlowFacts) -> Iterator[Violation]:
     """A pod that has Succeeded does not become Failed, nor the other way round."""
     ends: dict[tuple[int, str], Entry[TaskStatusProbe]] = {}
-    for entry in outline.task_statuses:
+    for entry in facts.task_statuses:
         if (phase := entry.asked.phase) not in _ENDS:
             continue
         first = ends.setdefault((entry.step, entry.asked.task_name or ""), entry)
@@ -347,8 +347,8 @@ def phases_go_together(outline: Outline) -> Iterator[Violation]:
             yield Violation(f"{entry.path}.phase", Reason.INVALID, phase, detail)
 
 
-def counts_are_of_pods(outline: Outline) -> Iterator[Violation]:
-    for entry in outline.task_statuses:
+def counts_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
+    for entry in facts.task_statuses:
         if (count := entry.asked.count) is not None and count < 1:
             detail = "must be at least 1; leave count out to ask for every pod of the task"
             yield Violation(f"{entry.path}.count", Reason.INVALID, count, detail)
@@ -356,7 +356,7 @@ def counts_are_of_pods(outline: Outline) -> Iterator[Violation]:
 
 PROBE_RULES = (
     Group[Rule](
-        lambda outline: outline.probes,
+        lambda facts: facts.probes,
         (
             probes_have_targets,
             probes_look_into_one_job,

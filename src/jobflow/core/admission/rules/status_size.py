@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from jobflow.api.control import ForEach
 from jobflow.api.jobflow import Condition, Step
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.job_counts import items_of_param, params_of
 from jobflow.core.admission.rule import Group, Rule, anything
 from jobflow.core.cel.references import size_of
@@ -59,13 +59,13 @@ STATUS_OF_A_PROBER = len(',"passedTargets":[]')
 """What a step has besides that waits with targets whose probe has passed, and their names."""
 
 
-def status_fits(outline: Outline) -> Iterator[Violation]:
+def status_fits(facts: FlowFacts) -> Iterator[Violation]:
     """What the status comes to when all that may be left out of it is left out."""
-    size = least_status(outline)
+    size = least_status(facts)
     if size <= MAX_STATUS:
         return
-    steps = len(outline.names)
-    runs = sum(each.runs or 0 for each in outline.planned)
+    steps = len(facts.names)
+    runs = sum(each.runs or 0 for each in facts.planned)
     if not runs:
         room = (MAX_STATUS - FIXED_STATUS) * steps // (size - FIXED_STATUS)
         detail = (
@@ -82,38 +82,38 @@ def status_fits(outline: Outline) -> Iterator[Violation]:
     yield Violation("spec.flows", Reason.TOO_MANY, max(steps, runs), detail)
 
 
-def least_status(outline: Outline) -> int:
+def least_status(facts: FlowFacts) -> int:
     """Bytes of the largest status that cannot be made smaller (`core.status_size`)."""
-    steps = len(outline.names)
-    characters = sum(map(len, outline.names)) + steps * (len(outline.flow_name) + 1)
+    steps = len(facts.names)
+    characters = sum(map(len, facts.names)) + steps * (len(facts.flow_name) + 1)
     return (
         FIXED_STATUS
         + steps * STATUS_OF_A_STEP
         + NAMES_OF_A_STEP * characters
         + sum(
-            _passed_targets(outline, step)
-            for step, depends_on in outline.dependencies
+            _passed_targets(facts, step)
+            for step, depends_on in facts.dependencies
             if depends_on.probe is not None or depends_on.condition == Condition.RUNNING
         )
-        + (_More(outline).all() if outline.special else 0)
+        + (_More(facts).all() if facts.special else 0)
     )
 
 
 class _More:
     """What steps may take by what was decided about them, their runs, retries and timeouts."""
 
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
-        self._params = params_of(outline.flow)
+    def __init__(self, facts: FlowFacts) -> None:
+        self._facts = facts
+        self._params = params_of(facts.flow)
         self._sizes: dict[str, int] = {}
 
     def all(self) -> int:
         """Of all steps together."""
-        return sum(self._of(i, step) for i, step in self._outline.special)
+        return sum(self._of(i, step) for i, step in self._facts.special)
 
     def _of(self, position: int, step: Step) -> int:
-        planned = self._outline.planned[position]
-        step_name = len(self._outline.flow_name) + 1 + len(self._outline.names[position])
+        planned = self._facts.planned[position]
+        step_name = len(self._facts.flow_name) + 1 + len(self._facts.names[position])
         name = step_name + len(planned.longest)
         each = STATUS_OF_TIME if step.timeout is not None else 0
         each += STATUS_OF_RETRIES + name if planned.retries else 0
@@ -143,10 +143,10 @@ class _More:
         return STATUS_OF_ITEMS - MAX_ITEMS_SIZE + min(size_of(value), MAX_ITEMS_SIZE)
 
 
-def _passed_targets(outline: Outline, step: int) -> int:
+def _passed_targets(facts: FlowFacts, step: int) -> int:
     """What a step may take more than others as long as it has not begun."""
-    targets = outline.graph.targets[step]
-    names = sum(len(outline.names[target]) + len('"",') for target in targets)
+    targets = facts.graph.targets[step]
+    names = sum(len(facts.names[target]) + len('"",') for target in targets)
     return STATUS_OF_A_PROBER + names if names else 0
 
 

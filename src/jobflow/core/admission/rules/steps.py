@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobflow.api.jobflow import Condition, RetainPolicy, Strategy
-from jobflow.core.admission.analysis.flow_facts import Outline
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.object_names import all_names, name_violations, object_name_violations
 from jobflow.core.admission.rule import Group, Rule, anything
 from jobflow.core.suggest import (
@@ -28,21 +28,21 @@ _RETAIN_POLICIES = frozenset({None, *RetainPolicy})
 _SHOWN_OF_A_CYCLE = 8
 
 
-def flow_has_a_name(outline: Outline) -> Iterator[Violation]:
-    yield from object_name_violations(outline.flow.metadata)
+def flow_has_a_name(facts: FlowFacts) -> Iterator[Violation]:
+    yield from object_name_violations(facts.flow.metadata)
 
 
-def flow_has_steps(outline: Outline) -> Iterator[Violation]:
-    if not outline.flows:
+def flow_has_steps(facts: FlowFacts) -> Iterator[Violation]:
+    if not facts.flows:
         yield Violation("spec.flows", Reason.REQUIRED, None, "a flow has at least one step")
 
 
-def steps_have_names(outline: Outline) -> Iterator[Violation]:
+def steps_have_names(facts: FlowFacts) -> Iterator[Violation]:
     """A step's name becomes part of its vcjob's, and by default is its JobTemplate's."""
-    if all_names(outline.names):
+    if all_names(facts.names):
         return
-    for i, name in enumerate(outline.names):
-        path = f"{outline.path(i)}.name"
+    for i, name in enumerate(facts.names):
+        path = f"{facts.path(i)}.name"
         if name:
             yield from name_violations(path, name)
         else:
@@ -50,65 +50,65 @@ def steps_have_names(outline: Outline) -> Iterator[Violation]:
             yield Violation(path, Reason.REQUIRED, name, detail)
 
 
-def step_names_are_unique(outline: Outline) -> Iterator[Violation]:
+def step_names_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     """Those of `finally` are steps like the others: their names stand beside each other."""
-    first: dict[str, int] = outline.graph.index
-    if outline.last:
-        first = {name: i for i, name in reversed([*enumerate(outline.names)])}
-    if len(first) == len(outline.names):
+    first: dict[str, int] = facts.graph.index
+    if facts.last:
+        first = {name: i for i, name in reversed([*enumerate(facts.names)])}
+    if len(first) == len(facts.names):
         return
-    for i, name in enumerate(outline.names):
+    for i, name in enumerate(facts.names):
         if first[name] != i and name:
             detail = (
-                f"already the name of {outline.path(first[name])}; give each step its own name, "
+                f"already the name of {facts.path(first[name])}; give each step its own name, "
                 "and say in template which JobTemplate it runs where that is named otherwise"
             )
-            yield Violation(f"{outline.path(i)}.name", Reason.DUPLICATE, name, detail)
+            yield Violation(f"{facts.path(i)}.name", Reason.DUPLICATE, name, detail)
 
 
-def templates_have_names(outline: Outline) -> Iterator[Violation]:
-    if not outline.cases and all_names(outline.templates):
+def templates_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    if not facts.cases and all_names(facts.templates):
         return
-    for i, step in enumerate(outline.steps):
+    for i, step in enumerate(facts.steps):
         if step.template and not all_names([step.template]):
-            yield from name_violations(f"{outline.path(i)}.template", step.template)
-    for i, at, case in outline.cases:
+            yield from name_violations(f"{facts.path(i)}.template", step.template)
+    for i, at, case in facts.cases:
         if case.template:
-            yield from name_violations(f"{outline.path(i)}.switch[{at}].template", case.template)
+            yield from name_violations(f"{facts.path(i)}.switch[{at}].template", case.template)
 
 
-def targets_are_steps(outline: Outline) -> Iterator[Violation]:
+def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
     """Targets that are no step, with what was probably meant."""
-    if not outline.graph.unknown:
+    if not facts.graph.unknown:
         return
-    suggester = Suggester(outline.graph.names)
-    last = {step.name for step in outline.last}
-    for i, at in outline.graph.unknown:
-        target = outline.steps[i].targets[at]
+    suggester = Suggester(facts.graph.names)
+    last = {step.name for step in facts.last}
+    for i, at in facts.graph.unknown:
+        target = facts.steps[i].targets[at]
         if target in last:
             continue  # `control_rules` has other words for it
         guess = suggester.nearest(target)
-        meant = did_you_mean(guess if guess != outline.names[i] else None)
+        meant = did_you_mean(guess if guess != facts.names[i] else None)
         path = f"spec.flows[{i}].dependsOn.targets[{at}]"
         curly = CURLY_QUOTES_ARE_PART if CURLY_QUOTES.intersection(target) else ""
         yield Violation(path, Reason.INVALID, target, "no such step" + curly + meant)
 
 
-def targets_are_other_steps(outline: Outline) -> Iterator[Violation]:
-    for i, at in outline.graph.own:
+def targets_are_other_steps(facts: FlowFacts) -> Iterator[Violation]:
+    for i, at in facts.graph.own:
         path = f"spec.flows[{i}].dependsOn.targets[{at}]"
         detail = "a step cannot wait for itself; take this target out"
-        yield Violation(path, Reason.INVALID, outline.names[i], detail)
+        yield Violation(path, Reason.INVALID, facts.names[i], detail)
 
 
-def dependencies_have_an_order(outline: Outline) -> Iterator[Violation]:
+def dependencies_have_an_order(facts: FlowFacts) -> Iterator[Violation]:
     """One cycle of each knot of steps that wait for each other, in running order."""
-    graph = outline.graph
+    graph = facts.graph
     for cycle in graph.cycles:
-        step, last = cycle[0], outline.names[cycle[-2]]
-        at = outline.steps[step].targets.index(last)
+        step, last = cycle[0], facts.names[cycle[-2]]
+        at = facts.steps[step].targets.index(last)
         detail = (
-            f"these steps wait for each other: {_in_running_order(outline.names, cycle)}; "
+            f"these steps wait for each other: {_in_running_order(facts.names, cycle)}; "
             "take one of these dependencies out"
         )
         yield Violation(f"spec.flows[{step}].dependsOn.targets[{at}]", Reason.INVALID, last, detail)
@@ -123,32 +123,32 @@ def _in_running_order(names: list[str], cycle: list[int]) -> str:
     return " -> ".join(shown)
 
 
-def strategies_are_known(outline: Outline) -> Iterator[Violation]:
-    if _STRATEGIES.issuperset([depends_on.strategy for _, depends_on in outline.dependencies]):
+def strategies_are_known(facts: FlowFacts) -> Iterator[Violation]:
+    if _STRATEGIES.issuperset([depends_on.strategy for _, depends_on in facts.dependencies]):
         return
-    for i, depends_on in outline.dependencies:
+    for i, depends_on in facts.dependencies:
         if (strategy := depends_on.strategy) not in _STRATEGIES:
             path = f"spec.flows[{i}].dependsOn.strategy"
             yield Violation(path, Reason.NOT_SUPPORTED, strategy, supported(strategy, Strategy))
 
 
-def conditions_are_known(outline: Outline) -> Iterator[Violation]:
-    if _CONDITIONS.issuperset([depends_on.condition for _, depends_on in outline.dependencies]):
+def conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
+    if _CONDITIONS.issuperset([depends_on.condition for _, depends_on in facts.dependencies]):
         return
-    for i, depends_on in outline.dependencies:
+    for i, depends_on in facts.dependencies:
         if (condition := depends_on.condition) not in _CONDITIONS:
             path = f"spec.flows[{i}].dependsOn.condition"
             yield Violation(path, Reason.NOT_SUPPORTED, condition, supported(condition, Condition))
 
 
-def retain_policy_is_known(outline: Outline) -> Iterator[Violation]:
-    if (policy := outline.flow.spec.job_retain_policy) not in _RETAIN_POLICIES:
+def retain_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
+    if (policy := facts.flow.spec.job_retain_policy) not in _RETAIN_POLICIES:
         detail = supported(policy, RetainPolicy)
         yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 
-def patches_have_one_name(outline: Outline) -> Iterator[Violation]:
-    for _, _, path, patch in outline.patches:
+def patches_have_one_name(facts: FlowFacts) -> Iterator[Violation]:
+    for _, _, path, patch in facts.patches:
         if patch.spec is not None and patch.job_spec is not None:
             detail = "the same as patch.jobSpec by its other name, which is set too; keep one"
             yield Violation(f"{path}.spec", Reason.FORBIDDEN, None, detail)
@@ -167,7 +167,7 @@ FLOW_RULES = (
         ),
     ),
     Group[Rule](
-        lambda outline: outline.dependencies,
+        lambda facts: facts.dependencies,
         (
             targets_are_steps,
             targets_are_other_steps,
@@ -176,5 +176,5 @@ FLOW_RULES = (
             conditions_are_known,
         ),
     ),
-    Group[Rule](lambda outline: outline.patches, (patches_have_one_name,)),
+    Group[Rule](lambda facts: facts.patches, (patches_have_one_name,)),
 )

@@ -18,7 +18,7 @@ from jobflow.core.limits import LONGEST_TTL
 from jobflow.core.planning.actions import DeleteJob
 from jobflow.core.planning.job_records import ended
 from jobflow.core.planning.view import View
-from jobflow.core.timestamps import later
+from jobflow.core.timestamps import add
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
         return Retention()
     timed = [(job, due) for job in _there(view) if (due := _due(job)) is not None]
     recorded = _recorded(flow)
-    later = [due for _, due in timed if due > now]
+    add = [due for _, due in timed if due > now]
     over = [job for job, due in timed if due <= now]
     return Retention(
         deletes=tuple(_delete(job) for job in over if job.metadata.name in recorded),
-        wake_at=min(later, default=None),
+        wake_at=min(add, default=None),
         urgent=any(job.metadata.name not in recorded for job in over),
     )
 
@@ -67,7 +67,7 @@ def _due(job: Job) -> datetime | None:
     end = job.status.state.last_transition_time or job.metadata.creation_timestamp
     if end is None or len(ttl) > len(str(LONGEST_TTL)) or int(ttl) > LONGEST_TTL:
         return None
-    return later(end, int(ttl))
+    return add(end, int(ttl))
 
 
 def _recorded(flow: JobFlow) -> frozenset[str]:
@@ -92,4 +92,4 @@ def expires(flow: JobFlow) -> datetime | None:
         return None
     if flow.metadata.deletion_timestamp is not None:
         return None
-    return later(ended, max(0, ttl))
+    return add(ended, max(0, ttl))

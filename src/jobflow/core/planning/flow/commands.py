@@ -17,7 +17,7 @@ from jobflow.api.command import Action, Command
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.planning.actions import DeleteCommand, Event, EventType
-from jobflow.core.planning.lifecycle import Course
+from jobflow.core.planning.lifecycle import Lifecycle
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import FlowReason
 
@@ -27,10 +27,10 @@ _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class CommandResult:
     """What Commands ask for."""
 
-    course: Course
+    course: Lifecycle
     """Where they send the flow."""
     handled: list[str] | None = None
     """`handledCommands` as it is to be."""
@@ -42,16 +42,16 @@ class Orders:
     """Whether a Command's delete waits for the status."""
 
 
-def orders(
-    flow: JobFlow, view: View, course: Course, now: datetime, *, over: Callable[[], bool]
-) -> Orders:
+def read_commands(
+    flow: JobFlow, view: View, course: Lifecycle, now: datetime, *, over: Callable[[], bool]
+) -> CommandResult:
     """Read the Commands of the View. `now`: whole seconds; `over`: whether the flow ends in this
     very plan, were it not for a Command."""
     handled = flow.status.handled_commands or []
     if view.commands is None:
-        return Orders(course, flow.status.handled_commands)
+        return CommandResult(course, flow.status.handled_commands)
     if not view.commands and not handled:
-        return Orders(course)
+        return CommandResult(course)
     known = frozenset(handled)
     there = {command.metadata.uid for command in view.commands.values()}
     kept = [uid for uid in handled if uid in there]
@@ -59,7 +59,7 @@ def orders(
     new = [command for command in ordered if command.metadata.uid not in known]
     reader = _Reader(flow, course, now, over)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
-    return Orders(
+    return CommandResult(
         course=reader.course,
         handled=[*kept, *read] or None,
         retry=reader.retry,
@@ -86,7 +86,7 @@ class _Reader:
     """Reads one Command after another."""
 
     def __init__(
-        self, flow: JobFlow, course: Course, now: datetime, over: Callable[[], bool]
+        self, flow: JobFlow, course: Lifecycle, now: datetime, over: Callable[[], bool]
     ) -> None:
         self._flow = flow
         self._now = now

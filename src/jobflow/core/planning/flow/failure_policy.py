@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition, JobFlow, Step
-from jobflow.core.planning.context import Decision, Scene
-from jobflow.core.planning.observed import FAILURES, Run
+from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import breaks, probe_of, wanted
 from jobflow.core.text import listed
@@ -39,36 +39,36 @@ def runs_every_item(flow: JobFlow, step: Step) -> bool:
     return bool(step.continue_on_failure) or policy_of(flow) is FailurePolicy.CONTINUE
 
 
-def broken(scene: Scene, decisions: Sequence[Decision | None]) -> list[str]:
+def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[str]:
     """The steps that have failed the flow by themselves, in order; those of `finally` are not
     looked at."""
-    steps, failed = scene.steps, StepPhase.FAILED.value
+    steps, failed = ctx.steps, StepPhase.FAILED.value
     return [
         steps[position].name
         for position, decision in enumerate(decisions)
         if decision is not None
         and decision.condition.phase == failed
-        and position < scene.last_from
+        and position < ctx.last_from
         and breaks(steps[position], decision.condition)
         and decision.condition.reason != StepReason.FAILURE_POLICY
     ]
 
 
-def stored_failures(scene: Scene) -> str:
+def stored_failures(ctx: PlanContext) -> str:
     """What has failed by the stored status, in words: asked for each run that is aborted."""
-    if scene.stored_failures is None:
-        known = [Decision(evidence.memory) for evidence in scene.evidence]
-        scene.stored_failures = f"{listed(broken(scene, known)) or 'another step'} failed"
-    return scene.stored_failures
+    if ctx.stored_failures is None:
+        known = [StepDecision(evidence.memory) for evidence in ctx.evidence]
+        ctx.stored_failures = f"{listed(broken(ctx, known)) or 'another step'} failed"
+    return ctx.stored_failures
 
 
-def _failing(scene: Scene, known: Sequence[Decision | None]) -> Iterator[str]:
+def _failing(ctx: PlanContext, known: Sequence[StepDecision | None]) -> Iterator[str]:
     """Where the failed vcjob of a run is still asked for its reason, and nothing else of the step
     goes on."""
     for position, decision in enumerate(known):
-        if decision is None or not decision.unjudged or position >= scene.last_from:
+        if decision is None or not decision.unjudged or position >= ctx.last_from:
             continue
-        evidence = scene.evidence[position]
+        evidence = ctx.evidence[position]
         if evidence.step.continue_on_failure:
             continue
         jobs = [(run, run.job) for run in evidence.each if run.job is not None]
@@ -78,7 +78,7 @@ def _failing(scene: Scene, known: Sequence[Decision | None]) -> Iterator[str]:
             yield evidence.step.name
 
 
-def _is_retried(run: Run) -> bool:
+def _is_retried(run: ObservedRun) -> bool:
     """Whether it certainly gets another attempt."""
     retry = run.step.retry
     return retry is not None and retry.when is None and run.memory.failures < (retry.limit or 0)
@@ -89,21 +89,21 @@ def is_handler(step: Step) -> bool:
     return bool(step.targets) and wanted(step) in HANDLES and probe_of(step) is None
 
 
-class Stopping:
+class FailureStop:
     """What may start although the flow has stopped, gathered in the order of the dependencies."""
 
-    def __init__(self, scene: Scene, known: Sequence[Decision | None]) -> None:
+    def __init__(self, ctx: PlanContext, known: Sequence[StepDecision | None]) -> None:
         """`known`: what is decided already, by position."""
-        goes_on = policy_of(scene.flow) is FailurePolicy.CONTINUE
-        self.failed = [] if goes_on else broken(scene, known)
+        goes_on = policy_of(ctx.flow) is FailurePolicy.CONTINUE
+        self.failed = [] if goes_on else broken(ctx, known)
         """For which the flow has stopped; nothing: it has not."""
-        self.failing = [] if goes_on else list(_failing(scene, known))
+        self.failing = [] if goes_on else list(_failing(ctx, known))
         """Steps that have failed but for what is still to be read of them: no others start."""
         self._goes_on = goes_on
-        self._steps = scene.steps
-        self._last_from = scene.last_from
-        self._targets = scene.graph.targets
-        self._handling = bytearray(len(scene.steps))
+        self._steps = ctx.steps
+        self._last_from = ctx.last_from
+        self._targets = ctx.graph.targets
+        self._handling = bytearray(len(ctx.steps))
 
     @property
     def holds_up(self) -> bool:
@@ -138,7 +138,7 @@ class Stopping:
             return True
         return any(self._handling[target] for target in met)
 
-    def spared(self, decisions: Sequence[Decision]) -> frozenset[str]:
+    def spared(self, decisions: Sequence[StepDecision]) -> frozenset[str]:
         """Of the steps that run, those that Abort leaves alone."""
         return frozenset(
             step.name

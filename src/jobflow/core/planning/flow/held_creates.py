@@ -16,18 +16,18 @@ import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.manifests.job import Draft
-from jobflow.core.planning.context import Decision
+from jobflow.core.planning.context import StepDecision
 from jobflow.core.planning.view import Held
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import short
-from jobflow.core.timestamps import not_before
+from jobflow.core.timestamps import ceil_to_second
 
 
 class Turn:
     """Whose turn it is, of all vcjobs that are to be made."""
 
     def __init__(
-        self, held: Held, decisions: Iterable[Decision], now: datetime, most: int | None
+        self, held: Held, decisions: Iterable[StepDecision], now: datetime, most: int | None
     ) -> None:
         """`most`: how many vcjobs the flow has room for; None: any number."""
         self._held = held
@@ -41,7 +41,7 @@ class Turn:
         """Return those that are tried now."""
         return [draft for draft in drafts if self._is_due and draft.name in self._names]
 
-    def held_back(self, decision: Decision, drafts: Iterable[Draft]) -> Decision:
+    def held_back(self, decision: StepDecision, drafts: Iterable[Draft]) -> StepDecision:
         """Return the decision with the reason why its step waits. `drafts`: its vcjobs that are to
         be made, tried now or not, so that a try alone does not change the condition."""
         retry_at = self._held.retry_at
@@ -52,14 +52,14 @@ class Turn:
         wakes = [moment for moment in (decision.wake_at, retry_at) if moment is not None]
         return msgspec.structs.replace(made, wake_at=min(wakes))
 
-    def _waiting(self, decision: Decision, is_next: bool) -> StepCondition:
+    def _waiting(self, decision: StepDecision, is_next: bool) -> StepCondition:
         condition, why, retry_at = decision.condition, self._held.message, self._held.retry_at
         if retry_at is not None:
             why = f"{why}; the flow's jobs are tried in turn"
         if under_way(condition):  # a forEach that has other items
             message = f"{condition.message}; the next waits: {why}"
             return msgspec.structs.replace(condition, message=short(message))
-        until = not_before(retry_at) if retry_at is not None and is_next else None
+        until = ceil_to_second(retry_at) if retry_at is not None and is_next else None
         return waits_instead(
             condition,
             reason=StepReason.CREATE_REFUSED,

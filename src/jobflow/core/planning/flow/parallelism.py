@@ -15,7 +15,7 @@ import msgspec
 from jobflow.core.cel.expression import Failure
 from jobflow.core.manifests.job import Draft
 from jobflow.core.planning.actions import Confirm, CreateJob
-from jobflow.core.planning.context import Decision, Scene
+from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.flow.held_creates import Turn, under_way, waits_instead
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
@@ -25,20 +25,20 @@ from jobflow.core.text import counted
 class Made(NamedTuple):
     """What the drafts of all decisions have come to."""
 
-    decisions: list[Decision]
+    decisions: list[StepDecision]
     """Without drafts: each is an action, waits for room, or could not be built."""
     faults: Mapping[str, Failure]
     """Why, by the vcjob's name. Its step is as it was, and fails in the next judgement: of this
     plan, or of the plan that follows as soon as the status is written."""
 
 
-def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
+def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     """The decisions with as many creates as there is room for; `spec.flows` first, then
     `finally`. While a quota or missing rights refuse creates, only those whose turn it is are
     made."""
-    most, held = scene.flow.spec.parallelism, scene.view.held
-    room = None if most is None or most < 1 else max(most - _alive(scene.view), 0)
-    turn = Turn(held, decisions, scene.now, room) if held is not None and room != 0 else None
+    most, held = ctx.flow.spec.parallelism, ctx.view.held
+    room = None if most is None or most < 1 else max(most - _alive(ctx.view), 0)
+    turn = Turn(held, decisions, ctx.now, room) if held is not None and room != 0 else None
     found, faults = list(decisions), dict[str, Failure]()
     for position, decision in enumerate(decisions):
         if room is not None and decision.actions:
@@ -46,7 +46,7 @@ def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
         if not (drafts := decision.drafts):
             continue
         tried = drafts if turn is None else turn.let_through(drafts)
-        creates, wrong = _built(scene, tried, room)
+        creates, wrong = _built(ctx, tried, room)
         faults |= wrong
         if room is not None:
             room -= len(creates)
@@ -66,7 +66,7 @@ def in_room(scene: Scene, decisions: Sequence[Decision]) -> Made:
 
 
 def _built(
-    scene: Scene, drafts: Iterable[Draft], room: int | None
+    ctx: PlanContext, drafts: Iterable[Draft], room: int | None
 ) -> tuple[list[CreateJob], dict[str, Failure]]:
     """No more creates than that, and what could not be built on the way, which takes no room."""
     creates: list[CreateJob] = []
@@ -74,7 +74,7 @@ def _built(
     for draft in drafts:
         if len(creates) == room:
             break
-        manifest = draft.built(scene.flow)
+        manifest = draft.built(ctx.flow)
         if isinstance(manifest, Failure):
             wrong[draft.name] = manifest
         else:
@@ -82,7 +82,7 @@ def _built(
     return creates, wrong
 
 
-def _asked_about(decision: Decision) -> int:
+def _asked_about(decision: StepDecision) -> int:
     """How many vcjobs have waited for room, and wait now for what a live read answers: they keep
     their place, though a restart has forgotten that it was answered before."""
     if decision.condition.reason != StepReason.PARALLELISM:
@@ -94,7 +94,7 @@ def _alive(view: View) -> int:
     return sum(not job.ended and name not in view.deleted for name, job in view.jobs.items())
 
 
-def _without_room(decision: Decision, most: int) -> Decision:
+def _without_room(decision: StepDecision, most: int) -> StepDecision:
     """What else it does, and when it wakes, stays: other runs of the step are under way."""
     condition = decision.condition
     if under_way(condition):

@@ -23,27 +23,27 @@ from jobflow.api.flow_status import (
 )
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.planning.context import Scene
-from jobflow.core.planning.observed import Evidence
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import progress_of
-from jobflow.core.timestamps import whole
+from jobflow.core.timestamps import truncate_to_second
 
 _AGAIN = "is to run again, for the flow was retried"
 
 
 def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlowStatus:
     """The status of a Failed flow from which it goes on. `handled`: Commands."""
-    scene = Scene(flow, View(), now)
-    back = _back(scene)
-    changed = _behind(scene, back)
+    ctx = PlanContext(flow, View(), now)
+    back = _back(ctx)
+    changed = _behind(ctx, back)
     conditions = {}
-    for position, evidence in enumerate(scene.evidence):
+    for position, evidence in enumerate(ctx.evidence):
         condition = evidence.memory
         if position in back:
-            fresh = position >= scene.last_from or _from_anew(evidence, position in changed)
-            condition = _waiting(scene, position, anew=fresh)
+            fresh = position >= ctx.last_from or _from_anew(evidence, position in changed)
+            condition = _waiting(ctx, position, anew=fresh)
         conditions[evidence.key] = condition
     stored = flow.status
     begun = any(record.state != JobPhase.PENDING for record in stored.job_status_list or ())
@@ -51,7 +51,7 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
         stored,
         state=FlowState(phase=FlowPhase.RUNNING if begun else FlowPhase.PENDING),
         progress=progress_of(conditions.values()),
-        start_time=whole(now),
+        start_time=truncate_to_second(now),
         completion_time=None,
         duration="",
         observed_generation=flow.metadata.generation,
@@ -65,16 +65,16 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
     )
 
 
-def _back(scene: Scene) -> set[int]:
+def _back(ctx: PlanContext) -> set[int]:
     """The steps that go back to Waiting, by position."""
-    memories = [evidence.memory for evidence in scene.evidence]
-    back = {p for p, memory in enumerate(memories) if _failed(memory) or p >= scene.last_from}
-    graph = scene.graph
+    memories = [evidence.memory for evidence in ctx.evidence]
+    back = {p for p, memory in enumerate(memories) if _failed(memory) or p >= ctx.last_from}
+    graph = ctx.graph
     for position in graph.order:
         if memories[position].phase == StepPhase.SKIPPED:
             if not back.isdisjoint(graph.targets[position]):
                 back.add(position)
-    return back | _services(scene, back)
+    return back | _services(ctx, back)
 
 
 def _failed(memory: StepCondition) -> bool:
@@ -83,26 +83,26 @@ def _failed(memory: StepCondition) -> bool:
     return memory.phase != StepPhase.COMPLETED
 
 
-def _services(scene: Scene, back: set[int]) -> set[int]:
+def _services(ctx: PlanContext, back: set[int]) -> set[int]:
     """The daemons that were ended with their flow and that something going back is behind."""
-    graph = scene.graph
+    graph = ctx.graph
     ahead: set[int] = set()
     for position in reversed(graph.order):
         if position in back or position in ahead:
             ahead.update(graph.targets[position])
-    return {p for p in ahead if scene.evidence[p].memory.reason == StepReason.DAEMON_ENDED}
+    return {p for p in ahead if ctx.evidence[p].memory.reason == StepReason.DAEMON_ENDED}
 
 
-def _behind(scene: Scene, back: set[int]) -> set[int]:
+def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
     """The steps that depend, directly or not, on one that goes back."""
     found: set[int] = set()
-    for position in scene.graph.order:
-        if any(target in back or target in found for target in scene.graph.targets[position]):
+    for position in ctx.graph.order:
+        if any(target in back or target in found for target in ctx.graph.targets[position]):
             found.add(position)
     return found
 
 
-def _from_anew(evidence: Evidence, changed: bool) -> bool:
+def _from_anew(evidence: ObservedStep, changed: bool) -> bool:
     """Whether a loop's runs all run again: its items may be others now, or each of its repeats has
     completed and the last had not come far enough."""
     if (each := evidence.step.for_each) is not None:
@@ -110,8 +110,8 @@ def _from_anew(evidence: Evidence, changed: bool) -> bool:
     return all(run.phase == StepPhase.COMPLETED for run in evidence.memory.runs or ())
 
 
-def _waiting(scene: Scene, position: int, *, anew: bool) -> StepCondition:
-    memory = scene.evidence[position].memory
+def _waiting(ctx: PlanContext, position: int, *, anew: bool) -> StepCondition:
+    memory = ctx.evidence[position].memory
     runs = [_kept(run) if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
     return StepCondition(
         phase=StepPhase.WAITING,
@@ -119,7 +119,7 @@ def _waiting(scene: Scene, position: int, *, anew: bool) -> StepCondition:
         job=memory.job,
         attempts=memory.attempts,
         past_attempts=memory.attempts,
-        last_transition_time=scene.second,
+        last_transition_time=ctx.second,
         requested_hours=memory.requested_hours,
         runs=runs or None,
     )

@@ -16,14 +16,14 @@ from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
 from jobflow.core.cel.expression import Failure
 from jobflow.core.manifests.job import Attempt, Draft, build_job
 from jobflow.core.names import attempt_name
-from jobflow.core.planning.context import RunDecision, Scene
-from jobflow.core.planning.observed import NOTHING, Evidence, Run
+from jobflow.core.planning.context import PlanContext, RunDecision
+from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.planning.target_ends import ends_of_targets
 from jobflow.core.planning.view import Holder, Refusal
 from jobflow.core.pods.names import pod_names
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import short
-from jobflow.core.timestamps import later, not_before
+from jobflow.core.timestamps import add, ceil_to_second
 
 UNPROCESSABLE = 422
 """HTTP status of a create that is refused for good."""
@@ -33,31 +33,31 @@ NAME_AGAIN = timedelta(seconds=5)
 _WAITING = StepPhase.WAITING.value
 
 
-def first_attempt(run: Run, scene: Scene) -> RunDecision:
+def first_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """A run that has not begun: its vcjob has the name that everybody knows beforehand, so that a
     second create, by whoever did not see the first, changes nothing."""
-    return _attempt(run, scene, run.key, 1)
+    return _attempt(run, ctx, run.key, 1)
 
 
-def next_attempt(run: Run, scene: Scene) -> RunDecision:
+def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """A run that has begun, and whose latest attempt is over."""
-    return _attempt(run, scene, next_name(run, scene), run.attempts + 1)
+    return _attempt(run, ctx, next_name(run, ctx), run.attempts + 1)
 
 
-def next_name(run: Run, scene: Scene) -> str:
+def next_name(run: ObservedRun, ctx: PlanContext) -> str:
     """The next `-r<n>` that nothing was ever called."""
-    room = _pod_suffix(run, scene)
+    room = _pod_suffix(run, ctx)
     names = (attempt_name(run.key, again, room=room) for again in count(run.attempts))
-    return next(name for name in names if name not in scene.taken)
+    return next(name for name in names if name not in ctx.taken)
 
 
-def refused_for_good(run: Run, scene: Scene) -> RunDecision | None:
+def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     """Failed, where the create of a run that has not begun was answered by a 422, or by a vcjob
     of that name that is somebody else's; None otherwise."""
-    refusal = scene.view.refusals.get(run.key)
+    refusal = ctx.view.refusals.get(run.key)
     if refusal is not None and refusal.code == UNPROCESSABLE:
-        return _refused(run, scene, refusal)
-    holder = scene.view.holders.get(run.key)
+        return _refused(run, ctx, refusal)
+    holder = ctx.view.holders.get(run.key)
     if holder is not None and not _goes_away(holder):
         return _conflict(run, holder)
     return None
@@ -65,11 +65,15 @@ def refused_for_good(run: Run, scene: Scene) -> RunDecision | None:
 
 @overload
 def waiting(
-    run: Evidence, reason: str, message: str, until: datetime | None = None
+    run: ObservedStep, reason: str, message: str, until: datetime | None = None
 ) -> StepCondition: ...
 @overload
-def waiting(run: Run, reason: str, message: str, until: datetime | None = None) -> RunCondition: ...
-def waiting(run: Run, reason: str, message: str, until: datetime | None = None) -> RunCondition:
+def waiting(
+    run: ObservedRun, reason: str, message: str, until: datetime | None = None
+) -> RunCondition: ...
+def waiting(
+    run: ObservedRun, reason: str, message: str, until: datetime | None = None
+) -> RunCondition:
     """The run waits, between two attempts or before the first; what it remembers is kept, but for
     what is said of an attempt alone."""
     memory, attempts = run.memory, run.attempts
@@ -106,40 +110,40 @@ def waiting(run: Run, reason: str, message: str, until: datetime | None = None) 
     return memory if memory == condition else condition
 
 
-def _attempt(run: Run, scene: Scene, name: str, number: int) -> RunDecision:
+def _attempt(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> RunDecision:
     needed = run.step.template_for(run.case)
-    template = scene.view.templates.get(needed)
+    template = ctx.view.templates.get(needed)
     if template is None:
         message = f"waits for the JobTemplate {needed}"
         return RunDecision(waiting(run, StepReason.WAITING_FOR_TEMPLATE, message))
-    if (refusal := scene.view.refusals.get(name)) is not None:
-        if refusal.code == UNPROCESSABLE or _stands(refusal.retry_at, scene.now):
-            return _refused(run, scene, refusal)
-        condition = _create_refused(run, refusal, not_before(refusal.retry_at or scene.now))
-    elif (holder := scene.view.holders.get(name)) is not None:
-        until = later(scene.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
+    if (refusal := ctx.view.refusals.get(name)) is not None:
+        if refusal.code == UNPROCESSABLE or _stands(refusal.retry_at, ctx.now):
+            return _refused(run, ctx, refusal)
+        condition = _create_refused(run, refusal, ceil_to_second(refusal.retry_at or ctx.now))
+    elif (holder := ctx.view.holders.get(name)) is not None:
+        until = add(ctx.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
         condition = waiting(run, StepReason.NAME_IN_USE, _in_use(holder))
-        if scene.now < until:
+        if ctx.now < until:
             return RunDecision(condition, wake_at=until)
     elif run.attempts:
         condition = run.memory
     else:
         condition = waiting(run, StepReason.STARTING, f"the job {name} is about to be made")
-    if (fault := scene.faults.get(name)) is not None:
+    if (fault := ctx.faults.get(name)) is not None:
         return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
-    planned = _planned(run, scene, name, number)
+    planned = _planned(run, ctx, name, number)
     return RunDecision(condition, draft=Draft(run.step, template, planned))
 
 
-def _planned(run: Run, scene: Scene, name: str, number: int) -> Attempt:
+def _planned(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> Attempt:
     return Attempt(
         name,
         number,
         index=run.index,
         case=run.case,
         avoid_nodes=run.memory.avoid_nodes or (),
-        target_ends=ends_of_targets(run.step, scene),
-        seen=scene.seen(run),
+        target_ends=ends_of_targets(run.step, ctx),
+        seen=ctx.seen(run),
     )
 
 
@@ -148,15 +152,15 @@ def _stands(retry_at: datetime | None, now: datetime) -> bool:
     return retry_at is None or now < retry_at
 
 
-def _refused(run: Run, scene: Scene, refusal: Refusal) -> RunDecision:
+def _refused(run: ObservedRun, ctx: PlanContext, refusal: Refusal) -> RunDecision:
     if refusal.code == UNPROCESSABLE:
         return RunDecision(_failed(run, StepReason.REFUSED, refusal.message))
     retry_at = refusal.retry_at
-    until = None if retry_at is None else not_before(retry_at)
+    until = None if retry_at is None else ceil_to_second(retry_at)
     return RunDecision(_create_refused(run, refusal, until), wake_at=retry_at)
 
 
-def _create_refused(run: Run, refusal: Refusal, until: datetime | None) -> RunCondition:
+def _create_refused(run: ObservedRun, refusal: Refusal, until: datetime | None) -> RunCondition:
     return waiting(run, StepReason.CREATE_REFUSED, refusal.message, until)
 
 
@@ -165,7 +169,7 @@ def _goes_away(holder: Holder) -> bool:
     return holder.job.metadata.deletion_timestamp is not None or not holder.owner_alive
 
 
-def _conflict(run: Run, holder: Holder) -> RunDecision:
+def _conflict(run: ObservedRun, holder: Holder) -> RunDecision:
     owner = holder.job.metadata.controller
     whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
     message = (
@@ -179,7 +183,7 @@ def _in_use(holder: Holder) -> str:
     return f"waits until the old job {holder.job.metadata.name} is gone"
 
 
-def _failed(run: Run, reason: str, message: str) -> RunCondition:
+def _failed(run: ObservedRun, reason: str, message: str) -> RunCondition:
     return msgspec.structs.replace(
         run.memory,
         phase=StepPhase.FAILED,
@@ -189,19 +193,19 @@ def _failed(run: Run, reason: str, message: str) -> RunCondition:
     )
 
 
-def _pod_suffix(run: Run, scene: Scene) -> int:
+def _pod_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     """Characters that Volcano will append to the vcjob's name for the longest of its pods' names;
     0 where the template is not there. The same for all runs of a step."""
-    known = scene.pod_suffixes.get(run.step.name)
+    known = ctx.pod_suffixes.get(run.step.name)
     if known is None:
-        known = scene.pod_suffixes[run.step.name] = _longest_suffix(run, scene)
+        known = ctx.pod_suffixes[run.step.name] = _longest_suffix(run, ctx)
     return known
 
 
-def _longest_suffix(run: Run, scene: Scene) -> int:
-    template = scene.view.templates.get(run.step.template_for(run.case))
+def _longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
+    template = ctx.view.templates.get(run.step.template_for(run.case))
     if template is None:
         return 0
-    manifest = build_job(scene.flow, run.step, template, Attempt(run.key, case=run.case))
+    manifest = build_job(ctx.flow, run.step, template, Attempt(run.key, case=run.case))
     assert not isinstance(manifest, Failure)  # its references stay as they stand
     return len(pod_names(manifest["spec"]).longest)

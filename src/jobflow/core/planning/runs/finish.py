@@ -24,9 +24,9 @@ from jobflow.api.flow_status import RequestedHours, RunCondition, StepPhase
 from jobflow.api.job import Job, JobPhase, TaskState
 from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.planning.actions import ReadPods
-from jobflow.core.planning.context import RunDecision, Scene
+from jobflow.core.planning.context import PlanContext, RunDecision
 from jobflow.core.planning.job_records import before_its_end, job_record, running_time
-from jobflow.core.planning.observed import FAILURES, Run
+from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.planning.runs.abort import aborted, intent
 from jobflow.core.planning.runs.timeout import deadline
 from jobflow.core.planning.view import PodsRead, View
@@ -35,7 +35,7 @@ from jobflow.core.pods.outputs import TooLarge, first_pod, has_first_pod, messag
 from jobflow.core.pods.resources import hours, requested
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import go_duration, short
-from jobflow.core.timestamps import later, whole
+from jobflow.core.timestamps import add, truncate_to_second
 
 PATIENCE = timedelta(minutes=5)
 """How long JobFlow tries to read pods that cannot be read at present."""
@@ -56,17 +56,17 @@ class Insight(NamedTuple):
     """Why outputs that are needed are not to be had; empty: they are, or nobody needs them."""
 
 
-def ending(run: Run, job: Job, scene: Scene) -> RunDecision:
+def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """The end of a run whose vcjob, there or gone, has ended."""
-    insight = _insight(run, job, scene)
-    waits = None if insight.enough else unread(job, scene.view, scene.now)
+    insight = _insight(run, job, ctx)
+    waits = None if insight.enough else unread(job, ctx.view, ctx.now)
     if waits is None:
-        return RunDecision(_ended(run, job, insight, scene))
-    decision = not_judged(run, job, scene)
+        return RunDecision(_ended(run, job, insight, ctx))
+    decision = not_judged(run, job, ctx)
     if waits.trouble:
-        until = _patient_until(run, job, scene)
-        if until is None or scene.now >= until:
-            return RunDecision(_ended(run, job, insight, scene))
+        until = _patient_until(run, job, ctx)
+        if until is None or ctx.now >= until:
+            return RunDecision(_ended(run, job, insight, ctx))
         wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
         condition = _not_yet_read(run, decision.condition, waits.trouble)
         decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
@@ -74,33 +74,33 @@ def ending(run: Run, job: Job, scene: Scene) -> RunDecision:
     return msgspec.structs.replace(decision, reads=reads)
 
 
-def _patient_until(run: Run, job: Job, scene: Scene) -> datetime | None:
+def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     """Until when pods that cannot be read for now are asked for, counted from when the status says
     so; None: the run is to be aborted, so its end does not wait for them."""
     memory = run.memory
-    if memory.abort_time is not None or intent(run, scene) not in ("", StepReason.SUSPENDED):
+    if memory.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
         return None
     if memory.reason != StepReason.PODS_UNREAD:
-        return scene.now + PATIENCE
-    return later(memory.last_transition_time or _since(job) or scene.second, PATIENCE)
+        return ctx.now + PATIENCE
+    return add(memory.last_transition_time or _since(job) or ctx.second, PATIENCE)
 
 
-def _not_yet_read(run: Run, shown: RunCondition, trouble: str) -> RunCondition:
+def _not_yet_read(run: ObservedRun, shown: RunCondition, trouble: str) -> RunCondition:
     said = f"has ended, and its pods cannot be read yet: {trouble}"
     condition = msgspec.structs.replace(shown, reason=StepReason.PODS_UNREAD, message=short(said))
     return run.memory if condition == run.memory else condition
 
 
-def not_judged(run: Run, job: Job, scene: Scene) -> RunDecision:
+def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """As before the end of its vcjob: it is not decided yet what that means."""
     memory = run.memory
     known = memory.attempts and memory.job == job.metadata.name
     if not known or memory.phase == StepPhase.WAITING:
-        memory = running_as(run, before_its_end(job), scene)
+        memory = running_as(run, before_its_end(job), ctx)
     return RunDecision(memory, unjudged=frozenset({job.metadata.uid}))
 
 
-def running_as(run: Run, job: Job, scene: Scene) -> RunCondition:
+def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     """The condition of a run while its vcjob stands as it does; the counts of its tasks, which
     Volcano drops in between, are the last ones known."""
     memory = run.memory
@@ -113,7 +113,7 @@ def running_as(run: Run, job: Job, scene: Scene) -> RunCondition:
         task_status_count=_last_counts(run, job),
         job=job.metadata.name,
         attempts=run.attempts,
-        deadline=deadline(run, job, scene),
+        deadline=deadline(run, job, ctx),
         last_transition_time=memory.last_transition_time if kept else _since(job),
         requested_hours=memory.requested_hours,
     )
@@ -128,7 +128,7 @@ def _without_pods(job: Job) -> str:
     return "has no pod and never ends, because no task of the job has replicas"
 
 
-def held(run: Run, scene: Scene) -> RequestedHours | None:
+def held(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
     """What a run's vcjobs held of the cluster, now that the last of them is over: where nobody
     saw its end, until now. What an attempt held is added once, when it is over."""
     memory, job = run.memory, run.job
@@ -137,17 +137,17 @@ def held(run: Run, scene: Scene) -> RequestedHours | None:
     asked = requested(job.spec)
     if not any(asked):
         return memory.requested_hours
-    record = job_record(job, scene.records.get(job.metadata.name), scene)
-    return hours(asked, running_time(record, whole(scene.now)), memory.requested_hours)
+    record = job_record(job, ctx.records.get(job.metadata.name), ctx)
+    return hours(asked, running_time(record, truncate_to_second(ctx.now)), memory.requested_hours)
 
 
 # ---------------------------------------------------------------------- what the pods say
 
 
-def _insight(run: Run, job: Job, scene: Scene) -> Insight:
+def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     uid = job.metadata.uid
-    read = scene.view.read.get(uid)
-    by_name = dict(scene.view.pods.get(uid, {}))
+    read = ctx.view.read.get(uid)
+    by_name = dict(ctx.view.pods.get(uid, {}))
     if read is not None:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
@@ -155,11 +155,11 @@ def _insight(run: Run, job: Job, scene: Scene) -> Insight:
     if job.phase in FAILURES and _is_aborted(run, job):
         return Insight(pods, said=said)
     blamed = blame(pods) if job.phase in FAILURES else None
-    needed = run.step.name in scene.layout.outputs_needed and has_first_pod(job.spec)
+    needed = run.step.name in ctx.layout.outputs_needed and has_first_pod(job.spec)
     if job.phase in FAILURES:
         enough = blamed is not None and blamed.sure and (said is not None or not needed)
     else:
-        hidden = bool(pods) or not scene.view.pods_followed
+        hidden = bool(pods) or not ctx.view.pods_followed
         enough = said is not None or not (needed or (hidden and has_first_pod(job.spec)))
     missing = ""
     if needed and said is None:
@@ -175,12 +175,12 @@ def _said(job: Job, pods: Iterable[Pod]) -> str | None:
 # ---------------------------------------------------------------------- the end
 
 
-def _ended(run: Run, job: Job, insight: Insight, scene: Scene) -> RunCondition:
-    reason, message = _why(run, job, insight, scene)
+def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> RunCondition:
+    reason, message = _why(run, job, insight, ctx)
     phase = ends_as(reason)
     outputs = None
     try:
-        outputs = _outputs(insight, scene)
+        outputs = _outputs(insight, ctx)
     except TooLarge as excess:
         said = f"the outputs of {run.step.name} {excess}"
         if not reason:
@@ -201,7 +201,7 @@ def _ended(run: Run, job: Job, insight: Insight, scene: Scene) -> RunCondition:
         last_transition_time=_since(job),
         failure=insight.blamed.failure if insight.blamed is not None else None,
         outputs=outputs,
-        requested_hours=held(run, scene),
+        requested_hours=held(run, ctx),
     )
     avoided = _avoided(run, insight) if phase == StepPhase.FAILED else None
     if avoided == condition.avoid_nodes:
@@ -215,7 +215,7 @@ def ends_as(reason: str) -> StepPhase:
     return StepPhase.COMPLETED if well else StepPhase.FAILED
 
 
-def _avoided(run: Run, insight: Insight) -> list[str] | None:
+def _avoided(run: ObservedRun, insight: Insight) -> list[str] | None:
     """The nodes that the next attempt keeps off: where pods failed, this time and before. The last
     ones, for a cluster has only so many."""
     retry = run.step.retry
@@ -228,14 +228,14 @@ def _avoided(run: Run, insight: Insight) -> list[str] | None:
     return [*before, *sorted(failed - {""})][-MOST_AVOIDED:] or None
 
 
-def _outputs(insight: Insight, scene: Scene) -> dict[str, object] | None:
+def _outputs(insight: Insight, ctx: PlanContext) -> dict[str, object] | None:
     outputs = parsed(insight.said) if insight.said else None
     if outputs is not None:
-        scene.outputs_room.take(outputs)
+        ctx.outputs_room.take(outputs)
     return outputs
 
 
-def _why(run: Run, job: Job, insight: Insight, scene: Scene) -> tuple[str, str]:
+def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tuple[str, str]:
     reason = FAILURES.get(job.phase, "")
     if not reason:
         return "", ""
@@ -244,11 +244,11 @@ def _why(run: Run, job: Job, insight: Insight, scene: Scene) -> tuple[str, str]:
     message = f"the job {job.metadata.name} ended {job.phase}"
     message = f"{message}: {said}" if said else message
     if _is_aborted(run, job):
-        return run.memory.reason, aborted(run.memory.reason, message, run, scene)
+        return run.memory.reason, aborted(run.memory.reason, message, run, ctx)
     return reason, message
 
 
-def _is_aborted(run: Run, job: Job) -> bool:
+def _is_aborted(run: ObservedRun, job: Job) -> bool:
     """Return whether the end of a vcjob that did not complete is the abort that is recorded."""
     if run.memory.abort_time is None:
         return False
@@ -270,13 +270,13 @@ def _since(job: Job) -> datetime | None:
 # ---------------------------------------------------------------------- tasks
 
 
-def _last_counts(run: Run, job: Job) -> dict[str, TaskState] | None:
+def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
     memory = run.memory
     known = memory.task_status_count if memory.job == job.metadata.name else None
     return job.status.task_status_count or known
 
 
-def _counts(run: Run, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
+def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
     """The last counts known, brought up to date by the pods: Volcano drops them when it goes on to
     Completing, before it has counted what ended last. Task by task whoever knows of more ends."""
     counts = dict(_last_counts(run, job) or {})

@@ -1,8 +1,8 @@
 """Which runs of a step with forEach or repeat carry on, which begin, and whether the step is over.
 
-The theory. Every run that has begun is decided about by itself (`begun`). Then the next ones are
-begun: items in their order, as many as may be under way at once; a repeat once the one before it
-has completed, that is stored, and its `until` does not hold. Once an item has failed for good no
+The theory. Every run that has begun is decided about by itself (`decide_run`). Then the next ones
+are begun: items in their order, as many as may be under way at once; a repeat once the one before
+it has completed, that is stored, and its `until` does not hold. Once an item has failed for good no
 further one begins, unless the step runs every item (`failure_policy.runs_every_item`), and those
 that have begun carry on. What holds up the flow, or brings it to its end, holds up what has not
 begun. What the runs come to together is `folding`'s business.
@@ -19,12 +19,12 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.core.cel.expression import Failure
 from jobflow.core.cel.scope import holds
 from jobflow.core.limits import MOST_RUNS
-from jobflow.core.planning.context import RunDecision, Scene, TargetEnd
+from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import runs_every_item
-from jobflow.core.planning.observed import Evidence, Run, fresh
+from jobflow.core.planning.observed import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.runs.abort import aborted, halted
 from jobflow.core.planning.runs.create import first_attempt, refused_for_good
-from jobflow.core.planning.runs.run import Told, again, begun
+from jobflow.core.planning.runs.run import Told, decide_run, next_attempt_when_due
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import items_of
 
@@ -40,14 +40,14 @@ class Verdict(NamedTuple):
 class Loop:
     """What is decided about the runs of one step."""
 
-    evidence: Evidence
+    evidence: ObservedStep
     total: int
     """How many runs there are at most."""
-    known: Mapping[int | None, Run]
+    known: Mapping[int | None, ObservedRun]
     """The runs of which anything is known, by index."""
     every: bool = False
     """Whether every item starts, however the others end."""
-    decided: dict[int, tuple[Run, RunDecision]] = field(default_factory=dict)
+    decided: dict[int, tuple[ObservedRun, RunDecision]] = field(default_factory=dict)
     """By index: those that have begun, or are to begin now."""
     verdict: Verdict | None = None
     """None: the step goes on."""
@@ -57,7 +57,7 @@ class Loop:
     """When to look again, although no run asks for it."""
 
     @property
-    def runs(self) -> list[tuple[Run, RunDecision]]:
+    def runs(self) -> list[tuple[ObservedRun, RunDecision]]:
         """What is decided, by index."""
         return [self.decided[index] for index in sorted(self.decided)]
 
@@ -76,35 +76,35 @@ class Loop:
         """Whether no further item starts because one has failed for good."""
         return self.failed and not self.every
 
-    def start(self, index: int, scene: Scene) -> RunDecision:
+    def start(self, index: int, ctx: PlanContext) -> RunDecision:
         """Begin a run."""
-        run = self.known.get(index) or fresh(self.evidence, scene.flow.metadata.name, index)
-        decision = again(run, scene) if run.attempts else first_attempt(run, scene)
+        run = self.known.get(index) or fresh(self.evidence, ctx.flow.metadata.name, index)
+        decision = next_attempt_when_due(run, ctx) if run.attempts else first_attempt(run, ctx)
         self.decided[index] = run, decision
         return decision
 
 
-def carried_on(evidence: Evidence, scene: Scene, told: Told) -> Loop | None:
+def continue_loop(evidence: ObservedStep, ctx: PlanContext, told: Told) -> Loop | None:
     """Return the decisions about a step that has begun; None if it has not.
 
     If its dependants tell that it ended after more attempts than are known, it ends so once the
     runs that are known are over.
     """
-    loop = _known(evidence, scene, told)
+    loop = _known(evidence, ctx, told)
     end = told()
     if end is not None and end.attempts > evidence.attempts:
         _end_as(loop, end)
     elif evidence.begun or loop.failed:
-        _go_on(loop, scene, end)
+        _go_on(loop, ctx, end)
     else:
         return None
     return loop
 
 
-def begin(evidence: Evidence, scene: Scene) -> Loop:
+def begin(evidence: ObservedStep, ctx: PlanContext) -> Loop:
     """What comes of a step that may start now."""
-    loop = _known(evidence, scene, _nothing)
-    _go_on(loop, scene, None)
+    loop = _known(evidence, ctx, _nothing)
+    _go_on(loop, ctx, None)
     return loop
 
 
@@ -112,22 +112,22 @@ def _nothing() -> None:
     """A step that has not begun tells nothing by its dependants."""
 
 
-def _known(evidence: Evidence, scene: Scene, told: Told) -> Loop:
+def _known(evidence: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
     step = evidence.step
     items = items_of(step, evidence.decided)
     total = _most(evidence) if step.for_each is None else len(items or ())
-    every = runs_every_item(scene.flow, step)
+    every = runs_every_item(ctx.flow, step)
     loop = Loop(evidence, total, {run.index: run for run in evidence.runs}, every)
     for run in evidence.runs:
-        decision = begun(run, scene, told)
+        decision = decide_run(run, ctx, told)
         if decision is not None and run.index is not None:
             loop.decided[run.index] = run, decision
-    for index, run, decision in _refused(loop, scene):
+    for index, run, decision in _refused(loop, ctx):
         loop.decided[index] = run, decision
     return loop
 
 
-def _most(evidence: Evidence) -> int:
+def _most(evidence: ObservedStep) -> int:
     repeat = evidence.step.repeat
     most = repeat.max if repeat is not None else None
     total = MOST_RUNS if most is None else min(max(most, 1), MOST_RUNS)
@@ -137,14 +137,14 @@ def _most(evidence: Evidence) -> int:
     return total
 
 
-def _refused(loop: Loop, scene: Scene) -> Iterator[tuple[int, Run, RunDecision]]:
+def _refused(loop: Loop, ctx: PlanContext) -> Iterator[tuple[int, ObservedRun, RunDecision]]:
     """Runs that have not begun, and whose first create was answered for good."""
-    if not (scene.view.refusals or scene.view.holders):
+    if not (ctx.view.refusals or ctx.view.holders):
         return
     for index in range(loop.total):
         if index not in loop.decided:
-            run = fresh(loop.evidence, scene.flow.metadata.name, index)
-            if (decision := refused_for_good(run, scene)) is not None:
+            run = fresh(loop.evidence, ctx.flow.metadata.name, index)
+            if (decision := refused_for_good(run, ctx)) is not None:
                 yield index, run, decision
 
 
@@ -157,17 +157,17 @@ def _end_as(loop: Loop, end: TargetEnd) -> None:
         loop.verdict = Verdict(end.reason, "a job that started after it recorded its end")
 
 
-def _go_on(loop: Loop, scene: Scene, end: TargetEnd | None) -> None:
+def _go_on(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
     if loop.evidence.step.for_each is not None:
-        _items(loop, scene)
+        _items(loop, ctx)
     else:
-        _repeats(loop, scene, sure=end is not None and end.phase == StepPhase.COMPLETED)
+        _repeats(loop, ctx, sure=end is not None and end.phase == StepPhase.COMPLETED)
 
 
 # ------------------------------------------------------------------------------- forEach
 
 
-def _items(loop: Loop, scene: Scene) -> None:
+def _items(loop: Loop, ctx: PlanContext) -> None:
     """Begin the next items, or end the step.
 
     The step ends when all items that have begun are over and no other item may begin: because all
@@ -175,9 +175,9 @@ def _items(loop: Loop, scene: Scene) -> None:
     brought to its end. A flow that is suspended or being deleted only holds items up.
     """
     ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
-    why = halted(loop.evidence, scene)
-    if not (why or scene.terminating or scene.suspended or loop.starts_no_more):
-        ended += _next_items(loop, scene, len(loop.decided) - ended)
+    why = halted(loop.evidence, ctx)
+    if not (why or ctx.terminating or ctx.suspended or loop.starts_no_more):
+        ended += _next_items(loop, ctx, len(loop.decided) - ended)
     if ended < len(loop.decided):
         return
     for_good = why not in ("", StepReason.SUSPENDED)
@@ -185,10 +185,10 @@ def _items(loop: Loop, scene: Scene) -> None:
         loop.verdict = Verdict()
     elif for_good:
         over = f"{ended} of {loop.total} items were over"
-        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, scene))
+        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, ctx))
 
 
-def _next_items(loop: Loop, scene: Scene, under_way: int) -> int:
+def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
     """Begin as many items as there is room for. Return how many of them failed at once."""
     each = loop.evidence.step.for_each
     most = each.parallelism if each is not None else None
@@ -199,7 +199,7 @@ def _next_items(loop: Loop, scene: Scene, under_way: int) -> int:
             break
         if index in loop.decided:
             continue
-        if loop.start(index, scene).condition.phase == StepPhase.FAILED:
+        if loop.start(index, ctx).condition.phase == StepPhase.FAILED:
             failed += 1
         else:
             under_way += 1
@@ -209,11 +209,11 @@ def _next_items(loop: Loop, scene: Scene, under_way: int) -> int:
 # -------------------------------------------------------------------------------- repeat
 
 
-def _repeats(loop: Loop, scene: Scene, *, sure: bool) -> None:
+def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
     """Begin the next repeat, or end the step. `sure`: a dependant tells that it has completed."""
     for index in range(loop.total):
         if index not in loop.decided:
-            _next_repeat(loop, index, scene)
+            _next_repeat(loop, index, ctx)
             return
         run, decision = loop.decided[index]
         condition = decision.condition
@@ -224,20 +224,20 @@ def _repeats(loop: Loop, scene: Scene, *, sure: bool) -> None:
             return
         if index + 1 in loop.decided:
             continue
-        if not sure and scene.allowance.spent:
-            loop.wake_at = scene.later
+        if not sure and ctx.allowance.spent:
+            loop.wake_at = ctx.later
             return
-        loop.verdict = Verdict() if sure else _until(loop, run, condition, scene)
+        loop.verdict = Verdict() if sure else _until(loop, run, condition, ctx)
         if loop.verdict is not None:
             return
 
 
-def _until(loop: Loop, run: Run, ended: RunCondition, scene: Scene) -> Verdict | None:
+def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> Verdict | None:
     """Whether the step is over with this run, which has completed; None: another one follows."""
     repeat = loop.evidence.step.repeat
     until = repeat.until if repeat is not None else None
     if until is not None:
-        done = holds("repeat.until", until, scene.seen(run, ended))
+        done = holds("repeat.until", until, ctx.seen(run, ended))
         if isinstance(done, Failure):
             return Verdict(StepReason.EXPRESSION_ERROR, done.message)
         if done:
@@ -248,16 +248,16 @@ def _until(loop: Loop, run: Run, ended: RunCondition, scene: Scene) -> Verdict |
     return Verdict(StepReason.UNTIL_NOT_REACHED, f"`{until}` does not hold after {runs}")
 
 
-def _next_repeat(loop: Loop, index: int, scene: Scene) -> None:
-    if (why := halted(loop.evidence, scene)) and why != StepReason.SUSPENDED:
+def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:
+    if (why := halted(loop.evidence, ctx)) and why != StepReason.SUSPENDED:
         over = f"{index} of at most {loop.total} runs were over"
-        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, scene))
+        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, ctx))
         return
-    if scene.terminating or scene.suspended:
+    if ctx.terminating or ctx.suspended:
         return
     if index and loop.decided[index - 1][0].memory.phase not in ENDED_STEP_PHASES:
         loop.stores_first = True
         return
-    loop.start(index, scene)
+    loop.start(index, ctx)
     if loop.failed:
         loop.verdict = Verdict()

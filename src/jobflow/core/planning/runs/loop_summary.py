@@ -17,8 +17,8 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import JobPhase, TaskState
-from jobflow.core.planning.context import Decision, RunDecision, timed_as
-from jobflow.core.planning.observed import Evidence
+from jobflow.core.planning.context import RunDecision, StepDecision, timed_as
+from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs.loop import Loop, Verdict
 from jobflow.core.pods.resources import exchanged
 from jobflow.core.reasons import StepReason
@@ -28,13 +28,13 @@ WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a failed run that did not fail by itself."""
 
 
-def folded(loop: Loop) -> Decision:
+def summarize(loop: Loop) -> StepDecision:
     """The step's decision."""
     evidence = loop.evidence
     made = [decision for _, decision in loop.runs]
     runs = _runs(loop)
     condition = _condition(loop, [decision.condition for decision in made], runs)
-    return Decision(
+    return StepDecision(
         condition=evidence.memory if condition == evidence.memory else condition,
         actions=tuple(d.action for d in made if d.action is not None),
         drafts=tuple(d.draft for d in made if d.draft is not None),
@@ -146,7 +146,7 @@ def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
     }
 
 
-def _waits(evidence: Evidence, condition: RunCondition) -> dict[str, Any]:
+def _waits(evidence: ObservedStep, condition: RunCondition) -> dict[str, Any]:
     item = f"item {condition.index}: " if evidence.step.for_each is not None else ""
     return {
         "phase": StepPhase.WAITING,
@@ -218,7 +218,7 @@ def _first_made(runs: Iterable[RunCondition]) -> Any:
     return min((run.create_time for run in runs if run.create_time is not None), default=None)
 
 
-def _counts(evidence: Evidence, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:
+def _counts(evidence: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:
     """Of a forEach those of all its items together, of a repeat those of its last run."""
     memory = evidence.memory
     if evidence.step.repeat is not None:

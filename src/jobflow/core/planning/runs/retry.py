@@ -14,14 +14,14 @@ from jobflow.api.control import Backoff, Retry
 from jobflow.api.flow_status import RunCondition, StepPhase
 from jobflow.core.cel.expression import Failure
 from jobflow.core.cel.scope import holds
-from jobflow.core.planning.context import RunDecision, Scene
-from jobflow.core.planning.observed import Run
+from jobflow.core.planning.context import PlanContext, RunDecision
+from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import aborted, halted
 from jobflow.core.planning.runs.finish import ends_as, not_judged
 from jobflow.core.planning.runs.timeout import duration
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import short
-from jobflow.core.timestamps import later, not_before
+from jobflow.core.timestamps import add, ceil_to_second
 
 DURATION = timedelta(seconds=1)
 FACTOR = 2.0
@@ -32,25 +32,23 @@ _FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Recorded intents after which there is no other attempt."""
 
 
-def settled(run: Run, end: RunDecision, scene: Scene) -> RunDecision:
+def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDecision:
     """What follows the end of an attempt, as it would be recorded: that very end, or another
     attempt."""
     condition = end.condition
     if condition.phase != StepPhase.FAILED:
         return end
-    why = halted(run, scene)
+    why = halted(run, ctx)
     suspended = condition.reason == StepReason.SUSPENDED
     if suspended and why in ("", StepReason.SUSPENDED):
         return _for_nothing(run, condition)
     if suspended:
-        message = aborted(why, f"the job {condition.job} is over", run, scene)
+        message = aborted(why, f"the job {condition.job} is over", run, ctx)
         return RunDecision(_final(condition, phase=ends_as(why), reason=why, message=message))
     if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
         return RunDecision(_final(condition))
     retry = run.step.retry
-    return (
-        RunDecision(_final(condition)) if retry is None else _retried(run, condition, retry, scene)
-    )
+    return RunDecision(_final(condition)) if retry is None else _retried(run, condition, retry, ctx)
 
 
 def backoff(retry: Retry, failures: int) -> timedelta:
@@ -67,21 +65,23 @@ def backoff(retry: Retry, failures: int) -> timedelta:
     return timedelta(seconds=min(seconds, longest.total_seconds()))
 
 
-def _retried(run: Run, condition: RunCondition, retry: Retry, scene: Scene) -> RunDecision:
+def _retried(
+    run: ObservedRun, condition: RunCondition, retry: Retry, ctx: PlanContext
+) -> RunDecision:
     failures, limit = run.memory.failures + 1, retry.limit or 0
     condition = msgspec.structs.replace(condition, failures=failures)
     if failures > limit:
         return RunDecision(_final(condition))
     if retry.when is not None:
-        if scene.allowance.spent:
-            return _later(run, scene)
-        again = holds("retry.when", retry.when, scene.seen(run, condition))
+        if ctx.allowance.spent:
+            return _later(run, ctx)
+        again = holds("retry.when", retry.when, ctx.seen(run, condition))
         if isinstance(again, Failure):
             why = short(f"{again.message}; {condition.message}")
             return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))
         if not again:
             return RunDecision(_final(condition))
-    until = not_before(later(scene.now, backoff(retry, failures)))
+    until = ceil_to_second(add(ctx.now, backoff(retry, failures)))
     waits = _waiting(
         run,
         condition,
@@ -92,14 +92,14 @@ def _retried(run: Run, condition: RunCondition, retry: Retry, scene: Scene) -> R
     return RunDecision(waits, wake_at=until, urgent=True)
 
 
-def _later(run: Run, scene: Scene) -> RunDecision:
+def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Whether there is another attempt is decided by the next plan."""
     job = run.job
-    kept = RunDecision(run.memory) if job is None else not_judged(run, job, scene)
-    return msgspec.structs.replace(kept, wake_at=scene.later)
+    kept = RunDecision(run.memory) if job is None else not_judged(run, job, ctx)
+    return msgspec.structs.replace(kept, wake_at=ctx.later)
 
 
-def _for_nothing(run: Run, condition: RunCondition) -> RunDecision:
+def _for_nothing(run: ObservedRun, condition: RunCondition) -> RunDecision:
     """Aborted by a suspension: it begins again once the flow is resumed."""
     message = "the flow was suspended: it runs again once the flow is resumed"
     return RunDecision(
@@ -107,7 +107,7 @@ def _for_nothing(run: Run, condition: RunCondition) -> RunDecision:
     )
 
 
-def _waiting(run: Run, condition: RunCondition, **said: object) -> RunCondition:
+def _waiting(run: ObservedRun, condition: RunCondition, **said: object) -> RunCondition:
     """Between two attempts, of which the first ended so."""
     kept = {
         "failures": condition.failures,

@@ -14,16 +14,16 @@ import msgspec
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.api.job import Job
 from jobflow.core.planning.actions import Confirm
-from jobflow.core.planning.context import RunDecision, Scene, TargetEnd
-from jobflow.core.planning.observed import Run
+from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
+from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import abort, aborted, intent
 from jobflow.core.planning.runs.create import next_attempt, next_name, waiting
-from jobflow.core.planning.runs.finish import ending, ends_as, held, running_as
-from jobflow.core.planning.runs.retry import settled
+from jobflow.core.planning.runs.finish import ends_as, finish, held, running_as
+from jobflow.core.planning.runs.retry import retry_or_end
 from jobflow.core.planning.runs.timeout import is_over
 from jobflow.core.planning.target_ends import told_of
 from jobflow.core.reasons import StepReason
-from jobflow.core.timestamps import later, not_before
+from jobflow.core.timestamps import add, ceil_to_second
 
 FIRST_BACKOFF = timedelta(seconds=1)
 LONGEST_BACKOFF = timedelta(minutes=5)
@@ -32,7 +32,7 @@ Told = Callable[[], TargetEnd | None]
 """How a step ended, as its dependants tell (`target_ends.told`); worked out only if it matters."""
 
 
-def begun(run: Run, scene: Scene, told: Told) -> RunDecision | None:
+def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | None:
     """What comes of a run; None where it has not begun."""
     if run.memory.phase in ENDED_STEP_PHASES:
         return RunDecision(run.memory)
@@ -40,38 +40,42 @@ def begun(run: Run, scene: Scene, told: Told) -> RunDecision | None:
         return None
     job = run.job
     if job is None:
-        return _without_job(run, scene, told)
+        return _without_job(run, ctx, told)
     if job.ended:
         recorded = run.between and run.memory.reason != StepReason.JOB_LOST
-        return again(run, scene) if recorded else settled(run, ending(run, job, scene), scene)
+        return (
+            next_attempt_when_due(run, ctx)
+            if recorded
+            else retry_or_end(run, finish(run, job, ctx), ctx)
+        )
     if not run.gone:
-        return _running(run, job, scene)
-    return _without_job(run, scene, told)
+        return _running(run, job, ctx)
+    return _without_job(run, ctx, told)
 
 
-def again(run: Run, scene: Scene) -> RunDecision:
+def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Between two attempts, or retried with its flow: the next one, once it may be made."""
     memory = run.memory
-    if (why := intent(run, scene)) and why != StepReason.SUSPENDED:
-        return settled(run, _not_again(run, memory, why, scene, sure=True), scene)
-    if scene.terminating or scene.suspended:
+    if (why := intent(run, ctx)) and why != StepReason.SUSPENDED:
+        return retry_or_end(run, _not_again(run, memory, why, ctx, sure=True), ctx)
+    if ctx.terminating or ctx.suspended:
         return RunDecision(memory)
-    if _too_early(memory, scene.now):
+    if _too_early(memory, ctx.now):
         return RunDecision(memory, wake_at=memory.next_attempt_time)
     last_is_there = run.job is not None and not run.gone
-    name = next_name(run, scene) if last_is_there or not run.begun else run.job_name
-    if name not in scene.view.absent:
+    name = next_name(run, ctx) if last_is_there or not run.begun else run.job_name
+    if name not in ctx.view.absent:
         return RunDecision(memory, Confirm(name))
-    return next_attempt(run, scene)
+    return next_attempt(run, ctx)
 
 
-def _running(run: Run, job: Job, scene: Scene) -> RunDecision:
-    running = running_as(run, job, scene)
-    why = intent(run, scene)
-    if not why and is_over(running.deadline, scene):
+def _running(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
+    running = running_as(run, job, ctx)
+    why = intent(run, ctx)
+    if not why and is_over(running.deadline, ctx):
         why = StepReason.TIMEOUT
     if why:
-        return abort(run, job, running, why, scene)
+        return abort(run, job, running, why, ctx)
     return RunDecision(running, wake_at=running.deadline)
 
 
@@ -80,28 +84,30 @@ def backoff(attempts: int) -> timedelta:
     return min(FIRST_BACKOFF * (1 << min(attempts - 1, 30)), LONGEST_BACKOFF)
 
 
-def _without_job(run: Run, scene: Scene, told: Told) -> RunDecision:
+def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
     """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
     between, job = run.between, run.job
-    shown = run.memory if between or job is None else running_as(run, job, scene)
+    shown = run.memory if between or job is None else running_as(run, job, ctx)
     if (end := told()) is not None:
-        return RunDecision(_as_told(run, shown, end, scene))
+        return RunDecision(_as_told(run, shown, end, ctx))
     if between:
-        return again(run, scene)
-    if why := intent(run, scene):
-        return settled(run, _not_again(run, shown, why, scene, sure=run.gone), scene)
-    if scene.terminating:
+        return next_attempt_when_due(run, ctx)
+    if why := intent(run, ctx):
+        return retry_or_end(run, _not_again(run, shown, why, ctx, sure=run.gone), ctx)
+    if ctx.terminating:
         return RunDecision(shown)
     name = run.job_name
-    if name not in scene.view.absent:
+    if name not in ctx.view.absent:
         return RunDecision(shown, Confirm(name))
-    return _lost(run, scene)
+    return _lost(run, ctx)
 
 
-def _not_again(run: Run, shown: RunCondition, why: str, scene: Scene, *, sure: bool) -> RunDecision:
+def _not_again(
+    run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext, *, sure: bool
+) -> RunDecision:
     """The run was to be aborted and its vcjob is gone, or it is between two: that was its end."""
     name = run.job_name
-    if not sure and name not in scene.view.absent:
+    if not sure and name not in ctx.view.absent:
         return RunDecision(shown, Confirm(name))
     phase = ends_as(why)
     there = run.job is not None and not run.gone
@@ -111,14 +117,14 @@ def _not_again(run: Run, shown: RunCondition, why: str, scene: Scene, *, sure: b
             shown,
             phase=phase,
             reason=why,
-            message=aborted(why, gone, run, scene),
+            message=aborted(why, gone, run, ctx),
             job=name,
             attempts=run.attempts,
             next_attempt_time=None,
             deadline=None,
             abort_time=None,
             avoid_nodes=shown.avoid_nodes if phase == StepPhase.FAILED else None,
-            requested_hours=held(run, scene),
+            requested_hours=held(run, ctx),
         )
     )
 
@@ -127,17 +133,19 @@ def _too_early(memory: RunCondition, now: datetime) -> bool:
     return memory.next_attempt_time is not None and now < memory.next_attempt_time
 
 
-def _lost(run: Run, scene: Scene) -> RunDecision:
-    until = not_before(later(scene.now, backoff(run.attempts - run.memory.past_attempts)))
+def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
+    until = ceil_to_second(add(ctx.now, backoff(run.attempts - run.memory.past_attempts)))
     message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
         waiting(run, StepReason.JOB_LOST, message, until),
-        requested_hours=held(run, scene),
+        requested_hours=held(run, ctx),
     )
     return RunDecision(condition, wake_at=until, urgent=True)
 
 
-def _as_told(run: Run, shown: RunCondition, end: TargetEnd, scene: Scene) -> RunCondition:
+def _as_told(
+    run: ObservedRun, shown: RunCondition, end: TargetEnd, ctx: PlanContext
+) -> RunCondition:
     """The end of a run whose vcjob is gone, as its step's dependants tell it."""
     return msgspec.structs.replace(
         shown,
@@ -150,5 +158,5 @@ def _as_told(run: Run, shown: RunCondition, end: TargetEnd, scene: Scene) -> Run
         deadline=None,
         abort_time=None,
         avoid_nodes=None,
-        requested_hours=held(run, scene),
+        requested_hours=held(run, ctx),
     )

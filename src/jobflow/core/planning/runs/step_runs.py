@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
-from jobflow.core.planning.context import Decision, RunDecision, Scene
-from jobflow.core.planning.observed import Evidence
+from jobflow.core.planning.context import PlanContext, RunDecision, StepDecision
+from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs import loop as looping
 from jobflow.core.planning.runs.create import first_attempt, refused_for_good
-from jobflow.core.planning.runs.loop_summary import folded
-from jobflow.core.planning.runs.run import again, begun
+from jobflow.core.planning.runs.loop_summary import summarize
+from jobflow.core.planning.runs.run import decide_run, next_attempt_when_due
 from jobflow.core.planning.target_ends import (
     as_told,
     is_all_that_is_known,
@@ -18,55 +18,57 @@ from jobflow.core.planning.target_ends import (
 )
 
 
-def begun_steps(scene: Scene) -> list[Decision | None]:
+def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
     """What comes of each step that has begun, by position; None where it has not. Targets come
     before those that depend on them, for what a step's runs begin with may depend on theirs."""
-    found: list[Decision | None] = [None] * len(scene.steps)
-    answered = bool(scene.view.refusals or scene.view.holders)
-    named_ends = named(scene)
-    for position in scene.layout.order:
-        evidence = scene.evidence[position]
+    found: list[StepDecision | None] = [None] * len(ctx.steps)
+    answered = bool(ctx.view.refusals or ctx.view.holders)
+    named_ends = named(ctx)
+    for position in ctx.layout.order:
+        evidence = ctx.evidence[position]
         memory = evidence.memory
         if memory.phase in ENDED_STEP_PHASES:
-            found[position] = Decision(memory)
+            found[position] = StepDecision(memory)
             continue
-        end = told(position, scene) if position in named_ends else None
+        end = told(position, ctx) if position in named_ends else None
         if end is not None and is_all_that_is_known(end, evidence):
-            scene.standing[position] = as_told(end, evidence)
-            found[position] = Decision(scene.standing[position])
+            ctx.standing[position] = as_told(end, evidence)
+            found[position] = StepDecision(ctx.standing[position])
             continue
         known = memory.attempts > memory.past_attempts or evidence.job is not None
         if not (known or answered or evidence.loops):
             continue
-        decision = _carried_on(position, evidence, scene)
+        decision = _carried_on(position, evidence, ctx)
         if decision is not None:
             found[position] = decision
-            scene.standing[position] = decision.condition
+            ctx.standing[position] = decision.condition
     return found
 
 
-def begin(evidence: Evidence, scene: Scene) -> Decision:
+def begin(evidence: ObservedStep, ctx: PlanContext) -> StepDecision:
     """The first vcjobs of a step that may start; after a retry of the flow, of what is left."""
     if evidence.loops:
-        return folded(looping.begin(evidence, scene))
-    return _of_step(again(evidence, scene) if evidence.attempts else first_attempt(evidence, scene))
+        return summarize(looping.begin(evidence, ctx))
+    return _of_step(
+        next_attempt_when_due(evidence, ctx) if evidence.attempts else first_attempt(evidence, ctx)
+    )
 
 
-def _carried_on(position: int, evidence: Evidence, scene: Scene) -> Decision | None:
+def _carried_on(position: int, evidence: ObservedStep, ctx: PlanContext) -> StepDecision | None:
     if evidence.loops:
-        loop = looping.carried_on(evidence, scene, lambda: told_or_guessed(position, scene))
-        return None if loop is None else folded(loop)
-    decision = begun(evidence, scene, lambda: told_or_guessed(position, scene))
+        loop = looping.continue_loop(evidence, ctx, lambda: told_or_guessed(position, ctx))
+        return None if loop is None else summarize(loop)
+    decision = decide_run(evidence, ctx, lambda: told_or_guessed(position, ctx))
     if decision is None:
-        decision = refused_for_good(evidence, scene)
+        decision = refused_for_good(evidence, ctx)
     return None if decision is None else _of_step(decision)
 
 
-def _of_step(decision: RunDecision) -> Decision:
+def _of_step(decision: RunDecision) -> StepDecision:
     """Of a step that is its own only run."""
     condition, action, draft = decision.condition, decision.action, decision.draft
     assert isinstance(condition, StepCondition)
-    return Decision(
+    return StepDecision(
         condition=condition,
         actions=() if action is None else (action,),
         drafts=() if draft is None else (draft,),

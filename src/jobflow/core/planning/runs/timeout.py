@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow_status import JobRecord
 from jobflow.api.job import Job, JobPhase
-from jobflow.core.planning.context import Scene
-from jobflow.core.planning.observed import Run
-from jobflow.core.timestamps import later, not_before
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.observed import ObservedRun
+from jobflow.core.timestamps import add, ceil_to_second
 
 
-def deadline(run: Run, job: Job, scene: Scene) -> datetime | None:
+def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     """When the attempt that is this vcjob has to be over; None where it has all the time there is,
     or has not been Running. Once known it is remembered, for what Volcano says of a phase's time
     moves when a vcjob comes into that phase again."""
@@ -28,13 +28,13 @@ def deadline(run: Run, job: Job, scene: Scene) -> datetime | None:
     if memory.deadline is not None and memory.job == job.metadata.name:
         return memory.deadline
     seconds = duration(text)
-    since = min(_running(job, scene.records.get(job.metadata.name)), default=None)
-    return None if seconds is None or since is None else not_before(later(since, seconds))
+    since = min(_running(job, ctx.records.get(job.metadata.name)), default=None)
+    return None if seconds is None or since is None else ceil_to_second(add(since, seconds))
 
 
-def is_over(deadline: datetime | None, scene: Scene) -> bool:
+def is_over(deadline: datetime | None, ctx: PlanContext) -> bool:
     """Whether that time has come."""
-    return deadline is not None and deadline <= scene.now
+    return deadline is not None and deadline <= ctx.now
 
 
 def duration(text: str) -> timedelta | None:

@@ -22,7 +22,7 @@ from jobflow.api.flow_status import (
 )
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.core.planning.context import Decision, Scene
+from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import listed, short
 
@@ -44,11 +44,11 @@ _HALTED: Mapping[str, tuple[EventType, str]] = {
 """Type and reason of the Event of a flow that is brought to its end."""
 
 
-def step_events(scene: Scene, decisions: Sequence[Decision]) -> Iterator[Event]:
+def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator[Event]:
     """Of every step that changed, in the order of `spec.flows`; at most three a step."""
     skipped: dict[str, list[str]] = {}
     troubles: dict[tuple[str, str], list[str]] = {}
-    for evidence, decision in zip(scene.evidence, decisions, strict=True):
+    for evidence, decision in zip(ctx.evidence, decisions, strict=True):
         old, new = evidence.memory, decision.condition
         if new is old:  # which every step is that had ended before
             continue

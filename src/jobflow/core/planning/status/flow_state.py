@@ -17,24 +17,24 @@ from jobflow.api.flow_status import (
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Step
 from jobflow.api.pod import PodPhase
-from jobflow.core.planning.context import Decision, Scene
+from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.readiness import breaks
 from jobflow.core.text import listed, progress_of, short
-from jobflow.core.timestamps import whole
+from jobflow.core.timestamps import truncate_to_second
 
 _COMPLETED = StepPhase.COMPLETED.value
 _NO_PODS: Mapping[str, int] = {}
 
 
 def flow_state(
-    scene: Scene, decisions: Sequence[Decision], records: Sequence[JobRecord]
+    ctx: PlanContext, decisions: Sequence[StepDecision], records: Sequence[JobRecord]
 ) -> FlowState:
     """Where the flow stands after this plan."""
     failed: list[tuple[str, StepCondition]] = []
     held_up: list[tuple[Step, StepCondition]] = []
-    over = not scene.terminating
-    for step, decision in zip(scene.steps, decisions, strict=True):
+    over = not ctx.terminating
+    for step, decision in zip(ctx.steps, decisions, strict=True):
         condition = decision.condition
         if condition.phase not in ENDED_STEP_PHASES:
             over = False
@@ -42,9 +42,9 @@ def flow_state(
                 held_up.append((step, condition))
         elif condition.phase != _COMPLETED and breaks(step, condition):
             failed.append((step.name, condition))
-    over = over and not _alive(scene)
-    course = scene.course
-    phase = _phase(scene, records, over=over, failed=bool(failed or course.halted_for))
+    over = over and not _alive(ctx)
+    course = ctx.course
+    phase = _phase(ctx, records, over=over, failed=bool(failed or course.halted_for))
     if phase is FlowPhase.TERMINATING:
         message = "the flow is being deleted"
         return FlowState(phase=phase, reason=course.halted_for, message=message)
@@ -60,17 +60,17 @@ def flow_state(
     return FlowState(phase=phase, reason=reason, message=message)
 
 
-def is_over(scene: Scene, decisions: Sequence[Decision]) -> bool:
+def is_over(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
     """Whether every step has ended and no vcjob is left that may do anything."""
-    return all(d.condition.phase in ENDED_STEP_PHASES for d in decisions) and not _alive(scene)
+    return all(d.condition.phase in ENDED_STEP_PHASES for d in decisions) and not _alive(ctx)
 
 
-def progress(decisions: Sequence[Decision]) -> str:
+def progress(decisions: Sequence[StepDecision]) -> str:
     """`3/5`: ended steps, skipped ones included, of all."""
     return progress_of([decision.condition for decision in decisions])
 
 
-def pod_failure_ratio(decisions: Sequence[Decision]) -> str:
+def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
     """`0.25`: failed pods of all that the last counts of the steps know; empty for no pods."""
     pods = failed = 0
     for decision in decisions:
@@ -85,29 +85,31 @@ def pod_failure_ratio(decisions: Sequence[Decision]) -> str:
     return f"{failed / pods:.2f}" if pods > 0 else ""
 
 
-def completion_time(scene: Scene, state: FlowState) -> datetime | None:
+def completion_time(ctx: PlanContext, state: FlowState) -> datetime | None:
     """When the flow ended."""
     if state.phase not in FINAL_PHASES:
         return None
-    return scene.flow.status.completion_time or whole(scene.now)
+    return ctx.flow.status.completion_time or truncate_to_second(ctx.now)
 
 
-def _alive(scene: Scene) -> bool:
+def _alive(ctx: PlanContext) -> bool:
     """Whether a vcjob of any step, also of one that has ended, may still do something."""
-    deleted = scene.view.deleted
+    deleted = ctx.view.deleted
     return any(
         not job.ended and job.metadata.name not in deleted
-        for evidence in scene.evidence
+        for evidence in ctx.evidence
         for job in evidence.jobs
     )
 
 
-def _phase(scene: Scene, records: Sequence[JobRecord], *, over: bool, failed: bool) -> FlowPhase:
-    if scene.terminating:
+def _phase(
+    ctx: PlanContext, records: Sequence[JobRecord], *, over: bool, failed: bool
+) -> FlowPhase:
+    if ctx.terminating:
         return FlowPhase.TERMINATING
     if over:
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
-    if scene.flow.status.state.phase == FlowPhase.RUNNING:
+    if ctx.flow.status.state.phase == FlowPhase.RUNNING:
         return FlowPhase.RUNNING
     begun = any(record.state != JobPhase.PENDING for record in records)
     return FlowPhase.RUNNING if begun else FlowPhase.PENDING

@@ -10,16 +10,16 @@ from jobflow.api.jobflow import Condition
 from jobflow.core.limits import MOST
 from jobflow.core.names import job_name
 from jobflow.core.planning.actions import CreateJob
-from jobflow.core.planning.context import Decision, Scene
-from jobflow.core.planning.flow.failure_policy import Stopping, runs_every_item
+from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.core.planning.flow.failure_policy import FailureStop, runs_every_item
 from jobflow.core.planning.observed import has_run
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import items_of
 from jobflow.core.spec.readiness import (
     REACHES,
     SKIPS,
-    End,
-    Reach,
+    StepEnd,
+    TargetState,
     combined,
     end_of,
     probe_of,
@@ -27,40 +27,40 @@ from jobflow.core.spec.readiness import (
 )
 
 
-def next_jobs(scene: Scene, decisions: Sequence[Decision]) -> list[str]:
+def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     """Names of the vcjobs that would be made once every vcjob that is there now, or is about to be
     made, has completed, in the order of `spec.flows`, those of `finally` behind them.
 
     A probe counts as passed by a target that completes; what `when`, `switch`, `until` and
     `forEach.from` will come to nobody knows, so such steps are told as if they ran, once.
     """
-    if scene.terminating or scene.suspended:
+    if ctx.terminating or ctx.suspended:
         return []
-    most = scene.flow.spec.parallelism
-    return Forecast(scene, decisions).next()[: MOST if most is None or most < 1 else most][:MOST]
+    most = ctx.flow.spec.parallelism
+    return Forecast(ctx, decisions).next()[: MOST if most is None or most < 1 else most][:MOST]
 
 
 _WAITING = StepPhase.WAITING.value
 
 
-def _makes(decision: Decision) -> bool:
+def _makes(decision: StepDecision) -> bool:
     return any(isinstance(action, CreateJob) for action in decision.actions)
 
 
 class Forecast:
     """The flow as it will be when its vcjobs have completed."""
 
-    def __init__(self, scene: Scene, decisions: Sequence[Decision]) -> None:
-        self._scene = scene
+    def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision]) -> None:
+        self._ctx = ctx
         self._conditions = [decision.condition for decision in decisions]
-        self._ends: dict[int, End] = {}
+        self._ends: dict[int, StepEnd] = {}
         """Of steps that have not ended yet."""
         self._touched = bytearray(len(decisions))
         """Which steps depend on one of these."""
         self._goes_on: list[int] = []
         """Steps with runs that are still to come."""
         self._decisions = decisions
-        self._stopping = Stopping(scene, decisions)
+        self._stopping = FailureStop(ctx, decisions)
 
     def next(self) -> list[str]:
         """The names of what would start."""
@@ -69,12 +69,12 @@ class Forecast:
             return []
         found = sorted([*self._goes_on, *self._starting()])
         if not found and self._rest_is_over():
-            found = [p for p in range(self._scene.last_from, len(self._conditions)) if self._new(p)]
+            found = [p for p in range(self._ctx.last_from, len(self._conditions)) if self._new(p)]
         return [name for position in found for name in self._names(position)]
 
     def _let_complete(self) -> None:
         """The steps that have a vcjob which has not ended, or are about to get one."""
-        steps = self._scene.steps
+        steps = self._ctx.steps
         for position, decision in enumerate(self._decisions):
             phase = decision.condition.phase
             if phase in ENDED_STEP_PHASES:
@@ -87,28 +87,28 @@ class Forecast:
             else:
                 self._end(position, self._end_of_runs(position))
 
-    def _end_of_runs(self, position: int) -> End:
+    def _end_of_runs(self, position: int) -> StepEnd:
         """How a step ends when all its vcjobs complete: an item may have failed before."""
         if not self._has_failed(position):
-            return End.COMPLETED
-        forgiven = self._scene.steps[position].continue_on_failure
-        return End.FORGIVEN if forgiven else End.FAILED
+            return StepEnd.COMPLETED
+        forgiven = self._ctx.steps[position].continue_on_failure
+        return StepEnd.FORGIVEN if forgiven else StepEnd.FAILED
 
     def _has_failed(self, position: int) -> bool:
         runs = self._conditions[position].runs or ()
         return any(run.phase == StepPhase.FAILED for run in runs)
 
-    def _end(self, position: int, how: End) -> None:
+    def _end(self, position: int, how: StepEnd) -> None:
         self._ends[position] = how
-        for dependant in self._scene.graph.dependants[position]:
+        for dependant in self._ctx.graph.dependants[position]:
             self._touched[dependant] = True
 
     def _starting(self) -> Iterator[int]:
         """By one walk in the order of the dependencies: what a step waits for is known before."""
-        stopping, last_from = self._stopping, self._scene.last_from
+        stopping, last_from = self._stopping, self._ctx.last_from
         holds_up, touched = stopping.holds_up, self._touched
         parallelism = StepReason.PARALLELISM if self._held_back() else None
-        for position in self._scene.graph.order:
+        for position in self._ctx.graph.order:
             if position >= last_from:
                 continue
             condition = self._conditions[position]
@@ -126,21 +126,21 @@ class Forecast:
             return False
         if self._conditions[position].reason == StepReason.PARALLELISM:
             return True
-        need = self._scene.layout.needs[position]
+        need = self._ctx.layout.needs[position]
         reach = combined(need.how, [self._stands(position, target) for target in need.targets])
         if reach in SKIPS:
             self._end(position, SKIPS[reach])
-        if reach is not Reach.MET:
+        if reach is not TargetState.MET:
             return False
         stopping = self._stopping
         return not stopping.failed or stopping.admits(position, self._met(position))
 
     def _met(self, position: int) -> list[int]:
-        targets = self._scene.graph.targets[position]
-        return [target for target in targets if self._stands(position, target) is Reach.MET]
+        targets = self._ctx.graph.targets[position]
+        return [target for target in targets if self._stands(position, target) is TargetState.MET]
 
     def _held_back(self) -> bool:
-        if self._scene.flow.spec.parallelism is None:
+        if self._ctx.flow.spec.parallelism is None:
             return False
         parallelism = StepReason.PARALLELISM
         return any(condition.reason == parallelism for condition in self._conditions)
@@ -151,41 +151,41 @@ class Forecast:
         return condition.phase == StepPhase.WAITING and condition.reason != StepReason.BLOCKED
 
     def _rest_is_over(self) -> bool:
-        if self._scene.last_from == len(self._conditions):
+        if self._ctx.last_from == len(self._conditions):
             return False
         return all(
             position in self._ends or condition.phase in ENDED_STEP_PHASES
-            for position, condition in enumerate(self._conditions[: self._scene.last_from])
+            for position, condition in enumerate(self._conditions[: self._ctx.last_from])
         )
 
-    def _stands(self, position: int, target: int) -> Reach:
+    def _stands(self, position: int, target: int) -> TargetState:
         """How a target will stand to a step."""
-        scene, condition = self._scene, self._conditions[target]
+        ctx, condition = self._ctx, self._conditions[target]
         passed = self._conditions[position].passed_targets
-        if passed is not None and scene.graph.names[target] in passed:
-            return Reach.MET
-        step, other = scene.steps[position], scene.steps[target]
+        if passed is not None and ctx.graph.names[target] in passed:
+            return TargetState.MET
+        step, other = ctx.steps[position], ctx.steps[target]
         want = wanted_of(step, other) if probe_of(step) is None else Condition.COMPLETED
-        if want is Condition.RUNNING and has_run(scene.evidence[target], condition, scene.records):
-            return Reach.MET
+        if want is Condition.RUNNING and has_run(ctx.evidence[target], condition, ctx.records):
+            return TargetState.MET
         end = self._ends.get(target)
         return REACHES[want][end if end is not None else end_of(other, condition)]
 
     # ------------------------------------------------------------------------- names
 
     def _names(self, position: int) -> Iterator[str]:
-        step = self._scene.steps[position]
-        if not self._scene.layout.loops[position]:
-            yield self._scene.evidence[position].key
+        step = self._ctx.steps[position]
+        if not self._ctx.layout.loops[position]:
+            yield self._ctx.evidence[position].key
             return
         indices = iter((0,)) if step.for_each is None else self._more(position, step.for_each)
         for index in indices:
-            yield job_name(self._scene.flow.metadata.name, step.name, index=index)
+            yield job_name(self._ctx.flow.metadata.name, step.name, index=index)
 
     def _more(self, position: int, each: ForEach) -> Iterator[int]:
         """The items of a step that are to begin next, by index; at most MOST."""
-        step, condition = self._scene.steps[position], self._conditions[position]
-        if self._has_failed(position) and not runs_every_item(self._scene.flow, step):
+        step, condition = self._ctx.steps[position], self._conditions[position]
+        if self._has_failed(position) and not runs_every_item(self._ctx.flow, step):
             return
         items = items_of(step, condition.decisions)
         count = 1 if items is None else len(items)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from jobflow.api.flow_status import FINAL_PHASES, FlowPhase, FlowState, JobFlowStatus
-from jobflow.core.planning.context import Decision, Scene
+from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.job_records import job_lists, job_records
 from jobflow.core.planning.status.flow_state import (
     completion_time,
@@ -22,23 +22,23 @@ from jobflow.core.planning.status.next_jobs import next_jobs
 from jobflow.core.planning.status.size_limit import fitted
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import SHOWN, go_duration, short
-from jobflow.core.timestamps import whole
+from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.violations import Violation
 
 
 def flow_status(
-    scene: Scene, decisions: Sequence[Decision], handled: list[str] | None = None
+    ctx: PlanContext, decisions: Sequence[StepDecision], handled: list[str] | None = None
 ) -> JobFlowStatus:
     """The whole status; the stored one itself if it says the same but for the duration, which time
     alone changes. `handled`: Commands."""
-    stored = scene.flow.status
-    records = job_records(scene, decisions)
-    state = flow_state(scene, decisions, records)
-    course = scene.course
+    stored = ctx.flow.status
+    records = job_records(ctx, decisions)
+    state = flow_state(ctx, decisions, records)
+    course = ctx.course
     if state.phase in FINAL_PHASES:
-        course = course.resumed(scene.second)
-    ended = completion_time(scene, state)
-    duration = go_duration((ended or scene.second) - course.started)
+        course = course.resumed(ctx.second)
+    ended = completion_time(ctx, state)
+    duration = go_duration((ended or ctx.second) - course.started)
     known = msgspec.structs.replace(stored, duration=duration)
     lists = job_lists(records, decisions)
     status = JobFlowStatus(
@@ -47,13 +47,13 @@ def flow_status(
         start_time=course.started,
         completion_time=ended,
         duration=duration,
-        observed_generation=scene.flow.metadata.generation,
+        observed_generation=ctx.flow.metadata.generation,
         conditions={
             evidence.key: decision.condition
-            for evidence, decision in zip(scene.evidence, decisions, strict=True)
+            for evidence, decision in zip(ctx.evidence, decisions, strict=True)
         },
         job_status_list=records or None,
-        next_jobs=next_jobs(scene, decisions) or None,
+        next_jobs=next_jobs(ctx, decisions) or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
         handled_commands=handled,
         suspended_seconds=course.suspended_seconds,
@@ -66,19 +66,19 @@ def flow_status(
     return stored if found is known else found
 
 
-def invalid_status(scene: Scene, violations: Iterable[Violation]) -> JobFlowStatus:
+def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlowStatus:
     """Of a flow that came past a switched-off webhook: Failed, in the webhook's words."""
     words = [str(violation) for violation in violations]
     more = f"; and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
     said = "; ".join(words[:SHOWN])
-    now = whole(scene.now)
+    now = truncate_to_second(ctx.now)
     return JobFlowStatus(
         state=FlowState(
             phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=short(said + more)
         ),
-        progress=f"0/{len(scene.steps)}",
+        progress=f"0/{len(ctx.steps)}",
         start_time=now,
         completion_time=now,
         duration="0s",
-        observed_generation=scene.flow.metadata.generation,
+        observed_generation=ctx.flow.metadata.generation,
     )

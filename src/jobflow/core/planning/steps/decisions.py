@@ -14,7 +14,7 @@ from jobflow.api.control import Case
 from jobflow.api.flow_status import Decisions
 from jobflow.api.jobflow import Step
 from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.scope import Seen, holds, items_given
+from jobflow.core.cel.scope import EvaluationScope, holds, items_given
 from jobflow.core.spec.items import storable
 
 
@@ -36,7 +36,7 @@ def decides(step: Step) -> bool:
     )
 
 
-def decide(step: Step, seen: Seen) -> Decisions | NotTaken | Failure:
+def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | Failure:
     """All that has to be decided about a step, in the order in which it can end the matter."""
     made = Decisions()
     if step.when is not None:
@@ -61,7 +61,7 @@ def decide(step: Step, seen: Seen) -> Decisions | NotTaken | Failure:
     return made
 
 
-def _case(cases: list[Case], seen: Seen) -> int | None | Failure:
+def _case(cases: list[Case], seen: EvaluationScope) -> int | None | Failure:
     """The first case that holds; one without `when` always does."""
     for at, case in enumerate(cases):
         taken = True if case.when is None else holds(f"switch[{at}].when", case.when, seen)

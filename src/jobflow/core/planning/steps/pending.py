@@ -18,14 +18,14 @@ from jobflow.api import jobflow as api
 from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition
 from jobflow.core.cel.expression import Failure
-from jobflow.core.planning.context import Decision, Scene
-from jobflow.core.planning.flow.failure_policy import Stopping
+from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import may_begin
-from jobflow.core.planning.observed import Evidence, has_run
+from jobflow.core.planning.observed import ObservedStep, has_run
 from jobflow.core.planning.runs.create import waiting
 from jobflow.core.planning.runs.step_runs import begin
 from jobflow.core.planning.steps.decisions import NotTaken, decide, decides
-from jobflow.core.planning.steps.probes import Look, Probing
+from jobflow.core.planning.steps.probes import ProbeState, Probing
 from jobflow.core.planning.steps.waiting import (
     NOBODY,
     Waits,
@@ -35,33 +35,33 @@ from jobflow.core.planning.steps.waiting import (
     waits_for,
 )
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import REACHES, SKIPS, End, Reach, combined, end_of
+from jobflow.core.spec.readiness import REACHES, SKIPS, StepEnd, TargetState, combined, end_of
 from jobflow.core.text import listed, short
 
-_NOT_YET, _UNSATISFIABLE = Reach.NOT_YET, Reach.UNSATISFIABLE
+_NOT_YET, _UNSATISFIABLE = TargetState.NOT_YET, TargetState.UNSATISFIABLE
 
 
-class Pass:
+class PendingSteps:
     """One pass over the steps in the order of their dependencies."""
 
-    def __init__(self, scene: Scene, decisions: Sequence[Decision | None]) -> None:
+    def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> None:
         """`decisions`: of the steps that have begun; the others are None and are filled in."""
-        self.scene = scene
+        self.ctx = ctx
         self.known = decisions
         self.decisions = list(decisions)
-        self.ends: list[End | None] = [
-            None if decision is None else end_of(scene.steps[i], decision.condition)
+        self.ends: list[StepEnd | None] = [
+            None if decision is None else end_of(ctx.steps[i], decision.condition)
             for i, decision in enumerate(decisions)
         ]
         """How each step has ended, None while it has not; filled in along the way."""
-        self.stopping = Stopping(scene, decisions)
+        self.stopping = FailureStop(ctx, decisions)
         self.failing: list[int] = []
         """Steps that fail in this pass, and stop the flow."""
 
-    def run(self) -> list[Decision]:
+    def run(self) -> list[StepDecision]:
         """Every step's decision, by position."""
-        blocked, holds_up = self.scene.layout.blocked, self.stopping.holds_up
-        for position in self.scene.graph.order:
+        blocked, holds_up = self.ctx.layout.blocked, self.stopping.holds_up
+        for position in self.ctx.graph.order:
             decision = self.decisions[position]
             began = decision is not None
             if decision is None:
@@ -73,26 +73,26 @@ class Pass:
             return self._once_more()
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
 
-    def _take(self, position: int, decision: Decision) -> None:
+    def _take(self, position: int, decision: StepDecision) -> None:
         condition = decision.condition
         self.decisions[position] = decision
-        self.scene.standing[position] = condition
+        self.ctx.standing[position] = condition
         if condition.phase in ENDED_STEP_PHASES:
-            self.ends[position] = end_of(self.scene.steps[position], condition)
+            self.ends[position] = end_of(self.ctx.steps[position], condition)
             if self.stopping.stopped_by(position, condition):
                 self.failing.append(position)
 
-    def _note(self, position: int, decision: Decision, *, began: bool) -> None:
+    def _note(self, position: int, decision: StepDecision, *, began: bool) -> None:
         met = self._waits(position, began=True).met() if began else None
         self.stopping.note(position, decision.condition.phase, met)
 
-    def _once_more(self) -> list[Decision]:
+    def _once_more(self) -> list[StepDecision]:
         """With what has failed known from the start: which step came first makes no difference.
         What had completed before it, and without which it had not begun, has completed."""
         known = list(self.known)
         for position in (*self.failing, *self._completed_before()):
             known[position] = self.decisions[position]
-        again = Pass(self.scene, known)
+        again = PendingSteps(self.ctx, known)
         decisions = again.run()
         self.stopping = again.stopping
         return decisions
@@ -103,7 +103,7 @@ class Pass:
         found: list[int] = []
         seen, left = set(self.failing), list(self.failing)
         while left:
-            for target in self.scene.graph.targets[left.pop()]:
+            for target in self.ctx.graph.targets[left.pop()]:
                 decision = self.decisions[target]
                 if target in seen or decision is None:
                     continue
@@ -115,94 +115,94 @@ class Pass:
 
     # --------------------------------------------------------------- what a step comes to
 
-    def _new(self, position: int) -> Decision:
-        scene = self.scene
-        evidence = scene.evidence[position]
-        if position >= scene.last_from:
+    def _new(self, position: int) -> StepDecision:
+        ctx = self.ctx
+        evidence = ctx.evidence[position]
+        if position >= ctx.last_from:
             return self._last(position, evidence)
         waits = self._waits(position)
         need = waits.need
         verdict = combined(need.how, waits.reaches)
         skip = SKIPS.get(verdict)
-        if scene.course.halted_for and skip in (None, End.STOPPED):
-            return self._skipped(evidence, End.STOPPED, scene.course.halted)
+        if ctx.course.halted_for and skip in (None, StepEnd.STOPPED):
+            return self._skipped(evidence, StepEnd.STOPPED, ctx.course.halted)
         if skip is not None:
             return self._skipped(
-                evidence, skip, skipped_for(skip, scene, waits, self.stopping.failed)
+                evidence, skip, skipped_for(skip, ctx, waits, self.stopping.failed)
             )
         if verdict is _UNSATISFIABLE:
-            said = unsatisfiable(scene, waits)
-            return Decision(_ended(evidence, StepReason.PROBE_UNSATISFIABLE, said))
+            said = unsatisfiable(ctx, waits)
+            return StepDecision(_ended(evidence, StepReason.PROBE_UNSATISFIABLE, said))
         if verdict is _NOT_YET:
-            decision = Decision(self._waiting(position, waits))
+            decision = StepDecision(self._waiting(position, waits))
         else:
             decision = self._ready(position, waits)
         if waits.looks or need.to_run:
             return self._lasting(position, decision, verdict, waits)
         return decision
 
-    def _last(self, position: int, evidence: Evidence) -> Decision:
+    def _last(self, position: int, evidence: ObservedStep) -> StepDecision:
         """A step of `finally`."""
-        if self.scene.course.finally_too:
-            return self._skipped(evidence, End.STOPPED, self.scene.course.halted)
-        if not self._rest_is_over and not self.scene.terminating:
-            return Decision(waiting(evidence, "", "waits until all other steps are over"))
+        if self.ctx.course.finally_too:
+            return self._skipped(evidence, StepEnd.STOPPED, self.ctx.course.halted)
+        if not self._rest_is_over and not self.ctx.terminating:
+            return StepDecision(waiting(evidence, "", "waits until all other steps are over"))
         return self._ready(position, NOBODY)
 
-    def _ready(self, position: int, waits: Waits) -> Decision:
+    def _ready(self, position: int, waits: Waits) -> StepDecision:
         """Nothing that its targets do stands in the way any more."""
-        scene = self.scene
-        evidence = scene.evidence[position]
-        if scene.terminating:
+        ctx = self.ctx
+        evidence = ctx.evidence[position]
+        if ctx.terminating:
             message = "the flow is being deleted"
-            return Decision(waiting(evidence, StepReason.TERMINATING, message))
-        if scene.suspended:
-            return Decision(waiting(evidence, StepReason.SUSPENDED, scene.suspended))
-        if _is_to_decide(evidence) and scene.allowance.spent:
+            return StepDecision(waiting(evidence, StepReason.TERMINATING, message))
+        if ctx.suspended:
+            return StepDecision(waiting(evidence, StepReason.SUSPENDED, ctx.suspended))
+        if _is_to_decide(evidence) and ctx.allowance.spent:
             condition = waiting(evidence, StepReason.STARTING, "its conditions are being looked at")
-            return Decision(condition, wake_at=scene.later)
+            return StepDecision(condition, wake_at=ctx.later)
         decided = self._decided(evidence)
         if isinstance(decided, Failure):
-            return Decision(_ended(evidence, StepReason.EXPRESSION_ERROR, decided.message))
+            return StepDecision(_ended(evidence, StepReason.EXPRESSION_ERROR, decided.message))
         if isinstance(decided, NotTaken):
-            return self._skipped(evidence, End.NOT_TAKEN, decided.why, decided.decisions)
+            return self._skipped(evidence, StepEnd.NOT_TAKEN, decided.why, decided.decisions)
         if (held := self._held_up(position, evidence, waits)) is not None:
             return held
         if decided is not evidence.memory.decisions:
             condition = waiting(evidence, StepReason.STARTING, "what it decided is being written")
-            return Decision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
-        if (old := _resumed(evidence, scene)) and evidence.memory.past_attempts:
+            return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
+        if (old := _resumed(evidence, ctx)) and evidence.memory.past_attempts:
             message = f"waits until the old job {old}, which was resumed, has ended"
-            return Decision(waiting(evidence, StepReason.NAME_IN_USE, message))
-        return begin(evidence, scene)
+            return StepDecision(waiting(evidence, StepReason.NAME_IN_USE, message))
+        return begin(evidence, ctx)
 
-    def _held_up(self, position: int, evidence: Evidence, waits: Waits) -> Decision | None:
+    def _held_up(self, position: int, evidence: ObservedStep, waits: Waits) -> StepDecision | None:
         """What a failure makes of a step that is ready; None: it may start."""
         stopping = self.stopping
-        if not stopping.holds_up or position >= self.scene.last_from:
+        if not stopping.holds_up or position >= self.ctx.last_from:
             return None
         if stopping.admits(position, waits.met()):
             return None
         if stopping.failed:
-            said = skipped_for(End.STOPPED, self.scene, waits, stopping.failed)
-            return self._skipped(evidence, End.STOPPED, said)
+            said = skipped_for(StepEnd.STOPPED, self.ctx, waits, stopping.failed)
+            return self._skipped(evidence, StepEnd.STOPPED, said)
         because = f"waits until it is known how {listed(stopping.failing)} ended"
-        return Decision(waiting(evidence, "", because))
+        return StepDecision(waiting(evidence, "", because))
 
-    def _decided(self, evidence: Evidence) -> Decisions | NotTaken | Failure | None:
+    def _decided(self, evidence: ObservedStep) -> Decisions | NotTaken | Failure | None:
         """What holds of the step for good; None: there is nothing to decide about it."""
         if not _is_to_decide(evidence):
             return evidence.memory.decisions
-        return decide(evidence.step, self.scene.seen())
+        return decide(evidence.step, self.ctx.seen())
 
     # ---------------------------------------------------------------------- its targets
 
     def _waits(self, position: int, *, began: bool = False) -> Waits:
         """`began`: the step has, so that its probe, if it has one, is over."""
-        ends, need = self.ends, self.scene.layout.needs[position]
+        ends, need = self.ends, self.ctx.layout.needs[position]
         if (probe := need.probe) is not None:
             if began:
-                return Waits(need, [Reach.MET] * len(need.targets))
+                return Waits(need, [TargetState.MET] * len(need.targets))
             looks = [self._look(position, probe, target) for target in need.targets]
             return Waits(need, [look.reach for look in looks], looks)
         row = need.reaches
@@ -210,48 +210,52 @@ class Pass:
         for i in need.to_run:
             target = need.targets[i]
             ran = self._has_run(position, target)
-            reaches[i] = Reach.MET if ran else REACHES[Condition.RUNNING][ends[target]]
+            reaches[i] = TargetState.MET if ran else REACHES[Condition.RUNNING][ends[target]]
         return Waits(need, reaches)
 
     @cached_property
     def _probing(self) -> Probing:
-        return Probing(self.scene.view, self.scene.now)
+        return Probing(self.ctx.view, self.ctx.now)
 
     @cached_property
     def _rest_is_over(self) -> bool:
-        return may_begin(self.scene)
+        return may_begin(self.ctx)
 
     def _met_before(self, position: int, target: int) -> bool:
-        passed = self.scene.evidence[position].memory.passed_targets
-        return passed is not None and self.scene.graph.names[target] in passed
+        passed = self.ctx.evidence[position].memory.passed_targets
+        return passed is not None and self.ctx.graph.names[target] in passed
 
-    def _look(self, position: int, probe: api.Probe, target: int) -> Look:
+    def _look(self, position: int, probe: api.Probe, target: int) -> ProbeState:
         if self._met_before(position, target):
-            return Look(Reach.MET)
-        step = self.scene.steps[position]
-        evidence, condition = self.scene.evidence[target], self.scene.standing[target]
+            return ProbeState(TargetState.MET)
+        step = self.ctx.steps[position]
+        evidence, condition = self.ctx.evidence[target], self.ctx.standing[target]
         return self._probing.look(step, probe, evidence, condition, self.ends[target])
 
     def _has_run(self, position: int, target: int) -> bool:
         if self._met_before(position, target):
             return True
-        scene = self.scene
-        return has_run(scene.evidence[target], scene.standing[target], scene.records)
+        ctx = self.ctx
+        return has_run(ctx.evidence[target], ctx.standing[target], ctx.records)
 
-    def _lasting(self, position: int, decision: Decision, verdict: Reach, waits: Waits) -> Decision:
+    def _lasting(
+        self, position: int, decision: StepDecision, verdict: TargetState, waits: Waits
+    ) -> StepDecision:
         """With what is remembered of targets that are met, and what is still asked of the rest.
 
         Requests that have passed stay in the plan until that is stored: else it could be forgotten.
         """
-        memory, names = self.scene.evidence[position].memory, self.scene.graph.names
+        memory, names = self.ctx.evidence[position].memory, self.ctx.graph.names
         met = [names[target] for target in waits.lasting()]
         condition = decision.condition
         if condition.phase == StepPhase.WAITING:
             condition = msgspec.structs.replace(condition, passed_targets=met or None)
         looks = [
-            look for look in waits.looks if verdict is Reach.NOT_YET or look.reach is Reach.MET
+            look
+            for look in waits.looks
+            if verdict is TargetState.NOT_YET or look.reach is TargetState.MET
         ]
-        if self.scene.terminating:
+        if self.ctx.terminating:
             looks = []
         moments = [at for at in (decision.wake_at, *(look.wake_at for look in looks)) if at]
         news = not set(met) <= set(memory.passed_targets or ())
@@ -267,36 +271,36 @@ class Pass:
     # ----------------------------------------------------------------------- conditions
 
     def _waiting(self, position: int, waits: Waits) -> StepCondition:
-        evidence, stopping = self.scene.evidence[position], self.stopping
+        evidence, stopping = self.ctx.evidence[position], self.stopping
         if stopping.failed and not stopping.may_yet(position):
             because = f"will not start, for {stopping.failed[0]} has failed"
-            return waiting(evidence, End.STOPPED, because)
-        return waiting(evidence, *waits_for(self.scene, waits))
+            return waiting(evidence, StepEnd.STOPPED, because)
+        return waiting(evidence, *waits_for(self.ctx, waits))
 
-    def _blocked(self, position: int) -> Decision:
-        scene = self.scene
-        evidence = scene.evidence[position]
-        if scene.course.halted_for:
-            return self._skipped(evidence, End.STOPPED, scene.course.halted)
-        message = blocked_by(scene, evidence.step)
-        return Decision(waiting(evidence, StepReason.BLOCKED, message))
+    def _blocked(self, position: int) -> StepDecision:
+        ctx = self.ctx
+        evidence = ctx.evidence[position]
+        if ctx.course.halted_for:
+            return self._skipped(evidence, StepEnd.STOPPED, ctx.course.halted)
+        message = blocked_by(ctx, evidence.step)
+        return StepDecision(waiting(evidence, StepReason.BLOCKED, message))
 
     def _skipped(
-        self, evidence: Evidence, how: End, message: str, decided: Decisions | None = None
-    ) -> Decision:
+        self, evidence: ObservedStep, how: StepEnd, message: str, decided: Decisions | None = None
+    ) -> StepDecision:
         condition = _ended(evidence, how, message, phase=StepPhase.SKIPPED)
         if decided is not None:
             condition = msgspec.structs.replace(condition, decisions=decided)
-        return Decision(condition)
+        return StepDecision(condition)
 
 
-def _is_to_decide(evidence: Evidence) -> bool:
+def _is_to_decide(evidence: ObservedStep) -> bool:
     """Whether anything has to be decided about the step that is not yet."""
     return evidence.memory.decisions is None and decides(evidence.step)
 
 
 def _ended(
-    evidence: Evidence, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
+    evidence: ObservedStep, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
 ) -> StepCondition:
     """The end of a step that has not begun; of attempts before a retry it keeps what they were."""
     memory = evidence.memory
@@ -317,8 +321,8 @@ def _ended(
     )
 
 
-def _resumed(evidence: Evidence, scene: Scene) -> str:
+def _resumed(evidence: ObservedStep, ctx: PlanContext) -> str:
     """A vcjob from before a retry that somebody has resumed since; empty: there is none."""
-    gone = scene.view.deleted
+    gone = ctx.view.deleted
     names = (job.metadata.name for job in evidence.jobs if not job.ended)
     return next((name for name in names if name not in gone), "")

@@ -20,10 +20,10 @@ from jobflow.api.flow_status import StepCondition
 from jobflow.api.jobflow import Step, TaskStatusProbe
 from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.planning.actions import Check, Probe, ReadPods
-from jobflow.core.planning.observed import Evidence
+from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs.finish import unread
 from jobflow.core.planning.view import ProbeResult, View
-from jobflow.core.spec.readiness import End, Reach
+from jobflow.core.spec.readiness import StepEnd, TargetState
 
 Counts = Mapping[str, Mapping[str, int]]
 """How many pods were seen, by task and phase."""
@@ -39,18 +39,18 @@ REACHED: Mapping[str | None, frozenset[str]] = {
 (Unknown) was Pending once; whether it runs, nobody knows."""
 
 _HIGHEST_PORT = 65535
-_UNSEEN: Mapping[End, Reach] = {
-    End.NOT_TAKEN: Reach.PASSED_OVER,
-    End.UPSTREAM_FAILED: Reach.UPSTREAM_FAILED,
-    End.STOPPED: Reach.STOPPED,
+_UNSEEN: Mapping[StepEnd, TargetState] = {
+    StepEnd.NOT_TAKEN: TargetState.PASSED_OVER,
+    StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
+    StepEnd.STOPPED: TargetState.STOPPED,
 }
 """Of targets that ended without anything in them to look at."""
 
 
-class Look(NamedTuple):
+class ProbeState(NamedTuple):
     """How one target stands to a probe."""
 
-    reach: Reach
+    reach: TargetState
     said: str = ""
     """What is in the way, or what makes it impossible; empty where there is nothing to see yet."""
     probe: Probe | None = None
@@ -72,20 +72,25 @@ class Probing:
         """How many pods each task has; by target, as what was counted."""
 
     def look(
-        self, step: Step, probe: api.Probe, target: Evidence, now: StepCondition, end: End | None
-    ) -> Look:
+        self,
+        step: Step,
+        probe: api.Probe,
+        target: ObservedStep,
+        now: StepCondition,
+        end: StepEnd | None,
+    ) -> ProbeState:
         """How the target stands, whose condition is `now` and that has ended so, to the probe of a
         step that it has not passed before."""
         job = target.job
         if end is not None and end in _UNSEEN:
-            return Look(_UNSEEN[end])
+            return ProbeState(_UNSEEN[end])
         if end is None and (job is None or target.gone):
-            return Look(Reach.NOT_YET)
+            return ProbeState(TargetState.NOT_YET)
         if job is None:
             return self._from_memory(probe, target, now)
         sizes = self._tasks(target)
         if flaw := next(_flaws(probe, sizes, job.metadata.name), ""):
-            return Look(Reach.UNSATISFIABLE, flaw)
+            return ProbeState(TargetState.UNSATISFIABLE, flaw)
         checks = tuple(_checks(probe, sizes))
         uid, name = job.metadata.uid, job.metadata.name
         asked = Probe(step.name, name, uid, checks) if checks else None
@@ -93,34 +98,40 @@ class Probing:
         missing = self._missing(probe, target, now)
         unanswered = bool(checks) and not result.passed
         if not missing and not unanswered:
-            return Look(Reach.MET, probe=asked)
+            return ProbeState(TargetState.MET, probe=asked)
         if end is None:
-            return Look(Reach.NOT_YET, missing or _unanswered(result, checks), asked)
+            return ProbeState(TargetState.NOT_YET, missing or _unanswered(result, checks), asked)
         over = f"the job {name} ended {job.phase if job.ended else now.phase}"
         if unanswered:
             why = f"before the probe passed: {_unanswered(result, checks)}"
-            return Look(Reach.UNSATISFIABLE, f"{over} {why}")
+            return ProbeState(TargetState.UNSATISFIABLE, f"{over} {why}")
         waits = unread(job, self._view, self._now)
         if waits is not None and job.ended:  # one that somebody has resumed has ended for its step
             said = f"{missing}; its pods cannot be read yet: {waits.trouble}"
-            return Look(Reach.NOT_YET, said if waits.trouble else missing, asked, *waits[1:])
+            return ProbeState(
+                TargetState.NOT_YET, said if waits.trouble else missing, asked, *waits[1:]
+            )
         read = self._view.read.get(uid)
         trouble = f"; its pods could not be read: {read.trouble}" if read and read.trouble else ""
-        return Look(Reach.UNSATISFIABLE, f"{over} with {missing}{trouble}")
+        return ProbeState(TargetState.UNSATISFIABLE, f"{over} with {missing}{trouble}")
 
-    def _from_memory(self, probe: api.Probe, target: Evidence, now: StepCondition) -> Look:
+    def _from_memory(
+        self, probe: api.Probe, target: ObservedStep, now: StepCondition
+    ) -> ProbeState:
         """Of a target that has ended and whose vcjob nobody sees any more, if there was one."""
         if not now.job:
-            return Look(Reach.UNSATISFIABLE, f"{target.step.name} ended before it had a job")
+            return ProbeState(
+                TargetState.UNSATISFIABLE, f"{target.step.name} ended before it had a job"
+            )
         missing = self._missing(probe, target, now)
         if missing or probe.http_get_list or probe.tcp_socket_list:
             why = missing or "nobody can be asked any more"
-            return Look(Reach.UNSATISFIABLE, f"the job {now.job} is gone, and {why}")
-        return Look(Reach.MET)
+            return ProbeState(TargetState.UNSATISFIABLE, f"the job {now.job} is gone, and {why}")
+        return ProbeState(TargetState.MET)
 
     # ----------------------------------------------------------------- phases of pods
 
-    def _missing(self, probe: api.Probe, target: Evidence, now: StepCondition) -> str:
+    def _missing(self, probe: api.Probe, target: ObservedStep, now: StepCondition) -> str:
         """Of the first task that has not come as far as it should, how far it has; else empty."""
         sizes = self._tasks(target)
         for entry in probe.task_status_list or ():
@@ -134,7 +145,7 @@ class Probing:
                 return _so_far(entry, seen, need, size)
         return ""
 
-    def _tasks(self, target: Evidence) -> Mapping[str, int]:
+    def _tasks(self, target: ObservedStep) -> Mapping[str, int]:
         """A task without a name has the one that Volcano gives it."""
         sizes = self._sizes.get(target.key)
         if sizes is None:
@@ -143,7 +154,7 @@ class Probing:
             self._sizes[target.key] = sizes
         return sizes
 
-    def _seen(self, target: Evidence, now: StepCondition, task: str, phase: str | None) -> int:
+    def _seen(self, target: ObservedStep, now: StepCondition, task: str, phase: str | None) -> int:
         """How many pods of a task have reached the phase, according to whoever saw most."""
         counts = self._counts.get(target.key)
         if counts is None:
@@ -154,7 +165,7 @@ class Probing:
             default=0,
         )
 
-    def _sources(self, target: Evidence, now: StepCondition) -> Iterator[Counts]:
+    def _sources(self, target: ObservedStep, now: StepCondition) -> Iterator[Counts]:
         said = [now.task_status_count]
         if target.job is not None:
             uid = target.job.metadata.uid

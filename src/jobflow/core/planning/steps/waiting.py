@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from jobflow.api.jobflow import Condition, Step, Strategy
-from jobflow.core.planning.context import Scene
-from jobflow.core.planning.steps.probes import Look
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.steps.probes import ProbeState
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import SKIPS, End, Need, Reach, need_of
+from jobflow.core.spec.readiness import SKIPS, Requirement, StepEnd, TargetState, need_of
 from jobflow.core.text import SHOWN, listed, short
 
 _TO = {
@@ -19,34 +19,34 @@ _TO = {
     Condition.FINISHED: " to finish",
     Condition.RUNNING: " to run",
 }
-_NOT_YET, _ANY = Reach.NOT_YET, Strategy.ANY
+_NOT_YET, _ANY = TargetState.NOT_YET, Strategy.ANY
 
 
 class Waits(msgspec.Struct, frozen=True):
     """How the targets of a step stand to it, in the order in which it names them."""
 
-    need: Need
-    reaches: Sequence[Reach]
-    looks: Sequence[Look] = ()
+    need: Requirement
+    reaches: Sequence[TargetState]
+    looks: Sequence[ProbeState] = ()
     """What its probe came to; nothing where it has none."""
 
     def met(self) -> list[int]:
         """The targets that have been reached."""
         pairs = zip(self.need.targets, self.reaches, strict=True)
-        return [target for target, reach in pairs if reach is Reach.MET]
+        return [target for target, reach in pairs if reach is TargetState.MET]
 
     def lasting(self) -> list[int]:
         """The targets that have been reached for good though they may go on."""
         targets = self.need.targets
         kept = range(len(targets)) if self.looks else self.need.to_run
-        return [targets[i] for i in kept if self.reaches[i] is Reach.MET]
+        return [targets[i] for i in kept if self.reaches[i] is TargetState.MET]
 
 
 NOBODY = Waits(need_of(Step(), ()), ())
 """Of a step that has no targets."""
 
 
-def waits_for(scene: Scene, waits: Waits) -> tuple[str, str]:
+def waits_for(ctx: PlanContext, waits: Waits) -> tuple[str, str]:
     """Reason and message of a step whose targets have not all come so far."""
     need = waits.need
     last = "or" if need.how is _ANY else "and"
@@ -54,8 +54,8 @@ def waits_for(scene: Scene, waits: Waits) -> tuple[str, str]:
         pending = [i for i, reach in enumerate(waits.reaches) if reach is _NOT_YET]
         said = any(waits.looks[i].said for i in pending)
         reason = StepReason.WAITING_FOR_PROBE if said else ""
-        return reason, f"waits for {_seen(scene, pending, waits, last)}"
-    names, standing = scene.graph.names, scene.standing
+        return reason, f"waits for {_seen(ctx, pending, waits, last)}"
+    names, standing = ctx.graph.names, ctx.standing
     states: list[str] = []
     total = 0
     for target, reach in zip(need.targets, waits.reaches, strict=True):
@@ -67,31 +67,31 @@ def waits_for(scene: Scene, waits: Waits) -> tuple[str, str]:
     return "", f"waits for {listed(states, total=total, last=last)}{to}"
 
 
-def unsatisfiable(scene: Scene, waits: Waits) -> str:
+def unsatisfiable(ctx: PlanContext, waits: Waits) -> str:
     """What a step fails for whose probe can no longer pass."""
-    which = [i for i, reach in enumerate(waits.reaches) if reach is Reach.UNSATISFIABLE]
-    return short(f"the probe cannot pass any more on {_seen(scene, which, waits, 'and')}")
+    which = [i for i, reach in enumerate(waits.reaches) if reach is TargetState.UNSATISFIABLE]
+    return short(f"the probe cannot pass any more on {_seen(ctx, which, waits, 'and')}")
 
 
-def skipped_for(how: End, scene: Scene, waits: Waits, failed: Sequence[str]) -> str:
+def skipped_for(how: StepEnd, ctx: PlanContext, waits: Waits, failed: Sequence[str]) -> str:
     """What a step is skipped for. `failed`: what the flow has stopped for."""
     names = [
-        scene.graph.names[target]
+        ctx.graph.names[target]
         for target, why in zip(waits.need.targets, waits.reaches, strict=True)
         if SKIPS.get(why) is how
     ]
-    if how is End.UPSTREAM_FAILED:
+    if how is StepEnd.UPSTREAM_FAILED:
         message = f"{listed(names)} did not complete"
-    elif how is End.NOT_TAKEN:
+    elif how is StepEnd.NOT_TAKEN:
         message = f"{listed(names)} did not fail" if names else "no target was taken"
     else:
         message = f"the flow stopped, for {listed(failed)} failed"
     return short(message)
 
 
-def blocked_by(scene: Scene, step: Step) -> str:
+def blocked_by(ctx: PlanContext, step: Step) -> str:
     """Past admission, or Volcano's: a step that waits for what is no step, or for itself."""
-    known = scene.graph.index
+    known = ctx.graph.index
     strange = [name for name in step.targets if name not in known]
     if strange:
         return f"waits for {listed(strange)}, which this flow does not have"
@@ -107,19 +107,19 @@ def _to(waits: Waits) -> str:
     return _TO[Condition.RUNNING] if pending <= set(to_run) else ""
 
 
-def _state(scene: Scene, target: int) -> str:
-    return f"{scene.graph.names[target]} ({scene.standing[target].phase})"
+def _state(ctx: PlanContext, target: int) -> str:
+    return f"{ctx.graph.names[target]} ({ctx.standing[target].phase})"
 
 
-def _seen(scene: Scene, which: Sequence[int], waits: Waits, last: str) -> str:
+def _seen(ctx: PlanContext, which: Sequence[int], waits: Waits, last: str) -> str:
     """What was seen of targets: of a single one in full."""
-    names, targets = scene.graph.names, waits.need.targets
+    names, targets = ctx.graph.names, waits.need.targets
     if len(which) == 1 and (said := waits.looks[which[0]].said):
         return f"{names[targets[which[0]]]}: {said}"
     shown = [
         f"{names[targets[i]]} ({said})"
         if (said := waits.looks[i].said)
-        else _state(scene, targets[i])
+        else _state(ctx, targets[i])
         for i in which[:SHOWN]
     ]
     return listed(shown, total=len(which), last=last)
