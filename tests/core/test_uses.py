@@ -19,7 +19,7 @@ KNOWN = knowing(TRAIN)
 
 def specs(*steps: dict[str, Any], known: Known = KNOWN, **spec: Any) -> list[Any]:
     """(step, queue, minAvailable) of each spec that the steps may have."""
-    uses = FlowFacts(flow_of(*steps, **spec), known).uses
+    uses = FlowFacts(flow_of(*steps, **spec), known).resolved_steps
     return [(use.step, use.spec.get("queue"), use.spec.get("minAvailable")) for use in uses]
 
 
@@ -55,7 +55,7 @@ def test_defaults_come_before_templates_and_these_before_patches() -> None:
         "default",
         "own",
     ]
-    uses = FlowFacts(flow_of(*steps, jobDefaults=defaults), known).uses
+    uses = FlowFacts(flow_of(*steps, jobDefaults=defaults), known).resolved_steps
     assert {use.pods.hostname_plugin for use in uses} == {"svc"}
 
 

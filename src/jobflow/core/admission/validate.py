@@ -76,7 +76,7 @@ def validate_flow(flow: JobFlow, known: Known) -> Verdict:
 
 def validate_facts(facts: FlowFacts) -> Verdict:
     """`validate_flow` for a flow whose facts there is already."""
-    if facts.special or facts.flow.spec.params:
+    if facts.steps_with_options or facts.flow.spec.params:
         if too_deep := tuple(flow_is_not_too_deep(facts)):
             return Verdict(too_deep)
     violations = findings(CREATE_RULES, facts)

@@ -41,9 +41,9 @@ def templates_exist(facts: FlowFacts) -> Iterator[str]:
 def queues_take_jobs(facts: FlowFacts) -> Iterator[str]:
     """The queues that the flow's vcjobs name, by their templates or, as far as known, patches."""
     if (queues := facts.known.queues) is not None:
-        specs: list[Mapping[str, Any]] = [kind.spec for kind in facts.kinds]
+        specs: list[Mapping[str, Any]] = [kind.spec for kind in facts.resolved_specs]
         specs += [change.said for change in facts.changes]
-        if (defaults := facts.flow.spec.job_defaults) is not None and not facts.kinds:
+        if (defaults := facts.flow.spec.job_defaults) is not None and not facts.resolved_specs:
             specs.append({"queue": defaults.queue})
         yield from queue_warnings(specs, queues)
 
@@ -96,7 +96,9 @@ def _elsewhere(facts: FlowFacts) -> list[Any]:
     """What of a flow might hold references, besides patches."""
     spec = facts.flow.spec
     found: list[Any] = [param.value for param in spec.params or ()]
-    found += [step.for_each.items for _, step in facts.steered if step.for_each is not None]
+    found += [
+        step.for_each.items for _, step in facts.controlled_steps if step.for_each is not None
+    ]
     if spec.job_defaults is not None:
         found.append(msgspec.to_builtins(spec.job_defaults))
     return found
@@ -104,7 +106,7 @@ def _elsewhere(facts: FlowFacts) -> list[Any]:
 
 def daemons_serve_somebody(facts: FlowFacts) -> Iterator[str]:
     """A daemon is ended when all other steps are over."""
-    if facts.flows and facts.steered and all(step.daemon for step in facts.flows):
+    if facts.flows and facts.controlled_steps and all(step.daemon for step in facts.flows):
         yield (
             "every step is a daemon, and daemons are ended once all other steps are over: there "
             "is none to wait for"
@@ -129,8 +131,8 @@ FLOW_SUSPICIONS = (
     Group[Suspicion](lambda facts: facts.dependencies, (dependencies_have_targets,)),
     Group[Suspicion](lambda facts: facts.probes, (probes_leave_conditions_alone,)),
     Group[Suspicion](_elsewhere, (references_stand_in_patches,)),
-    Group[Suspicion](lambda facts: facts.expressive, (phases_are_there,)),
-    Group[Suspicion](lambda facts: facts.steered, (daemons_serve_somebody,)),
+    Group[Suspicion](lambda facts: facts.steps_with_expressions, (phases_are_there,)),
+    Group[Suspicion](lambda facts: facts.controlled_steps, (daemons_serve_somebody,)),
 )
 
 

@@ -131,8 +131,8 @@ class FlowWords:
     def _by_phase(self) -> str:
         """`: of 5 steps 4 are Completed and 1 is Skipped`."""
         counts: dict[str, int] = {}
-        for evidence in self._ctx.evidence:
-            counts[evidence.memory.phase] = counts.get(evidence.memory.phase, 0) + 1
+        for observed in self._ctx.observed:
+            counts[observed.stored.phase] = counts.get(observed.stored.phase, 0) + 1
         said = [
             f"{counts[phase]:,} {'is' if counts[phase] == 1 else 'are'} {phase}"
             for phase in _ENDS
@@ -158,7 +158,7 @@ class FlowWords:
         return f"JobFlow {self._name} is {status.state.phase} and under way{how_long}{over}."
 
     def _suspended(self) -> Iterator[str]:
-        course = self._ctx.course
+        course = self._ctx.lifecycle
         if course.suspended_at is None:
             return
         how_long = lasting(course.suspended_at, self._ctx.now)
@@ -172,12 +172,12 @@ class FlowWords:
 
     def _ending(self) -> Iterator[str]:
         state, ctx = self._status.state, self._ctx
-        until = deadline(ctx.flow.spec.timeout, ctx.course)
+        until = deadline(ctx.flow.spec.timeout, ctx.lifecycle)
         if state.reason in HALTS:
             yield f"It ends, for {state.message}: it is Failed once every job has ended."
         elif ctx.terminating:
             yield "It is being deleted, and nothing starts any more."
-        elif any(breaks(ctx.evidence[i].step, self._steps.memory(i)) for i in self._failed):
+        elif any(breaks(ctx.observed[i].step, self._steps.memory(i)) for i in self._failed):
             what = _STOPPED[policy_of(ctx.flow)]
             yield (
                 f"A step has failed, {what}, and the flow will be Failed once what runs has ended."
@@ -204,13 +204,13 @@ class FlowWords:
 
     def _cause(self, step: int) -> str:
         """The message of a step that has one job: of several, the counts of the runs say more."""
-        about = self._ctx.evidence[step].step
+        about = self._ctx.observed[step].step
         return "" if about.for_each is not None else self._steps.memory(step).message
 
     def _running_step(self, step: int) -> str:
         since = self._steps.since(step)
         how_long = f"for {elapsed(since, self._ctx.now)}" if since else ""
-        about = self._ctx.evidence[step].step
+        about = self._ctx.observed[step].step
         runs = run_progress(about, self._steps.memory(step))
         tasks = "" if about.for_each is not None else self._steps.tasks(step)
         said = ", ".join(filter(None, (how_long, runs, tasks)))

@@ -52,7 +52,7 @@ def roots(ctx: PlanContext, start: int) -> list[Root]:
 
 def holding(ctx: PlanContext, step: int) -> list[int]:
     """The targets by which the step stands as it does; none where that is its own doing."""
-    memory = ctx.evidence[step].memory
+    memory = ctx.observed[step].stored
     phase = memory.phase or StepPhase.WAITING
     if phase == StepPhase.WAITING and memory.reason in _FOR_OTHERS:
         return _held_by(ctx, step, TargetState.NOT_YET)
@@ -73,8 +73,8 @@ def failed(ctx: PlanContext) -> list[int]:
     """The steps that failed, in order."""
     return [
         step
-        for step, evidence in enumerate(ctx.evidence)
-        if evidence.memory.phase == StepPhase.FAILED
+        for step, observed in enumerate(ctx.observed)
+        if observed.stored.phase == StepPhase.FAILED
     ]
 
 
@@ -83,23 +83,23 @@ def _held_by(ctx: PlanContext, step: int, reach: TargetState) -> list[int]:
 
 
 def _reaches(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetState]]:
-    evidence = ctx.evidence[step]
-    probed = evidence.step.depends_on is not None and evidence.step.depends_on.probe is not None
-    passed = evidence.memory.passed_targets or ()
+    observed = ctx.observed[step]
+    probed = observed.step.depends_on is not None and observed.step.depends_on.probe is not None
+    passed = observed.stored.passed_targets or ()
     for target in ctx.graph.targets[step]:
-        other = ctx.evidence[target]
-        want = wanted_of(evidence.step, other.step)
-        end = end_of(other.step, other.memory)
+        other = ctx.observed[target]
+        want = wanted_of(observed.step, other.step)
+        end = end_of(other.step, other.stored)
         reach = REACHES[want][end]
         if other.step.name in passed or (probed and end in (StepEnd.COMPLETED, StepEnd.FAILED)):
             reach = TargetState.MET  # it holds nothing up any more: its probe passed, or never will
-        elif want is Condition.RUNNING and has_run(other, other.memory, ctx.records):
+        elif want is Condition.RUNNING and has_run(other, other.stored, ctx.records):
             reach = TargetState.MET
         yield target, reach
 
 
 def _rank(ctx: PlanContext, step: int) -> int:
-    memory = ctx.evidence[step].memory
+    memory = ctx.observed[step].stored
     phase = memory.phase or StepPhase.WAITING
     if phase == StepPhase.WAITING:
         return 3 if memory.reason == StepReason.STARTING else 0

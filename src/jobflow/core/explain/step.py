@@ -90,7 +90,7 @@ class StepWords:
         memory = self.memory(step)
         tell = self._TELLERS.get(memory.phase or StepPhase.WAITING, StepWords._running)
         yield from tell(self, step, memory)
-        yield from step_facts(self._ctx.evidence[step].step, memory, self._now)
+        yield from step_facts(self._ctx.observed[step].step, memory, self._now)
         if remedy := self._remedy(step, memory):
             yield remedy
 
@@ -112,10 +112,10 @@ class StepWords:
 
     def memory(self, step: int) -> StepCondition:
         """What the status says of it."""
-        return self._ctx.evidence[step].memory
+        return self._ctx.observed[step].stored
 
     def name(self, step: int) -> str:
-        return self._ctx.evidence[step].step.name
+        return self._ctx.observed[step].step.name
 
     def named(self, step: int) -> str:
         """`c (Running)`."""
@@ -132,7 +132,7 @@ class StepWords:
 
     def until(self, step: int) -> str:
         """`until c (Running) and d (Pending) have completed`: what a waiting step waits for."""
-        about = self._ctx.evidence[step].step
+        about = self._ctx.observed[step].step
         held = holding(self._ctx, step)
         names = [self.named(target) for target in held[:SHOWN]]
         any_of = strategy(about) is Strategy.ANY and len(held) > 1
@@ -172,11 +172,11 @@ class StepWords:
 
     def _running(self, step: int, memory: StepCondition) -> Iterator[str]:
         text = f"Step {self.name(step)} has been {memory.phase}{self._lasting(step)}"
-        about = self._ctx.evidence[step].step
+        about = self._ctx.observed[step].step
         if about.for_each is not None:  # which has a job an item
             yield f"{text}: {memory.message}." if memory.message else f"{text}."
             return
-        text += f" as the job {memory.job or self._ctx.evidence[step].key}"
+        text += f" as the job {memory.job or self._ctx.observed[step].key}"
         if memory.attempts > 1 and about.repeat is None:
             text += f", its attempt {memory.attempts}"
         if memory.message:
@@ -235,7 +235,7 @@ class StepWords:
             text = REMEDIES[StepReason(memory.reason)]
         except ValueError:  # none, or a later version's
             return ""
-        about, meta = self._ctx.evidence[step].step, self._ctx.flow.metadata
+        about, meta = self._ctx.observed[step].step, self._ctx.flow.metadata
         again = memory.next_attempt_time
         wait = f" in {span(again - self._now)}" if again and again > self._now else ""
         return text.format(

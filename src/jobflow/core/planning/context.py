@@ -101,13 +101,13 @@ class PlanContext:
         }
         """What the status remembers of vcjobs, by name."""
         self.second: datetime = truncate_to_second(self.now)
-        self.evidence: list[ObservedStep] = gather(
+        self.observed: list[ObservedStep] = gather(
             self.flow, self.layout, self.view, self.records, self.second
         )
         """By position, as the graph counts."""
-        self.standing: list[StepCondition] = [evidence.memory for evidence in self.evidence]
+        self.standing: list[StepCondition] = [observed.stored for observed in self.observed]
         """Where each step stands, as far as this plan has decided; else by the status."""
-        self.course: Lifecycle = self.going or stored_course(self.flow, self.second)
+        self.lifecycle: Lifecycle = self.going or stored_course(self.flow, self.second)
         """What holds for the flow as a whole."""
         self.stored_failures: str | None = None
         """The answer of `failure_policy.stored_failures`, once it was asked."""
@@ -117,7 +117,7 @@ class PlanContext:
         """The annotation of each step's vcjobs, as far as `target_ends` was asked for it."""
         self.told: dict[int, TargetEnd] | None = None
         """The ends that vcjobs tell, by position, once `target_ends` was asked."""
-        self.suspended: str = self.course.suspended
+        self.suspended: str = self.lifecycle.suspended
         """Why nothing starts for now; empty: the flow is not suspended."""
         self.terminating: bool = self.flow.metadata.deletion_timestamp is not None
 
@@ -127,8 +127,10 @@ class PlanContext:
         over by the stored status."""
         if self.last_from == len(self.steps):
             return ""
-        rest = zip(self.steps[: self.last_from], self.evidence, strict=False)
-        failed = self.course.halted_for or any(breaks(step, each.memory) for step, each in rest)
+        rest = zip(self.steps[: self.last_from], self.observed, strict=False)
+        failed = self.lifecycle.ending_reason or any(
+            breaks(step, each.stored) for step, each in rest
+        )
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
 
     def seen(
@@ -160,7 +162,7 @@ class PlanContext:
     def outputs_room(self) -> OutputsRoom:
         """What the outputs that are recorded leave for more; steps that end now take their part in
         the order in which they are decided."""
-        conditions = (run.memory.outputs for each in self.evidence for run in each.each)
+        conditions = (run.stored.outputs for each in self.observed for run in each.each)
         return OutputsRoom(outputs for outputs in conditions if outputs is not None)
 
     @cached_property
@@ -168,10 +170,10 @@ class PlanContext:
         """Names that a further attempt may not take: of any vcjob known, now or once, and of any
         step's first vcjob."""
         names = {*self.view.jobs, *self.records, *self.view.holders}
-        for evidence in self.evidence:
-            names.add(evidence.key)
-            for run in evidence.each:
-                names |= {run.key, run.memory.job}
+        for observed in self.observed:
+            names.add(observed.key)
+            for run in observed.each:
+                names |= {run.key, run.stored.job}
         return frozenset(names)
 
 
@@ -180,8 +182,8 @@ def timed(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[StepDecis
     own time where the condition has it already, else now."""
     now = ctx.second
     found = list(decisions)
-    for position, evidence in enumerate(ctx.evidence):
-        condition, memory = found[position].condition, evidence.memory
+    for position, observed in enumerate(ctx.observed):
+        condition, memory = found[position].condition, observed.stored
         if condition is not memory and condition.last_transition_time is not now:
             timed = timed_as(condition, memory, now)
             if timed is not condition:

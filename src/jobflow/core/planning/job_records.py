@@ -72,22 +72,22 @@ def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[Job
     old = ctx.records
     new: dict[str, JobRecord] = {}
     ranks: dict[str, int] = {}
-    for position, evidence in enumerate(ctx.evidence):
+    for position, observed in enumerate(ctx.observed):
         decision = decisions[position]
         condition = decision.condition
-        if evidence.loops:
-            for run in evidence.runs:
+        if observed.loops:
+            for run in observed.runs:
                 rank = _rank(position, run.index)
-                ranks[run.key] = ranks[run.memory.job or run.key] = rank
+                ranks[run.key] = ranks[run.stored.job or run.key] = rank
                 _of_run(new, ranks, run, rank, decision, ctx)
-            for each in _without_jobs(evidence, condition):
+            for each in _without_jobs(observed, condition):
                 _close(new, old, each, ctx)
-        elif evidence.jobs or condition.job:
+        elif observed.jobs or condition.job:
             rank = _rank(position, None)
-            if evidence.memory.job:
-                ranks[evidence.memory.job] = rank
-            _of_run(new, ranks, evidence, rank, decision, ctx)
-            if condition.job and (evidence.job is None or evidence.gone):
+            if observed.stored.job:
+                ranks[observed.stored.job] = rank
+            _of_run(new, ranks, observed, rank, decision, ctx)
+            if condition.job and (observed.job is None or observed.gone):
                 _close(new, old, condition, ctx)
     return _ordered({**old, **new}, ranks, ctx.layout.by_key)
 
@@ -119,9 +119,9 @@ def _of_run(
             new[name] = job_record(job, known, ctx)
 
 
-def _without_jobs(evidence: ObservedStep, now: StepCondition) -> Iterator[RunCondition]:
+def _without_jobs(observed: ObservedStep, now: StepCondition) -> Iterator[RunCondition]:
     """The conditions of the runs whose latest vcjob is not there."""
-    missing = {run.index for run in evidence.runs if run.job is None or run.gone}
+    missing = {run.index for run in observed.runs if run.job is None or run.gone}
     if missing:
         yield from (run for run in now.runs or () if run.index in missing)
 
@@ -173,10 +173,10 @@ def job_lists(
 def _dropped(run: ObservedRun, job: Job) -> bool:
     """Whether the status once held the vcjob's record: the end of an attempt and that of its vcjob
     are written together, so what is missing now was dropped for the status's size."""
-    memory = run.memory
+    memory = run.stored
     if not job.ended:
         return False
-    over = run.between or memory.phase in ENDED_STEP_PHASES
+    over = run.between_attempts or memory.phase in ENDED_STEP_PHASES
     return attempt_of(job) < memory.attempts or (over and memory.job == job.metadata.name)
 
 

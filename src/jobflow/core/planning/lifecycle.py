@@ -28,9 +28,9 @@ class Lifecycle:
 
     started: datetime
     """When it was taken up, or last retried; whole seconds."""
-    halted_for: str = ""
+    ending_reason: str = ""
     """Why it is being brought to its end, for good: Cancelled or Timeout; empty: it is not."""
-    halted: str = ""
+    ending_message: str = ""
     """The same in a sentence."""
     finally_too: bool = False
     """Whether `finally` is brought to its end with the rest."""
@@ -56,11 +56,11 @@ class Lifecycle:
 
     def cancelled(self, now: datetime, said: str = "") -> Lifecycle:
         """Brought to its end, and no longer suspended, so that `finally` runs."""
-        if self.halted_for:
+        if self.ending_reason:
             return self
         said = f": {said}" if said else ""
         sentence = short(f"the flow was cancelled{said}")
-        return replace(self.resumed(now), halted_for=CANCELLED, halted=sentence)
+        return replace(self.resumed(now), ending_reason=CANCELLED, ending_message=sentence)
 
     def cancelled_now(self, now: datetime, said: str = "") -> Lifecycle:
         """Cancelled, and `finally` too; a flow that is ended already keeps the reason for it."""
@@ -69,7 +69,7 @@ class Lifecycle:
     def timed_out(self, timeout: str) -> Lifecycle:
         """Brought to its end by its own timeout."""
         sentence = f"the flow took longer than its timeout of {timeout}"
-        return replace(self, halted_for=TIMEOUT, halted=sentence)
+        return replace(self, ending_reason=TIMEOUT, ending_message=sentence)
 
     def suspended_for(self, action: str, now: datetime) -> Lifecycle:
         """Suspended by a Command; `now`: whole seconds. AbortJob goes further than the others."""
@@ -104,8 +104,8 @@ def stored_course(flow: JobFlow, now: datetime) -> Lifecycle:
         suspended = (status.suspended_at, status.suspended_by)
     return Lifecycle(
         started=_started(flow, now),
-        halted_for=state.reason if halted else "",
-        halted=state.message if halted else "",
+        ending_reason=state.reason if halted else "",
+        ending_message=state.message if halted else "",
         finally_too=status.finally_cancelled,
         suspended_at=suspended[0],
         suspended_by=suspended[1],
@@ -127,7 +127,7 @@ def deadline(timeout: str | None, course: Lifecycle) -> datetime | None:
 
     A timeout that is none came past admission, which names it where the flow has not begun.
     """
-    if not timeout or course.halted_for or course.suspended_at is not None:
+    if not timeout or course.ending_reason or course.suspended_at is not None:
         return None
     try:
         allowed = parse_duration(timeout)

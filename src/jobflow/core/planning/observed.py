@@ -53,7 +53,7 @@ class ObservedRun:
     step: Step
     key: str
     """The name of its first vcjob: `<flow>-<step>`, with an index `<flow>-<step>-<index>`."""
-    memory: RunCondition
+    stored: RunCondition
     """What the flow's status says of it, in our own terms also where Volcano wrote it."""
     now: datetime
     """The second that has begun."""
@@ -71,36 +71,36 @@ class ObservedRun:
     @property
     def attempts(self) -> int:
         """How many vcjobs were made for it, as far as anyone has seen."""
-        known = self.memory.attempts
+        known = self.stored.attempts
         return known if self.job is None else max(known, attempt_of(self.job))
 
     @property
     def unheard_of(self) -> Sequence[Job]:
         """Its vcjobs of attempts that the status does not know."""
-        known = self.memory.attempts
+        known = self.stored.attempts
         if self.job is None or attempt_of(self.job) <= known:
             return ()
         return [job for job in self.jobs if attempt_of(job) > known]
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """Whether it has begun; where the flow was retried, since then."""
-        return self.attempts > self.memory.past_attempts
+        return self.attempts > self.stored.past_attempts
 
     @property
-    def known(self) -> bool:
+    def stored_as_started(self) -> bool:
         """Whether the status says that it has begun."""
-        return self.memory.attempts > self.memory.past_attempts
+        return self.stored.attempts > self.stored.past_attempts
 
     @property
     def job_name(self) -> str:
         """The vcjob of its latest attempt; meaningful once it has begun."""
-        return self.job.metadata.name if self.job is not None else self.memory.job or self.key
+        return self.job.metadata.name if self.job is not None else self.stored.job or self.key
 
     @property
-    def between(self) -> bool:
+    def between_attempts(self) -> bool:
         """Whether its latest attempt is over, and the next has not begun."""
-        memory = self.memory
+        memory = self.stored
         return (
             memory.phase == StepPhase.WAITING
             and memory.past_attempts < memory.attempts == self.attempts
@@ -121,7 +121,7 @@ class ObservedRun:
         return RunCondition(index=self.index, **self._kept(), **said)
 
     def _kept(self) -> dict[str, Any]:
-        memory = self.memory
+        memory = self.stored
         return {
             "failures": memory.failures,
             "past_attempts": memory.past_attempts,
@@ -133,7 +133,7 @@ class ObservedRun:
 class ObservedStep(ObservedRun):
     """What is known of one step: of its only run, or of all of them together."""
 
-    memory: StepCondition
+    stored: StepCondition
     loops: bool = False
     """Whether it has runs of its own, by forEach or repeat."""
     runs: Sequence[ObservedRun] = ()
@@ -152,12 +152,12 @@ class ObservedStep(ObservedRun):
         """Of all its runs together."""
         if self.runs:
             return sum(run.attempts for run in self.runs)
-        known = self.memory.attempts
+        known = self.stored.attempts
         return known if self.job is None else max(known, attempt_of(self.job))
 
     def anew(self, **said: Any) -> StepCondition:
         """The same for a step."""
-        return StepCondition(decisions=self.memory.decisions, **self._kept(), **said)
+        return StepCondition(decisions=self.stored.decisions, **self._kept(), **said)
 
 
 def gather(
@@ -185,11 +185,11 @@ def gather(
     return found
 
 
-def fresh(evidence: ObservedStep, flow: str, index: int) -> ObservedRun:
+def fresh(observed: ObservedStep, flow: str, index: int) -> ObservedRun:
     """A run of which nothing is known, in this flow."""
-    key = job_name(flow, evidence.step.name, index=index)
+    key = job_name(flow, observed.step.name, index=index)
     memory = RunCondition(index=index)
-    return ObservedRun(evidence.step, key, memory, evidence.now, index, evidence.decided)
+    return ObservedRun(observed.step, key, memory, observed.now, index, observed.decided)
 
 
 def attempt_of(job: Job) -> int:
@@ -209,23 +209,23 @@ def index_of(job: Job) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
 
 
-def has_run(evidence: ObservedStep, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
+def has_run(observed: ObservedStep, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
     """Whether a vcjob of the step has ever been Running; remembered by the histories. `now`: its
     condition."""
-    if not evidence.loops:
-        return _has_run(evidence, now, records)
-    if evidence.ran is None:
+    if not observed.loops:
+        return _has_run(observed, now, records)
+    if observed.ran is None:
         known = {run.index: run for run in now.runs or ()}
-        evidence.ran = now.phase == StepPhase.COMPLETED or any(
-            _has_run(run, known.get(run.index, run.memory), records) for run in evidence.runs
+        observed.ran = now.phase == StepPhase.COMPLETED or any(
+            _has_run(run, known.get(run.index, run.stored), records) for run in observed.runs
         )
-    return evidence.ran
+    return observed.ran
 
 
 def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
     if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
         return not now.attempts or now.attempts > now.past_attempts
-    past = run.memory.past_attempts
+    past = run.stored.past_attempts
     for job in run.jobs:
         if attempt_of(job) > past and any(
             entry.status == JobPhase.RUNNING for entry in job.status.conditions or ()
@@ -233,8 +233,8 @@ def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecor
             return True
     since = max(past, run.attempts - _LOOKED_BACK)
     names = {attempt_name(run.key, again) for again in range(since, run.attempts)}
-    if run.known:
-        names.add(run.memory.job)
+    if run.stored_as_started:
+        names.add(run.stored.job)
     return any(_ran(records[name]) for name in names if name in records)
 
 
@@ -252,17 +252,17 @@ def _volcanos(memory: StepCondition, record: JobRecord | None, key: str) -> Step
     ended. Of what it began it made one vcjob, named `key`.
     """
     if not memory.phase and record is None:
-        return NOTHING if memory == NOTHING else _begun(memory, key, JobPhase.PENDING)
+        return NOTHING if memory == NOTHING else _started(memory, key, JobPhase.PENDING)
     said = [memory.phase, record.state if record is not None else ""]
     ended = next((phase for phase in said if phase in ENDED_PHASES), None)
     phase = ended or memory.phase or said[1] or JobPhase.PENDING
-    begun = _begun(memory, key, phase)
+    begun = _started(memory, key, phase)
     if record is not None and begun.create_time is None:
         begun = msgspec.structs.replace(begun, create_time=record.start_timestamp)
     return begun
 
 
-def _begun(memory: StepCondition, key: str, phase: str) -> StepCondition:
+def _started(memory: StepCondition, key: str, phase: str) -> StepCondition:
     changes: dict[str, Any] = {"phase": phase, "job": key, "attempts": 1}
     if phase in FAILURES:
         changes |= {"phase": StepPhase.FAILED, "reason": FAILURES[phase]}
@@ -295,18 +295,18 @@ def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flo
         if position is not None:
             jobs_of.setdefault(position, []).append(job)
     for position, jobs in jobs_of.items():
-        evidence = found[position]
-        evidence.jobs = jobs
-        if not evidence.loops:
-            _choose(evidence, view)
+        observed = found[position]
+        observed.jobs = jobs
+        if not observed.loops:
+            _choose(observed, view)
             continue
-        _share_out(evidence, flow)
-        for run in evidence.runs:
+        _share_out(observed, flow)
+        for run in observed.runs:
             if run.jobs:
                 _choose(run, view)
-        evidence.jobs = [job for run in evidence.runs for job in run.jobs]
-        if evidence.step.repeat is not None and evidence.runs:
-            evidence.job, evidence.gone = evidence.runs[-1].job, evidence.runs[-1].gone
+        observed.jobs = [job for run in observed.runs for job in run.jobs]
+        if observed.step.repeat is not None and observed.runs:
+            observed.job, observed.gone = observed.runs[-1].job, observed.runs[-1].gone
 
 
 def _position(job: Job, layout: CompiledFlow) -> int | None:
@@ -319,27 +319,27 @@ def _position(job: Job, layout: CompiledFlow) -> int | None:
     return layout.by_key.get(meta.name) if label is None else layout.by_label.get(label)
 
 
-def _share_out(evidence: ObservedStep, flow: str) -> None:
+def _share_out(observed: ObservedStep, flow: str) -> None:
     """Hand the vcjobs of a step to its runs. One that says of none that it belongs to it was not
     made by us and is nobody's."""
-    runs = {run.index or 0: run for run in evidence.runs}
+    runs = {run.index or 0: run for run in observed.runs}
     jobs_of: dict[int, list[Job]] = {}
-    for job in evidence.jobs:
+    for job in observed.jobs:
         index = index_of(job)
         if index is not None:
             jobs_of.setdefault(index, []).append(job)
     for index, jobs in jobs_of.items():
         run = runs.get(index)
         if run is None:
-            run = runs[index] = fresh(evidence, flow, index)
+            run = runs[index] = fresh(observed, flow, index)
         run.jobs = jobs
-    evidence.runs = [runs[index] for index in sorted(runs)]
+    observed.runs = [runs[index] for index in sorted(runs)]
 
 
 def _choose(run: ObservedRun, view: View) -> None:
     """The latest attempt, unless the status remembers a later one that is no longer there, or the
     flow was retried since."""
-    memory = run.memory
+    memory = run.stored
     if len(run.jobs) > 1:
         run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
     latest = run.jobs[-1]

@@ -1,6 +1,6 @@
 """`plan`: what to do now about one flow. The table of contents of the rules, and none of them.
 
-The theory. What holds for the flow as a whole is its `course`: as its status has it, changed by
+The theory. What holds for the flow as a whole is its `lifecycle`: as its status has it, changed by
 Commands (`read_commands`) and by time (`flow_timeout`). A step that has begun is judged by what its
 vcjobs and the status say (`runs`), one that has not by its targets (`unstarted`), in the order of
 the dependencies; what they come to may ask for others to be aborted (`failure_policy`, `daemons`):
@@ -104,9 +104,11 @@ def _expired(flow: JobFlow, now: datetime) -> tuple[tuple[Action, ...], datetime
 def _carried_on(at_first: PlanContext) -> Plan:
     flow, view, now = at_first.flow, at_first.view, at_first.now
     ctx, decisions = _decide(at_first)
-    given = read_commands(flow, view, ctx.course, ctx.second, over=lambda: is_over(ctx, decisions))
+    given = read_commands(
+        flow, view, ctx.lifecycle, ctx.second, over=lambda: is_over(ctx, decisions)
+    )
     course, until = _in_time(given.course, ctx, decisions)
-    turns = course != ctx.course
+    turns = course != ctx.lifecycle
     if turns:
         ctx, decisions = _decide(replace(at_first, going=course))
     status = flow_status(ctx, decisions, given.handled)

@@ -111,10 +111,10 @@ def told(position: int, ctx: PlanContext) -> TargetEnd | None:
     end = named(ctx).get(position)
     if end is None:
         return None
-    evidence = ctx.evidence[position]
+    observed = ctx.observed[position]
     if end.phase == StepPhase.SKIPPED or not end.attempts:
-        return end if evidence.memory is NOTHING and not evidence.attempts else None
-    return end if end.attempts >= evidence.attempts else None
+        return end if observed.stored is NOTHING and not observed.attempts else None
+    return end if end.attempts >= observed.attempts else None
 
 
 def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
@@ -124,11 +124,11 @@ def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
         return ctx.told
     found = ctx.told = dict[int, TargetEnd]()
     graph = ctx.graph
-    for position, evidence in enumerate(ctx.evidence):
-        if not evidence.jobs or evidence.memory.phase in ENDED_STEP_PHASES:
+    for position, observed in enumerate(ctx.observed):
+        if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:
             continue
         targets = frozenset(graph.targets[position])
-        for text in _texts(evidence):
+        for text in _texts(observed):
             for name, end in read(text).items():
                 target = graph.index.get(name, -1)
                 if target in targets and (target not in found or _rank(end) > _rank(found[target])):
@@ -136,9 +136,9 @@ def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
     return found
 
 
-def _texts(evidence: ObservedStep) -> set[str]:
+def _texts(observed: ObservedStep) -> set[str]:
     """The values of a step's annotations. All items of a step usually have the same."""
-    unheard_of = (job.metadata for run in evidence.each for job in run.unheard_of)
+    unheard_of = (job.metadata for run in observed.each for job in run.unheard_of)
     return {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in unheard_of}
 
 
@@ -155,7 +155,7 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
     if step.continue_on_failure or position in named(ctx):
         return None  # dependants start after either end, or what they tell is void
     for dependant in ctx.graph.dependants[position]:
-        other = ctx.evidence[dependant]
+        other = ctx.observed[dependant]
         if not _is_unknown(other) or probe_of(other.step) is not None:
             continue  # a probe does not tell that its target has ended
         alone = len(ctx.graph.targets[dependant]) == 1
@@ -168,7 +168,7 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
 
 def _is_unknown(other: ObservedStep) -> bool:
     """Whether a step has begun, and the status does not know it."""
-    if not other.jobs or any(run.known for run in other.each):
+    if not other.jobs or any(run.stored_as_started for run in other.each):
         return False
     return any(run.job is not None for run in other.each)
 
@@ -176,18 +176,18 @@ def _is_unknown(other: ObservedStep) -> bool:
 # ----------------------------------------------------------------- a step known by that alone
 
 
-def is_all_that_is_known(end: TargetEnd, evidence: ObservedStep) -> bool:
+def is_all_that_is_known(end: TargetEnd, observed: ObservedStep) -> bool:
     """Whether a recorded end is later than all that status and vcjobs say about the step. The
     known runs of a loop are judged by themselves."""
     if end.phase == StepPhase.SKIPPED:
         return True
-    return not evidence.loops and (end.attempts > evidence.attempts or not evidence.attempts)
+    return not observed.loops and (end.attempts > observed.attempts or not observed.attempts)
 
 
-def as_told(end: TargetEnd, evidence: ObservedStep) -> StepCondition:
+def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     """Return the condition of a step of which nothing but its end is known."""
-    memory = evidence.memory
-    job = latest_name(evidence.key, end.attempts) if end.attempts else ""
+    memory = observed.stored
+    job = latest_name(observed.key, end.attempts) if end.attempts else ""
     return StepCondition(
         phase=end.phase,
         reason=end.reason,
@@ -195,7 +195,7 @@ def as_told(end: TargetEnd, evidence: ObservedStep) -> StepCondition:
         job=job,
         attempts=end.attempts,
         past_attempts=memory.past_attempts,
-        last_transition_time=evidence.now,
+        last_transition_time=observed.now,
         requested_hours=memory.requested_hours,
         decisions=memory.decisions,
     )

@@ -38,7 +38,7 @@ def patched_pods(facts: FlowFacts) -> list[Patched]:
     """The pod templates of steps that their patches change and whose references all have values,
     equal ones once. Those that a JobTemplate has were tried with it."""
     found: dict[bytes, Patched] = {}
-    for kind in facts.kinds:
+    for kind in facts.resolved_specs:
         if not kind.changes or kind.open:
             continue
         theirs = {each.template for each in pod_templates(kind.template.spec)}

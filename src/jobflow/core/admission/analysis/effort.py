@@ -51,7 +51,7 @@ def exceeds(facts: FlowFacts, most: float) -> bool:
     if most == math.inf:
         return False
     left = most - _of_templates(facts)
-    if not facts.special and not facts.probes and facts.flow.spec.job_defaults is None:
+    if not facts.steps_with_options and not facts.probes and facts.flow.spec.job_defaults is None:
         return left < 0
     for cost in _of_steps(facts):
         left -= cost
@@ -65,8 +65,8 @@ def _of_steps(facts: FlowFacts) -> Iterator[float]:
     of a microsecond a byte and are not counted here."""
     for _, probe in facts.probes:
         yield PROBE + PROBED * _entries(probe)
-    yield STEERED * len(facts.steered)
-    for _, step in facts.steered:
+    yield STEERED * len(facts.controlled_steps)
+    for _, step in facts.controlled_steps:
         if step.for_each is not None and step.for_each.items:
             yield ITEM * len(step.for_each.items)
     yield from _of_expressions(facts)
@@ -82,7 +82,7 @@ def _entries(probe: Probe) -> int:
 
 def _of_expressions(facts: FlowFacts) -> Iterator[float]:
     seen: set[str] = set()
-    for _, step in facts.expressive:
+    for _, step in facts.steps_with_expressions:
         for written in expressions_of(step):
             if written.text in seen:
                 yield ANOTHER_EXPRESSION

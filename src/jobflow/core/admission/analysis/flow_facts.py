@@ -92,12 +92,14 @@ class FlowFacts:
         self.flow = flow
         self.known = known
         self.flows: list[Step] = flow.spec.flows or []
-        self.last: list[Step] = flow.spec.finally_ or []
+        self.finally_steps: list[Step] = flow.spec.finally_ or []
         """The steps of `finally`."""
-        self.steps: list[Step] = [*self.flows, *self.last] if self.last else self.flows
+        self.steps: list[Step] = (
+            [*self.flows, *self.finally_steps] if self.finally_steps else self.flows
+        )
         """All of them; a position is one in this list. The graph holds those of `flows` alone."""
         self.graph = Graph(self.flows)
-        self.names: list[str] = self.graph.names + [step.name for step in self.last]
+        self.names: list[str] = self.graph.names + [step.name for step in self.finally_steps]
         """Of all steps, by position."""
         self.dependencies: list[tuple[int, DependsOn]] = [
             (i, step.depends_on) for i, step in enumerate(self.flows) if step.depends_on is not None
@@ -108,21 +110,23 @@ class FlowFacts:
             if depends_on.probe is not None and not depends_on.probe.empty
         ]
         """Those that ask something, by their step."""
-        self.special: list[tuple[int, Step]] = _special(self.steps)
+        self.steps_with_options: list[tuple[int, Step]] = _steps_with_options(self.steps)
         """Those of which more is said than which template they run and what they wait for. No rule
         of anything else walks the others."""
-        self.patches: list[Patched] = list(patches_of(self.special, self.path))
+        self.patches: list[Patched] = list(patches_of(self.steps_with_options, self.path))
         """Those of the steps and of their cases."""
-        self.steered: list[tuple[int, Step]] = _steered(self.special)
+        self.controlled_steps: list[tuple[int, Step]] = _controlled_steps(self.steps_with_options)
         """Those of which more is said than that, what they change and when they run."""
         self.cases: list[tuple[int, int, Case]] = [
             (i, at, case)
-            for i, step in self.steered
+            for i, step in self.controlled_steps
             if step.switch
             for at, case in enumerate(step.switch)
         ]
         """Every case of a switch, by its step and its place there."""
-        self.expressive: list[tuple[int, Step]] = _expressive(self.special)
+        self.steps_with_expressions: list[tuple[int, Step]] = _steps_with_expressions(
+            self.steps_with_options
+        )
         """Those that may have expressions."""
 
     @property
@@ -130,8 +134,8 @@ class FlowFacts:
         """Whether anything steers the flow as a whole or any of its steps."""
         spec = self.flow.spec
         return bool(
-            self.steered
-            or self.last
+            self.controlled_steps
+            or self.finally_steps
             or spec.parallelism is not None
             or spec.timeout is not None
             or spec.failure_policy is not None
@@ -184,10 +188,10 @@ class FlowFacts:
         templates = self.known.templates or {}
         half_known = frozenset(
             i
-            for i, step in self.steered
+            for i, step in self.controlled_steps
             if step.switch and not templates.keys() >= set(step.templates)
         )
-        return KnownTasks(self.uses, half_known)
+        return KnownTasks(self.resolved_steps, half_known)
 
     @derived
     def readings(self) -> Readings:
@@ -196,7 +200,7 @@ class FlowFacts:
         return Readings(list(self._written()), visible, self.graph)
 
     def _written(self) -> Iterator[Written]:
-        for i, step in self.expressive:
+        for i, step in self.steps_with_expressions:
             for field, text in expressions_of(step):
                 kind = "switch" if field.startswith("switch") else field
                 yield Written(Place(i, kind), f"{self.path(i)}.{field}", text)
@@ -222,7 +226,7 @@ class FlowFacts:
     @derived
     def repeats_names(self) -> bool:
         """Whether a step may come to more than one vcjob."""
-        return bool(self.steered) and any(each is not ONE for each in self.planned)
+        return bool(self.controlled_steps) and any(each is not ONE for each in self.planned)
 
     @derived
     def longest_tail(self) -> int:
@@ -256,7 +260,7 @@ class FlowFacts:
         """Tasks and containers of patches that their templates do not have."""
         return [
             (kind, change, stranger)
-            for kind in self.kinds
+            for kind in self.resolved_specs
             if kind.changes
             for change, stranger in strangers(kind)
         ]
@@ -269,25 +273,25 @@ class FlowFacts:
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
 
     @derived
-    def kinds(self) -> list[ResolvedSpec]:
+    def resolved_specs(self) -> list[ResolvedSpec]:
         """What the steps may come to as far as templates are known, each once, in order: where
         nothing is changed, one kind a template."""
         if self.changes:
-            return list({id(use.kind): use.kind for use in self.uses}.values())
-        found = map(self._kinds.plain, self.templates) if self.known.templates else ()
+            return list({id(use.kind): use.kind for use in self.resolved_steps}.values())
+        found = map(self._resolved_specs.plain, self.templates) if self.known.templates else ()
         return [kind for kind in found if kind is not None]
 
     @derived
-    def uses(self) -> list[ResolvedStep]:
+    def resolved_steps(self) -> list[ResolvedStep]:
         """The same by step, for rules that have found something in `kinds`."""
-        return list(self._kinds.uses(self.steps)) if self.known.templates else []
+        return list(self._resolved_specs.uses(self.steps)) if self.known.templates else []
 
     @derived
-    def _kinds(self) -> Resolver:
+    def _resolved_specs(self) -> Resolver:
         return Resolver(self.flow, self.changes, self.known.templates or {})
 
 
-def _special(steps: Sequence[Step]) -> list[tuple[int, Step]]:
+def _steps_with_options(steps: Sequence[Step]) -> list[tuple[int, Step]]:
     return [
         (i, step)
         for i, step in enumerate(steps)
@@ -302,7 +306,7 @@ def _special(steps: Sequence[Step]) -> list[tuple[int, Step]]:
     ]
 
 
-def _steered(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
+def _controlled_steps(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
     return [
         (i, step)
         for i, step in special
@@ -315,7 +319,7 @@ def _steered(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
     ]
 
 
-def _expressive(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
+def _steps_with_expressions(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
     return [
         (i, step)
         for i, step in special

@@ -23,7 +23,7 @@ _FAILURE_POLICIES = frozenset({None, *FailurePolicy})
 
 
 def switches_have_cases(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if step.switch is None:
             continue
         path = f"{facts.path(i)}.switch"
@@ -36,7 +36,7 @@ def switches_have_cases(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def switches_choose_the_template(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if step.switch is not None and step.template:
             detail = (
                 "the cases of switch say which template is run; a case without one runs the "
@@ -47,7 +47,7 @@ def switches_choose_the_template(facts: FlowFacts) -> Iterator[Violation]:
 
 def default_cases_come_last(facts: FlowFacts) -> Iterator[Violation]:
     """A case without `when` always holds."""
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         cases = step.switch or ()
         default = next((at for at, case in enumerate(cases) if case.when is None), len(cases))
         if default < len(cases) - 1:
@@ -60,7 +60,7 @@ def default_cases_come_last(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def items_are_given_once(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if (each := step.for_each) is None:
             continue
         given = {"items": each.items, "from": each.from_, "count": each.count}
@@ -75,7 +75,7 @@ def items_are_given_once(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def items_are_not_too_many(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if (each := step.for_each) is None:
             continue
         path = f"{facts.path(i)}.forEach"
@@ -92,7 +92,7 @@ _SPLIT = "let each job do several, or split the step"
 
 
 def loops_are_of_one_kind(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if step.for_each is not None and step.repeat is not None:
             detail = (
                 "excludes forEach: a step has its items, or runs again until an expression holds; "
@@ -102,7 +102,7 @@ def loops_are_of_one_kind(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def repeats_come_to_an_end(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if (repeat := step.repeat) is None:
             continue
         path = f"{facts.path(i)}.repeat"
@@ -118,7 +118,7 @@ def repeats_come_to_an_end(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def retries_are_limited(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if step.retry is None:
             continue
         limit, path = step.retry.limit, f"{facts.path(i)}.retry.limit"
@@ -134,7 +134,7 @@ def parallelism_leaves_room(facts: FlowFacts) -> Iterator[Violation]:
     at_once = [("spec.parallelism", facts.flow.spec.parallelism)]
     at_once += [
         (f"{facts.path(i)}.forEach.parallelism", step.for_each.parallelism)
-        for i, step in facts.steered
+        for i, step in facts.controlled_steps
         if step.for_each is not None
     ]
     for path, most in at_once:
@@ -146,7 +146,7 @@ def parallelism_leaves_room(facts: FlowFacts) -> Iterator[Violation]:
 def daemons_leave_room(facts: FlowFacts) -> Iterator[Violation]:
     """A service holds its place until all other steps are over."""
     most = facts.flow.spec.parallelism
-    daemons = sum(bool(step.daemon) for i, step in facts.steered if i < len(facts.flows))
+    daemons = sum(bool(step.daemon) for i, step in facts.controlled_steps if i < len(facts.flows))
     if most is not None and 1 <= most <= daemons:
         which = "the daemon takes" if daemons == 1 else f"the {daemons} daemons take"
         detail = f"{which} all the room, so the other steps could not run; at least {daemons + 1}"
@@ -155,7 +155,7 @@ def daemons_leave_room(facts: FlowFacts) -> Iterator[Violation]:
 
 def daemons_are_services(facts: FlowFacts) -> Iterator[Violation]:
     """A loop waits for the end of its runs, and finally for the end of its steps."""
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if not step.daemon:
             continue
         path = f"{facts.path(i)}.daemon"
@@ -175,14 +175,14 @@ def failure_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def finally_waits_for_all(facts: FlowFacts) -> Iterator[Violation]:
-    for at, step in enumerate(facts.last):
+    for at, step in enumerate(facts.finally_steps):
         if step.depends_on is not None:
             detail = "the steps of finally start together, once all others are over; take it out"
             yield Violation(f"spec.finally[{at}].dependsOn", Reason.FORBIDDEN, None, detail)
 
 
 def nobody_waits_for_finally(facts: FlowFacts) -> Iterator[Violation]:
-    last = {step.name for step in facts.last}
+    last = {step.name for step in facts.finally_steps}
     for i, at in facts.graph.unknown if last else ():
         target = facts.steps[i].targets[at]
         if target in last:
@@ -199,7 +199,7 @@ _FIRST, _LONGEST = "1s", "5m"
 
 def timeouts_are_durations(facts: FlowFacts) -> Iterator[Violation]:
     timeouts = [("spec.timeout", facts.flow.spec.timeout)]
-    timeouts += [(f"{facts.path(i)}.timeout", step.timeout) for i, step in facts.steered]
+    timeouts += [(f"{facts.path(i)}.timeout", step.timeout) for i, step in facts.controlled_steps]
     for path, text in timeouts:
         if text is not None:
             yield from _misread(path, text)
@@ -245,7 +245,7 @@ def ttl_is_a_number_of_seconds(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def _backoffs(facts: FlowFacts) -> Iterator[tuple[str, Backoff]]:
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if step.retry is not None and step.retry.backoff is not None:
             yield f"{facts.path(i)}.retry.backoff", step.retry.backoff
 

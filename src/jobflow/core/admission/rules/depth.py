@@ -31,6 +31,6 @@ def flow_is_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
     for _, _, path, patch in facts.patches:
         yield from depth_violations(patch.job_spec, f"{path}.jobSpec")
         yield from depth_violations(patch.spec, f"{path}.spec")
-    for i, step in facts.steered:
+    for i, step in facts.controlled_steps:
         if step.for_each is not None:
             yield from depth_violations(step.for_each.items, f"{facts.path(i)}.forEach.items")

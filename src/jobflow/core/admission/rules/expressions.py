@@ -143,7 +143,7 @@ def _other_sign(text: str, at: int) -> str:
 
 EXPRESSION_RULES = (
     Group[Rule](
-        lambda facts: facts.expressive,
+        lambda facts: facts.steps_with_expressions,
         (
             expressions_are_few,
             expressions_can_be_read,
@@ -196,7 +196,7 @@ def reasons_are_there(facts: FlowFacts) -> Iterator[Violation]:
                     yield Violation(each.path, Reason.INVALID, each.text, _detail(found, owner))
 
 
-REASON_RULES = (Group[Rule](lambda facts: facts.expressive, (reasons_are_there,)),)
+REASON_RULES = (Group[Rule](lambda facts: facts.steps_with_expressions, (reasons_are_there,)),)
 
 
 def _owner(found: Comparison, run: _Owner) -> _Owner | None:

@@ -38,11 +38,11 @@ def pods_fit(facts: FlowFacts) -> Iterator[Violation]:
     (validateK8sPodNameLength); with a plugin that makes it a hostname every pod's name has to fit.
     """
     prefix = len(facts.flow_name) + 1
-    longest = max((len(kind.pods.longest) for kind in facts.kinds), default=0)
+    longest = max((len(kind.pods.longest) for kind in facts.resolved_specs), default=0)
     if prefix + facts.longest_name + facts.longest_tail + longest <= MAX_NAME:
         return
     said = -1
-    for use in facts.uses:
+    for use in facts.resolved_steps:
         step, names = use.step, facts.names
         length = len(names[step]) + prefix + len(use.pods.longest)
         if length + facts.longest_tail <= MAX_NAME or step == said:
@@ -72,7 +72,7 @@ def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
     if "." not in facts.flow_name and not any("." in name for name in facts.names):
         return
     said = -1
-    for use in facts.uses:
+    for use in facts.resolved_steps:
         name = job_name(facts.flow_name, facts.names[use.step])
         if "." in name and use.pods.hostname_plugin and use.step != said:
             said = use.step
@@ -142,12 +142,12 @@ def pods_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     So one vcjob's name begins with the other's and a dash, and what is left of it begins a task of
     the other.
     """
-    pods = {id(kind.pods): kind.pods for kind in facts.kinds}
+    pods = {id(kind.pods): kind.pods for kind in facts.resolved_specs}
     if not any("-" in task for each in pods.values() for task in each.tasks):
         return
     search = _Search(facts, pods)
     said = set()
-    for use in facts.uses:
+    for use in facts.resolved_steps:
         for violation in search.violations(use):
             if (violation.path, violation.value) not in said:
                 said.add((violation.path, violation.value))
@@ -169,7 +169,7 @@ class _Search:
     def __init__(self, facts: FlowFacts, pods: Mapping[int, PodNames]) -> None:
         self._facts = facts
         self._uses: dict[str, list[ResolvedStep]] = {}
-        for use in facts.uses:
+        for use in facts.resolved_steps:
             self._uses.setdefault(facts.names[use.step], []).append(use)
         self._rests = {key: _rests(each.tasks) for key, each in pods.items()}
         self._known = frozenset(text for rests in self._rests.values() for text in rests)
@@ -286,5 +286,5 @@ def _dashes(name: str) -> list[int]:
 
 CLASH_RULES = (
     Group[Rule](lambda facts: facts.repeats_names, (jobs_are_unique,)),
-    Group[Rule](lambda facts: facts.kinds, (pods_are_unique,)),
+    Group[Rule](lambda facts: facts.resolved_specs, (pods_are_unique,)),
 )

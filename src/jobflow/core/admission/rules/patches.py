@@ -77,10 +77,10 @@ def patches_make_jobs(facts: FlowFacts) -> Faults:
     if not facts.changes and defaults is None:
         return
     found = _Found(defaults)
-    used = {id(change) for kind in facts.kinds for change in kind.changes}
+    used = {id(change) for kind in facts.resolved_specs for change in kind.changes}
     faults = chain(
         found.alone,
-        chain.from_iterable(map(found.of, facts.kinds)),
+        chain.from_iterable(map(found.of, facts.resolved_specs)),
         chain.from_iterable(
             _faults_by_themselves(change) for change in facts.changes if id(change) not in used
         ),

@@ -64,7 +64,7 @@ def probes_have_targets(facts: FlowFacts) -> Iterator[Violation]:
 
 def probes_look_into_one_job(facts: FlowFacts) -> Iterator[Violation]:
     """A probe asks the pods of a target's job; a step with items has many at once."""
-    looped = {i for i, step in facts.steered if step.for_each is not None}
+    looped = {i for i, step in facts.controlled_steps if step.for_each is not None}
     for i, _ in facts.probes if looped else ():
         for at, target in enumerate(facts.steps[i].targets):
             if facts.graph.index.get(target, i) in looped:

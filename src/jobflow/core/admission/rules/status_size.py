@@ -95,7 +95,7 @@ def least_status(facts: FlowFacts) -> int:
             for step, depends_on in facts.dependencies
             if depends_on.probe is not None or depends_on.condition == Condition.RUNNING
         )
-        + (_More(facts).all() if facts.special else 0)
+        + (_More(facts).all() if facts.steps_with_options else 0)
     )
 
 
@@ -109,7 +109,7 @@ class _More:
 
     def all(self) -> int:
         """Of all steps together."""
-        return sum(self._of(i, step) for i, step in self._facts.special)
+        return sum(self._of(i, step) for i, step in self._facts.steps_with_options)
 
     def _of(self, position: int, step: Step) -> int:
         planned = self._facts.planned[position]

@@ -53,7 +53,7 @@ def steps_have_names(facts: FlowFacts) -> Iterator[Violation]:
 def step_names_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     """Those of `finally` are steps like the others: their names stand beside each other."""
     first: dict[str, int] = facts.graph.index
-    if facts.last:
+    if facts.finally_steps:
         first = {name: i for i, name in reversed([*enumerate(facts.names)])}
     if len(first) == len(facts.names):
         return
@@ -82,7 +82,7 @@ def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
     if not facts.graph.unknown:
         return
     suggester = Suggester(facts.graph.names)
-    last = {step.name for step in facts.last}
+    last = {step.name for step in facts.finally_steps}
     for i, at in facts.graph.unknown:
         target = facts.steps[i].targets[at]
         if target in last:

@@ -143,8 +143,8 @@ class _Reader:
     def suspend(self, command: Command) -> str:
         if why := self._too_late():
             return why
-        if self.course.halted_for:
-            return f"the flow ends already, for {self.course.halted}"
+        if self.course.ending_reason:
+            return f"the flow ends already, for {self.course.ending_message}"
         self.course = self.course.suspended_for(command.action, self._now)
         return ""
 

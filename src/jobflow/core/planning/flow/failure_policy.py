@@ -57,7 +57,7 @@ def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[s
 def stored_failures(ctx: PlanContext) -> str:
     """What has failed by the stored status, in words: asked for each run that is aborted."""
     if ctx.stored_failures is None:
-        known = [StepDecision(evidence.memory) for evidence in ctx.evidence]
+        known = [StepDecision(observed.stored) for observed in ctx.observed]
         ctx.stored_failures = f"{listed(broken(ctx, known)) or 'another step'} failed"
     return ctx.stored_failures
 
@@ -68,20 +68,20 @@ def _failing(ctx: PlanContext, known: Sequence[StepDecision | None]) -> Iterator
     for position, decision in enumerate(known):
         if decision is None or not decision.unjudged or position >= ctx.last_from:
             continue
-        evidence = ctx.evidence[position]
-        if evidence.step.continue_on_failure:
+        observed = ctx.observed[position]
+        if observed.step.continue_on_failure:
             continue
-        jobs = [(run, run.job) for run in evidence.each if run.job is not None]
+        jobs = [(run, run.job) for run in observed.each if run.job is not None]
         if all(job.ended for _, job in jobs) and any(
             job.phase in FAILURES and not _is_retried(run) for run, job in jobs
         ):
-            yield evidence.step.name
+            yield observed.step.name
 
 
 def _is_retried(run: ObservedRun) -> bool:
     """Whether it certainly gets another attempt."""
     retry = run.step.retry
-    return retry is not None and retry.when is None and run.memory.failures < (retry.limit or 0)
+    return retry is not None and retry.when is None and run.stored.failures < (retry.limit or 0)
 
 
 def is_handler(step: Step) -> bool:

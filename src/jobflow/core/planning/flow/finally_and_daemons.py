@@ -15,11 +15,11 @@ from jobflow.core.planning.context import PlanContext, StepDecision
 def may_begin(ctx: PlanContext) -> bool:
     """Whether every other step has ended by the stored status, and none of their vcjobs is left
     that may do anything."""
-    rest = ctx.evidence[: ctx.last_from]
-    if any(evidence.memory.phase not in ENDED_STEP_PHASES for evidence in rest):
+    rest = ctx.observed[: ctx.last_from]
+    if any(observed.stored.phase not in ENDED_STEP_PHASES for observed in rest):
         return False
     gone = ctx.view.deleted
-    return all(job.ended or job.metadata.name in gone for evidence in rest for job in evidence.jobs)
+    return all(job.ended or job.metadata.name in gone for observed in rest for job in observed.jobs)
 
 
 def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
@@ -28,7 +28,7 @@ def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool
         return False
     rest = range(ctx.last_from)
     return all(decisions[i].condition.phase in ENDED_STEP_PHASES for i in rest) and any(
-        ctx.evidence[i].memory.phase not in ENDED_STEP_PHASES for i in rest
+        ctx.observed[i].stored.phase not in ENDED_STEP_PHASES for i in rest
     )
 
 

@@ -39,12 +39,12 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
     back = _back(ctx)
     changed = _behind(ctx, back)
     conditions = {}
-    for position, evidence in enumerate(ctx.evidence):
-        condition = evidence.memory
+    for position, observed in enumerate(ctx.observed):
+        condition = observed.stored
         if position in back:
-            fresh = position >= ctx.last_from or _from_anew(evidence, position in changed)
+            fresh = position >= ctx.last_from or _from_anew(observed, position in changed)
             condition = _waiting(ctx, position, anew=fresh)
-        conditions[evidence.key] = condition
+        conditions[observed.key] = condition
     stored = flow.status
     begun = any(record.state != JobPhase.PENDING for record in stored.job_status_list or ())
     return msgspec.structs.replace(
@@ -67,7 +67,7 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
 
 def _back(ctx: PlanContext) -> set[int]:
     """The steps that go back to Waiting, by position."""
-    memories = [evidence.memory for evidence in ctx.evidence]
+    memories = [observed.stored for observed in ctx.observed]
     back = {p for p, memory in enumerate(memories) if _failed(memory) or p >= ctx.last_from}
     graph = ctx.graph
     for position in graph.order:
@@ -90,7 +90,7 @@ def _services(ctx: PlanContext, back: set[int]) -> set[int]:
     for position in reversed(graph.order):
         if position in back or position in ahead:
             ahead.update(graph.targets[position])
-    return {p for p in ahead if ctx.evidence[p].memory.reason == StepReason.DAEMON_ENDED}
+    return {p for p in ahead if ctx.observed[p].stored.reason == StepReason.DAEMON_ENDED}
 
 
 def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
@@ -102,16 +102,16 @@ def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
     return found
 
 
-def _from_anew(evidence: ObservedStep, changed: bool) -> bool:
+def _from_anew(observed: ObservedStep, changed: bool) -> bool:
     """Whether a loop's runs all run again: its items may be others now, or each of its repeats has
     completed and the last had not come far enough."""
-    if (each := evidence.step.for_each) is not None:
+    if (each := observed.step.for_each) is not None:
         return each.from_ is not None and changed
-    return all(run.phase == StepPhase.COMPLETED for run in evidence.memory.runs or ())
+    return all(run.phase == StepPhase.COMPLETED for run in observed.stored.runs or ())
 
 
 def _waiting(ctx: PlanContext, position: int, *, anew: bool) -> StepCondition:
-    memory = ctx.evidence[position].memory
+    memory = ctx.observed[position].stored
     runs = [_kept(run) if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
     return StepCondition(
         phase=StepPhase.WAITING,

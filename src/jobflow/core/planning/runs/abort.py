@@ -48,20 +48,20 @@ def brings_to_end(ctx: PlanContext) -> bool:
         return True
     if policy_of(flow) is not FailurePolicy.ABORT:
         return False
-    return any(breaks(each.step, each.memory) for each in ctx.evidence[: ctx.last_from])
+    return any(breaks(each.step, each.stored) for each in ctx.observed[: ctx.last_from])
 
 
 def intent(run: ObservedRun, ctx: PlanContext) -> str:
     """Why a run is not to go on, nor its vcjob; the recorded reason first; empty: it is."""
-    return halted(run, ctx) if run.memory.abort_time is None else run.memory.reason
+    return halted(run, ctx) if run.stored.abort_time is None else run.stored.reason
 
 
 def halted(run: ObservedRun, ctx: PlanContext) -> str:
     """The same from what holds for the flow as a whole, whatever is recorded of the run."""
-    course, name = ctx.course, run.step.name
+    course, name = ctx.lifecycle, run.step.name
     if name not in ctx.layout.finally_names:
-        if course.halted_for:
-            return course.halted_for
+        if course.ending_reason:
+            return course.ending_reason
         if ctx.aborted_for and name not in ctx.spared:
             return StepReason.FAILURE_POLICY
         if ctx.daemons_done and run.step.daemon:
@@ -77,8 +77,8 @@ def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
         return ctx.aborted_for or stored_failures(ctx)
     if why != TIMEOUT:
         return _WHY.get(why, why or "it was to be aborted")
-    if ctx.course.halted_for == TIMEOUT and run.step.name not in ctx.layout.finally_names:
-        return ctx.course.halted
+    if ctx.lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:
+        return ctx.lifecycle.ending_message
     return f"it took longer than its timeout of {run.step.timeout}"
 
 
@@ -91,7 +91,7 @@ def abort(
     run: ObservedRun, job: Job, running: RunCondition, why: str, ctx: PlanContext
 ) -> RunDecision:
     """What to do about a vcjob that is there and has not ended. `running`: its run's condition."""
-    memory = run.memory
+    memory = run.stored
     since = memory.abort_time
     condition = msgspec.structs.replace(
         running,
@@ -119,9 +119,9 @@ def abort(
 def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
     """Vcjobs of a flow brought to its end that do not matter to any step, and that it would wait
     for: of an earlier attempt, or of a run that has ended. How they end changes nothing."""
-    for evidence in ctx.evidence:
-        for run in evidence.each:
-            over = run.memory.phase in ENDED_STEP_PHASES
+    for observed in ctx.observed:
+        for run in observed.each:
+            over = run.stored.phase in ENDED_STEP_PHASES
             for job in run.jobs:
                 if (over or job is not run.job) and _is_there(job, ctx):
                     yield _delete(job)
@@ -134,18 +134,18 @@ def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
     its target's ends, and the View holds no vcjobs of other flows), that has not ended, and that
     the stored status does not know: one that it knows may have been resumed by somebody.
     """
-    for evidence in ctx.evidence:
-        for run in evidence.each:
+    for observed in ctx.observed:
+        for run in observed.each:
             for job in run.unheard_of:
-                over = ctx.flow.final or _is_over(run, evidence)
+                over = ctx.flow.final or _is_over(run, observed)
                 made = labels.TARGET_ENDS in (job.metadata.annotations or {})
                 if over and made and _is_there(job, ctx):
                     yield _delete(job)
 
 
-def _is_over(run: ObservedRun, evidence: ObservedStep) -> bool:
+def _is_over(run: ObservedRun, observed: ObservedStep) -> bool:
     """Whether the stored status says that the run has ended, or its step."""
-    phases = (run.memory.phase, evidence.memory.phase)
+    phases = (run.stored.phase, observed.stored.phase)
     return any(phase in ENDED_STEP_PHASES for phase in phases)
 
 

@@ -76,7 +76,7 @@ def waiting(
 ) -> RunCondition:
     """The run waits, between two attempts or before the first; what it remembers is kept, but for
     what is said of an attempt alone."""
-    memory, attempts = run.memory, run.attempts
+    memory, attempts = run.stored, run.attempts
     still = memory.phase == _WAITING and memory.reason == reason
     message = short(message)
     if still and not attempts and memory.message == message and memory.next_attempt_time == until:
@@ -126,7 +126,7 @@ def _attempt(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> RunD
         if ctx.now < until:
             return RunDecision(condition, wake_at=until)
     elif run.attempts:
-        condition = run.memory
+        condition = run.stored
     else:
         condition = waiting(run, StepReason.STARTING, f"the job {name} is about to be made")
     if (fault := ctx.faults.get(name)) is not None:
@@ -141,7 +141,7 @@ def _planned(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> Atte
         number,
         index=run.index,
         case=run.case,
-        avoid_nodes=run.memory.avoid_nodes or (),
+        avoid_nodes=run.stored.avoid_nodes or (),
         target_ends=ends_of_targets(run.step, ctx),
         seen=ctx.seen(run),
     )
@@ -185,7 +185,7 @@ def _in_use(holder: Holder) -> str:
 
 def _failed(run: ObservedRun, reason: str, message: str) -> RunCondition:
     return msgspec.structs.replace(
-        run.memory,
+        run.stored,
         phase=StepPhase.FAILED,
         reason=reason,
         message=short(message),

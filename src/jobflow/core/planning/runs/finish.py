@@ -77,7 +77,7 @@ def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     """Until when pods that cannot be read for now are asked for, counted from when the status says
     so; None: the run is to be aborted, so its end does not wait for them."""
-    memory = run.memory
+    memory = run.stored
     if memory.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
         return None
     if memory.reason != StepReason.PODS_UNREAD:
@@ -88,12 +88,12 @@ def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | N
 def _not_yet_read(run: ObservedRun, shown: RunCondition, trouble: str) -> RunCondition:
     said = f"has ended, and its pods cannot be read yet: {trouble}"
     condition = msgspec.structs.replace(shown, reason=StepReason.PODS_UNREAD, message=short(said))
-    return run.memory if condition == run.memory else condition
+    return run.stored if condition == run.stored else condition
 
 
 def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """As before the end of its vcjob: it is not decided yet what that means."""
-    memory = run.memory
+    memory = run.stored
     known = memory.attempts and memory.job == job.metadata.name
     if not known or memory.phase == StepPhase.WAITING:
         memory = running_as(run, before_its_end(job), ctx)
@@ -103,7 +103,7 @@ def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     """The condition of a run while its vcjob stands as it does; the counts of its tasks, which
     Volcano drops in between, are the last ones known."""
-    memory = run.memory
+    memory = run.stored
     kept = memory.phase == job.phase and not memory.reason
     condition = run.anew(
         phase=job.phase,
@@ -131,8 +131,8 @@ def _without_pods(job: Job) -> str:
 def held(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
     """What a run's vcjobs held of the cluster, now that the last of them is over: where nobody
     saw its end, until now. What an attempt held is added once, when it is over."""
-    memory, job = run.memory, run.job
-    if job is None or run.between:
+    memory, job = run.stored, run.job
+    if job is None or run.between_attempts:
         return memory.requested_hours
     asked = requested(job.spec)
     if not any(asked):
@@ -224,7 +224,7 @@ def _avoided(run: ObservedRun, insight: Insight) -> list[str] | None:
     failed = {pod.spec.node_name for pod in insight.pods if pod.phase == PodPhase.FAILED}
     if insight.blamed is not None:
         failed.add(insight.blamed.failure.node)
-    before = [node for node in run.memory.avoid_nodes or () if node not in failed]
+    before = [node for node in run.stored.avoid_nodes or () if node not in failed]
     return [*before, *sorted(failed - {""})][-MOST_AVOIDED:] or None
 
 
@@ -244,15 +244,15 @@ def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tupl
     message = f"the job {job.metadata.name} ended {job.phase}"
     message = f"{message}: {said}" if said else message
     if _is_aborted(run, job):
-        return run.memory.reason, aborted(run.memory.reason, message, run, ctx)
+        return run.stored.reason, aborted(run.stored.reason, message, run, ctx)
     return reason, message
 
 
 def _is_aborted(run: ObservedRun, job: Job) -> bool:
     """Return whether the end of a vcjob that did not complete is the abort that is recorded."""
-    if run.memory.abort_time is None:
+    if run.stored.abort_time is None:
         return False
-    return run.memory.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
+    return run.stored.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
 
 
 def _lasted(job: Job) -> str:
@@ -271,7 +271,7 @@ def _since(job: Job) -> datetime | None:
 
 
 def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
-    memory = run.memory
+    memory = run.stored
     known = memory.task_status_count if memory.job == job.metadata.name else None
     return job.status.task_status_count or known
 

@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
 class Loop:
     """What is decided about the runs of one step."""
 
-    evidence: ObservedStep
+    observed: ObservedStep
     total: int
     """How many runs there are at most."""
     known: Mapping[int | None, ObservedRun]
@@ -78,32 +78,32 @@ class Loop:
 
     def start(self, index: int, ctx: PlanContext) -> RunDecision:
         """Begin a run."""
-        run = self.known.get(index) or fresh(self.evidence, ctx.flow.metadata.name, index)
+        run = self.known.get(index) or fresh(self.observed, ctx.flow.metadata.name, index)
         decision = next_attempt_when_due(run, ctx) if run.attempts else first_attempt(run, ctx)
         self.decided[index] = run, decision
         return decision
 
 
-def continue_loop(evidence: ObservedStep, ctx: PlanContext, told: Told) -> Loop | None:
+def continue_loop(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop | None:
     """Return the decisions about a step that has begun; None if it has not.
 
     If its dependants tell that it ended after more attempts than are known, it ends so once the
     runs that are known are over.
     """
-    loop = _known(evidence, ctx, told)
+    loop = _known(observed, ctx, told)
     end = told()
-    if end is not None and end.attempts > evidence.attempts:
+    if end is not None and end.attempts > observed.attempts:
         _end_as(loop, end)
-    elif evidence.begun or loop.failed:
+    elif observed.started or loop.failed:
         _go_on(loop, ctx, end)
     else:
         return None
     return loop
 
 
-def begin(evidence: ObservedStep, ctx: PlanContext) -> Loop:
+def begin(observed: ObservedStep, ctx: PlanContext) -> Loop:
     """What comes of a step that may start now."""
-    loop = _known(evidence, ctx, _nothing)
+    loop = _known(observed, ctx, _nothing)
     _go_on(loop, ctx, None)
     return loop
 
@@ -112,13 +112,13 @@ def _nothing() -> None:
     """A step that has not begun tells nothing by its dependants."""
 
 
-def _known(evidence: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
-    step = evidence.step
-    items = items_of(step, evidence.decided)
-    total = _most(evidence) if step.for_each is None else len(items or ())
+def _known(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
+    step = observed.step
+    items = items_of(step, observed.decided)
+    total = _most(observed) if step.for_each is None else len(items or ())
     every = runs_every_item(ctx.flow, step)
-    loop = Loop(evidence, total, {run.index: run for run in evidence.runs}, every)
-    for run in evidence.runs:
+    loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
+    for run in observed.runs:
         decision = decide_run(run, ctx, told)
         if decision is not None and run.index is not None:
             loop.decided[run.index] = run, decision
@@ -127,11 +127,11 @@ def _known(evidence: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
     return loop
 
 
-def _most(evidence: ObservedStep) -> int:
-    repeat = evidence.step.repeat
+def _most(observed: ObservedStep) -> int:
+    repeat = observed.step.repeat
     most = repeat.max if repeat is not None else None
     total = MOST_RUNS if most is None else min(max(most, 1), MOST_RUNS)
-    known = {run.index for run in evidence.runs}
+    known = {run.index for run in observed.runs}
     while total in known and total < MOST_RUNS:  # `max` was lowered past admission
         total += 1
     return total
@@ -143,7 +143,7 @@ def _refused(loop: Loop, ctx: PlanContext) -> Iterator[tuple[int, ObservedRun, R
         return
     for index in range(loop.total):
         if index not in loop.decided:
-            run = fresh(loop.evidence, ctx.flow.metadata.name, index)
+            run = fresh(loop.observed, ctx.flow.metadata.name, index)
             if (decision := refused_for_good(run, ctx)) is not None:
                 yield index, run, decision
 
@@ -158,7 +158,7 @@ def _end_as(loop: Loop, end: TargetEnd) -> None:
 
 
 def _go_on(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
-    if loop.evidence.step.for_each is not None:
+    if loop.observed.step.for_each is not None:
         _items(loop, ctx)
     else:
         _repeats(loop, ctx, sure=end is not None and end.phase == StepPhase.COMPLETED)
@@ -175,7 +175,7 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     brought to its end. A flow that is suspended or being deleted only holds items up.
     """
     ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
-    why = halted(loop.evidence, ctx)
+    why = halted(loop.observed, ctx)
     if not (why or ctx.terminating or ctx.suspended or loop.starts_no_more):
         ended += _next_items(loop, ctx, len(loop.decided) - ended)
     if ended < len(loop.decided):
@@ -185,12 +185,12 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
         loop.verdict = Verdict()
     elif for_good:
         over = f"{ended} of {loop.total} items were over"
-        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, ctx))
+        loop.verdict = Verdict(why, aborted(why, over, loop.observed, ctx))
 
 
 def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
     """Begin as many items as there is room for. Return how many of them failed at once."""
-    each = loop.evidence.step.for_each
+    each = loop.observed.step.for_each
     most = each.parallelism if each is not None else None
     room = loop.total if most is None or most < 1 else most
     failed = 0
@@ -234,7 +234,7 @@ def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
 
 def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> Verdict | None:
     """Whether the step is over with this run, which has completed; None: another one follows."""
-    repeat = loop.evidence.step.repeat
+    repeat = loop.observed.step.repeat
     until = repeat.until if repeat is not None else None
     if until is not None:
         done = holds("repeat.until", until, ctx.seen(run, ended))
@@ -249,13 +249,13 @@ def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) 
 
 
 def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:
-    if (why := halted(loop.evidence, ctx)) and why != StepReason.SUSPENDED:
+    if (why := halted(loop.observed, ctx)) and why != StepReason.SUSPENDED:
         over = f"{index} of at most {loop.total} runs were over"
-        loop.verdict = Verdict(why, aborted(why, over, loop.evidence, ctx))
+        loop.verdict = Verdict(why, aborted(why, over, loop.observed, ctx))
         return
     if ctx.terminating or ctx.suspended:
         return
-    if index and loop.decided[index - 1][0].memory.phase not in ENDED_STEP_PHASES:
+    if index and loop.decided[index - 1][0].stored.phase not in ENDED_STEP_PHASES:
         loop.stores_first = True
         return
     loop.start(index, ctx)

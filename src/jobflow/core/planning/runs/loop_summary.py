@@ -30,12 +30,12 @@ WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 
 def summarize(loop: Loop) -> StepDecision:
     """The step's decision."""
-    evidence = loop.evidence
+    observed = loop.observed
     made = [decision for _, decision in loop.runs]
     runs = _runs(loop)
     condition = _condition(loop, [decision.condition for decision in made], runs)
     return StepDecision(
-        condition=evidence.memory if condition == evidence.memory else condition,
+        condition=observed.stored if condition == observed.stored else condition,
         actions=tuple(d.action for d in made if d.action is not None),
         drafts=tuple(d.draft for d in made if d.draft is not None),
         wake_at=min((at for at in _moments(loop, made) if at is not None), default=None),
@@ -54,10 +54,10 @@ def _moments(loop: Loop, made: Sequence[RunDecision]) -> Iterator[datetime | Non
 def _runs(loop: Loop) -> list[RunCondition]:
     """What is to be remembered of the runs: of those that have begun, and of those that ended
     before they could."""
-    evidence = loop.evidence
-    found = {run.index or 0: run.memory for run in evidence.runs}
+    observed = loop.observed
+    found = {run.index or 0: run.stored for run in observed.runs}
     for run, decision in loop.runs:
-        found[run.index or 0] = timed_as(decision.condition, run.memory, evidence.now)
+        found[run.index or 0] = timed_as(decision.condition, run.stored, observed.now)
     stored = [found[index] for index in sorted(found)]
     return [run for run in stored if run.attempts or run.phase in ENDED_STEP_PHASES]
 
@@ -65,8 +65,8 @@ def _runs(loop: Loop) -> list[RunCondition]:
 def _condition(
     loop: Loop, conditions: Sequence[RunCondition], runs: list[RunCondition]
 ) -> StepCondition:
-    evidence = loop.evidence
-    memory = evidence.memory
+    observed = loop.observed
+    memory = observed.stored
     if runs == (memory.runs or []):
         runs = memory.runs or []
     attempts = sum(run.attempts for run in runs)
@@ -74,18 +74,18 @@ def _condition(
         shown = _over(loop, loop.verdict, runs)
     elif attempts <= memory.past_attempts or not conditions:
         shown = _at_first(loop, conditions)
-    elif evidence.step.for_each is not None:
+    elif observed.step.for_each is not None:
         shown = _items(loop, conditions)
     else:
         shown = _repeat(conditions)
     if memory.passed_targets is not None and attempts <= memory.past_attempts:
         shown["passed_targets"] = memory.passed_targets
     shown.setdefault("create_time", memory.create_time or _first_made(runs))
-    return evidence.anew(
+    return observed.anew(
         runs=runs or None,
         attempts=attempts,
         last_transition_time=memory.last_transition_time,
-        task_status_count=_counts(evidence, runs),
+        task_status_count=_counts(observed, runs),
         requested_hours=_hours(loop),
         **shown,
     )
@@ -99,7 +99,7 @@ def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     starting = [c for c in conditions if c.phase == StepPhase.WAITING]
     first = next((c for c in starting if c.reason != StepReason.STARTING), None)
     if first is not None:
-        return _waits(loop.evidence, first)
+        return _waits(loop.observed, first)
     message = f"{counted(len(starting), 'job')} are about to be made"
     if len(starting) < 2:
         message = "".join(c.message for c in starting)
@@ -113,7 +113,7 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     held_up = next((c for c in waiting if c.reason != StepReason.STARTING), None)
     running = len(conditions) - ended - len(waiting)
     if held_up is not None and not running and len(waiting) == _held_up(waiting):
-        return _waits(loop.evidence, held_up)
+        return _waits(loop.observed, held_up)
     message = f"{ended} of {counted(loop.total, 'item')} are over"
     message += f", {running} under way" if running else ""
     if loop.starts_no_more and loop.not_started:
@@ -146,8 +146,8 @@ def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
     }
 
 
-def _waits(evidence: ObservedStep, condition: RunCondition) -> dict[str, Any]:
-    item = f"item {condition.index}: " if evidence.step.for_each is not None else ""
+def _waits(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
+    item = f"item {condition.index}: " if observed.step.for_each is not None else ""
     return {
         "phase": StepPhase.WAITING,
         "reason": condition.reason,
@@ -182,7 +182,7 @@ def _over(loop: Loop, verdict: Verdict, runs: Sequence[RunCondition]) -> dict[st
         shown = _failed(loop, failed)
     else:
         shown = {"phase": StepPhase.COMPLETED}
-    if loop.evidence.step.repeat is not None and runs:
+    if loop.observed.step.repeat is not None and runs:
         last = runs[-1]
         shown |= {
             "job": last.job,
@@ -197,7 +197,7 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
     not cut them off."""
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
     message = by.message  # of a repeat, which names the job
-    if loop.evidence.step.for_each is not None:
+    if loop.observed.step.for_each is not None:
         items = counted(loop.total, "item")
         said = [f"{len(failed)} of {items} failed"] if len(failed) > 1 else []
         said += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
@@ -218,10 +218,10 @@ def _first_made(runs: Iterable[RunCondition]) -> Any:
     return min((run.create_time for run in runs if run.create_time is not None), default=None)
 
 
-def _counts(evidence: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:
+def _counts(observed: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:
     """Of a forEach those of all its items together, of a repeat those of its last run."""
-    memory = evidence.memory
-    if evidence.step.repeat is not None:
+    memory = observed.stored
+    if observed.step.repeat is not None:
         return runs[-1].task_status_count if runs else None
     if runs is memory.runs:
         return memory.task_status_count
@@ -235,9 +235,9 @@ def _counts(evidence: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, T
 
 
 def _hours(loop: Loop) -> RequestedHours | None:
-    total = loop.evidence.memory.requested_hours
+    total = loop.observed.stored.requested_hours
     for run, decision in loop.decided.values():
-        before, after = run.memory.requested_hours, decision.condition.requested_hours
+        before, after = run.stored.requested_hours, decision.condition.requested_hours
         if after is not before and after != before:
             total = exchanged(total, before, after)
     return total

@@ -68,7 +68,7 @@ def backoff(retry: Retry, failures: int) -> timedelta:
 def _retried(
     run: ObservedRun, condition: RunCondition, retry: Retry, ctx: PlanContext
 ) -> RunDecision:
-    failures, limit = run.memory.failures + 1, retry.limit or 0
+    failures, limit = run.stored.failures + 1, retry.limit or 0
     condition = msgspec.structs.replace(condition, failures=failures)
     if failures > limit:
         return RunDecision(_final(condition))
@@ -95,7 +95,7 @@ def _retried(
 def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Whether there is another attempt is decided by the next plan."""
     job = run.job
-    kept = RunDecision(run.memory) if job is None else not_judged(run, job, ctx)
+    kept = RunDecision(run.stored) if job is None else not_judged(run, job, ctx)
     return msgspec.structs.replace(kept, wake_at=ctx.later)
 
 

@@ -34,15 +34,15 @@ Told = Callable[[], TargetEnd | None]
 
 def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | None:
     """What comes of a run; None where it has not begun."""
-    if run.memory.phase in ENDED_STEP_PHASES:
-        return RunDecision(run.memory)
-    if not run.begun:
+    if run.stored.phase in ENDED_STEP_PHASES:
+        return RunDecision(run.stored)
+    if not run.started:
         return None
     job = run.job
     if job is None:
         return _without_job(run, ctx, told)
     if job.ended:
-        recorded = run.between and run.memory.reason != StepReason.JOB_LOST
+        recorded = run.between_attempts and run.stored.reason != StepReason.JOB_LOST
         return (
             next_attempt_when_due(run, ctx)
             if recorded
@@ -55,7 +55,7 @@ def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | 
 
 def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Between two attempts, or retried with its flow: the next one, once it may be made."""
-    memory = run.memory
+    memory = run.stored
     if (why := intent(run, ctx)) and why != StepReason.SUSPENDED:
         return retry_or_end(run, _not_again(run, memory, why, ctx, sure=True), ctx)
     if ctx.terminating or ctx.suspended:
@@ -63,7 +63,7 @@ def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     if _too_early(memory, ctx.now):
         return RunDecision(memory, wake_at=memory.next_attempt_time)
     last_is_there = run.job is not None and not run.gone
-    name = next_name(run, ctx) if last_is_there or not run.begun else run.job_name
+    name = next_name(run, ctx) if last_is_there or not run.started else run.job_name
     if name not in ctx.view.absent:
         return RunDecision(memory, Confirm(name))
     return next_attempt(run, ctx)
@@ -86,8 +86,8 @@ def backoff(attempts: int) -> timedelta:
 
 def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
     """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
-    between, job = run.between, run.job
-    shown = run.memory if between or job is None else running_as(run, job, ctx)
+    between, job = run.between_attempts, run.job
+    shown = run.stored if between or job is None else running_as(run, job, ctx)
     if (end := told()) is not None:
         return RunDecision(_as_told(run, shown, end, ctx))
     if between:
@@ -134,7 +134,7 @@ def _too_early(memory: RunCondition, now: datetime) -> bool:
 
 
 def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    until = ceil_to_second(add(ctx.now, backoff(run.attempts - run.memory.past_attempts)))
+    until = ceil_to_second(add(ctx.now, backoff(run.attempts - run.stored.past_attempts)))
     message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
         waiting(run, StepReason.JOB_LOST, message, until),

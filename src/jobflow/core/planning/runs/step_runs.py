@@ -25,42 +25,42 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
     answered = bool(ctx.view.refusals or ctx.view.holders)
     named_ends = named(ctx)
     for position in ctx.layout.order:
-        evidence = ctx.evidence[position]
-        memory = evidence.memory
+        observed = ctx.observed[position]
+        memory = observed.stored
         if memory.phase in ENDED_STEP_PHASES:
             found[position] = StepDecision(memory)
             continue
         end = told(position, ctx) if position in named_ends else None
-        if end is not None and is_all_that_is_known(end, evidence):
-            ctx.standing[position] = as_told(end, evidence)
+        if end is not None and is_all_that_is_known(end, observed):
+            ctx.standing[position] = as_told(end, observed)
             found[position] = StepDecision(ctx.standing[position])
             continue
-        known = memory.attempts > memory.past_attempts or evidence.job is not None
-        if not (known or answered or evidence.loops):
+        known = memory.attempts > memory.past_attempts or observed.job is not None
+        if not (known or answered or observed.loops):
             continue
-        decision = _carried_on(position, evidence, ctx)
+        decision = _carried_on(position, observed, ctx)
         if decision is not None:
             found[position] = decision
             ctx.standing[position] = decision.condition
     return found
 
 
-def begin(evidence: ObservedStep, ctx: PlanContext) -> StepDecision:
+def begin(observed: ObservedStep, ctx: PlanContext) -> StepDecision:
     """The first vcjobs of a step that may start; after a retry of the flow, of what is left."""
-    if evidence.loops:
-        return summarize(looping.begin(evidence, ctx))
+    if observed.loops:
+        return summarize(looping.begin(observed, ctx))
     return _of_step(
-        next_attempt_when_due(evidence, ctx) if evidence.attempts else first_attempt(evidence, ctx)
+        next_attempt_when_due(observed, ctx) if observed.attempts else first_attempt(observed, ctx)
     )
 
 
-def _carried_on(position: int, evidence: ObservedStep, ctx: PlanContext) -> StepDecision | None:
-    if evidence.loops:
-        loop = looping.continue_loop(evidence, ctx, lambda: told_or_guessed(position, ctx))
+def _carried_on(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:
+    if observed.loops:
+        loop = looping.continue_loop(observed, ctx, lambda: told_or_guessed(position, ctx))
         return None if loop is None else summarize(loop)
-    decision = decide_run(evidence, ctx, lambda: told_or_guessed(position, ctx))
+    decision = decide_run(observed, ctx, lambda: told_or_guessed(position, ctx))
     if decision is None:
-        decision = refused_for_good(evidence, ctx)
+        decision = refused_for_good(observed, ctx)
     return None if decision is None else _of_step(decision)
 
 

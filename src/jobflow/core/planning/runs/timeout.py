@@ -24,7 +24,7 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     text = run.step.timeout
     if not text:
         return None
-    memory = run.memory
+    memory = run.stored
     if memory.deadline is not None and memory.job == job.metadata.name:
         return memory.deadline
     seconds = duration(text)

@@ -48,13 +48,13 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
     """Of every step that changed, in the order of `spec.flows`; at most three a step."""
     skipped: dict[str, list[str]] = {}
     troubles: dict[tuple[str, str], list[str]] = {}
-    for evidence, decision in zip(ctx.evidence, decisions, strict=True):
-        old, new = evidence.memory, decision.condition
+    for observed, decision in zip(ctx.observed, decisions, strict=True):
+        old, new = observed.stored, decision.condition
         if new is old:  # which every step is that had ended before
             continue
-        name = evidence.step.name
-        if evidence.loops:
-            yield from run_events(evidence.step, old, new, TROUBLES)
+        name = observed.step.name
+        if observed.loops:
+            yield from run_events(observed.step, old, new, TROUBLES)
         else:
             yield from _begun(name, old, new)
         if new.phase in ENDED_STEP_PHASES:

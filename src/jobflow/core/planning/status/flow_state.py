@@ -43,13 +43,13 @@ def flow_state(
         elif condition.phase != _COMPLETED and breaks(step, condition):
             failed.append((step.name, condition))
     over = over and not _alive(ctx)
-    course = ctx.course
-    phase = _phase(ctx, records, over=over, failed=bool(failed or course.halted_for))
+    course = ctx.lifecycle
+    phase = _phase(ctx, records, over=over, failed=bool(failed or course.ending_reason))
     if phase is FlowPhase.TERMINATING:
         message = "the flow is being deleted"
-        return FlowState(phase=phase, reason=course.halted_for, message=message)
-    if course.halted_for:
-        return FlowState(phase=phase, reason=course.halted_for, message=course.halted)
+        return FlowState(phase=phase, reason=course.ending_reason, message=message)
+    if course.ending_reason:
+        return FlowState(phase=phase, reason=course.ending_reason, message=course.ending_message)
     reason, message = "", ""
     if course.suspended and not over:
         reason, message = FlowReason.SUSPENDED, course.suspended
@@ -97,8 +97,8 @@ def _alive(ctx: PlanContext) -> bool:
     deleted = ctx.view.deleted
     return any(
         not job.ended and job.metadata.name not in deleted
-        for evidence in ctx.evidence
-        for job in evidence.jobs
+        for observed in ctx.observed
+        for job in observed.jobs
     )
 
 

@@ -166,7 +166,7 @@ class Forecast:
             return TargetState.MET
         step, other = ctx.steps[position], ctx.steps[target]
         want = wanted_of(step, other) if probe_of(step) is None else Condition.COMPLETED
-        if want is Condition.RUNNING and has_run(ctx.evidence[target], condition, ctx.records):
+        if want is Condition.RUNNING and has_run(ctx.observed[target], condition, ctx.records):
             return TargetState.MET
         end = self._ends.get(target)
         return REACHES[want][end if end is not None else end_of(other, condition)]
@@ -176,7 +176,7 @@ class Forecast:
     def _names(self, position: int) -> Iterator[str]:
         step = self._ctx.steps[position]
         if not self._ctx.layout.loops[position]:
-            yield self._ctx.evidence[position].key
+            yield self._ctx.observed[position].key
             return
         indices = iter((0,)) if step.for_each is None else self._more(position, step.for_each)
         for index in indices:

@@ -163,7 +163,7 @@ def _without_transition(condition: C) -> C:
 
 def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
     """The last resort, for thousands of jobs at once: all that a job which is there says itself,
-    the name of every job that is called as its attempt is (`evidence` knows it), the jobs of
+    the name of every job that is called as its attempt is (`observed` knows it), the jobs of
     attempts that others have followed, when the server is asked again what it refused, and the
     nodes that a next attempt would do well to avoid."""
     latest = {run.job for _, each in _steps(status) for run in each.runs or (each,)}

@@ -34,7 +34,7 @@ def flow_status(
     stored = ctx.flow.status
     records = job_records(ctx, decisions)
     state = flow_state(ctx, decisions, records)
-    course = ctx.course
+    course = ctx.lifecycle
     if state.phase in FINAL_PHASES:
         course = course.resumed(ctx.second)
     ended = completion_time(ctx, state)
@@ -49,8 +49,8 @@ def flow_status(
         duration=duration,
         observed_generation=ctx.flow.metadata.generation,
         conditions={
-            evidence.key: decision.condition
-            for evidence, decision in zip(ctx.evidence, decisions, strict=True)
+            observed.key: decision.condition
+            for observed, decision in zip(ctx.observed, decisions, strict=True)
         },
         job_status_list=records or None,
         next_jobs=next_jobs(ctx, decisions) or None,

@@ -117,22 +117,22 @@ class PendingSteps:
 
     def _new(self, position: int) -> StepDecision:
         ctx = self.ctx
-        evidence = ctx.evidence[position]
+        observed = ctx.observed[position]
         if position >= ctx.last_from:
-            return self._last(position, evidence)
+            return self._last(position, observed)
         waits = self._waits(position)
         need = waits.need
         verdict = combined(need.how, waits.reaches)
         skip = SKIPS.get(verdict)
-        if ctx.course.halted_for and skip in (None, StepEnd.STOPPED):
-            return self._skipped(evidence, StepEnd.STOPPED, ctx.course.halted)
+        if ctx.lifecycle.ending_reason and skip in (None, StepEnd.STOPPED):
+            return self._skipped(observed, StepEnd.STOPPED, ctx.lifecycle.ending_message)
         if skip is not None:
             return self._skipped(
-                evidence, skip, skipped_for(skip, ctx, waits, self.stopping.failed)
+                observed, skip, skipped_for(skip, ctx, waits, self.stopping.failed)
             )
         if verdict is _UNSATISFIABLE:
             said = unsatisfiable(ctx, waits)
-            return StepDecision(_ended(evidence, StepReason.PROBE_UNSATISFIABLE, said))
+            return StepDecision(_ended(observed, StepReason.PROBE_UNSATISFIABLE, said))
         if verdict is _NOT_YET:
             decision = StepDecision(self._waiting(position, waits))
         else:
@@ -141,42 +141,42 @@ class PendingSteps:
             return self._lasting(position, decision, verdict, waits)
         return decision
 
-    def _last(self, position: int, evidence: ObservedStep) -> StepDecision:
+    def _last(self, position: int, observed: ObservedStep) -> StepDecision:
         """A step of `finally`."""
-        if self.ctx.course.finally_too:
-            return self._skipped(evidence, StepEnd.STOPPED, self.ctx.course.halted)
+        if self.ctx.lifecycle.finally_too:
+            return self._skipped(observed, StepEnd.STOPPED, self.ctx.lifecycle.ending_message)
         if not self._rest_is_over and not self.ctx.terminating:
-            return StepDecision(waiting(evidence, "", "waits until all other steps are over"))
+            return StepDecision(waiting(observed, "", "waits until all other steps are over"))
         return self._ready(position, NOBODY)
 
     def _ready(self, position: int, waits: Waits) -> StepDecision:
         """Nothing that its targets do stands in the way any more."""
         ctx = self.ctx
-        evidence = ctx.evidence[position]
+        observed = ctx.observed[position]
         if ctx.terminating:
             message = "the flow is being deleted"
-            return StepDecision(waiting(evidence, StepReason.TERMINATING, message))
+            return StepDecision(waiting(observed, StepReason.TERMINATING, message))
         if ctx.suspended:
-            return StepDecision(waiting(evidence, StepReason.SUSPENDED, ctx.suspended))
-        if _is_to_decide(evidence) and ctx.allowance.spent:
-            condition = waiting(evidence, StepReason.STARTING, "its conditions are being looked at")
+            return StepDecision(waiting(observed, StepReason.SUSPENDED, ctx.suspended))
+        if _is_to_decide(observed) and ctx.allowance.spent:
+            condition = waiting(observed, StepReason.STARTING, "its conditions are being looked at")
             return StepDecision(condition, wake_at=ctx.later)
-        decided = self._decided(evidence)
+        decided = self._decided(observed)
         if isinstance(decided, Failure):
-            return StepDecision(_ended(evidence, StepReason.EXPRESSION_ERROR, decided.message))
+            return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
         if isinstance(decided, NotTaken):
-            return self._skipped(evidence, StepEnd.NOT_TAKEN, decided.why, decided.decisions)
-        if (held := self._held_up(position, evidence, waits)) is not None:
+            return self._skipped(observed, StepEnd.NOT_TAKEN, decided.why, decided.decisions)
+        if (held := self._held_up(position, observed, waits)) is not None:
             return held
-        if decided is not evidence.memory.decisions:
-            condition = waiting(evidence, StepReason.STARTING, "what it decided is being written")
+        if decided is not observed.stored.decisions:
+            condition = waiting(observed, StepReason.STARTING, "what it decided is being written")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
-        if (old := _resumed(evidence, ctx)) and evidence.memory.past_attempts:
+        if (old := _resumed(observed, ctx)) and observed.stored.past_attempts:
             message = f"waits until the old job {old}, which was resumed, has ended"
-            return StepDecision(waiting(evidence, StepReason.NAME_IN_USE, message))
-        return begin(evidence, ctx)
+            return StepDecision(waiting(observed, StepReason.NAME_IN_USE, message))
+        return begin(observed, ctx)
 
-    def _held_up(self, position: int, evidence: ObservedStep, waits: Waits) -> StepDecision | None:
+    def _held_up(self, position: int, observed: ObservedStep, waits: Waits) -> StepDecision | None:
         """What a failure makes of a step that is ready; None: it may start."""
         stopping = self.stopping
         if not stopping.holds_up or position >= self.ctx.last_from:
@@ -185,15 +185,15 @@ class PendingSteps:
             return None
         if stopping.failed:
             said = skipped_for(StepEnd.STOPPED, self.ctx, waits, stopping.failed)
-            return self._skipped(evidence, StepEnd.STOPPED, said)
+            return self._skipped(observed, StepEnd.STOPPED, said)
         because = f"waits until it is known how {listed(stopping.failing)} ended"
-        return StepDecision(waiting(evidence, "", because))
+        return StepDecision(waiting(observed, "", because))
 
-    def _decided(self, evidence: ObservedStep) -> Decisions | NotTaken | Failure | None:
+    def _decided(self, observed: ObservedStep) -> Decisions | NotTaken | Failure | None:
         """What holds of the step for good; None: there is nothing to decide about it."""
-        if not _is_to_decide(evidence):
-            return evidence.memory.decisions
-        return decide(evidence.step, self.ctx.seen())
+        if not _is_to_decide(observed):
+            return observed.stored.decisions
+        return decide(observed.step, self.ctx.seen())
 
     # ---------------------------------------------------------------------- its targets
 
@@ -222,21 +222,21 @@ class PendingSteps:
         return may_begin(self.ctx)
 
     def _met_before(self, position: int, target: int) -> bool:
-        passed = self.ctx.evidence[position].memory.passed_targets
+        passed = self.ctx.observed[position].stored.passed_targets
         return passed is not None and self.ctx.graph.names[target] in passed
 
     def _look(self, position: int, probe: api.Probe, target: int) -> ProbeState:
         if self._met_before(position, target):
             return ProbeState(TargetState.MET)
         step = self.ctx.steps[position]
-        evidence, condition = self.ctx.evidence[target], self.ctx.standing[target]
-        return self._probing.look(step, probe, evidence, condition, self.ends[target])
+        observed, condition = self.ctx.observed[target], self.ctx.standing[target]
+        return self._probing.look(step, probe, observed, condition, self.ends[target])
 
     def _has_run(self, position: int, target: int) -> bool:
         if self._met_before(position, target):
             return True
         ctx = self.ctx
-        return has_run(ctx.evidence[target], ctx.standing[target], ctx.records)
+        return has_run(ctx.observed[target], ctx.standing[target], ctx.records)
 
     def _lasting(
         self, position: int, decision: StepDecision, verdict: TargetState, waits: Waits
@@ -245,7 +245,7 @@ class PendingSteps:
 
         Requests that have passed stay in the plan until that is stored: else it could be forgotten.
         """
-        memory, names = self.ctx.evidence[position].memory, self.ctx.graph.names
+        memory, names = self.ctx.observed[position].stored, self.ctx.graph.names
         met = [names[target] for target in waits.lasting()]
         condition = decision.condition
         if condition.phase == StepPhase.WAITING:
@@ -271,39 +271,39 @@ class PendingSteps:
     # ----------------------------------------------------------------------- conditions
 
     def _waiting(self, position: int, waits: Waits) -> StepCondition:
-        evidence, stopping = self.ctx.evidence[position], self.stopping
+        observed, stopping = self.ctx.observed[position], self.stopping
         if stopping.failed and not stopping.may_yet(position):
             because = f"will not start, for {stopping.failed[0]} has failed"
-            return waiting(evidence, StepEnd.STOPPED, because)
-        return waiting(evidence, *waits_for(self.ctx, waits))
+            return waiting(observed, StepEnd.STOPPED, because)
+        return waiting(observed, *waits_for(self.ctx, waits))
 
     def _blocked(self, position: int) -> StepDecision:
         ctx = self.ctx
-        evidence = ctx.evidence[position]
-        if ctx.course.halted_for:
-            return self._skipped(evidence, StepEnd.STOPPED, ctx.course.halted)
-        message = blocked_by(ctx, evidence.step)
-        return StepDecision(waiting(evidence, StepReason.BLOCKED, message))
+        observed = ctx.observed[position]
+        if ctx.lifecycle.ending_reason:
+            return self._skipped(observed, StepEnd.STOPPED, ctx.lifecycle.ending_message)
+        message = blocked_by(ctx, observed.step)
+        return StepDecision(waiting(observed, StepReason.BLOCKED, message))
 
     def _skipped(
-        self, evidence: ObservedStep, how: StepEnd, message: str, decided: Decisions | None = None
+        self, observed: ObservedStep, how: StepEnd, message: str, decided: Decisions | None = None
     ) -> StepDecision:
-        condition = _ended(evidence, how, message, phase=StepPhase.SKIPPED)
+        condition = _ended(observed, how, message, phase=StepPhase.SKIPPED)
         if decided is not None:
             condition = msgspec.structs.replace(condition, decisions=decided)
         return StepDecision(condition)
 
 
-def _is_to_decide(evidence: ObservedStep) -> bool:
+def _is_to_decide(observed: ObservedStep) -> bool:
     """Whether anything has to be decided about the step that is not yet."""
-    return evidence.memory.decisions is None and decides(evidence.step)
+    return observed.stored.decisions is None and decides(observed.step)
 
 
 def _ended(
-    evidence: ObservedStep, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
+    observed: ObservedStep, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
 ) -> StepCondition:
     """The end of a step that has not begun; of attempts before a retry it keeps what they were."""
-    memory = evidence.memory
+    memory = observed.stored
     runs = [
         run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
         for run in memory.runs or ()
@@ -321,8 +321,8 @@ def _ended(
     )
 
 
-def _resumed(evidence: ObservedStep, ctx: PlanContext) -> str:
+def _resumed(observed: ObservedStep, ctx: PlanContext) -> str:
     """A vcjob from before a retry that somebody has resumed since; empty: there is none."""
     gone = ctx.view.deleted
-    names = (job.metadata.name for job in evidence.jobs if not job.ended)
+    names = (job.metadata.name for job in observed.jobs if not job.ended)
     return next((name for name in names if name not in gone), "")
