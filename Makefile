@@ -34,7 +34,7 @@ explore: $(VENV)/installed ## every state of small flows, by a process a core: a
 	PYTHONPATH=tests $(BIN)/python -m model.explorer $(EXPLORE_ARGS)
 
 test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, which Go builds once
-	$(BIN)/python tests/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
+	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check src tests bench charts tools
@@ -53,7 +53,7 @@ bench: $(VENV)/installed ## print the figures of docs/performance.md that need o
 	$(BIN)/python -m bench
 
 bench-cluster: $(VENV)/installed ## those on a real kube-apiserver, and with very many objects
-	$(BIN)/python tests/control_plane_binaries.py $(BIN)/python -m bench cluster
+	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/python -m bench cluster
 	$(BIN)/python -m bench copies
 
 LOCK := uv pip compile --generate-hashes --no-emit-index-url --python-version 3.11 --universal \

@@ -25,13 +25,13 @@ from bench import samples
 from bench.driver import Seen
 from bench.figures import Figure
 from bench.wire import Pool, Where, watch
-from control_plane import token
-from control_plane_binaries import MISSING, find
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.app import serve
-from real_cluster import RealCluster, real_cluster
-from served import Served, registered
+from support.cluster.control_plane import token
+from support.cluster.control_plane_binaries import MISSING, find
+from support.cluster.real_cluster import RealCluster, real_cluster
+from support.cluster.served import Served, registered
 
 SHAPES = {
     "100 flows of 5 steps at once": ([samples.diamond()] * 100, 14.0),

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import httpx
 
 from bench.figures import Figure
-from control_plane import free_port
+from support.cluster.control_plane import free_port
 
 FLOWS = 10_000
 WITHIN_SECONDS = 300

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from hypothesis import is_hypothesis_test
 
-import laws  # noqa: F401  # the profile of all laws, before any is made
+from support.laws import effort_of_laws as laws  # noqa: F401  # the profile of all laws, before any is made
 
-pytest_plugins = ["real_cluster"]
+pytest_plugins = ["support.cluster.real_cluster"]
 
 for _signal, _handler in (
     (signal.SIGINT, signal.default_int_handler),

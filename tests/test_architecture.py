@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from support.paths import ROOT
+
 SOURCE = ROOT / "src" / "jobflow"
 PAGE = ROOT / "docs" / "architecture.md"
 

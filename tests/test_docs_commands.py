@@ -23,8 +23,8 @@ from jobflow.api.schema.crd import openapi_schema
 from jobflow.core.planning.observed import FAILURES
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.readiness import SKIPS
+from support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference.md"
 COOKBOOK = sorted((ROOT / "docs" / "cookbook").glob("*.md"))
 """Those that start a sandbox are carried out here, the others by tests/cli/test_cookbook.py."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +12,9 @@ import yaml
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.schema.crd import crd, openapi_schema, to_yaml
+from support.paths import ROOT
 
-CHART = Path(__file__).parents[2] / "charts" / "jobflow" / "crds"
+CHART = ROOT / "charts" / "jobflow" / "crds"
 KINDS = {"JobFlow": "flow.volcano.sh_jobflows", "JobTemplate": "flow.volcano.sh_jobtemplates"}
 
 

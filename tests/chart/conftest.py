@@ -9,9 +9,9 @@ import httpx
 import pytest
 import yaml
 
-from control_plane import ControlPlane, control_plane, token
-from control_plane_binaries import MODULE
-from real_cluster import DEFAULT_QUEUE, RealCluster
+from support.cluster.control_plane import ControlPlane, control_plane, token
+from support.cluster.control_plane_binaries import MODULE
+from support.cluster.real_cluster import DEFAULT_QUEUE, RealCluster
 
 CONTROLLERS = (
     "garbage-collector-controller",

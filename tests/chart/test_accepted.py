@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from real_cluster import RealCluster
-from rendered import CHART, NAMESPACE, VALUES, Rendered
+from support.cluster.real_cluster import RealCluster
+from support.cluster.rendered_chart import CHART, NAMESPACE, VALUES, Rendered
 
 pytestmark = pytest.mark.cluster
 

@@ -14,9 +14,8 @@ import yaml
 from jobflow.app.settings import Settings
 from jobflow.runtime.http_listener import DRAIN_SECONDS
 from jobflow.webhook.configuration import webhook_configuration
-from rendered import CA, CHART, NAMESPACE, VALUES, Rendered
-
-ROOT = CHART.parent.parent
+from support.cluster.rendered_chart import CA, CHART, NAMESPACE, VALUES, Rendered
+from support.paths import ROOT
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)

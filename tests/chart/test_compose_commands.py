@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from composed import Composition
-from control_plane_binaries import MODULE
 from jobflow.kube.client import Client
-from kubectl import Kubectl
-from manifests import DIAMOND
-from manifests import jobflow as flow_of
-from real_cluster import DEFAULT_QUEUE
-from volcano_world import volcano
+from support.cluster.compose_services import Composition
+from support.cluster.control_plane_binaries import MODULE
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import DEFAULT_QUEUE
+from support.sandbox.manifests import DIAMOND
+from support.sandbox.manifests import jobflow as flow_of
+from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl, pytest.mark.timeout(300)]
 

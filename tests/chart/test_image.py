@@ -16,9 +16,9 @@ from compose_spec import PyCompose
 
 from jobflow.app.settings import Settings
 from jobflow.webhook.configuration import webhook_configuration
-from rendered import CHART, Rendered
+from support.cluster.rendered_chart import Rendered
+from support.paths import ROOT
 
-ROOT = CHART.parent.parent
 LOCKED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)", re.MULTILINE)
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 
@@ -157,7 +157,7 @@ def test_versions_are_the_same_everywhere() -> None:
     for service in COMPOSE["services"].values():
         image = service["image"]
         assert not image.startswith("jobflow:") or image == version
-    module = (Path(__file__).parent.parent / "cluster" / "go.mod").read_text()
+    module = (ROOT / "tests" / "cluster" / "go.mod").read_text()
     (kubernetes,) = re.findall(r"k8s\.io/kubernetes (v[\d.]+)", module)
     for name in ("kube-apiserver", "kube-controller-manager"):
         assert COMPOSE["services"][name]["image"].endswith(f":{kubernetes}")

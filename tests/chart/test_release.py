@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 
 from jobflow.api.resources import CRDS, JOBFLOWS
-from manifests import jobflow
-from real_cluster import RealCluster
-from release import NAME, Release, release
-from releasing import apply_diamond, delete, get, phase, post, succeeds, until
-from volcano_world import volcano
+from support.cluster.real_cluster import RealCluster
+from support.cluster.release import NAME, Release, release
+from support.cluster.release_checks import apply_diamond, delete, get, phase, post, succeeds, until
+from support.sandbox.manifests import jobflow
+from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -18,10 +18,10 @@ from jobflow.cli.cluster import crds
 from jobflow.controller.apply.events import event_body, event_name
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.kube.client import decoder
-from real_cluster import RealCluster
-from release import NAME, Release, release
-from releasing import apply_diamond, delete, get, phase, post, succeeds, until
-from volcano_world import volcano
+from support.cluster.real_cluster import RealCluster
+from support.cluster.release import NAME, Release, release
+from support.cluster.release_checks import apply_diamond, delete, get, phase, post, succeeds, until
+from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -8,7 +8,7 @@ import helm_python
 import pytest
 import yaml
 
-from rendered import CA, CHART, VALUES, Rendered
+from support.cluster.rendered_chart import CA, CHART, VALUES, Rendered
 
 OTHERWISE: dict[str, Any] = {
     "nameOverride": "other",

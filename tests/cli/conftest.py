@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from running import Cluster, cluster
+from support.sandbox.running_controller import Cluster, cluster
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ import pytest
 import yaml
 
 import jobflow as package
-from command_line import jobflow
 from jobflow.app.settings import Settings, entries
+from support.paths import ROOT
+from support.sandbox.command_line import jobflow
 
 FULL = Path("/dev/full")
-DIAMOND = str(Path(__file__).parents[2] / "examples" / "diamond.yaml")
+DIAMOND = str(ROOT / "examples" / "diamond.yaml")
 COMMANDS = (
     *("run", "lint", "sandbox", "why", "cancel", "suspend", "resume", "retry"),
     *("serve", "crds", "certs"),

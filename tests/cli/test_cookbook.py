@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from command_line import jobflow
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.tree import table
-from together import carried_through
+from support.sandbox.command_line import jobflow
+from support.sandbox.several_flows import carried_through
 
 FOLDER = Path("docs/cookbook")
 PAGES = [

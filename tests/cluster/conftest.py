@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from kubectl import Kubectl
-from real_cluster import RealCluster
-from served import Served, registered
-from servers import Server, real_server
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served, registered
+from support.sandbox.servers import Server, real_server
 
 
 @pytest_asyncio.fixture

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from control_plane import token
 from jobflow.api.resources import JOBFLOWS, SECRETS, VALIDATING_WEBHOOKS
 from jobflow.webhook.certificates import make_pki
-from real_cluster import RealCluster
-from rest import flow
-from served import Served, registered
+from support.cluster.control_plane import token
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served, registered
+from support.sandbox.rest_client import flow
 
 pytestmark = pytest.mark.cluster
 

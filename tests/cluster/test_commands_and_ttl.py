@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import COMMANDS, EVENTS
-from kubectl import Kubectl
-from manifests import as_list, jobflow, template
-from real_cluster import RealCluster
-from served import Served
-from servers import Server
-from volcano_world import volcano
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served
+from support.sandbox.manifests import as_list, jobflow, template
+from support.sandbox.servers import Server
+from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import yaml
 
-from crashing import Point
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.kube.client import Client
-from real_cluster import RealCluster
-from surviving import Dying, Lives, Tale, lives
+from support.cluster.real_cluster import RealCluster
+from support.paths import ROOT
+from support.sandbox.crash_restart import Dying, Lives, Tale, lives
+from support.sandbox.crashing_requests import Point
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "hyperparameter-search.yaml"
+EXAMPLE = ROOT / "examples" / "hyperparameter-search.yaml"
 AT_ONCE = 12
 WITHIN_SECONDS = 120.0
 C = TypeVar("C", bound=Client)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubectl import Kubectl
-from manifests import jobflow, template
-from servers import Server
+from support.cluster.kubectl import Kubectl
+from support.sandbox.manifests import jobflow, template
+from support.sandbox.servers import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 

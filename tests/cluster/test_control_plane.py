@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from control_plane import API_SERVER, CONTROLLERS, ETCD
 from jobflow.api.resources import JOBFLOWS, PODS
 from jobflow.kube.client import ApiError
-from real_cluster import RealCluster
-from rest import flow
+from support.cluster.control_plane import API_SERVER, CONTROLLERS, ETCD
+from support.cluster.real_cluster import RealCluster
+from support.sandbox.rest_client import flow
 
 pytestmark = pytest.mark.cluster
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES
-from manifests import template
-from real_cluster import RealCluster
-from rest import flow
-from served import Served, registered
-from servers import Server
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served, registered
+from support.sandbox.manifests import template
+from support.sandbox.rest_client import flow
+from support.sandbox.servers import Server
 
 pytestmark = pytest.mark.cluster
 

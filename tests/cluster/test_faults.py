@@ -12,14 +12,22 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from control_plane import API_SERVER
-from driven import Driven, assert_made_once_each, create_diamonds, driven
-from faulty_proxy import EndWatch, ErrorFrame, Fault, FaultyProxy, Refuse, in_bursts, is_list
-from faulty_proxy import is_watch as watches
 from jobflow.api.resources import JOBS
-from real_cluster import RealCluster
-from served import Served
-from servers import Server
+from support.cluster.completing_driver import Driven, assert_made_once_each, create_diamonds, driven
+from support.cluster.control_plane import API_SERVER
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served
+from support.network.faulty_proxy import (
+    EndWatch,
+    ErrorFrame,
+    Fault,
+    FaultyProxy,
+    Refuse,
+    in_bursts,
+    is_list,
+)
+from support.network.faulty_proxy import is_watch as watches
+from support.sandbox.servers import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 import yaml
 
-from alongside import alongside
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
-from kubectl import Kubectl
-from manifests import DIAMOND, as_list, jobflow, template
-from real_cluster import RealCluster
-from running import Ends
-from served import Served, registered
-from servers import Server
-from volcano_world import volcano
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served, registered
+from support.paths import ROOT
+from support.sandbox.manifests import DIAMOND, as_list, jobflow, template
+from support.sandbox.running_controller import Ends
+from support.sandbox.servers import Server
+from support.sandbox.volcano_world import volcano
+from support.time.alongside import alongside
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
-MIDFLIGHT = Path(__file__).parent.parent / "data" / "volcano-jobflow-midflight.yaml"
+MIDFLIGHT = ROOT / "tests" / "data" / "volcano-jobflow-midflight.yaml"
 STATUS_WRITES = 6
 """The most writes of a five-step flow's status, vcjobs completed at once."""
 

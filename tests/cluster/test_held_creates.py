@@ -9,12 +9,12 @@ import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import ApiError
-from kubectl import Kubectl
-from manifests import as_list, jobflow, template
-from real_cluster import RealCluster
-from served import Served
-from servers import Server
-from volcano_world import volcano
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served
+from support.sandbox.manifests import as_list, jobflow, template
+from support.sandbox.servers import Server
+from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 COUNT = "count/jobs.batch.volcano.sh"

@@ -13,15 +13,16 @@ import pytest
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
-from kubectl import Kubectl
-from real_cluster import RealCluster
-from served import Served
-from servers import Server
-from volcano_world import volcano
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served
+from support.paths import ROOT
+from support.sandbox.servers import Server
+from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 @contextmanager

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from audit import Asked
-from driven import Driven, assert_made_once_each, create_diamonds, driven
 from jobflow.api.resources import LEASES
 from jobflow.kube.election.candidate import Timing
-from kubectl import Kubectl
-from real_cluster import RealCluster
-from served import Served
-from servers import Server
-from severed import Hop
+from support.cluster.audit import Asked
+from support.cluster.completing_driver import Driven, assert_made_once_each, create_diamonds, driven
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served
+from support.network.cut_connection import Hop
+from support.sandbox.servers import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import JOBTEMPLATES, POD_TEMPLATES
-from kubectl import Kubectl
-from manifests import template
-from real_cluster import RealCluster
-from served import Served
-from servers import WITHIN_SECONDS, Server
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.cluster.served import Served
+from support.sandbox.manifests import template
+from support.sandbox.servers import WITHIN_SECONDS, Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 

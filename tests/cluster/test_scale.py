@@ -10,14 +10,20 @@ from typing import Any
 
 import pytest
 
-from driven import assert_made_once_each, create_diamonds, driven, once_each, writes_a_flow
 from jobflow.api.resources import VALIDATING_WEBHOOKS
-from kubectl import Kubectl
-from manifests import DIAMOND
-from real_cluster import RealCluster
-from rendered import Rendered
-from served import Served
-from servers import Server
+from support.cluster.completing_driver import (
+    assert_made_once_each,
+    create_diamonds,
+    driven,
+    once_each,
+    writes_a_flow,
+)
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.cluster.rendered_chart import Rendered
+from support.cluster.served import Served
+from support.sandbox.manifests import DIAMOND
+from support.sandbox.servers import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -6,21 +6,21 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
 
-from control_plane import token
 from jobflow.api.resources import JOBS, JOBTEMPLATES
-from manifests import template
-from real_cluster import RealCluster
+from support.cluster.control_plane import token
+from support.cluster.real_cluster import RealCluster
+from support.paths import ROOT
+from support.sandbox.manifests import template
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "security.md"
+PAGE = ROOT / "docs" / "security.md"
 RECIPE = re.compile(r"<!-- applied by [^\n]*-->\n```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 MERGE = {"Content-Type": "application/merge-patch+json"}

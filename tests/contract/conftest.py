@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from servers import Server, real_server, sandbox_server
+from support.sandbox.servers import Server, real_server, sandbox_server
 
 
 @pytest_asyncio.fixture(params=["sandbox", pytest.param("cluster", marks=pytest.mark.cluster)])

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from hooks import Hook, configuration, hook
 from jobflow.api.resources import VALIDATING_WEBHOOKS
 from jobflow.core.violations import Reason, Verdict, Violation
-from rest import Answer, flow
-from servers import Server
+from support.network.webhook_server import Hook, configuration, hook
+from support.sandbox.rest_client import Answer, flow
+from support.sandbox.servers import Server
 
 DENIED = 'admission webhook "check.jobflow.test" denied the request: '
 

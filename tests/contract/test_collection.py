@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rest import NAMESPACES, flow, vcjob
-from servers import Server
+from support.sandbox.rest_client import NAMESPACES, flow, vcjob
+from support.sandbox.servers import Server
 
 
 def gone(found: Any) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubectl import Answer
-from manifests import as_list, jobflow, template
-from servers import Server
+from support.cluster.kubectl import Answer
+from support.sandbox.manifests import as_list, jobflow, template
+from support.sandbox.servers import Server
 
 pytestmark = pytest.mark.kubectl
 

@@ -9,8 +9,8 @@ import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.kube.reflector import RawList
-from rest import TABLE, flow, vcjob
-from servers import Server
+from support.sandbox.rest_client import TABLE, flow, vcjob
+from support.sandbox.servers import Server
 
 
 async def some(api: Server) -> None:

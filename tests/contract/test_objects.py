@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rest import MERGE, flow, vcjob
-from servers import Server
+from support.sandbox.rest_client import MERGE, flow, vcjob
+from support.sandbox.servers import Server
 
 FLOW = {"group": "flow.volcano.sh", "kind": "jobflows"}
 

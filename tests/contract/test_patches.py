@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rest import APPLY, JSON_PATCH, flow
-from servers import Server
+from support.sandbox.rest_client import APPLY, JSON_PATCH, flow
+from support.sandbox.servers import Server
 
 NOT_DONE = "the server rejected our request due to an error in our request"
 LABEL = "/metadata/labels"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rest import flow
-from servers import Server
+from support.sandbox.rest_client import flow
+from support.sandbox.servers import Server
 
 KIND = 'JobFlow in version "v1alpha1" cannot be handled as a JobFlow: strict decoding error: '
 

@@ -14,8 +14,8 @@ from jobflow.kube.backoff import Backoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError
 from jobflow.kube.reflector import Reflector
-from rest import TABLE, Ended, flow, vcjob
-from servers import Server
+from support.sandbox.rest_client import TABLE, Ended, flow, vcjob
+from support.sandbox.servers import Server
 
 OLD = "1"
 """A version from before there were flows."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leaping import LeapingLoop
+from support.time.leaping_loop import LeapingLoop
 
 
 def pytest_asyncio_loop_factories(

@@ -15,7 +15,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from running import DIAMOND, Cluster, Product, cluster, flow, template
+from support.sandbox.running_controller import DIAMOND, Cluster, Product, cluster, flow, template
 
 WRITES = frozenset({"POST", "PATCH", "DELETE", "PUT"})
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from crashing import Point, first_life, points
 from jobflow.api.command import Command, encoded
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
@@ -20,8 +19,17 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from running import DIAMOND, NAMESPACE, Cluster, Product, cluster, flow, template
-from volcano_world import volcano
+from support.sandbox.crashing_requests import Point, first_life, points
+from support.sandbox.running_controller import (
+    DIAMOND,
+    NAMESPACE,
+    Cluster,
+    Product,
+    cluster,
+    flow,
+    template,
+)
+from support.sandbox.volcano_world import volcano
 
 
 @pytest.fixture

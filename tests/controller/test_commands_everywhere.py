@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from crashing import Point
-from leaping import in_leaps
-from running import NAMESPACE, cluster
-from surviving import Dying, End, Orders, Tale, Watched, lives
+from support.paths import ROOT
+from support.sandbox.crash_restart import Dying, End, Orders, Tale, Watched, lives
+from support.sandbox.crashing_requests import Point
+from support.sandbox.running_controller import NAMESPACE, cluster
+from support.time.leaping_loop import in_leaps
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "hyperparameter-search.yaml"
+EXAMPLE = ROOT / "examples" / "hyperparameter-search.yaml"
 SHARE = 24
 """Every so manieth state is tried where not all are."""
 NEVER = Point(-1, after=False)

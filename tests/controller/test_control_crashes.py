@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from crashing import Point
-from leaping import in_leaps
-from running import NAMESPACE, cluster, template
-from surviving import Dying, Lives, Tale, Watched, lives
+from support.paths import ROOT
+from support.sandbox.crash_restart import Dying, Lives, Tale, Watched, lives
+from support.sandbox.crashing_requests import Point
+from support.sandbox.running_controller import NAMESPACE, cluster, template
+from support.time.leaping_loop import in_leaps
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 SANDBOX = "sandbox.jobflow.volcano.sh/"
 SOME = 18
 """Of so many points one is tried where not all are."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from crashing import Point, first_life, points
 from jobflow.api.job import Job
 from jobflow.api.resources import JOBS
-from podded import PodEnds
-from running import DIAMOND, Cluster, Ends, cluster, flow, template
+from support.sandbox.crashing_requests import Point, first_life, points
+from support.sandbox.job_pods import PodEnds
+from support.sandbox.running_controller import DIAMOND, Cluster, Ends, cluster, flow, template
 
 
 @dataclass

@@ -16,7 +16,16 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from running import DIAMOND, NAMESPACE, Cluster, Product, cluster, flow, set_phase, template
+from support.sandbox.running_controller import (
+    DIAMOND,
+    NAMESPACE,
+    Cluster,
+    Product,
+    cluster,
+    flow,
+    set_phase,
+    template,
+)
 
 
 def reason(step: str, word: str) -> Callable[[JobFlow], bool]:

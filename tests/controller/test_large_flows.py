@@ -14,9 +14,9 @@ import pytest
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.controller.hooks import Hooks
 from jobflow.kube.client import Client
-from laws import THOROUGH
-from playing import plays
-from running import NAMESPACE, Cluster, Product, cluster, template
+from support.cluster.fast_volcano import plays
+from support.laws.effort_of_laws import THOROUGH
+from support.sandbox.running_controller import NAMESPACE, Cluster, Product, cluster, template
 
 pytestmark = pytest.mark.law
 

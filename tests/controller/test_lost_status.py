@@ -8,7 +8,14 @@ import pytest
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBS
-from running import NAMESPACE, Cluster, cluster, flow, set_phase, template
+from support.sandbox.running_controller import (
+    NAMESPACE,
+    Cluster,
+    cluster,
+    flow,
+    set_phase,
+    template,
+)
 
 EMPTY = json.dumps({"status": None}).encode()
 

@@ -20,8 +20,16 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from podded import PodEnds, end_pod, make_pod, move_pod
-from running import NAMESPACE, Cluster, Product, cluster, flow, set_phase, template
+from support.sandbox.job_pods import PodEnds, end_pod, make_pod, move_pod
+from support.sandbox.running_controller import (
+    NAMESPACE,
+    Cluster,
+    Product,
+    cluster,
+    flow,
+    set_phase,
+    template,
+)
 
 
 @pytest.fixture

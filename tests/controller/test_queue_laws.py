@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobflow.controller.queue import FIRST_RETRY, FLOOR, Queue
-from laws import tries
-from virtual_time import in_virtual_time
+from support.laws.effort_of_laws import tries
+from support.time.virtual_time import in_virtual_time
 
 QUIET = 1_000.0
 """By then, in seconds, everything that was asked for has come."""

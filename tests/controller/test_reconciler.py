@@ -15,8 +15,8 @@ from jobflow.controller import reconciler as module
 from jobflow.controller.reconciler import AGAIN_AT_ONCE
 from jobflow.core.planning.actions import Confirm, Event, EventType, Plan
 from jobflow.core.planning.view import View
-from reconciling import KEY, World, planning, saying
-from running import NAMESPACE, cluster, flow, template
+from support.sandbox.manual_reconciler import KEY, World, planning, saying
+from support.sandbox.running_controller import NAMESPACE, cluster, flow, template
 
 
 @pytest.fixture

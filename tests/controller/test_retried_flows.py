@@ -15,7 +15,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from running import NAMESPACE, Cluster, Product, cluster, flow, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, Product, cluster, flow, template
 
 
 @pytest.fixture

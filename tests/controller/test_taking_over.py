@@ -20,8 +20,15 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
 from jobflow.store import Feed, Store, feeds
-from podded import end_pod, make_pod
-from running import NAMESPACE, Cluster, cluster, flow, set_phase, template
+from support.sandbox.job_pods import end_pod, make_pod
+from support.sandbox.running_controller import (
+    NAMESPACE,
+    Cluster,
+    cluster,
+    flow,
+    set_phase,
+    template,
+)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
 from jobflow.store import Store
 from jobflow.webhook.configuration import webhook_configuration
-from running import NAMESPACE, Cluster, cluster, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, template
 
 KEY = (NAMESPACE, "t")
 

@@ -9,24 +9,24 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from containers import ended, with_containers
 from jobflow.api.control import Patch
 from jobflow.api.jobflow import DependsOn, Step
 from jobflow.core.planning.view import PodsRead
 from jobflow.core.reasons import FlowReason, StepReason
-from looking import SUCCEEDED, known, serving, workers
-from looped import ends, repeated, retried, stepped
-from plan_pods import pod_of
-from steps import step
-from strangers import stranger
-from worlds import Planned, World, after, flow, world_of
+from support.paths import ROOT
+from support.plan.foreign_jobs import stranger
+from support.plan.loop_worlds import ends, repeated, retried, stepped
+from support.plan.plan_pods import pod_of
+from support.plan.plan_world import Planned, World, after, flow, world_of
+from support.plan.probing_worlds import SUCCEEDED, known, serving, workers
+from support.plan.steps import step
+from support.sandbox.containers import ended, with_containers
 
-REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference.md"
+REFERENCE = ROOT / "docs" / "reference.md"
 NONE = "(none)"
 RUNS = "its job's phase"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kubectl import Kubectl
+from support.cluster.kubectl import Kubectl
 
 READY_WITHIN_SECONDS = 30
 

@@ -15,12 +15,13 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.app.serve import Sandbox, World, sandbox_world
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
-from processes import Json, pod_task, sh
-from running import Cluster
-from running import flow as flow_of
-from running import template as template_of
+from support.paths import ROOT
+from support.sandbox.processes import Json, pod_task, sh
+from support.sandbox.running_controller import Cluster
+from support.sandbox.running_controller import flow as flow_of
+from support.sandbox.running_controller import template as template_of
 
-STRANGE = Path(__file__).parent.parent / "data" / "strange_service.py"
+STRANGE = ROOT / "tests" / "data" / "strange_service.py"
 POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kubectl import Kubectl
-from manifests import DIAMOND, as_list, jobflow, template
+from support.cluster.kubectl import Kubectl
+from support.sandbox.manifests import DIAMOND, as_list, jobflow, template
 
 pytestmark = pytest.mark.kubectl
 

@@ -12,7 +12,7 @@ import pytest
 from jobflow.api.job import Job, JobList
 from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, QUEUES
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
-from scripted_server import Answer, ScriptedServer, failure, frame, page, thing
+from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from jobflow.kube import credentials
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError, Credentials, Login, is_loopback
 from jobflow.webhook.certificates import PkiFiles, write_development_pki
-from scripted_server import Answer, ScriptedServer, failure
+from support.network.scripted_server import Answer, ScriptedServer, failure
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from jobflow.kube.backoff import Backoff, delay
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
-from scripted_server import Answer, ScriptedServer, failure, frame, page, thing
+from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 
 
 class World:

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from containers import ended, with_containers
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus, TaskState
 from jobflow.api.pod import Pod
-from plan_pods import pod_of
+from support.plan.plan_pods import pod_of
+from support.sandbox.containers import ended, with_containers
 
 ENDED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 SOON, DEAF = 1, 10**6

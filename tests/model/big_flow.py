@@ -9,8 +9,8 @@ from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 from model import carrying
 from model.acting import Script
-from steps import TEMPLATE_SPEC, after
-from worlds import FLOW_UID, NOW
+from support.plan.plan_world import FLOW_UID, NOW
+from support.plan.steps import TEMPLATE_SPEC, after
 
 TEMPLATES: dict[str, dict[str, Any]] = {
     name: dict(TEMPLATE_SPEC) for name in ("prepare", "serve", "train", "large", "small", "tell")

@@ -24,8 +24,8 @@ from model.acting import Script, Vcjob, pods, shown
 from model.books import ENDED, Batch, Made, Seen, Shown
 from model.reference import Reference
 from model.running import SLACK
-from steps import template
-from worlds import NOW, World
+from support.plan.plan_world import NOW, World
+from support.plan.steps import template
 
 INDEX = "flow.volcano.sh/index"
 CRASH = 0.3

@@ -13,8 +13,8 @@ from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 from model import carrying
 from model.acting import DEAF, Script
-from steps import TEMPLATE_SPEC
-from worlds import FLOW_UID, NOW
+from support.plan.plan_world import FLOW_UID, NOW
+from support.plan.steps import TEMPLATE_SPEC
 
 EVERY = frozenset(
     {

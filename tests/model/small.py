@@ -9,7 +9,7 @@ from jobflow.api.meta import ObjectMeta
 from model.acting import Script
 from model.carrying import Carried, Case
 from model.random_flows import TEMPLATES
-from worlds import FLOW_UID, NOW, World
+from support.plan.plan_world import FLOW_UID, NOW, World
 
 
 def carried(

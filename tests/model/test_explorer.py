@@ -18,7 +18,7 @@ from model.explorer.__main__ import summary
 from model.explorer.configurations import CONFIGURATIONS, Configuration
 from model.explorer.search import Explored, Search
 from model.explorer.sight import Planner, planned
-from worlds import flow
+from support.plan.plan_world import flow
 
 SMALLEST = CONFIGURATIONS[:16]
 """Explored to their end in a few seconds altogether."""

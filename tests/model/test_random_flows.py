@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, seed
 
-from laws import tries
 from model.carrying import Carried, Case
 from model.landed import LANDED
 from model.random_flows import cases
+from support.laws.effort_of_laws import tries
 
 SHARES = 6
 """Other flows in each, so that several processes can try them: 300 in `make test`, 10,000 in

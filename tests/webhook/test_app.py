@@ -14,7 +14,6 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from admissions import UID, FakeCluster, FakeRights, review, stored
 from jobflow.app.metrics import Metrics
 from jobflow.runtime.http_listener import Listener, PortInUse
 from jobflow.webhook import middleware
@@ -22,7 +21,8 @@ from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import write_development_pki
 from jobflow.webhook.middleware import MAX_BODY, MAX_DRAINED
 from jobflow.webhook.review.envelope import UserInfo
-from manifests import DIAMOND, jobflow
+from support.admission.admissions import UID, FakeCluster, FakeRights, review, stored
+from support.sandbox.manifests import DIAMOND, jobflow
 
 PATH = "/jobflows/validate"
 GOOD = review("CREATE", stored(jobflow("diamond", DIAMOND)))

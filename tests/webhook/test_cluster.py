@@ -14,7 +14,7 @@ from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.store import Store
 from jobflow.webhook import cluster
 from jobflow.webhook.cluster import StoreCluster
-from reviewed import flow_of
+from support.admission.reviewed import flow_of
 
 
 async def test_a_namespace_is_terminating_once_it_is_being_deleted() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from base64 import b64decode
 from urllib.parse import urlsplit
 
-from admissions import FakeCluster
 from jobflow.webhook.certificates import make_pki
 from jobflow.webhook.configuration import webhook_configuration
 from jobflow.webhook.review.review import reviewers
+from support.admission.admissions import FakeCluster
 
 CA = make_pki(["127.0.0.1"]).ca_certificate
 MANIFEST = webhook_configuration("https://127.0.0.1:8443/", CA)

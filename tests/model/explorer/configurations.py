@@ -12,8 +12,8 @@ from functools import cached_property
 from jobflow.api.control import Backoff, Case, ForEach, Repeat, Retry
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
 from jobflow.core.admission.validate import Known, validate_flow
-from steps import TEMPLATE_SPEC, step, template
-from worlds import World, flow
+from support.plan.plan_world import World, flow
+from support.plan.steps import TEMPLATE_SPEC, step, template
 
 COMMANDS = {
     "suspend": "SuspendFlow",

@@ -22,7 +22,7 @@ from model.explorer import states
 from model.explorer.configurations import Configuration
 from model.explorer.states import State, Vcjob
 from model.explorer.statuses import Statuses
-from worlds import NOW
+from support.plan.plan_world import NOW
 
 Planner = Callable[[JobFlow, View, datetime], Plan]
 KEPT = 20_000

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow_status import JobFlowStatus
-from worlds import NOW
+from support.plan.plan_world import NOW
 
 WAITED_FOR = {
     "nextAttemptTime": 0,

@@ -2,7 +2,8 @@
 
 kubectl reads manifests with sigs.k8s.io/yaml, whose rules are YAML 1.1 with exceptions: `yes` and
 `on` are booleans, `0777` is octal, but dates and sexagesimals stay text. A manifest has to mean
-here what it will mean there; every row was run through kubectl 1.32 (tests/cli/test_scalars.py).
+here what it will mean there; every row was run through kubectl 1.32 (tests/cli/manifests/
+test_yaml_scalars.py).
 """
 
 from __future__ import annotations

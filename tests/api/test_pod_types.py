@@ -1,0 +1,33 @@
+"""The table of pod types is what its generator writes, and small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from jobflow.api.schema.pod_types import POD_TYPES
+from support.paths import ROOT
+
+TABLE = ROOT / "src" / "jobflow" / "api" / "schema" / "pod_types.py"
+
+
+def test_the_table_is_what_its_generator_writes(tmp_path: Path) -> None:
+    """`make manifests` brings it into step. A process of its own, because the models are large."""
+    written = tmp_path / "pod_types.py"
+    subprocess.run([sys.executable, ROOT / "tools" / "pod_types.py", written], check=True)
+    assert written.read_text() == TABLE.read_text()
+
+
+def test_the_table_is_small() -> None:
+    assert len(POD_TYPES) < 20_000
+
+
+def test_looking_at_fields_imports_no_models() -> None:
+    code = (
+        "import sys; from jobflow.core.manifests.unknown_fields import misfits; "
+        "misfits({'tasks': [{}]}, 'spec'); "
+        "print([name for name in sys.modules if name.startswith('kubernetes_asyncio')])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert said.stdout == "[]\n"

@@ -1,0 +1,116 @@
+"""A kind that only warnings, Commands or details of ends need answers 500: the product runs without
+it, concludes nothing from its absence, and goes on as soon as it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from jobflow.api.resources import COMMANDS, JOBFLOWS, PODS, QUEUES, Resource
+from jobflow.app.replica import Options, Product
+from jobflow.kube import reflector
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.server import Fault
+from support.sandbox.job_pods import PodEnds
+from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template
+
+EXTRAS = pytest.mark.parametrize("kind", [QUEUES, COMMANDS, PODS], ids=lambda kind: kind.plural)
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+    monkeypatch.setattr(reflector, "LONGEST_WAIT", 0.05)
+    async with cluster() as world:
+        yield world
+
+
+def fails(world: Cluster, kind: Resource) -> Fault:
+    """Lists of all objects of a kind are answered by a 500 from now on."""
+    broken = failure(500, "InternalError", "the conversion webhook failed")
+    paths = (kind.path(), f"{kind.path()}/")
+    fault = Fault(lambda request: request.path in paths, broken, times=None)
+    world.server.faults.append(fault)
+    return fault
+
+
+def failing(product: Product) -> dict[str, float | None]:
+    names = (QUEUES.plural, COMMANDS.plural, PODS.plural)
+    value = product.metrics.registry.get_sample_value
+    return {name: value("jobflow_watch_failing", {"resource": name}) for name in names}
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - of many kinds
+            await asyncio.sleep(0.01)
+
+
+@EXTRAS
+async def test_the_product_is_ready_without_the_kind_and_tells_of_it(
+    world: Cluster, kind: Resource
+) -> None:
+    fault = fails(world, kind)
+    product = Product(world.client, Options(webhook=None))
+    async with product.running():
+        await asyncio.wait_for(product.wait_ready(), 20)
+        assert product.waiting_for() == []
+        assert failing(product)[kind.plural] == 1
+        (told,) = product.unknown()
+        assert told.startswith(f"{kind.plural}: 500 InternalError")
+        world.server.faults.remove(fault)
+        await until(lambda: not product.unknown())
+        assert failing(product) == {"queues": 0, "commands": 0, "pods": 0}
+
+
+@EXTRAS
+async def test_flows_run_without_the_kind(world: Cluster, kind: Resource) -> None:
+    fails(world, kind)
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    product = Product(world.client, Options(webhook=None))
+    async with product.running(), world.ends():
+        done = await world.ended("f")
+    assert done.status.state.phase == "Succeed"
+
+
+async def test_outputs_are_read_where_pods_cannot_be_followed(world: Cluster) -> None:
+    fails(world, PODS)
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    product = Product(world.client, Options(webhook=None))
+    async with product.running(), world.ends(driver=PodEnds):
+        done = await world.ended("f")
+    assert (done.status.conditions or {})["f-a"].outputs == {"text": "from f-a"}
+
+
+async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> None:
+    fault = fails(world, COMMANDS)
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    await cancel(world, "f")
+    product = Product(world.client, Options(webhook=None))
+    async with product.running():
+        await world.until_jobs(f_a="")
+        world.server.faults.remove(fault)
+        await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
+
+
+async def test_queues_of_which_nothing_is_known_are_not_missing(world: Cluster) -> None:
+    fails(world, QUEUES)
+    product = Product(world.client, Options(webhook=None))
+    async with product.running():
+        await product.wait_ready()
+        assert product.store.queues() is None
+
+
+async def cancel(world: Cluster, name: str) -> None:
+    uid = (await world.flow(name)).metadata.uid
+    target = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": name, "uid": uid}
+    command = {
+        "apiVersion": COMMANDS.api_version,
+        "kind": "Command",
+        "metadata": {"name": "stop"},
+        "action": "TerminateJob",
+        "target": target,
+    }
+    await world.client.create(COMMANDS, NAMESPACE, json.dumps(command).encode())

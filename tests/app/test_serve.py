@@ -1,0 +1,351 @@
+"""`jobflow serve` from its start to its end, against the sandbox's API server."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import socket
+import ssl
+import sys
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from jobflow.api.resources import CRDS, JOBFLOWS, LEASES, SECRETS
+from jobflow.app import health
+from jobflow.app.serve import PartDied, serve
+from jobflow.app.settings import Settings
+from jobflow.controller.controller import Controller
+from jobflow.kube.client import ApiError, Client
+from jobflow.kube.credentials import ConfigError
+from jobflow.runtime.http_listener import PortInUse
+from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.webhook.certificates import CertificateError, PkiFiles, write_development_pki
+from support.admission.admissions import review
+from support.sandbox.manifests import jobflow
+
+
+@pytest.fixture(autouse=True)
+def garbage_collector_as_before() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> PkiFiles:
+    return write_development_pki(tmp_path / "certs", ["127.0.0.1"])
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+    return port
+
+
+def settings(kubeconfig: Path, pki: PkiFiles, **others: object) -> Settings:
+    values: dict[str, Any] = {
+        "kubeconfig": str(kubeconfig),
+        "http_port": free_port(),
+        "webhook_port": free_port(),
+        "tls_cert": pki.serving.certificate,
+        "tls_key": pki.serving.key,
+    }
+    return Settings(**(values | others))
+
+
+@asynccontextmanager
+async def serving(given: Settings) -> AsyncIterator[asyncio.Event]:
+    """`serve` in this process; sends SIGTERM to it at the end, and expects it to go well."""
+    ready = asyncio.Event()
+    task = asyncio.create_task(serve(given, on_ready=ready.set))
+    try:
+        yield ready
+    finally:
+        if not task.done():
+            os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(10):
+            await task
+
+
+async def get(given: Settings, path: str) -> httpx.Response:
+    """An answer of the HTTP port, once it is there."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            try:
+                return await client.get(f"http://127.0.0.1:{given.http_port}{path}")
+            except httpx.ConnectError:
+                await asyncio.sleep(0.02)
+
+
+async def until(
+    given: Settings, path: str, holds: Callable[[httpx.Response], bool]
+) -> httpx.Response:
+    """The first answer of which this holds."""
+    async with asyncio.timeout(10):
+        while True:
+            if holds(answer := await get(given, path)):
+                return answer
+            await asyncio.sleep(0.02)
+
+
+async def test_from_start_to_sigterm(tmp_path: Path, pki: PkiFiles) -> None:
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki)
+        async with serving(given) as ready:
+            async with asyncio.timeout(10):
+                await ready.wait()
+            assert (await get(given, "/readyz")).json()["ready"] is True
+            assert (await get(given, "/healthz")).status_code == 200
+            trust = ssl.create_default_context(cafile=pki.ca_certificate)
+            async with httpx.AsyncClient(verify=trust, trust_env=False) as client:
+                url = f"https://127.0.0.1:{given.webhook_port}/jobflows/validate"
+                body = review("CREATE", jobflow("f", {"a": ["a"]}))
+                answer = (await client.post(url, content=body)).json()
+            assert answer["response"]["allowed"] is False
+            metrics = (await get(given, "/metrics")).text
+            assert 'outcome="refused"' in metrics
+            assert gc.get_freeze_count() > 0
+
+
+async def test_without_an_api_server_it_waits_says_so_and_is_not_ready(
+    tmp_path: Path, pki: PkiFiles
+) -> None:
+    port = free_port()
+    ApiServer(port=port).write_kubeconfig(tmp_path / "kubeconfig")
+    given = settings(tmp_path / "kubeconfig", pki)
+    async with serving(given) as ready:
+        answer = await get(given, "/readyz")
+        assert answer.status_code == 503
+        waiting = answer.json()["waiting_for"]
+        assert waiting[0].startswith("the API server to list jobflows")
+        assert not ready.is_set()
+        async with ApiServer(port=port), asyncio.timeout(30):
+            await ready.wait()
+            assert (await get(given, "/readyz")).status_code == 200
+
+
+async def test_told_to_stop_before_the_cluster_was_read_it_stops(
+    tmp_path: Path, pki: PkiFiles
+) -> None:
+    ApiServer(port=free_port()).write_kubeconfig(tmp_path / "kubeconfig")
+    given = settings(tmp_path / "kubeconfig", pki)
+    async with serving(given) as ready:
+        await get(given, "/healthz")
+    assert not ready.is_set()
+
+
+async def test_readiness_goes_before_the_parts_do(
+    tmp_path: Path, pki: PkiFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[httpx.Response] = []
+    stopped = Controller.stop
+
+    def stop(self: Controller) -> None:
+        asking = asyncio.create_task(get(given, "/readyz"))
+        asking.add_done_callback(lambda task: (answers.append(task.result()), stopped(self)))
+
+    monkeypatch.setattr(Controller, "stop", stop)
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki)
+        async with serving(given) as ready:
+            await ready.wait()
+    (answer,) = answers
+    assert (answer.status_code, answer.json()["ready"]) == (503, False)
+    assert answer.json()["waiting_for"] == ["its end: it is being stopped"]
+
+
+async def test_it_goes_on_answering_for_the_delay_and_leads_until_reviews_are_over(
+    tmp_path: Path, pki: PkiFiles
+) -> None:
+    """Readiness goes first; the webhook answers until everyone has heard of that; the lease is
+    the last to go."""
+    async with ApiServer() as server, Client.at(server.url) as client:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki, shutdown_delay="700ms")
+        trust = ssl.create_default_context(cafile=pki.ca_certificate)
+        async with serving(given) as ready:
+            await ready.wait()
+            await until_leads(client)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await until(given, "/readyz", lambda answer: answer.status_code == 503)
+            async with httpx.AsyncClient(verify=trust, trust_env=False) as asking:
+                url = f"https://127.0.0.1:{given.webhook_port}/jobflows/validate"
+                answer = await asking.post(url, content=review("CREATE", jobflow("f", {"a": []})))
+                assert answer.status_code == 200
+                assert await holder(client) != ""
+        assert await holder(client) == ""
+
+
+async def holder(client: Client) -> str:
+    lease = json.loads(await client.request("GET", LEASES.path("default", "jobflow")))
+    return lease["spec"].get("holderIdentity") or ""
+
+
+async def until_leads(client: Client) -> None:
+    while True:
+        try:
+            if await holder(client):
+                return
+        except ApiError as error:
+            assert error.not_found
+        await asyncio.sleep(0.01)
+
+
+async def test_without_leader_election_there_is_no_lease(tmp_path: Path, pki: PkiFiles) -> None:
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki, no_leader_election=True)
+        async with serving(given) as ready:
+            await ready.wait()
+            await until(given, "/metrics", lambda answer: "jobflow_leader 1.0" in answer.text)
+        assert not [seen for seen in server.requests if "/leases" in seen.path]
+
+
+async def test_without_volcano_it_says_what_is_missing(tmp_path: Path, pki: PkiFiles) -> None:
+    async with ApiServer() as server, Client.at(server.url) as client:
+        await client.delete(CRDS, "", "jobs.batch.volcano.sh")
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki)
+        async with serving(given) as ready:
+            said = (
+                "the API server to list jobs: batch.volcano.sh/v1alpha1 Job is not served; "
+                "Volcano makes it"
+            )
+            await until(given, "/readyz", lambda answer: answer.json()["waiting_for"] == [said])
+        assert not ready.is_set()
+
+
+async def test_the_certificate_is_made_where_no_files_are_given(tmp_path: Path) -> None:
+    async with ApiServer() as server, Client.at(server.url) as client:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = Settings(
+            kubeconfig=str(tmp_path / "kubeconfig"),
+            http_port=free_port(),
+            webhook_port=free_port(),
+            webhook_host="127.0.0.1",
+        )
+        async with serving(given) as ready:
+            await ready.wait()
+            path = SECRETS.path("default", given.certificate_secret)
+            secret = json.loads(await client.request("GET", path))["data"]
+            trust = ssl.create_default_context(cadata=b64decode(secret["ca.crt"]).decode())
+            async with httpx.AsyncClient(verify=trust, trust_env=False) as asking:
+                url = f"https://127.0.0.1:{given.webhook_port}/"
+                assert (await asking.get(url)).status_code == 200
+            assert (
+                "jobflow_certificate_expiry_timestamp_seconds"
+                in (await get(given, "/metrics")).text
+            )
+
+
+async def test_one_namespace_without_a_controller(tmp_path: Path, pki: PkiFiles) -> None:
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki, namespace="team", no_controller=True)
+        async with serving(given) as ready, Client.at(server.url) as client:
+            await ready.wait()
+            flow = json.dumps(jobflow("f", {"a": []})).encode()
+            await client.create(JOBFLOWS, "default", flow)
+            assert "jobflow_flows{" not in (await get(given, "/metrics")).text
+        watched = {seen.path for seen in server.requests if seen.query.get("watch")}
+        assert JOBFLOWS.path("team") in watched
+        assert all("/namespaces/team/" in path for path in watched)
+        assert not [seen for seen in server.requests if seen.path.endswith("/status")]
+
+
+async def test_without_a_webhook_no_certificate_is_needed(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = Settings(
+            kubeconfig=str(tmp_path / "kubeconfig"), no_webhook=True, http_port=free_port()
+        )
+        async with serving(given) as ready:
+            await ready.wait()
+            assert (await get(given, "/readyz")).status_code == 200
+
+
+async def test_a_part_that_dies_ends_it_all(
+    tmp_path: Path, pki: PkiFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dying(self: Controller) -> None:
+        raise RuntimeError("out of steam")
+
+    monkeypatch.setattr(Controller, "run", dying)
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        with pytest.raises(PartDied, match="^the controller died: out of steam$"):
+            await serve(settings(tmp_path / "kubeconfig", pki))
+
+
+async def test_as_a_process_it_logs_json_and_sigterm_is_success(
+    tmp_path: Path, pki: PkiFiles
+) -> None:
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki)
+        variables = {
+            f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump(exclude_unset=True).items()
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-c", "from jobflow.cli.main import main; main()", "serve"),
+            env=os.environ | variables,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            events = []
+            while "ready" not in events:
+                events.append(json.loads(await process.stderr.readline())["event"])
+            process.terminate()
+            rest = (await process.stderr.read()).splitlines()
+            assert await process.wait() == 0
+    assert "started" in events
+    assert "stopping" in [json.loads(line)["event"] for line in rest]
+
+
+class TestWhatIsWrongBeforeTheStart:
+    async def test_the_kubeconfig(self, tmp_path: Path, pki: PkiFiles) -> None:
+        with pytest.raises(ConfigError, match="nowhere"):
+            await serve(settings(tmp_path / "nowhere", pki))
+
+    async def test_the_certificate(self, tmp_path: Path, pki: PkiFiles) -> None:
+        ApiServer().write_kubeconfig(tmp_path / "kubeconfig")
+        given = settings(tmp_path / "kubeconfig", pki, tls_key=pki.ca_key)
+        with pytest.raises(CertificateError, match="is not the key of"):
+            await serve(given)
+
+    async def test_a_host_that_is_none(self, tmp_path: Path) -> None:
+        ApiServer().write_kubeconfig(tmp_path / "kubeconfig")
+        given = Settings(kubeconfig=str(tmp_path / "kubeconfig"), webhook_host="hôte")
+        with pytest.raises(CertificateError, match="'hôte' is neither a host name nor"):
+            await serve(given)
+
+    @pytest.mark.parametrize("port", ["http_port", "webhook_port"])
+    async def test_a_port(self, tmp_path: Path, pki: PkiFiles, port: str) -> None:
+        ApiServer().write_kubeconfig(tmp_path / "kubeconfig")
+        with socket.create_server(("", 0)) as taken:
+            number = taken.getsockname()[1]
+            given = settings(tmp_path / "kubeconfig", pki, **{port: number})
+            flag = f"--{port.replace('_', '-')}"
+            with pytest.raises(
+                PortInUse, match=rf"port {number}: .* choose another port by {flag}$"
+            ):
+                await serve(given)
+
+
+def test_health_is_served_by_an_app_of_its_own() -> None:
+    routes = {getattr(route, "path", "") for route in health.create_app(list, bytes).routes}
+    assert {"/healthz", "/readyz", "/metrics"} <= routes

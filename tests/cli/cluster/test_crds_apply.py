@@ -1,0 +1,104 @@
+"""`jobflow crds --apply` against a server that answers oddly; tests/chart has a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.cli.cluster import crds
+from support.network.scripted_server import Answer, Asked, ScriptedServer
+from support.sandbox.command_line import Said, jobflow
+
+
+def definition(**conditions: str) -> Answer:
+    """A CustomResourceDefinition with these conditions."""
+    listed = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    return Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions": listed}})
+
+
+UNSEEN = Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions": None}})
+SERVED = definition(NamesAccepted="True", Established="True")
+
+
+async def applied(tmp_path: Path, *answers: Answer) -> tuple[Said, list[Asked]]:
+    """What the command says of a server with these answers, and what it asked of it."""
+    async with ScriptedServer() as server:
+        server.others.extend(answers)
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+            "users": [{"name": "u", "user": {}}],
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(config))
+        said = await asyncio.to_thread(jobflow, "crds", "--apply", "--kubeconfig", path)
+        return said, server.asked
+
+
+async def test_each_is_applied_by_force_and_seen_to_be_served(tmp_path: Path) -> None:
+    said, asked = await applied(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
+    assert (said.code, said.err) == (0, "")
+    assert [line.split()[-1] for line in said.out.splitlines()] == ["applied", "applied"]
+    assert [each.method for each in asked] == ["PATCH", "GET", "GET", "PATCH", "GET"]
+    for each in asked:
+        if each.method == "PATCH":
+            assert each.query == {"fieldManager": "jobflow-crds", "force": "true"}
+            assert each.headers["Content-Type"] == "application/apply-patch+yaml"
+            assert json.loads(each.body)["metadata"]["name"] == each.path.rpartition("/")[2]
+
+
+REFUSED = {"code": 403, "reason": "Forbidden", "message": "no such right"}
+TAKEN: dict[str, Any] = {
+    "conditions": [
+        {"type": "NamesAccepted", "status": "False", "message": '"jf" is already in use'},
+        {"type": "Established", "status": "False"},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("answers", "sentence"),
+    [
+        ((Answer(403, REFUSED),), "403 Forbidden: no such right"),
+        (
+            (Answer(200, {}), Answer(200, {"status": TAKEN})),
+            'jobflows.flow.volcano.sh is not served: "jf" is already in use',
+        ),
+        ((Answer(end="cut"),), "the API server does not answer: "),
+    ],
+    ids=["refused", "name taken", "cut off"],
+)
+async def test_what_the_cluster_does_not_take_is_said(
+    tmp_path: Path, answers: tuple[Answer, ...], sentence: str
+) -> None:
+    said, _ = await applied(tmp_path, *answers)
+    assert said.code == 1
+    assert said.err.startswith(f"jobflow crds: {sentence}")
+
+
+async def test_a_kind_that_is_never_served_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crds, "ESTABLISHED_WITHIN_SECONDS", 0.0)
+    said, _ = await applied(tmp_path, Answer(200, {}), definition(Established="False"))
+    assert said.code == 1
+    assert "jobflows.flow.volcano.sh is not served 0 s after it was applied" in said.err
+
+
+def test_without_a_cluster_there_is_nothing_to_apply_to(tmp_path: Path) -> None:
+    said = jobflow("crds", "--apply", "--kubeconfig", tmp_path / "none")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"jobflow crds: kubeconfig {tmp_path / 'none'}: no such file\n"
+
+
+def test_a_kubeconfig_alone_is_a_misunderstanding() -> None:
+    said = jobflow("crds", "--kubeconfig", "k")
+    assert (said.code, said.out) == (2, "")
+    assert "it needs --apply" in said.err

@@ -1,0 +1,103 @@
+"""Where steps stand in the tree: below what everything before them runs through."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.cli.display.tree_layout import branches, guides
+from support.plan.plan_world import after, flow
+
+
+def tree(wanted: JobFlow, **options: int) -> list[str]:
+    drawn = branches(wanted, **options)
+    lefts = guides([branch.level for branch in drawn])
+    return [
+        f"{left}{branch.step.name}{'  ' + branch.follows if branch.follows else ''}"
+        for left, branch in zip(lefts, drawn, strict=True)
+    ]
+
+
+def test_the_diamond() -> None:
+    assert tree(flow("a", b="a", c="b", d="b", e="c d").flow) == [
+        "└─ a",
+        "   └─ b",
+        "      ├─ c",
+        "      ├─ d",
+        "      └─ e  after c, d",
+    ]
+
+
+def test_several_entries_and_a_join_of_them() -> None:
+    assert tree(flow("a", "b", c="a b", d="a", e="c d").flow) == [
+        "├─ a",
+        "│  └─ d",
+        "├─ b",
+        "├─ c  after a, b",
+        "└─ e  after c, d",
+    ]
+
+
+def test_steps_in_any_order_of_writing() -> None:
+    assert tree(flow(c="b", b="a", a=None).flow) == ["└─ a", "   └─ b", "      └─ c"]
+
+
+def test_words_say_what_the_place_does_not() -> None:
+    steps = {
+        "b": after("a", condition="Failed"),
+        "c": after("a", condition="Finished"),
+        "d": after("a", condition="Running"),
+        "e": after("b c", strategy="any"),
+        "f": after("b c d e", condition="Failed", strategy="any"),
+    }
+    assert [line.split("  ")[-1] for line in tree(flow("a", **steps).flow)] == [
+        "└─ a",
+        "if a fails",
+        "when a has ended",
+        "once a runs",
+        "after any of b, c",
+        "if any of b, c, d and 1 more fails",
+    ]
+
+
+def test_what_is_too_deep_goes_on_at_the_same_level() -> None:
+    chain = flow("s0", **{f"s{i}": f"s{i - 1}" for i in range(1, 5)})
+    assert tree(chain.flow, max_level=2) == [
+        "└─ s0",
+        "   └─ s1",
+        "      ├─ s2",
+        "      ├─ s3  after s2",
+        "      └─ s4  after s3",
+    ]
+
+
+@pytest.mark.parametrize("shape", ["chain", "ladder", "fan"])
+def test_5000_steps_are_laid_out_without_recursion(shape: str) -> None:
+    steps = {
+        "chain": lambda i: f"s{i - 1}",
+        "ladder": lambda i: f"s{i - 1} s{max(i - 2, 0)}",
+        "fan": lambda i: "s0",
+    }[shape]
+    wide = flow("s0", **{f"s{i}": steps(i) for i in range(1, 5000)})
+    assert len(branches(wide.flow)) == 5000
+
+
+@given(st.lists(st.sets(st.integers(0, 30), max_size=4), max_size=30), st.integers(0, 6))
+def test_every_step_has_one_line_behind_all_it_depends_on(
+    targets: list[set[int]], max_level: int
+) -> None:
+    steps = {
+        f"s{i}": " ".join(f"s{t}" for t in sorted(some) if t < i) or None
+        for i, some in enumerate(targets)
+    }
+    wanted = flow(**steps).flow
+    drawn = branches(wanted, max_level=max_level)
+    order = [branch.step.name for branch in drawn]
+    assert sorted(order) == sorted(steps)
+    for branch in drawn:
+        assert all(order.index(t) < order.index(branch.step.name) for t in branch.step.targets)
+        assert branch.level <= max_level
+        if branch.level == 0 and branch.step.targets and max_level > 0:
+            assert branch.follows

@@ -1,0 +1,251 @@
+"""The examples: those that run end as they say, those that are refused are refused as they say."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.cli.manifests.objects import load
+from jobflow.cli.manifests.typed import shaped
+from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
+from jobflow.core.admission.rule import Rule
+from jobflow.core.admission.rules.expressions import expressions_are_few, references_are_small
+from jobflow.core.admission.rules.params import param_values_are_small, params_are_few
+from jobflow.core.admission.rules.status_size import status_fits
+from jobflow.core.admission.validate import CREATE_RULES
+from jobflow.core.admission.volcano import job as job_rules
+from jobflow.core.admission.volcano.job_view import job_view
+from jobflow.core.admission.warnings import (
+    FLOW_DOUBTS,
+    FLOW_SUSPICIONS,
+    FlowDoubt,
+    fields_of_patches_exist,
+    patches_mean_their_template,
+)
+from support.admission.reviewed import passed_by
+from support.sandbox.command_line import jobflow
+from support.sandbox.several_flows import carried_through
+
+EXAMPLES = Path("examples")
+REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
+ENDS = {
+    "continue-on-failure": "Succeed",
+    "daemon": "Succeed",
+    "diamond": "Succeed",
+    "entries-and-exits": "Succeed",
+    "failure-policy": "Failed",
+    "finally": "Failed",
+    "for-each": "Succeed",
+    "hyperparameter-search": "Succeed",
+    "job-defaults": "Succeed",
+    "on-failure": "Failed",
+    "parallelism": "Succeed",
+    "parameter-server": "Succeed",
+    "params": "Succeed",
+    "patch": "Succeed",
+    "probed-service": "Succeed",
+    "repeat": "Succeed",
+    "retry": "Succeed",
+    "suspend": "Pending",
+    "switch": "Succeed",
+    "timeout": "Failed",
+    "training-pipeline": "Succeed",
+    "ttl": "Succeed",
+    "when": "Succeed",
+}
+STEPS = {
+    "continue-on-failure": {"warm-up": "Failed JobFailed", "serve": "Completed"},
+    "daemon": {
+        "database": "Completed DaemonEnded", "migrate": "Completed", "test": "Completed",
+    },
+    "failure-policy": {
+        "europe": "Failed JobFailed", "europe-report": "Skipped UpstreamFailed",
+        "asia": "Completed", "asia-report": "Completed",
+    },
+    "finally": {
+        "prepare": "Completed", "train": "Failed JobFailed",
+        "clean-up": "Completed", "alarm": "Completed", "praise": "Skipped NotTaken",
+    },
+    "hyperparameter-search": {
+        "prepare": "Completed", "board": "Completed DaemonEnded", "search": "Completed",
+        "choose": "Completed", "retrain": "Completed", "evaluate": "Completed",
+        "release": "Completed", "clean-up": "Completed", "alarm": "Skipped NotTaken",
+    },
+    "on-failure": {
+        "prepare": "Completed", "train": "Failed JobFailed",
+        "evaluate": "Skipped UpstreamFailed", "alarm": "Completed", "cleanup": "Completed",
+    },
+    "params": {"train": "Completed", "announce": "Skipped NotTaken"},
+    "suspend": {"compact": "Waiting Suspended", "vacuum": "Waiting"},
+    "timeout": {"solve": "Failed Timeout", "estimate": "Completed", "publish": "Completed"},
+    "when": {
+        "evaluate": "Completed", "publish": "Completed",
+        "improve": "Skipped NotTaken", "report": "Completed",
+    },
+}  # fmt: skip
+"""Those that have something to show by it."""
+
+
+def test_every_example_has_an_end() -> None:
+    assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(ENDS)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_example_has_no_faults_and_teaches(name: str) -> None:
+    answer = jobflow("lint", EXAMPLES / f"{name}.yaml")
+    assert answer.code == 0
+    assert "warning" not in answer.out
+    assert (EXAMPLES / f"{name}.yaml").read_text().startswith("# ")
+
+
+@pytest.fixture(scope="module")
+def ended() -> dict[str, dict[str, Any]]:
+    """Status of each example's flow at its end."""
+    flows = carried_through({name: EXAMPLES / f"{name}.yaml" for name in ENDS})
+    return {name: flow["status"] for name, flow in flows.items()}
+
+
+def stands(status: dict[str, Any]) -> dict[str, str]:
+    """Phase and reason of each step."""
+    return {
+        name: f"{each['phase']} {each.get('reason', '')}".strip()
+        for name, each in status["conditions"].items()
+    }
+
+
+@pytest.mark.parametrize(("name", "phase"), ENDS.items())
+def test_an_example_ends_as_it_says(
+    name: str, phase: str, ended: dict[str, dict[str, Any]]
+) -> None:
+    assert ended[name]["state"]["phase"] == phase, ended[name]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_steps_of_an_example_end_as_it_says(
+    name: str, ended: dict[str, dict[str, Any]]
+) -> None:
+    found = stands(ended[name])
+    flow = next(iter(found)).removesuffix(next(iter(STEPS[name])))
+    assert found == {f"{flow}{step}": how for step, how in STEPS[name].items()}
+
+
+def jobs_of(status: dict[str, Any]) -> list[str]:
+    return sorted(record["name"] for record in status["jobStatusList"])
+
+
+def test_runs_of_the_examples(ended: dict[str, dict[str, Any]]) -> None:
+    assert jobs_of(ended["for-each"]) == [
+        *(f"corpus-clean-{i}" for i in range(3)), "corpus-count-0", "corpus-count-1", "corpus-split"
+    ]  # fmt: skip
+    assert len(ended["repeat"]["conditions"]["training-train"]["runs"]) == 3
+    assert jobs_of(ended["retry"]) == ["ingest-download", "ingest-download-r1", "ingest-load"]
+    assert ended["switch"]["conditions"]["pricing-price"]["decisions"] == {"case": 1}
+    assert len(ended["hyperparameter-search"]["conditions"]["search-retrain"]["runs"]) == 5
+
+
+def test_the_examples_with_params_take_others() -> None:
+    params = ("--param", "env=prod", "--param", "workers=4")
+    answer = jobflow("run", "--speed", "50", "-o", "json", *params, EXAMPLES / "params.yaml")
+    (flow,) = answer.json["items"]
+    conditions = flow["status"]["conditions"]
+    assert conditions["model-announce"]["phase"] == "Completed"
+    assert conditions["model-train"]["taskStatusCount"]["main"]["phase"] == {"Succeeded": 4}
+
+
+def test_a_flow_that_is_created_suspended_is_not_waited_for() -> None:
+    answer = jobflow("run", EXAMPLES / "suspend.yaml")
+    assert answer.code == 2
+    assert answer.err == (
+        "jobflow run: JobFlow overnight is suspended (spec.suspend): resume it on a cluster with "
+        "`jobflow resume overnight`, or take suspend out to run it here\n"
+    )
+
+
+def test_without_the_failure_the_on_failure_example_takes_the_other_branches() -> None:
+    text = (EXAMPLES / "on-failure.yaml").read_text()
+    kept = "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if "jobflow.volcano.sh/exit-code" not in line
+    )
+    answer = jobflow("run", "--speed", "50", "-o", "json", "-", stdin=kept)
+    (flow,) = answer.json["items"]
+    conditions = flow["status"]["conditions"]
+    assert answer.code == 0
+    assert conditions["training-evaluate"]["phase"] == "Completed"
+    assert conditions["training-alarm"]["reason"] == "NotTaken"
+
+
+@pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.stem)
+def test_a_refused_example_is_refused_as_its_head_says(path: Path) -> None:
+    expected = [
+        line.removeprefix("# refused: ")
+        for line in path.read_text().splitlines()
+        if line.startswith("# refused: ")
+    ]
+    answer = jobflow("lint", "-o", "json", path)
+    assert answer.code == 1
+    assert (
+        expected and [f"{fault['path']}: {fault['message']}" for fault in answer.json] == expected
+    )
+
+
+def _flows() -> list[FlowFacts]:
+    """Every refused flow as the rules see it, with the templates of its file."""
+    outlines = []
+    for path in REFUSED:
+        read = [shaped(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
+        objects = [each.object for each in read if each is not None]
+        templates = {t.metadata.name: t for t in objects if isinstance(t, JobTemplate)}
+        outlines += [FlowFacts(f, Known(templates)) for f in objects if isinstance(f, JobFlow)]
+    return outlines
+
+
+TOO_LONG_TO_READ = {
+    status_fits,
+    expressions_are_few,
+    params_are_few,
+    param_values_are_small,
+    references_are_small,
+}
+"""It takes some thousand steps, or as much of something else; tests/core has such flows."""
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [rule for group in CREATE_RULES for rule in group.rules if rule not in TOO_LONG_TO_READ],
+    ids=lambda rule: rule.__name__,
+)
+def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
+    assert any(list(rule(facts)) for facts in _flows())
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [fields_of_patches_exist, patches_mean_their_template],
+    ids=lambda rule: rule.__name__,
+)
+def test_every_doubt_of_flows_that_lint_refuses_has_a_refused_example(rule: FlowDoubt) -> None:
+    assert any(doubt.reason for facts in _flows() for doubt in rule(facts))
+
+
+def test_rules_that_are_passed_by_would_find_nothing_in_the_refused_examples() -> None:
+    groups = (*CREATE_RULES, *FLOW_SUSPICIONS, *FLOW_DOUBTS)
+    assert [each for facts in _flows() for each in passed_by(groups, facts)] == []
+
+
+@pytest.mark.parametrize("rule", job_rules._RULES, ids=lambda rule: rule.__name__)
+def test_every_rule_of_templates_has_a_refused_example(rule: Callable[..., Any]) -> None:
+    specs = [
+        manifest.data["spec"]
+        for path in REFUSED
+        for manifest in load([str(path)], io.BytesIO()).objects
+        if manifest.kind == "JobTemplate"
+    ]
+    assert any(list(rule(job_view(spec, "spec", None))) for spec in specs)

@@ -1,0 +1,84 @@
+"""The examples whose commands run on any machine, carried out for real by the runner `process`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.sandbox.command_line import jobflow
+
+EXAMPLES = Path("examples").resolve()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the logs go, and what the steps of a pipeline hand on to each other."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def carried_out(name: str) -> dict[str, Any]:
+    """Status of the example's flow at its end."""
+    answer = jobflow("run", "--runner", "process", "-o", "json", EXAMPLES / name)
+    assert (answer.code, answer.err) == (0, ""), answer
+    (flow,) = answer.json["items"]
+    status: dict[str, Any] = flow["status"]
+    return status
+
+
+def logs(folder: Path) -> dict[str, str]:
+    """What each pod wrote, by its name."""
+    found = (folder / ".jobflow" / "logs").glob("*/default/*/*.log")
+    return {path.parent.name: path.read_text() for path in found}
+
+
+def test_parameter_servers_are_ended_and_the_workers_success_is_what_counts(folder: Path) -> None:
+    status = carried_out("parameter-server.yaml")
+    assert status["conditions"]["mnist-export"]["phase"] == "Completed"
+    assert logs(folder) == {
+        "mnist-train-ps-0": "serving parameters\n",
+        "mnist-train-worker-0": "worker 0 trains\ndone\n",
+        "mnist-train-worker-1": "worker 1 trains\ndone\n",
+        "mnist-train-worker-2": "worker 2 trains\ndone\n",
+        "mnist-export-main-0": "exported\n",
+    }
+
+
+def test_clients_start_when_every_pod_of_the_service_answers(folder: Path) -> None:
+    status = carried_out("probed-service.yaml")
+    jobs = {entry["name"]: entry for entry in status["jobStatusList"]}
+    ended = jobs["serving-model"]["endTimestamp"]
+    assert jobs["serving-evaluate"]["startTimestamp"] < ended
+    assert jobs["serving-scrape"]["startTimestamp"] < ended
+    for pod in ("serving-model-web-0", "serving-model-web-1"):
+        assert '"GET /readyz HTTP/1.1" 200' in logs(folder)[pod]
+
+
+def test_the_pipeline_trains_and_publishes_what_it_trained(folder: Path) -> None:
+    status = carried_out("training-pipeline.yaml")
+    outputs = {name: each.get("outputs") for name, each in status["conditions"].items()}
+    assert outputs["training-prepare"] == {"points": 300}
+    assert outputs["training-evaluate"]["error"] < 0.2
+    slope, offset = outputs["training-train"]["slope"], outputs["training-train"]["offset"]
+    assert (round(slope), round(offset)) == (3, 2)
+    assert (folder / "training" / "model.json").exists()
+
+
+def test_the_search_tries_chooses_retrains_and_publishes_only_what_is_better(folder: Path) -> None:
+    status = carried_out("hyperparameter-search.yaml")
+    conditions = status["conditions"]
+    trials = conditions["search-search"]["runs"]
+    accuracies = [trial["outputs"]["accuracy"] for trial in trials]
+    assert [trial["outputs"]["rate"] for trial in trials] == [0.001, 0.003, 0.01, 0.03]
+    assert accuracies[-1] == max(accuracies) < 0.95
+    assert conditions["search-prepare"]["job"] == "search-prepare-r1"
+    rounds = [run["outputs"]["accuracy"] for run in conditions["search-retrain"]["runs"]]
+    assert len(rounds) > 1 and rounds[-1] >= 0.95 > max(rounds[:-1])
+    assert conditions["search-board"]["reason"] == "DaemonEnded"
+    assert conditions["search-release"]["decisions"] == {"case": 0}
+    heard = logs(folder)["search-board-main-0"].splitlines()
+    assert len(heard) == len(trials) + len(rounds)
+    assert [path.name for path in (folder / "search").iterdir()] == ["published.json"]

@@ -1,0 +1,168 @@
+"""`--param NAME=VALUE` of run and lint: values from the command line for the flows of FILEs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.sandbox.command_line import jobflow
+
+FLOW = """\
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata:
+  name: {name}
+spec:
+  params:
+    - name: workers
+    - name: mode
+      value: fast
+      enum: [fast, slow]
+  flows:
+    - name: a
+      template: t
+      when: params.workers > 2
+      patch:
+        jobSpec:
+          minAvailable: 1
+          plugins:
+            env: ["--n=$(params.workers) --mode=$(params.mode)"]
+"""
+TEMPLATE = """\
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobTemplate
+metadata:
+  name: t
+  annotations:
+    sandbox.jobflow.volcano.sh/duration: 10ms
+spec:
+  minAvailable: 1
+  tasks:
+    - name: t
+      replicas: 1
+      template:
+        spec:
+          containers:
+            - name: c
+              image: busybox
+"""
+BOTH = f"{FLOW.format(name='one')}---\n{TEMPLATE}"
+
+
+def lint(*params: str, text: str = BOTH) -> list[str]:
+    """The faults of a text as `line:column path`."""
+    flags = [word for param in params for word in ("--param", param)]
+    answer = jobflow("lint", "-o", "json", *flags, "-", stdin=text)
+    return [f"{f['line']}:{f['column']} {f['path']}" for f in answer.json]
+
+
+def test_a_param_without_a_value_takes_that_of_the_command_line() -> None:
+    assert lint() == ["7:7 spec.params[0].value"]
+    assert lint("workers=4") == []
+
+
+@pytest.mark.parametrize("value", ["3", "3.5", "0x10", " 4 "])
+def test_numbers(value: str) -> None:
+    assert lint(f"workers={value}") == []
+
+
+@pytest.mark.parametrize("value", ["many", '"4"', "[4]", '{"n": 4}', "{n: 4}", "yes", "", "a=b=c"])
+def test_what_is_no_number_does_not_fit_the_expression(value: str) -> None:
+    assert lint(f"workers={value}") == ["14:13 spec.flows[0].when"]
+
+
+@pytest.mark.parametrize("value", ["null", "~", " "])
+def test_null_is_no_value(value: str) -> None:
+    assert lint(f"workers={value}") == ["7:13 spec.params[0].value"]
+
+
+def test_a_value_of_the_file_is_replaced() -> None:
+    assert lint("workers=4", "mode=slow") == []
+    assert lint("workers=4", "mode=slw") == ["8:13 spec.params[1].value"]
+
+
+def test_every_flow_that_has_it_takes_it() -> None:
+    two = f"{BOTH}---\n{FLOW.format(name='two')}"
+    assert lint("workers=4", text=two) == []
+    other = two.replace("    - name: workers\n", "    - name: other\n      value: 1\n", 1)
+    other = other.replace("params.workers", "params.other", 2)
+    assert lint("workers=4", text=other) == []
+    assert lint("workers=4", "other=x", text=other) == ["15:13 spec.flows[0].when"]
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        (["workers"], "--param workers: write it as --param NAME=VALUE"),
+        (["=3"], "--param =3: write it as --param NAME=VALUE"),
+        (["workers=1", "workers=2"], "--param workers is given twice"),
+        (
+            ["wrkers=1"],
+            '--param wrkers: no JobFlow in the files has such a param; did you mean "workers"?',
+        ),
+        (
+            ["x=1"],
+            "--param x: no JobFlow in the files has such a param; there are workers, mode",
+        ),
+        (
+            ["workers=[1"],
+            "--param workers: its value is not YAML: the list opened at line 1, column 1 needs a "
+            "comma or a closing ] here",
+        ),
+        (["workers=1\n---\n2"], "--param workers: its value is more than one YAML document"),
+        (
+            ["workers=.inf"],
+            "--param workers: its value cannot be read: .inf is no number that JSON can hold",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["lint", "run"])
+def test_what_is_no_param(command: str, params: list[str], said: str) -> None:
+    flags = [word for param in params for word in ("--param", param)]
+    answer = jobflow(command, *flags, "-", stdin=BOTH)
+    assert (answer.code, answer.out, answer.err) == (2, "", f"jobflow {command}: {said}\n")
+
+
+def test_files_without_params() -> None:
+    answer = jobflow("lint", "--param", "x=1", "-", stdin=TEMPLATE)
+    assert answer.code == 2
+    assert answer.err == "jobflow lint: --param x: no JobFlow in the files has params\n"
+
+
+def test_unreadable_files_are_told_of_all_the_same() -> None:
+    answer = jobflow("lint", "--param", "x=1", "-", stdin="{")
+    assert answer.code == 2
+    assert "not YAML" in answer.out
+
+
+def ran(*params: str) -> dict[str, Any]:
+    flags = [word for param in params for word in ("--param", param)]
+    answer = jobflow("run", "-o", "json", "--speed", "50", *flags, "-", stdin=BOTH)
+    assert answer.code == 0, answer.err
+    (flow,) = answer.json["items"]
+    return dict(flow)
+
+
+def test_a_flow_runs_with_it() -> None:
+    flow = ran("workers=4", 'mode="slow"')
+    assert [param["value"] for param in flow["spec"]["params"]] == [4, "slow"]
+    assert flow["status"]["conditions"]["one-a"]["phase"] == "Completed"
+    skipped = ran("workers=1")["status"]["conditions"]["one-a"]
+    assert (skipped["phase"], skipped["reason"]) == ("Skipped", "NotTaken")
+
+
+def test_anchors_are_no_obstacle(tmp_path: Path) -> None:
+    """Params that two flows share by an alias are one list in the file."""
+    shared = "  params: &params\n    - name: workers\n"
+    first, second = FLOW.format(name="one"), FLOW.format(name="two")
+    own = first[first.index("  params:") : first.index("  flows:")]
+    items = [first.replace(own, shared), second.replace(own, "  params: *params\n")]
+    listed = "apiVersion: v1\nkind: List\nitems:\n" + "".join(
+        "  - " + item.replace("$(params.mode)", "fast").replace("\n", "\n    ").rstrip() + "\n"
+        for item in items
+    )
+    path = tmp_path / "flows.yaml"
+    path.write_text(listed)
+    assert jobflow("lint", "--param", "workers=4", path).code == 0

@@ -1,0 +1,110 @@
+"""What is remembered of the API server's answers goes when nothing needs it any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from jobflow.api.job import Job
+from jobflow.api.resources import JOBFLOWS
+from jobflow.controller.reconciler import AGAIN_AT_ONCE
+from jobflow.core.planning.actions import AbortJob, Confirm, DeleteFlow
+from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.server import Fault
+from support.sandbox.applier_world import NOW
+from support.sandbox.applier_world import World as Applying
+from support.sandbox.manual_reconciler import KEY, World, planning
+from support.sandbox.running_controller import (
+    NAMESPACE,
+    Product,
+    cluster,
+    flow,
+    set_phase,
+    template,
+)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """Of a flow that has ended."""
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        ended = b'{"status": {"state": {"phase": "Succeed"}}}'
+        await servers.client.patch(JOBFLOWS, *KEY, ended, subresource="status")
+        yield World(servers, await servers.flow("f"))
+
+
+async def test_nothing_is_remembered_of_a_flow_that_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning(monkeypatch)
+    await world.reconciler.reconcile(KEY)
+    assert len(world.memory) == 0
+
+
+async def test_an_ended_flow_that_spins_has_to_wait_and_is_forgotten_afterwards(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning(monkeypatch, actions=(Confirm("f-a"),))
+    outcomes = [await world.reconciler.reconcile(KEY) for _ in range(AGAIN_AT_ONCE + 1)]
+    assert "without getting on" in outcomes[-1].error
+    planning(monkeypatch)
+    await world.reconciler.reconcile(KEY)
+    assert len(world.memory) == 0
+
+
+async def test_an_ended_flow_that_cannot_be_deleted_is_not_asked_for_at_every_event(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no = failure(403, "Forbidden", "no")
+    world.servers.server.faults.append(
+        Fault(lambda request: request.method == "DELETE", no, times=None)
+    )
+    flow = await world.servers.flow("f")
+    planning(monkeypatch, actions=(DeleteFlow(flow.metadata.uid),))
+    world.queue.add(KEY)
+    working = asyncio.create_task(world.reconciler.work())
+    for _ in range(20):
+        await asyncio.sleep(0.1)
+        world.queue.add(KEY)
+    world.queue.close()
+    await working
+    deletes = [seen for seen in world.servers.server.requests if seen.method == "DELETE"]
+    assert len(deletes) == 1, "the clock of the queue stands still"
+
+
+async def test_nothing_is_remembered_of_flows_that_are_gone_or_over() -> None:
+    """One ends, one is deleted while an answer is under way."""
+    async with cluster() as servers, Client.at(servers.server.url) as client:
+        await servers.apply(template("a"), flow("f", {"a": ""}), flow("g", {"a": ""}))
+        product = Product(client)
+        memory = product.controller._reconciler._memory
+        await servers.until_jobs(f_a="", g_a="")
+        assert len(memory) == 2
+        await set_phase(servers.client, "f-a", "Completed")
+        deleted = b'{"metadata": {"annotations": {"flow.volcano.sh/force-delete": "true"}}}'
+        await servers.client.patch(JOBFLOWS, NAMESPACE, "g", deleted)
+        await servers.client.delete(JOBFLOWS, NAMESPACE, "g")
+        await servers.ended("f")
+        await asyncio.sleep(5)
+        assert len(memory) == 0
+        assert memory._waiting == {}
+        await product.kill()
+
+
+async def test_when_an_abort_was_asked_for_is_of_interest_until_the_job_has_ended() -> None:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        world = Applying(servers, await servers.flow("f"))
+        await world.apply(AbortJob("f-a", "uid-a"))
+        for phase, kept in (("Running", True), ("Aborted", False)):
+            made = {
+                "metadata": {"name": "f-a", "uid": "uid-a"},
+                "status": {"state": {"phase": phase}},
+            }
+            world.answers.outdate({"f-a": msgspec.convert(made, Job)})
+            assert world.answers.aborts == ({"uid-a": NOW} if kept else {})

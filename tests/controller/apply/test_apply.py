@@ -1,0 +1,350 @@
+"""What the API server answers to a plan's requests, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.job import Job
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
+from jobflow.controller.apply.applied import Applied
+from jobflow.core.planning.actions import AbortJob, Confirm, DeleteCommand, DeleteFlow, DeleteJob
+from jobflow.kube.client import Unreadable
+from jobflow.sandbox.apiserver.failures import Failure, failure
+from support.sandbox.applier_world import NOW, World
+from support.sandbox.running_controller import NAMESPACE, cluster, flow
+
+KIND_OF_COMMAND = {"apiVersion": COMMANDS.api_version, "kind": "Command"}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        yield World(servers, await servers.flow("f"))
+
+
+async def test_a_job_is_in_the_store_before_apply_returns(world: World) -> None:
+    applied = await world.apply(world.create())
+    assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
+    assert applied == Applied()
+
+
+async def test_our_own_job_is_adopted(world: World) -> None:
+    await world.there()
+    assert (await world.apply(world.create())).again
+    assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
+    assert world.answers.holders == {}
+
+
+async def unreadable(world: World, **owner: Any) -> None:
+    """The vcjob f-a is there, with fields that no vcjob has; a finalizer keeps it."""
+    client, manifest = world.cluster.client, world.manifest("f-a", **owner)
+    manifest["metadata"]["finalizers"] = ["test/hold"]
+    await client.create(JOBS, NAMESPACE, json.dumps(manifest).encode())
+    odd = json.dumps({"status": {"state": [1]}}).encode()
+    await client.patch(JOBS, NAMESPACE, "f-a", odd, subresource="status")
+    with pytest.raises(Unreadable):
+        await client.get(JOBS, NAMESPACE, "f-a", Job)
+
+
+async def test_our_own_job_that_cannot_be_read_is_adopted_by_its_metadata(world: World) -> None:
+    await unreadable(world)
+    for action in (world.create(), Confirm("f-a")):
+        assert await world.apply(action) == Applied(again=True)
+        jobs = world.store.jobs_of(world.flow.metadata.uid)
+        assert {name: job.ended for name, job in jobs.items()} == {"f-a": False}
+
+
+async def test_a_job_of_somebody_else_that_cannot_be_read_has_its_name(world: World) -> None:
+    await unreadable(world, uid="x", name="other")
+    assert await world.apply(world.create()) == Applied(again=True)
+    assert world.answers.holders.keys() == {"f-a"}
+
+
+async def owner_alive(world: World, **owner: Any) -> bool:
+    """What is found out about the owner of a vcjob that has our name; a finalizer keeps the
+    collector from it."""
+    manifest = world.manifest("f-a", **owner)
+    manifest["metadata"]["finalizers"] = ["test/hold"]
+    await world.cluster.client.create(JOBS, NAMESPACE, json.dumps(manifest).encode())
+    assert (await world.apply(world.create())).again
+    return world.answers.holders["f-a"].owner_alive
+
+
+async def test_the_owner_of_a_name_in_use_may_be_alive(world: World) -> None:
+    await world.cluster.apply(flow("g", {"a": ""}))
+    other = (await world.cluster.flow("g")).metadata
+    assert await owner_alive(world, name="g", uid=other.uid)
+
+
+async def test_or_gone(world: World) -> None:
+    assert not await owner_alive(world, name="gone", uid="x")
+
+
+async def test_or_another_of_the_same_name(world: World) -> None:
+    assert not await owner_alive(world, uid="first-life-of-f")
+
+
+async def test_or_of_a_kind_that_is_looked_up(world: World) -> None:
+    assert not await owner_alive(world, apiVersion="v1", kind="Pod", name="p", uid="x")
+
+
+async def test_or_of_a_kind_that_nobody_serves_and_then_it_is_left_to_it(world: World) -> None:
+    assert await owner_alive(world, apiVersion="none.example/v1", kind="None", uid="x")
+
+
+async def test_or_nobody_and_then_it_is_left_alone(world: World) -> None:
+    assert await owner_alive(world, controller=False)
+
+
+async def test_a_job_that_went_between_create_and_read_is_made_at_once(world: World) -> None:
+    world.fails("POST", "/jobs", failure(409, "AlreadyExists", "exists"))
+    assert await world.apply(world.create()) == Applied(again=True)
+    assert world.answers.holders == {}
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 413, 422])
+async def test_a_refusal_is_an_answer_with_a_doubling_backoff(world: World, code: int) -> None:
+    for seconds in (1, 2, 4):
+        world.fails("POST", "/jobs", failure(code, "", "no"))
+        applied = await world.apply(world.create())
+        assert applied.again
+        assert not applied.errors
+        refusal = world.answers.refusals["f-a"]
+        assert (refusal.code, refusal.message) == (code, "no")
+        assert refusal.retry_at == NOW + timedelta(seconds=seconds)
+    await world.apply(world.create())
+    assert world.answers.refusals == {}
+
+
+async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
+    causes = [{"reason": "NamespaceTerminating", "message": "going", "field": "metadata.namespace"}]
+    world.fails("POST", "/jobs", failure(403, "Forbidden", "terminating", causes=causes))
+    await world.apply(world.create())
+    held = world.answers.held
+    assert held is not None
+    assert (held.message, held.retry_at) == ("terminating", None)
+
+
+@pytest.mark.parametrize(
+    ("how", "wait"),
+    [
+        (failure(409, "Conflict", "quota"), 0.0),
+        (failure(429, "TooManyRequests", "later", retryAfterSeconds=3), 3.0),
+        (failure(500, "InternalError", "x"), 0.0),
+        (failure(503, "ServiceUnavailable", "x", retryAfterSeconds=9), 9.0),
+        (None, 0.0),
+    ],
+)
+async def test_what_may_work_later_is_no_answer(
+    world: World, how: Failure | None, wait: float
+) -> None:
+    world.fails("POST", "/jobs", how)
+    applied = await world.apply(world.create())
+    assert applied.errors
+    assert applied.retry_after == wait
+    assert not applied.again
+    assert world.answers.refusals == {}
+
+
+async def test_one_failure_does_not_stop_the_other_actions(world: World) -> None:
+    world.fails("POST", "/jobs", failure(500, "", "x"))
+    running = JobFlowStatus(state=FlowState(phase="Running"))
+    applied = await world.apply(world.create("f-a"), world.create("f-b"), status=running)
+    assert len(applied.errors) == 1
+    assert applied.status_written
+    assert len(await world.cluster.jobs()) == 1
+
+
+async def test_only_the_job_that_was_meant_is_deleted(world: World) -> None:
+    job = await world.there()
+    assert await world.apply(DeleteJob("f-a", "another")) == Applied()
+    assert (await world.cluster.jobs()).keys() == {"f-a"}
+    assert await world.apply(DeleteJob("f-a", job.metadata.uid)) == Applied()
+    assert await world.apply(DeleteJob("f-a", job.metadata.uid)) == Applied()
+    assert await world.cluster.jobs() == {}
+
+
+async def test_a_flow_is_deleted_as_it_was_read(world: World) -> None:
+    assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == Applied()
+    assert await world.cluster.flow_names() == []
+    assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == Applied(), "it is gone"
+
+
+async def test_one_that_has_changed_since_is_read_and_planned_again(world: World) -> None:
+    body = json.dumps({"metadata": {"labels": {"keep": "me"}}}).encode()
+    await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", body)
+    stale = Applied(again=True, stale=True)
+    assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == stale
+    known = world.store.flow(NAMESPACE, "f")
+    assert known is not None
+    assert known.metadata.labels == {"keep": "me"}
+    assert await world.cluster.flow_names() == ["f"]
+
+
+async def test_another_flow_that_has_its_name_by_now_stays(world: World) -> None:
+    await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
+    await world.cluster.apply(flow("f", {"a": ""}))
+    assert (await world.apply(DeleteFlow(world.flow.metadata.uid))).again
+    assert await world.cluster.flow_names() == ["f"]
+
+
+async def test_a_flow_that_may_not_be_deleted_is_an_error(world: World) -> None:
+    world.fails("DELETE", "/f", failure(403, "Forbidden", "no"))
+    [error] = (await world.apply(DeleteFlow(world.flow.metadata.uid))).errors
+    assert "no" in error
+
+
+async def test_absent_is_what_a_live_read_did_not_find(world: World) -> None:
+    assert (await world.apply(Confirm("f-a"))).again
+    assert world.answers.absent == {"f-a"}
+    paths = [seen.path.rsplit("/", 1)[-1] for seen in world.cluster.server.requests]
+    assert paths[-2:] == ["f", "f-a"], "the flow is read before the job"
+
+
+async def test_a_job_that_the_watch_has_not_brought_is_found(world: World) -> None:
+    await world.there()
+    await world.apply(Confirm("f-a"))
+    assert world.answers.absent == set()
+    assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
+async def test_nothing_is_said_about_a_flow_that_is_another_by_now(
+    world: World, again: bool
+) -> None:
+    await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
+    if again:
+        await world.cluster.apply(flow("f", {"a": ""}))
+    await world.apply(Confirm("f-a"))
+    assert world.answers.absent == set()
+
+
+async def test_a_status_is_written_for_the_version_it_was_made_from(world: World) -> None:
+    label = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
+    await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", label)
+    running = JobFlowStatus(state=FlowState(phase="Running"))
+    applied = await world.apply(status=running)
+    assert (applied.again, applied.status_written, applied.errors) == (True, False, [])
+    caught_up = world.store.flow(NAMESPACE, "f")
+    assert caught_up is not None
+    assert caught_up.metadata.labels == {"x": "y"}
+    world.flow = caught_up
+    assert (await world.apply(status=running)).status_written
+    assert (await world.cluster.flow("f")).status == running
+
+
+async def test_the_status_of_a_flow_that_is_gone_is_not_missed(world: World) -> None:
+    await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
+    running = JobFlowStatus(state=FlowState(phase="Running"))
+    assert await world.apply(status=running) == Applied()
+
+
+async def test_a_conflict_that_is_none_is_retried_with_a_backoff(world: World) -> None:
+    world.fails("PATCH", "/status", failure(409, "Conflict", "busy"))
+    applied = await world.apply(status=JobFlowStatus(state=FlowState(phase="Running")))
+    assert applied.errors
+    assert not applied.again
+
+
+async def test_the_requests_of_one_plan_are_bounded(world: World) -> None:
+    under_way, most = 0, 0
+    request = world.cluster.client.request
+
+    async def counting(*args: Any, **more: Any) -> bytes:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        try:
+            return await request(*args, **more)
+        finally:
+            under_way -= 1
+
+    world.cluster.client.request = counting  # type: ignore[method-assign]
+    await world.apply(*(world.create(f"f-{number}") for number in range(50)))
+    assert most == 16
+    assert len(await world.cluster.jobs()) == 50
+
+
+# -------------------------------------------------------------------- Commands
+
+
+ABORT = AbortJob("f-a", "uid-a")
+
+
+async def test_an_abort_is_a_command_that_the_job_owns(world: World) -> None:
+    uid = (await world.there()).metadata.uid
+    assert await world.apply(AbortJob("f-a", uid)) == Applied()
+    [made] = await world.cluster.raw(COMMANDS)
+    job = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "f-a", "uid": uid}
+    assert (made["metadata"]["name"], made["action"]) == ("f-a-abort", "AbortJob")
+    assert (made["target"], made["metadata"]["ownerReferences"]) == (job, [job])
+    assert world.answers.aborts == {uid: NOW}
+
+
+async def test_an_abort_that_is_there_still_will_do(world: World) -> None:
+    abort = AbortJob("f-a", (await world.there()).metadata.uid)
+    await world.apply(abort)
+    world.answers.aborts.clear()
+    assert await world.apply(abort) == Applied()
+    assert world.cluster.count("POST", COMMANDS) == 1
+    assert world.answers.aborts == {abort.uid: NOW}
+
+
+@pytest.mark.parametrize("code", [403, 404, 422])
+async def test_a_refused_abort_is_not_sent_again_at_once(world: World, code: int) -> None:
+    world.fails("POST", "/commands", failure(code, "", "no"))
+    assert await world.apply(ABORT) == Applied()
+    assert world.answers.aborts == {"uid-a": NOW}
+
+
+@pytest.mark.parametrize("how", [failure(500, "", "x"), failure(429, "", "x"), None])
+async def test_an_abort_that_failed_is_retried(world: World, how: Failure | None) -> None:
+    world.fails("POST", "/commands", how)
+    applied = await world.apply(ABORT)
+    assert len(applied.errors) == 1
+    assert world.answers.aborts == {}
+
+
+async def test_a_command_is_deleted_by_its_uid(world: World) -> None:
+    body = json.dumps({"metadata": {"name": "c"}, **KIND_OF_COMMAND}).encode()
+    answer = await world.cluster.client.create(COMMANDS, NAMESPACE, body)
+    uid = json.loads(answer)["metadata"]["uid"]
+    assert await world.apply(DeleteCommand("c", "another")) == Applied()
+    assert len(await world.cluster.raw(COMMANDS)) == 1
+    assert await world.apply(DeleteCommand("c", uid)) == Applied()
+    assert await world.cluster.raw(COMMANDS) == []
+    assert await world.apply(DeleteCommand("c", uid)) == Applied()
+
+
+# ---------------------------------------------------------------------- memory
+
+
+async def test_a_name_that_is_released_is_told_to_who_waits_for_it(world: World) -> None:
+    job = await world.there(uid="another")
+    world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
+    assert world.memory.released((NAMESPACE, "other")) == set()
+    assert world.memory.released((NAMESPACE, "f-a")) == {(NAMESPACE, "f")}
+    assert world.answers.holders == {}
+    assert world.memory.released((NAMESPACE, "f-a")) == set()
+
+
+async def test_what_was_answered_to_a_flow_goes_with_it(world: World) -> None:
+    job = await world.there(uid="another")
+    world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
+    reborn = msgspec.structs.replace(
+        world.flow, metadata=msgspec.structs.replace(world.flow.metadata, uid="second")
+    )
+    assert world.memory.of(reborn).holders == {}
+    assert world.memory.released((NAMESPACE, "f-a")) == set()
+    world.memory.forget((NAMESPACE, "f"))
+    assert len(world.memory) == 0

@@ -1,0 +1,106 @@
+"""Errors that nobody foresaw in a plan's requests: `apply` returns when all of them have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.controller.apply.applied import STATUS, Applied, request_of
+from jobflow.core.planning.actions import Confirm, DeleteFlow, ReadPods
+from support.sandbox.applier_world import World
+from support.sandbox.running_controller import cluster, flow
+
+RUNNING = JobFlowStatus(state=FlowState(phase="Running"))
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        yield World(servers, await servers.flow("f"))
+
+
+class Requests:
+    """The requests of a world, some of them replaced by what a test says, by the path's end."""
+
+    def __init__(self, world: World, **instead: Callable[[], Awaitable[bytes]]) -> None:
+        self.ended: list[str] = []
+        self._send = world.cluster.client.request
+        self._instead = instead
+        world.cluster.client.request = self  # type: ignore[method-assign,assignment]
+
+    async def __call__(self, method: str, path: str, **more: Any) -> bytes:
+        name = path.rsplit("/", 1)[-1]
+        try:
+            if name in self._instead:
+                return await self._instead[name]()
+            return await self._send(method, path, **more)
+        finally:
+            self.ended.append(name)
+
+
+async def mistaken() -> bytes:
+    raise ValueError("what a decoder says of an odd answer")
+
+
+async def broken_off() -> bytes:
+    raise asyncio.CancelledError("the connections are being closed")
+
+
+async def slow() -> bytes:
+    await asyncio.sleep(30)
+    return b"{}"
+
+
+@pytest.mark.parametrize("error", [mistaken, broken_off])
+async def test_an_error_waits_for_the_other_requests_and_is_part_of_the_outcome(
+    world: World, error: Callable[[], Awaitable[bytes]]
+) -> None:
+    requests = Requests(world, jobs=error, status=slow)
+    applied = await world.apply(world.create(), status=RUNNING)
+    assert requests.ended == ["jobs", "status"]
+    assert len(applied.errors) == 1
+    assert applied.failed == {"CreateJob f-a"}
+    assert applied.status_written
+
+
+@pytest.mark.parametrize("error", [mistaken, broken_off])
+async def test_so_is_that_of_a_single_request(
+    world: World, error: Callable[[], Awaitable[bytes]]
+) -> None:
+    Requests(world, jobs=error)
+    applied = await world.apply(world.create())
+    assert len(applied.errors) == 1
+    assert applied.failed == {"CreateJob f-a"}
+
+
+async def test_what_succeeded_is_not_among_what_failed(world: World) -> None:
+    Requests(world, status=mistaken)
+    applied = await world.apply(world.create(), Confirm("f-b"), status=RUNNING)
+    assert (applied.failed, applied.again) == ({STATUS}, True)
+
+
+@pytest.mark.parametrize("also", [False, True], ids=["alone", "among others"])
+async def test_a_plan_that_is_broken_off_ends_with_all_its_requests(
+    world: World, also: bool
+) -> None:
+    requests = Requests(world, jobs=slow, status=slow)
+    applying = asyncio.create_task(world.apply(world.create(), status=RUNNING if also else None))
+    await asyncio.sleep(1)
+    applying.cancel()
+    await asyncio.wait([applying])
+    assert applying.cancelled()
+    assert sorted(requests.ended) == (["jobs", "status"] if also else ["jobs"])
+
+
+async def test_requests_that_are_the_same_in_the_next_plan_have_the_same_name(
+    world: World,
+) -> None:
+    actions = [Confirm("f-a"), ReadPods("f-a", "uid-a"), DeleteFlow("uid-f"), world.create()]
+    names = ["Confirm f-a", "ReadPods uid-a", "DeleteFlow uid-f", "CreateJob f-a"]
+    assert [request_of(action) for action in actions] == names
+    assert await world.apply() == Applied()

@@ -1,0 +1,179 @@
+"""How often creates are tried that the namespace refuses, and how they get in once it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+
+from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.resources import JOBS, Status
+from jobflow.controller.apply.api_answers import LONGEST_HELD, Memory
+from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
+from jobflow.core.planning.actions import CreateJob
+from jobflow.kube.client import ApiError
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.server import Fault
+from support.plan.loop_worlds import each
+from support.plan.plan_world import NOW, World
+from support.sandbox.applier_world import World as Server
+from support.sandbox.running_controller import cluster, flow, template
+
+QUOTA = (
+    'jobs.batch.volcano.sh "x" is forbidden: exceeded quota: q, requested: '
+    "count/jobs.batch.volcano.sh=1, used: count/jobs.batch.volcano.sh=0, limited: "
+    "count/jobs.batch.volcano.sh=0"
+)
+
+
+@dataclass
+class Namespace:
+    """A flow in a namespace that lets some creates in, planned whenever there is a reason to."""
+
+    world: World
+    lets_in: Callable[[str], bool] = lambda name: False
+    memory: Memory = field(default_factory=lambda: Memory(dice=lambda: 0.0))
+    tried: list[str] = field(default_factory=list)
+    writes: int = 0
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.world.now + timedelta(seconds=seconds)
+        while self.world.now < end:
+            self.plan()
+            planned = self.world.plan()
+            if not planned.nothing:
+                continue
+            after = planned.plan.requeue_after
+            assert after is None or after > timedelta(0)
+            wake = end if after is None else min(self.world.now + after, end)
+            self.world = replace(self.world, now=wake)
+
+    def plan(self) -> None:
+        """One plan, carried out as far as the first create that is refused."""
+        planned = self.world.plan()
+        for action in planned.plan.actions:
+            assert isinstance(action, CreateJob)
+            self.tried.append(action.name)
+            if not self.lets_in(action.name):
+                error = ApiError(Status(code=403, reason="Forbidden", message=QUOTA))
+                self.memory.refuse(self.world.flow, action.name, error, self.world.now)
+                break
+            self.memory.let_in(self.world.flow, action.name, self.world.now)
+            self.world = self.world.acted(action)
+        self.writes += planned.status != self.world.flow.status
+        held = self.memory.of(self.world.flow).held
+        self.world = replace(self.world.with_status(planned.status), held=held)
+
+
+def test_a_namespace_that_takes_nothing_is_asked_a_handful_of_times() -> None:
+    namespace = Namespace(each(1000))
+    namespace.run(15)
+    assert len(namespace.tried) <= 5
+    namespace.run(3600 - 15)
+    assert len(namespace.tried) <= 10 + 3600 / LONGEST_HELD
+    assert namespace.writes <= 2 * len(namespace.tried)
+
+
+def test_one_that_asks_for_less_gets_in() -> None:
+    namespace = Namespace(each(8), lambda name: name == "f-a-6")
+    namespace.run(600)
+    assert sorted(namespace.world.jobs) == ["f-a-6"]
+    assert namespace.tried[:8] == [f"f-a-{n}" for n in (0, 1, 2, 3, 4, 5, 6, 0)]
+
+
+def test_every_job_has_its_turn_before_one_is_tried_again() -> None:
+    namespace = Namespace(each(20))
+    namespace.run(3600)
+    rounds = [set(namespace.tried[n : n + 20]) for n in (0, 20, 40)]
+    assert [len(tried) for tried in rounds] == [20, 20, 20]
+
+
+def test_once_one_is_let_in_the_others_follow_at_once() -> None:
+    namespace = Namespace(each(200))
+    namespace.run(300)
+    before = len(namespace.tried)
+    namespace.lets_in = lambda name: True
+    namespace.run(LONGEST_HELD)
+    assert len(namespace.world.jobs) == 200
+    assert len(namespace.tried) - before == 200
+
+
+def test_a_place_that_becomes_free_costs_few_tries() -> None:
+    free = {"places": 0}
+
+    def lets_in(_: str) -> bool:
+        free["places"] -= 1
+        return free["places"] >= 0
+
+    namespace = Namespace(each(100), lets_in)
+    namespace.run(120)
+    before = len(namespace.tried)
+    for _ in range(20):
+        free["places"] = 1
+        namespace.run(30)
+    assert len(namespace.world.jobs) >= 15
+    assert len(namespace.tried) - before <= 7 * 20
+
+
+def test_a_refusal_of_one_job_alone_holds_back_no_other() -> None:
+    memory, subject = Memory(dice=lambda: 0.0), each(3).flow
+    denied = 'admission webhook "p" denied the request: ' + QUOTA
+    memory.refuse(subject, "f-a-0", ApiError(Status(code=403, message=denied)), NOW)
+    assert memory.of(subject).held is None
+    assert memory.of(subject).refusals.keys() == {"f-a-0"}
+
+
+# --------------------------------------------------------------------- on a server
+
+
+def posts_a_job(request: Request) -> bool:
+    return request.method == "POST" and request.path.endswith("/jobs")
+
+
+@pytest.mark.parametrize(
+    ("reason", "creates", "most"),
+    [("", 200, 1), ("", REQUESTS_AT_ONCE, REQUESTS_AT_ONCE), ("CreateRefused", 2, 1)],
+)
+async def test_a_plan_sends_no_more_creates_once_one_was_refused(
+    reason: str, creates: int, most: int
+) -> None:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        world = Server(servers, await servers.flow("f"))
+        stored = JobFlowStatus(state=FlowState(phase="Pending", reason=reason))
+        await world.apply(status=stored)
+        world.flow = await servers.flow("f")
+        world.fails("POST", "/jobs", failure(403, "Forbidden", QUOTA), times=None)
+        applied = await world.apply(*(world.create(f"f-a-{n}") for n in range(creates)))
+        assert applied.again
+        asked = [seen for seen in servers.server.requests if seen.path.endswith("/jobs")]
+        assert 1 <= sum(seen.method == "POST" for seen in asked) <= most
+        held = world.answers.held
+        assert held is not None
+        assert held.message.startswith("exceeded quota: q")
+        assert world.answers.held_tries == 1
+
+
+async def test_a_plan_with_many_creates_sends_them_all() -> None:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        world = Server(servers, await servers.flow("f"))
+        await world.apply(*(world.create(f"f-a-{n}") for n in range(100)))
+        assert len(await servers.jobs()) == 100
+
+
+async def test_a_flow_gets_through_a_quota_that_is_lifted() -> None:
+    steps = {"a": "", "b": "", "c": "a b"}
+    async with cluster() as world, world.controller(), world.ends():
+        quota = Fault(posts_a_job, failure(403, "Forbidden", QUOTA), times=None)
+        world.server.faults.append(quota)
+        await world.apply(*(template(name) for name in steps), flow("f", steps))
+        refused = await world.until("f", lambda f: f.status.state.reason == "CreateRefused")
+        assert refused.status.state.message.startswith("step a: exceeded quota: q, requested")
+        world.server.faults.remove(quota)
+        assert (await world.ended("f")).status.state.phase == "Succeed"
+        assert world.count("POST", JOBS) == 3

@@ -1,0 +1,346 @@
+"""One check of one pod, with real sockets: what passes, and a sentence for everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import h11
+import pytest
+import uvloop
+
+from jobflow.controller.probes import pod_check
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.core.planning.actions import Check
+from support.network.pod_servers import (
+    HTTP,
+    OK,
+    TCP,
+    Limits,
+    Play,
+    Visit,
+    answering,
+    ask,
+    seen,
+    server,
+    status,
+)
+from support.network.probed_pods import pod
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has an IPv6 loopback."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+IPV6 = pytest.param("::1", marks=pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here"))
+
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch: pytest.MonkeyPatch) -> Limits:
+    made = Limits()
+    monkeypatch.setattr(asyncio, "timeout", made)
+    return made
+
+
+# ---------------------------------------------------------------------- what passes
+
+
+@pytest.mark.parametrize("ip", ["127.0.0.1", IPV6])
+@pytest.mark.parametrize("check", [HTTP, TCP])
+async def test_a_pod_that_answers_passes(ip: str, check: Check) -> None:
+    async with server(answering(OK), ip) as there:
+        assert await ask(there.port, check, ip) == ""
+        await there.all_left()
+        assert len(there.visits) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status("204 No Content"),
+        status("299 Whatever"),
+        status("304 Not Modified"),
+        status("399 Whatever"),
+        status("200 OK", version="HTTP/1.0"),
+        status("200"),
+        b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+        status("100 Continue") + status("103 Early Hints", "Link: </x>") + status("200 OK"),
+        status("200 OK", "Transfer-Encoding: chunked") + b"2\r\nok\r\n0\r\n\r\n",
+        status("200 OK", "Set-Cookie: a=b", "X: " + "x" * 50_000),
+        status("200 OK", "X: caf\xe9"),
+    ],
+)
+async def test_any_2xx_or_3xx_passes_in_whatever_form(answer: bytes) -> None:
+    assert await seen(answering(answer)) == ""
+
+
+async def test_a_head_in_pieces_passes() -> None:
+    async def play(visit: Visit) -> None:
+        await visit.hear()
+        for byte in OK:
+            await visit.say(bytes([byte]))
+            await asyncio.sleep(0)
+        await visit.left()
+
+    assert await seen(play) == ""
+
+
+@pytest.mark.parametrize("body", ["never sent", "endless"])
+async def test_the_body_is_not_waited_for(body: str) -> None:
+    async def play(visit: Visit) -> None:
+        await visit.hear()
+        await visit.say(status("200 OK", "Content-Length: 1000000000000"))
+        while body == "endless":
+            await visit.say(b"x" * 65536)
+        await visit.left()
+
+    async with server(play) as there:
+        assert await ask(there.port) == ""
+        await there.all_left()
+
+
+# ---------------------------------------------------------------------- what does not
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (status("503 Service Unavailable"), "answers 503"),
+        (status("404 Not Found", version="HTTP/1.0"), "answers 404"),
+        (status("400 Bad Request"), "answers 400"),
+        (status("999 Whatever"), "answers 999"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer in HTTP"),
+        (b"ok", "does not answer in HTTP"),
+        (b"HTTPS\r\n", "does not answer in HTTP"),
+        (b"<html>hello</html>\r\n\r\n", "does not answer in HTTP"),
+        (b"\x00\xff" * 1000 + b"\r\n\r\n", "does not answer in HTTP"),
+        (b"HTTP/1.1 2OO OK\r\n\r\n", "does not answer in HTTP"),
+        (b"HTTP/1.1 200 OK\r\n: nameless\r\n\r\n", "does not answer in HTTP"),
+        (status("101 Switching Protocols", "Upgrade: x"), "does not answer in HTTP"),
+        (b"\x15\x03\x01\x00\x02\x02\x16", "answers in TLS instead of plain HTTP"),
+        (
+            status("200 OK", *(f"X-{n}: {'x' * 1000}" for n in range(1024))),
+            "answers with a head of more than 64 KiB",
+        ),
+        (
+            status("100 Continue") * 10_000 + status("200 OK"),
+            "answers with a head of more than 64 KiB",
+        ),
+        (b"HTTP/1.1 200 " + b"x" * (1 << 20), "answers with a head of more than 64 KiB"),
+    ],
+)
+async def test_every_other_answer_is_said(answer: bytes, said: str) -> None:
+    assert await seen(answering(answer)) == said
+
+
+async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+    async with server(answering(OK)) as elsewhere:
+        target = f"Location: http://127.0.0.1:{elsewhere.port}/latest/meta-data"
+        assert await seen(answering(status("302 Found", target))) == ""
+        assert elsewhere.visits == []
+
+
+async def test_nobody_listens() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        for check in (HTTP, TCP):
+            assert await ask(port, check) == "refuses the connection"
+
+
+async def test_a_connection_that_is_not_taken(limits: Limits) -> None:
+    with full() as port:
+        for check in (HTTP, TCP):
+            assert await late(port, check, limits) == "takes no connection within a second"
+
+
+async def late(port: int, check: Check, limits: Limits) -> str:
+    """What is seen when time is up before anything has happened."""
+    checking = asyncio.create_task(ask(port, check))
+    await asyncio.sleep(0)
+    limits.time_is_up()
+    return await checking
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    """The port of a socket whose backlog is full: the system lets further ones wait."""
+    with socket.socket() as listening, socket.socket() as first, socket.socket() as second:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
+
+
+async def test_a_pod_that_never_answers(limits: Limits) -> None:
+    said = "takes the connection and answers nothing within a second"
+    assert await seen(silent(limits)) == said
+
+
+def silent(limits: Limits) -> Play:
+    """Hears the request and says nothing until time is up."""
+
+    async def play(visit: Visit) -> None:
+        await visit.hear()
+        limits.time_is_up()
+        await visit.left()
+
+    return play
+
+
+async def test_a_pod_that_drips(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, code = asyncio.Event(), pod_check._code
+
+    def seeing(receiver: h11.Connection) -> int | None:
+        read.set()
+        return code(receiver)
+
+    async def drips(visit: Visit) -> None:
+        await visit.hear()
+        for byte in OK[:20]:
+            await visit.say(bytes([byte]))
+            await read.wait()
+            read.clear()
+        limits.time_is_up()
+        await visit.left()
+
+    monkeypatch.setattr(pod_check, "_code", seeing)
+    assert await seen(drips) == "does not finish the head of its answer within a second"
+
+
+async def test_the_limit_is_a_second_for_all_of_it(limits: Limits) -> None:
+    assert await seen(answering(OK)) == ""
+    assert await seen(answering(OK), TCP) == ""
+    assert limits.seconds == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 200 OK\r\nX: y\r\n"])
+async def test_a_pod_that_hangs_up(before: bytes) -> None:
+    async def play(visit: Visit) -> None:
+        await visit.hear()
+        await visit.say(before)
+
+    assert await seen(play) == "closes the connection without an answer"
+
+
+async def test_a_pod_that_resets_the_connection() -> None:
+    async def play(visit: Visit) -> None:
+        await visit.hear()
+        visit.reset()
+
+    assert await seen(play) == "breaks off the connection"
+
+
+async def test_a_network_without_a_way_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unreachable(*args: object, **more: object) -> None:
+        raise OSError(101, "whatever the event loop says of it")
+
+    monkeypatch.setattr(asyncio, "open_connection", unreachable)
+    assert await ask(1) == "cannot be reached (Network is unreachable)"
+
+
+@pytest.mark.parametrize(
+    "ip",
+    [
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "fe80::1",
+        "fe80::1%eth0",
+        "0.0.0.0",
+        "::",
+        "224.0.0.1",
+        "ff02::1",
+        "localhost",
+        "127.0.0.1.",
+        "2130706433",
+        "10.0.0.7:80",
+        "10.0.0.7/x?",
+        "",
+    ],
+)
+async def test_an_ip_that_no_pod_can_have_is_not_asked(
+    ip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio, "open_connection", None)
+    for check in (HTTP, TCP):
+        assert await ask(80, check, ip) == "is not asked: no pod of a network has that IP"
+
+
+@pytest.mark.parametrize("ip", ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"])
+async def test_this_machine_is_asked_only_where_pods_are_its_processes(ip: str) -> None:
+    assert (await check_pod(pod("web-0", ip=ip), HTTP)).startswith("is not asked")
+
+
+# ---------------------------------------------------------------------- what it leaves behind
+
+
+async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with server(answering(status("502 Bad Gateway"))) as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert await seen(answering(OK)) == ""
+        assert proxy.visits == []
+
+
+async def test_a_cookie_and_a_connection_are_of_one_check_only() -> None:
+    async with server(answering(status("200 OK", "Set-Cookie: a=b", "Content-Length: 0"))) as there:
+        for _ in range(3):
+            assert await ask(there.port) == ""
+        assert len(there.visits) == 3
+        assert not any(b"ookie" in visit.request for visit in there.visits)
+
+
+async def test_a_check_that_is_broken_off_leaves_no_connection() -> None:
+    async def silent(visit: Visit) -> None:
+        assert await visit.hear()
+        checking.cancel()
+        assert await visit.left()
+
+    async with server(silent) as there:
+        checking = asyncio.create_task(ask(there.port))
+        await asyncio.wait([checking])
+        assert checking.cancelled()
+        await there.all_left()
+
+
+# ---------------------------------------------------------------------- the product's event loop
+
+
+async def _plays(limits: Limits) -> dict[str, str]:
+    async def reset(visit: Visit) -> None:
+        await visit.hear()
+        visit.reset()
+
+    plays = {"ok": answering(OK), "silent": silent(limits), "reset": reset}
+    said = {name: await seen(play) for name, play in plays.items()}
+    said["tcp"] = await seen(reset, TCP)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        said["nobody"] = await ask(bound.getsockname()[1])
+    with full() as port:
+        said["full"] = await late(port, HTTP, limits)
+    return said
+
+
+def test_uvloop_says_the_same(limits: Limits) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        said = runner.run(_plays(limits))
+    assert said == asyncio.run(_plays(limits))
+    assert said == {
+        "ok": "",
+        "silent": "takes the connection and answers nothing within a second",
+        "reset": "breaks off the connection",
+        "tcp": "",
+        "nobody": "refuses the connection",
+        "full": "takes no connection within a second",
+    }

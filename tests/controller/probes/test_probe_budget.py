@@ -1,0 +1,100 @@
+"""How many connections probes open, counted: the budget holds whatever happens, and one flow's
+thousand pods do not hold up another's one. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable
+
+from jobflow.controller.probes.fair_slots import AT_ONCE
+from support.network.probed_pods import Lab, pod, probe, web
+from support.time.virtual_time import in_virtual_time
+
+A_SECOND = 100
+
+
+def play(lab: Lab, seconds: float, *later: tuple[float, Callable[[], object]]) -> None:
+    async def main() -> None:
+        for at, what in later:
+            asyncio.get_running_loop().call_later(at, what)
+        await lab.run(seconds)
+
+    in_virtual_time(main())
+
+
+def busiest(lab: Lab) -> int:
+    """The most connections begun in any second."""
+    times = sorted(time for time, _ in lab.asked)
+    return max(bisect_left(times, begin + 1 - 1e-6) - at for at, begin in enumerate(times))
+
+
+def many(lab: Lab, flows: int) -> None:
+    """So many flows that each wait for a pod of their own."""
+    for n in range(flows):
+        name = f"flow{n}"
+        lab.have(pod("web-0", job=name))
+        lab.want(probe(job=name), flow=("ns", name), uid=f"uid-of-{name}")
+
+
+def test_a_thousand_waiting_probes_stay_within_the_budget_and_none_is_left_out() -> None:
+    lab = Lab(answers=lambda name: "answers 503", roll=0.5)
+    many(lab, 1000)
+    play(lab, 60)
+    assert busiest(lab) == A_SECOND
+    assert len(lab.count) == 1000
+    assert min(lab.count.values()) >= 3
+    assert max(lab.count.values()) - min(lab.count.values()) <= 1
+
+
+def test_pods_that_swallow_everything_hold_no_more_connections_than_allowed() -> None:
+    lab = Lab(answers=lambda name: "takes no connection", takes=1.0)
+    many(lab, 1000)
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, lab.open)
+
+    play(lab, 30, *((tick / 10 + 0.05, look) for tick in range(300)))
+    assert busiest(lab) <= A_SECOND
+    assert 0 < most <= AT_ONCE
+
+
+def test_a_storm_of_events_does_not_beat_the_budget() -> None:
+    lab = Lab(answers=lambda name: "answers 503")
+    many(lab, 200)
+
+    def storm() -> None:
+        """Every pod is replaced, and every flow is planned anew."""
+        for n in range(200):
+            name = f"flow{n}"
+            lab.have(pod("web-0", job=name, uid=str(asyncio.get_running_loop().time())))
+            lab.want(probe(job=name), flow=("ns", name), uid=f"uid-of-{name}")
+
+    play(lab, 6, *((tick / 50, storm) for tick in range(1, 250)))
+    assert busiest(lab) == A_SECOND
+    assert len(lab.count) == 200
+
+
+def test_a_flow_with_a_thousand_pods_does_not_hold_up_the_others() -> None:
+    lab = Lab().have(*(pod(f"web-{n}", job="big") for n in range(1000)))
+    lab.want(probe(web(pods=1000), job="big"), flow=("ns", "big"), uid="uid-of-big")
+    play(lab, 60, (2.0, lambda: many(lab, 20)))
+    assert busiest(lab) == A_SECOND
+    others = [time for time, name in lab.asked if not name.startswith("big")]
+    assert len(others) == 20
+    assert max(others) < 2.5
+    assert lab.prober.results("uid-of-big")["client", "uid-big"].passed
+
+
+def test_a_thousand_pods_that_are_not_ready_cost_one_connection_a_round() -> None:
+    lab = Lab(answers=lambda name: "refuses the connection")
+    lab.have(*(pod(f"web-{n}") for n in range(1000)))
+    lab.want(probe(web(pods=1000)))
+    play(lab, 60)
+    rounds = Counter(round(time) for time, _ in lab.asked)
+    assert rounds.pop(0) <= 16
+    assert rounds
+    assert set(rounds.values()) == {1}

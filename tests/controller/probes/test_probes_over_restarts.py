@@ -1,0 +1,197 @@
+"""Probes by real connections, through the whole controller: over its restarts, and many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import JOBS
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import Prober
+from jobflow.kube.client import Client
+from support.sandbox.job_pods import make_pod, move_pod
+from support.sandbox.running_controller import (
+    NAMESPACE,
+    Cluster,
+    Product,
+    cluster,
+    flow,
+    set_phase,
+    template,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods need addresses of their own")
+
+FIRST, SECOND = "127.0.0.1", "127.0.0.2"
+CHECK = partial(check_pod, loopback=True)
+
+
+class Pods:
+    """What listens at every address of this machine, in the place of pods."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.ready: set[str] = set()
+        """Addresses of pods that answer 200 instead of 503."""
+        self.asked: Counter[tuple[str, str]] = Counter()
+        """(address, path)."""
+        self.order: list[str] = []
+        """The addresses, as they were asked."""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        address, path = writer.get_extra_info("sockname")[0], request.split()[1].decode()
+        self.asked[address, path] += 1
+        self.order.append(address)
+        code = "200 OK" if address in self.ready else "503 Unavailable"
+        writer.write(f"HTTP/1.1 {code}\r\n\r\n".encode())
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.fixture
+async def pods() -> AsyncIterator[Pods]:
+    made = Pods()
+    async with await asyncio.start_server(made.answer, "0.0.0.0", 0) as listening:
+        made.port = listening.sockets[0].getsockname()[1]
+        yield made
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Cluster]:
+    async with cluster() as world:
+        yield world
+
+
+@asynccontextmanager
+async def a_life(world: Cluster) -> AsyncIterator[None]:
+    """The controller, killed at the end."""
+    async with Client.at(world.server.url) as client:
+        product = Product(client, probing=partial(Prober, check=CHECK))
+        try:
+            yield
+            product.check()
+        finally:
+            await product.kill()
+
+
+def asking(name: str, targets: str, port: int, path: str = "/ready") -> dict[str, Any]:
+    probe = {"httpGetList": [{"taskName": "main", "path": path, "port": port}]}
+    depends_on = {"targets": targets.split(), "probe": probe}
+    return {"name": name, "template": "t", "dependsOn": depends_on}
+
+
+async def has_pod(world: Cluster, name: str, ip: str) -> None:
+    """The vcjob of this name runs, and so does its pod, at this address."""
+    await world.seen(JOBS, Job, lambda jobs: name in jobs)
+    await set_phase(world.client, name, "Running")
+    job = await world.client.get(JOBS, NAMESPACE, name, Job)
+    pod = await make_pod(world.client, job.metadata)
+    await move_pod(world.client, NAMESPACE, pod, "Running", podIP=ip)
+
+
+def says(flow: JobFlow, step: str, words: str) -> bool:
+    condition = (flow.status.conditions or {}).get(f"{flow.metadata.name}-{step}")
+    return condition is not None and words in f"{condition.message} {condition.passed_targets}"
+
+
+async def test_a_probe_that_waits_is_asked_by_the_next_controller_too(
+    world: Cluster, pods: Pods
+) -> None:
+    await world.apply(template("t"), template("a"))
+    await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
+    async with a_life(world):
+        await has_pod(world, "f-a", FIRST)
+        await world.until("f", lambda flow: says(flow, "b", "answers 503"))
+    before = pods.asked.total()
+    pods.ready = {FIRST}
+    async with a_life(world):
+        await world.until_jobs(f_a="Running", f_b="")
+    assert pods.asked.total() == before + 1
+    assert world.count("POST", JOBS) == 2
+
+
+async def test_a_target_that_has_passed_is_not_asked_by_the_next_controller(
+    world: Cluster, pods: Pods
+) -> None:
+    """It could not even answer any more."""
+    await world.apply(*map(template, "tab"))
+    steps = [{"name": "a"}, {"name": "b"}, asking("c", "a b", pods.port)]
+    await world.apply(flow("f", {}, flows=steps))
+    pods.ready = {FIRST}
+    async with a_life(world):
+        await has_pod(world, "f-a", FIRST)
+        await has_pod(world, "f-b", SECOND)
+        await world.until("f", lambda flow: says(flow, "c", "['a']"))
+        await world.until("f", lambda flow: says(flow, "c", "of pod f-b-main-0 answers 503"))
+    first = pods.asked[FIRST, "/ready"]
+    pods.ready = {SECOND}
+    async with a_life(world):
+        await world.until_jobs(f_a="Running", f_b="Running", f_c="")
+    assert (first, pods.asked[FIRST, "/ready"]) == (1, 1)
+    assert world.count("POST", JOBS) == 3
+
+
+async def test_what_was_passed_counts_after_the_target_has_ended(
+    world: Cluster, pods: Pods
+) -> None:
+    """b has passed, and its template comes when its target can no longer be asked."""
+    await world.apply(template("a"))
+    await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
+    pods.ready = {FIRST}
+    async with a_life(world):
+        await has_pod(world, "f-a", FIRST)
+        await world.until("f", lambda flow: says(flow, "b", "['a']"))
+    pods.ready = set()
+    await set_phase(world.client, "f-a", "Completed")
+    await world.apply(template("t"))
+    async with a_life(world):
+        await world.until_jobs(f_a="Completed", f_b="")
+    assert pods.asked[FIRST, "/ready"] == 1
+
+
+async def test_two_flows_with_fifty_probes_each_share_the_budget(
+    world: Cluster, pods: Pods
+) -> None:
+    paths = [f"/{number}" for number in range(50)]
+    await world.apply(template("t"), template("a"))
+    for name in "fg":
+        steps = [asking(f"s{n}", "a", pods.port, path) for n, path in enumerate(paths)]
+        await world.apply(flow(name, {}, flows=[{"name": "a"}, *steps]))
+    async with a_life(world):
+        await world.until_jobs(f_a="", g_a="")
+    await has_pod(world, "f-a", FIRST)
+    await has_pod(world, "g-a", SECOND)
+    async with world.ends({"f-a": "", "g-a": ""}), a_life(world):  # both begin to ask at once
+        for name in "fg":
+            await world.until(
+                name, lambda flow: all(says(flow, f"s{n}", "answers 503") for n in range(50))
+            )
+        assert _fair(pods.order[:100])
+        pods.ready = {FIRST, SECOND}
+        for name in "fg":
+            await world.until(name, lambda flow: flow.status.progress == "50/51")
+            await set_phase(world.client, f"{name}-a", "Completed")
+            assert (await world.ended(name)).status.state.phase == "Succeed"
+    assert pods.asked.keys() == {(ip, path) for ip in (FIRST, SECOND) for path in paths}
+    assert world.count("POST", JOBS) == 102
+
+
+def _fair(order: Sequence[str]) -> bool:
+    """From where both ask until one is done, each has its share of every two tenths of a second."""
+    both = order[order.index(SECOND) : min(_last(order, FIRST), _last(order, SECOND))]
+    shares = [Counter(both[at : at + 20]) for at in range(len(both) - 20)]
+    return len(shares) > 40 and all(min(share[FIRST], share[SECOND]) >= 5 for share in shares)
+
+
+def _last(order: Sequence[str], one: str) -> int:
+    return max(at for at, address in enumerate(order) if address == one)

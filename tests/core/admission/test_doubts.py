@@ -1,0 +1,210 @@
+"""Warnings at a place: what admission takes and lint refuses, or warns of too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.admission.analysis.flow_facts import Known
+from jobflow.core.admission.validate import validate_flow, validate_template
+from jobflow.core.violations import DOUBTS_SHOWN, Doubt, Reason
+from support.admission.reviewed import faults, flow_of, knowing, template_of
+
+TRAIN = template_of("train", "ps", "worker")
+PLAIN = template_of("plain")
+AT = "spec.flows[0].patch.jobSpec"
+
+
+def pod(*containers: dict[str, Any], task: str | None = "main", **spec: Any) -> dict[str, Any]:
+    named = {} if task is None else {"name": task}
+    return {"tasks": [named | {"template": {"spec": {"containers": [*containers], **spec}}}]}
+
+
+def patched(template: str, job_spec: Any, *known: Any, **step: Any) -> tuple[Doubt, ...]:
+    flow = flow_of({"name": "a", "template": template, "patch": {"jobSpec": job_spec}, **step})
+    verdict = validate_flow(flow, knowing(*known) if known else Known())
+    assert verdict.violations == ()
+    return verdict.doubts
+
+
+def test_an_unknown_field_of_a_patch_is_a_warning_at_its_place() -> None:
+    (doubt,) = patched("plain", pod({"name": "main", "argz": ["x"]}), PLAIN)
+    at = f"{AT}.tasks[0].template.spec.containers[0].argz"
+    assert str(doubt) == f'{at}: unknown field; did you mean "args"?'
+    assert doubt.reason is Reason.FORBIDDEN
+
+
+def test_an_unknown_field_needs_no_template() -> None:
+    (doubt,) = patched("plain", {"env": []})
+    assert str(doubt) == (
+        f"{AT}.env: unknown field; it belongs in tasks[].template.spec.containers[].env"
+    )
+
+
+def test_a_field_in_the_value_of_a_reference_is_told_at_the_reference() -> None:
+    flow = flow_of(
+        {"name": "a", "patch": {"jobSpec": {"tasks": "$(params.tasks)"}}},
+        params=[{"name": "tasks", "value": [{"name": "main", "containers": []}]}],
+    )
+    (doubt,) = validate_flow(flow, Known()).doubts
+    assert str(doubt) == (
+        f"{AT}.tasks: unknown field; it belongs in template.spec.containers "
+        "(at [0].containers of its value)"
+    )
+
+
+def test_many_are_shown_in_part() -> None:
+    verdict = validate_flow(
+        flow_of({"name": "a", "patch": {"jobSpec": {f"x{i}": 1 for i in range(21)}}}), Known()
+    )
+    assert len(verdict.all_warnings) == DOUBTS_SHOWN + 1
+    assert verdict.all_warnings[-1] == "and 5 more like these"
+
+
+@pytest.mark.parametrize(
+    ("template", "patch", "path", "detail", "reason"),
+    [
+        (
+            PLAIN,
+            pod({"name": "mian", "image": "x"}),
+            "tasks[0].template.spec.containers[0].name",
+            'template "plain" has no container "mian", so the patch adds one; did you mean "main"?',
+            Reason.NOT_FOUND,
+        ),
+        (
+            PLAIN,
+            pod({"name": "proxy", "image": "x"}),
+            "tasks[0].template.spec.containers[0].name",
+            'template "plain" has no container "proxy", so the patch adds one',
+            None,
+        ),
+        (
+            TRAIN,
+            pod({"name": "main", "image": "x"}, task="wroker"),
+            "tasks[0].name",
+            'template "train" has no task "wroker", so the patch adds one; did you mean "worker"?',
+            Reason.NOT_FOUND,
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_template_does_not_have_is_named(
+    template: Any, patch: Any, path: str, detail: str, reason: Reason | None
+) -> None:
+    (doubt,) = patched(template.metadata.name, patch, template)
+    assert (doubt.path, doubt.detail, doubt.reason) == (f"{AT}.{path}", detail, reason)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        pod({"name": "main", "image": "x"}),
+        pod({"image": "x"}),
+        pod({"image": "x"}, task=None),
+        pod({"$patch": "replace"}, {"name": "other", "image": "x"}),
+        pod({"name": "main", "image": "x"}, initContainers=[{"name": "first", "image": "x"}]),
+        {"tasks": [{"name": "main", "template": {"$patch": "merge"}}]},
+        {"tasks": [{"$patch": "replace"}, *pod({"name": "c", "image": "x"}, task="new")["tasks"]]},
+    ],
+)
+def test_what_the_template_has_or_the_patch_replaces_is_not(patch: Any) -> None:
+    assert patched("plain", patch, PLAIN) == ()
+
+
+def test_the_first_patch_of_two_may_add_what_the_second_changes() -> None:
+    case = {"template": "plain", "patch": {"jobSpec": pod({"name": "proxy", "tty": True})}}
+    step = {
+        "name": "a",
+        "switch": [case],
+        "patch": {"jobSpec": pod({"name": "proxy", "image": "x"})},
+    }
+    verdict = validate_flow(flow_of(step), knowing(PLAIN))
+    assert [doubt.path for doubt in verdict.doubts] == [
+        f"{AT}.tasks[0].template.spec.containers[0].name"
+    ]
+
+
+def test_an_element_without_a_name_is_refused_if_the_template_has_several() -> None:
+    step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": 2}]}}}
+    assert faults(flow_of(step), knowing(TRAIN)) == [
+        f'{AT}.tasks[0].name: Required value: template "train" has 2 tasks (ps, worker); name '
+        "the one to change"
+    ]
+    assert faults(flow_of(step), Known()) == []
+
+
+def test_a_container_without_a_name_is_refused_once() -> None:
+    two = [{"name": name, "image": "x"} for name in ("main", "side")]
+    task = {"name": "main", "replicas": 1, "template": {"spec": {"containers": two}}}
+    step = {"name": "a", "template": "t", "patch": {"jobSpec": pod({"tty": True})}}
+    assert faults(flow_of(step), knowing(template_of("t", tasks=[task]))) == [
+        f'{AT}.tasks[0].template.spec.containers[0].name: Required value: template "t" has 2 '
+        "containers (main, side); name the one to change"
+    ]
+
+
+def test_a_wrong_value_in_a_task_without_a_name_is_refused_too() -> None:
+    step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": -1}]}}}
+    said = faults(flow_of(step), knowing(TRAIN))
+    assert [each.partition(":")[0] for each in said] == [
+        f"{AT}.tasks[0].name",
+        f"{AT}.tasks[0].replicas",
+    ]
+
+
+def test_a_patch_that_adds_a_part_of_a_job_is_told_how_it_finds_its_template() -> None:
+    parts = pod({"name": "other"}, task="ps")
+    parts["tasks"].append({"name": "more", "replicas": 1})
+    step = {"name": "a", "template": "train", "patch": {"jobSpec": parts}}
+    image, containers = faults(flow_of(step), knowing(TRAIN))
+    assert "a container has an image (a patch finds its container by name)" in image
+    assert "a pod has at least one container (a patch finds its task by name)" in containers
+
+
+def test_a_wrong_type_in_a_patch_is_refused_without_a_template() -> None:
+    patch = pod({"name": "main", "env": [{"name": "A", "value": "$(params.n)"}, {"value": 5}]})
+    patch["tasks"][0]["template"]["spec"]["hostNetwork"] = "$(params.n)"
+    flow = flow_of({"name": "a", "patch": {"jobSpec": patch}}, params=[{"name": "n", "value": 3}])
+    inner = f"{AT}.tasks[0].template.spec"
+    assert [each for each in faults(flow) if "must be of type" in each] == [
+        f'{inner}.hostNetwork: Invalid value: "integer": must be of type boolean: "integer"',
+        f'{inner}.containers[0].env[1].value: Invalid value: "integer": must be of type string: '
+        '"integer"; write "5", in quotes',
+    ]
+
+
+def test_a_task_without_replicas_is_a_warning() -> None:
+    task = {"name": "main", "template": TRAIN.spec["tasks"][0]["template"]}
+    verdict = validate_template(template_of("t", tasks=[task]), Known())
+    assert verdict.violations == ()
+    (doubt,) = verdict.doubts
+    assert (doubt.path, doubt.reason) == ("spec.tasks[0].replicas", Reason.REQUIRED)
+
+
+@pytest.mark.parametrize("tasks", [("main",), ("ps", "worker")])
+def test_a_job_whose_tasks_all_have_0_replicas_is_a_warning(tasks: tuple[str, ...]) -> None:
+    verdict = validate_template(template_of("t", *tasks, replicas=0), Known())
+    assert verdict.violations == ()
+    (doubt,) = verdict.doubts
+    assert (doubt.path, doubt.reason) == ("spec.tasks", Reason.REQUIRED)
+    assert "never ends" in doubt.detail
+
+
+def test_a_task_of_0_replicas_beside_one_with_pods_is_no_doubt() -> None:
+    template = template_of("t", "ps", "worker", replicas=1)
+    template.spec["tasks"][0]["replicas"] = 0
+    assert validate_template(template, Known()).doubts == ()
+
+
+def test_a_task_without_replicas_is_the_only_doubt_beside_one_of_0() -> None:
+    template = template_of("t", "ps", "worker", replicas=0)
+    del template.spec["tasks"][1]["replicas"]
+    (doubt,) = validate_template(template, Known()).doubts
+    assert doubt.path == "spec.tasks[1].replicas"
+
+
+def test_a_pod_without_a_restart_policy_is_a_warning_of_lint_too() -> None:
+    container = {"name": "main", "image": "x"}
+    task = {"name": "main", "replicas": 1, "template": {"spec": {"containers": [container]}}}
+    (doubt,) = validate_template(template_of("t", tasks=[task]), Known()).doubts
+    assert (doubt.path, doubt.reason) == ("spec.tasks[0].template.spec.restartPolicy", None)

@@ -1,0 +1,205 @@
+"""Admission takes time in proportion to what it is given, also where much is wrong with it: the
+webhook answers on the one thread that carries the flows out, too. Counted in lines of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobflow.core.admission.validate import Known, validate_flow, validate_template
+from support.admission.reviewed import flow_of, knowing, template_of
+from support.laws.counted_lines import lines_run
+
+pytestmark = pytest.mark.no_cover
+"""It traces by itself."""
+
+
+def _patched(patch: dict[str, Any]) -> Callable[[], object]:
+    flow = flow_of({"name": "a", "patch": {"jobSpec": patch}})
+    return lambda: validate_flow(flow, Known())
+
+
+def _task_targets(count: int) -> Callable[[], object]:
+    tasks = [
+        {"name": f"t{i}", "dependsOn": {"name": [f"t{i}x", f"x{i}"]}, "template": {}}
+        for i in range(count)
+    ]
+    template = template_of("t", tasks=tasks)
+    return lambda: validate_template(template, Known())
+
+
+def _one_task_for_all(count: int) -> Callable[[], object]:
+    names = [f"t{i}" for i in range(count)]
+    tasks = [*({"name": name} for name in names), {"name": "z", "dependsOn": {"name": names}}]
+    template = template_of("t", tasks=tasks)
+    return lambda: validate_template(template, Known())
+
+
+def _steps_that_begin_alike(count: int) -> Callable[[], object]:
+    names = ["s", *(f"s-{i}" for i in range(count))]
+    template = template_of("t", *(f"t-{i}" for i in range(count)))
+    flow = flow_of(*({"name": name, "template": "t"} for name in names))
+    known = knowing(template)
+    return lambda: validate_flow(flow, known)
+
+
+def _probes(wrong: bool) -> Callable[[int], Callable[[], object]]:
+    """Steps with a probe on all that were before the last tenth, which have their own patches."""
+
+    def of(count: int) -> Callable[[], object]:
+        first = count // 10
+        names = [f"s{i}" for i in range(first)]
+        steps: list[dict[str, Any]] = [
+            {"name": name, "template": "t", "patch": {"jobSpec": {"maxRetry": 2}}} for name in names
+        ]
+        entry = {"taskName": "mian" if wrong else "main", "path": "a" if wrong else "/a", "port": 1}
+        for i in range(count):
+            probe = {"httpGetList": [entry | {"port": port} for port in (1, 2)]}
+            depends_on = {"targets": names if i == 0 else [f"s{i % first}"], "probe": probe}
+            steps.append({"name": f"p{i}", "template": "t", "dependsOn": depends_on})
+        flow, known = flow_of(*steps), knowing(template_of("t"))
+        return lambda: validate_flow(flow, known)
+
+    return of
+
+
+def _entries(count: int) -> Callable[[], object]:
+    """Far too many, of far too many targets."""
+    names = [f"s{i}" for i in range(count)]
+    steps: list[dict[str, Any]] = [
+        {"name": name, "template": "t", "patch": {"jobSpec": {"maxRetry": 2}}} for name in names
+    ]
+    probe = {"tcpSocketList": [{"taskName": "mian", "port": i} for i in range(count)]}
+    flow = flow_of(*steps, {"name": "p", "dependsOn": {"targets": names, "probe": probe}})
+    known = knowing(template_of("t"))
+    return lambda: validate_flow(flow, known)
+
+
+UNTIL = "phase == 'Completed'"
+
+
+def _loops(count: int) -> Callable[[], object]:
+    """Steps whose names, tasks and runs all begin alike."""
+    loops: list[dict[str, Any]] = [
+        {"forEach": {"count": 1000}, "retry": {"limit": 100}},
+        {"repeat": {"until": UNTIL, "max": 1000}},
+        {"retry": {"limit": 100, "backoff": {"duration": "x"}}},
+        {},
+    ]
+    steps = [{"name": f"s-{i}", "template": "t"} | loops[i % 4] for i in range(count)]
+    tasks = [f"{i}-r1-{i}-t" for i in range(count // 4)]
+    flow, known = flow_of("s", *steps, {"name": "s-1-r1"}), knowing(template_of("t", *tasks))
+    return lambda: validate_flow(flow, known)
+
+
+def _cases(count: int) -> Callable[[], object]:
+    """Few of each switch, for there are bounds, of many steps; what they change is wrong."""
+    patch = {"jobSpec": {"tasks": [{"name": "main", "replicas": -1}], "queue": "$(params.queue)"}}
+    switch = [{"when": "true", "patch": patch}, {"patch": patch}, {"template": "T"}]
+    names = [f"s{i}" for i in range(count // 8)]
+    steps = [{"name": name, "switch": switch, "patch": patch} for name in names]
+    flow = flow_of(
+        *steps,
+        params=[{"name": "queue", "value": "Q"}],
+        jobDefaults={"plugins": {"mpi": []}, "labels": {"A b": "c d"}},
+        **{"finally": [{"name": name, "dependsOn": {"targets": names[:3]}} for name in names]},
+    )
+    known = knowing(*(template_of(name) for name in names))
+    return lambda: validate_flow(flow, known)
+
+
+def _one_switch(count: int) -> Callable[[], object]:
+    """Far too many cases."""
+    case = {"when": "true", "patch": {"jobSpec": {"maxRetry": "$(item)"}}}
+    flow = flow_of({"name": "a", "template": "t", "switch": [case] * count})
+    known = knowing(template_of("a"), template_of("t"))
+    return lambda: validate_flow(flow, known)
+
+
+def _unknown_places(count: int) -> Callable[[], object]:
+    """A patch of which only a run can tell most, and the rest is wrong."""
+    tasks = [{"name": f"t{i}", "replicas": "$(item)", "minAvailable": -1} for i in range(count)]
+    patch = {"jobSpec": {"tasks": tasks, "plugins": {f"p{i}": ["$(item)"] for i in range(count)}}}
+    flow = flow_of({"name": "a", "patch": patch, "forEach": {"count": 3}})
+    known = knowing(template_of("a"))
+    return lambda: validate_flow(flow, known)
+
+
+def _values(count: int) -> Callable[[], object]:
+    """A parameter with many wrong things in it."""
+    value = [{"name": "t", "replicas": -1}] * count
+    patch = {"jobSpec": {"tasks": "$(params.tasks)"}}
+    flow = flow_of({"name": "a", "patch": patch}, params=[{"name": "tasks", "value": value}])
+    known = knowing(template_of("a"))
+    return lambda: validate_flow(flow, known)
+
+
+def _expressions(*texts: str, **more: Any) -> Callable[[int], Callable[[], object]]:
+    """A chain of steps with these conditions; `{before}` is the step before, `{i}` a number."""
+
+    def of(count: int) -> Callable[[], object]:
+        steps: list[dict[str, Any]] = [{"name": "s0"}]
+        for i in range(1, count):
+            when = [{"when": text.format(before=f"s{i - 1}", i=i)} for text in texts]
+            depends_on = {"targets": [f"s{i - 1}"]}
+            steps.append({"name": f"s{i}", "dependsOn": depends_on, "switch": when, **more})
+        params = [{"name": f"p{i}", "value": [i] * 10} for i in range(50)]
+        flow = flow_of(*steps, params=params)
+        validate_flow(flow, Known())  # what is parsed is remembered
+        return lambda: validate_flow(flow, Known())
+
+    return of
+
+
+def _references(count: int) -> Callable[[], object]:
+    """Items and references to them, as many of both."""
+    items = [{f"k{i}": 1 for i in range(3)}] * (count // 10)
+    env = [f"$(item.k{i}) $(params.x) $(index) $(param.x)" for i in range(count)]
+    step = {"name": "a", "forEach": {"items": items}, "patch": {"spec": {"plugins": {"env": env}}}}
+    flow = flow_of(step)
+    return lambda: validate_flow(flow, Known())
+
+
+def _params(count: int) -> Callable[[], object]:
+    params = [{"name": f"p-{i}", "enum": [1, 2], "value": 3} for i in range(count)]
+    flow = flow_of("a", params=params)
+    return lambda: validate_flow(flow, Known())
+
+
+CASES: dict[str, Callable[[int], Callable[[], object]]] = {
+    "loops and retries": _loops,
+    "cases, defaults and finally": _cases,
+    "a switch of too many cases": _one_switch,
+    "places that only a run can tell": _unknown_places,
+    "a parameter of many wrong things": _values,
+    "expressions": _expressions(
+        'steps["{before}"].phase == "Completed"', "steps.s0.outputs.x > {i}", "params.p1.size() > 1"
+    ),
+    "expressions that give no truth": _expressions("params.p1", "steps.{before}.phase"),
+    "expressions that look at a lot": _expressions("size(params) > {i}"),
+    "expressions of names that there are not": _expressions(
+        "params.q{i} > steps.t{i}.phase", "steps.{before}.ouputs{i}", "foo{i} == 1", "fun{i}(1)"
+    ),
+    "references": _references,
+    "params": _params,
+    "probes": _probes(wrong=False),
+    "probes of tasks that there are not": _probes(wrong=True),
+    "a probe of too many entries": _entries,
+    "tasks that wait for what is no task": _task_targets,
+    "a task that waits for all the others": _one_task_for_all,
+    "steps of many tasks": _steps_that_begin_alike,
+    "wrong tasks in a patch": lambda n: _patched(
+        {"tasks": [{"name": f"t{i}", "replicas": -1} for i in range(n)]}
+    ),
+    "wrong tasks of one name": lambda n: _patched({"tasks": [{"name": "t", "maxRetry": -1}] * n}),
+    "tasks in a patch that are none": lambda n: _patched({"tasks": [3] * n}),
+    "wrong plugins in a patch": lambda n: _patched({"plugins": {f"p{i}": 1 for i in range(n)}}),
+    "wrong policies in a patch": lambda n: _patched({"policies": [{"event": "x"}] * n}),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_four_times_as_much_takes_at_most_six_times_the_work(case) -> None:
+    assert lines_run(case(800)) < 6 * lines_run(case(200))

@@ -1,0 +1,337 @@
+"""Expressions and references at admission: what is refused, where, and in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.admission.analysis.read_expressions import MAX_CHARACTERS
+from support.admission.expressed import AFTER_A, said_of
+from support.admission.reviewed import faults, flow_of, knowing, template_of
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'steps.a.phase == "Completed"',
+        'steps["a"].reason == "" || steps["a"].attempts > 1',
+        "steps.a.outputs.acc > 0.9",
+        "has(steps.a.outputs.acc) && steps.a.outputs.acc > 0.9",
+        "steps.a.outputs.list.map(x, x.y).max() > 3",
+        'steps.a.tasks["worker"].Succeeded == 3',
+        "steps.a.tasks.all(t, steps.a.tasks[t].Failed == 0)",
+        "steps.a == steps.a",
+        'params.workers > 2 && params.mode == "fast"',
+        "params.map.x.y == 1",
+        "params.rates[0] == 0.1",
+        "size(params) == 6",
+        'flow.name == "f" && flow.namespace.startsWith("t")',
+        "type(params.workers) == int",
+        "params.on",
+        "10 / (steps.a.attempts - 1) > 1",
+        "steps.a.attempts == 1 ? true : 3 > 4",
+    ],
+)
+def test_a_condition_that_is_admitted(text: str) -> None:
+    assert said_of(when=text) == []
+
+
+NO_ORDER = "> does not take a text and a whole number"
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        # names
+        (
+            "params.wokers > 2",
+            'character 1: there is no parameter "wokers"; did you mean "workers"?',
+        ),
+        ("has(params.x)", 'character 5: there is no parameter "x"'),
+        ("workers > 2", "character 1: there is no variable workers; write params.workers"),
+        ("true && a.phase == ''", 'character 9: there is no variable a; write steps["a"]'),
+        ("parms.x", 'character 1: there is no variable parms; did you mean "params"?'),
+        ("foo == 1", "character 1: there is no variable foo; there are params, flow, steps"),
+        ("flow.nam == ''", 'character 1: a flow has no "nam"; did you mean "name"?'),
+        ("flow.uid == ''", 'character 1: a flow has no "uid"; it has name, namespace'),
+        (
+            "flow[params.mode] == ''",
+            "character 1: what is taken of a flow has to be written out: name, namespace",
+        ),
+        (
+            "flow.phase == 'Failed'",
+            "character 1: flow.phase is to be seen in the steps of finally only",
+        ),
+        ("sze(params.rates) > 1", 'character 1: there is no function sze; did you mean "size"?'),
+        (
+            "params.rates.length() > 1",
+            'character 14: there is no function length; did you mean "size"?',
+        ),
+        # places
+        (
+            "item.x == 1",
+            "character 1: there is an item only in the patch and the retry.when of a step with "
+            "forEach",
+        ),
+        (
+            "index == 1",
+            "character 1: there is an index only in the patch, the retry.when and the "
+            "repeat.until of a step with forEach or repeat",
+        ),
+        (
+            "outputs.x == 1",
+            "character 1: outputs is that of a run that has ended, in repeat.until and "
+            'retry.when; of another step write steps["NAME"].outputs',
+        ),
+        # steps
+        ("steps.x.phase == ''", 'character 1: no such step as "x"'),
+        ("steps.A.phase == ''", 'character 1: no such step as "A"; did you mean "a"?'),
+        (
+            "steps.d.phase == ''",
+            'character 1: step "b" does not depend on "d"; add it to dependsOn.targets',
+        ),
+        (
+            "steps.c.phase == ''",
+            'character 1: step "b" does not depend on "c"; add it to dependsOn.targets',
+        ),
+        (
+            "steps.b.phase == ''",
+            "character 1: a step does not see itself; of a run that has just ended, "
+            "repeat.until and retry.when see outputs, phase and reason",
+        ),
+        ("steps.z.phase == ''", 'character 1: "z" is a step of finally, which no other step sees'),
+        (
+            "steps.a-b.phase == ''",
+            'character 1: write steps["a-b"], for a name with - or . needs quotes',
+        ),
+        (
+            "1 > 2 || steps.e.f.phase == ''",
+            'character 10: write steps["e.f"], for a name with - or . needs quotes',
+        ),
+        (
+            "steps.2a.phase == ''",
+            "character 6: is not a CEL expression: unexpected '.2'; write steps[\"2a\"]",
+        ),
+        (
+            "steps[params.mode].phase == ''",
+            'character 1: the step has to be written out, as in steps["NAME"].phase',
+        ),
+        (
+            "size(steps) > 1",
+            'character 6: the step has to be written out, as in steps["NAME"].phase',
+        ),
+        ("steps.a.output.x == 1", 'character 1: a step has no "output"; did you mean "outputs"?'),
+        (
+            "steps.a[params.mode] == ''",
+            "character 1: what is taken of a step has to be written out: phase, reason, "
+            "attempts, outputs, tasks",
+        ),
+        ("steps.a.items[0].phase == ''", 'character 1: "a" has no forEach, and so no items'),
+        (
+            'steps.a.tasks["w"].succeeded == 1',
+            'character 1: a task has no "succeeded"; did you mean "Succeeded"?',
+        ),
+        # values
+        ("steps.a.phase", "gives a text, not true or false"),
+        ("params.workers", "gives a number, not true or false"),
+        ("params.rates", "gives a list, not true or false"),
+        ("params.map.x", "gives a map, not true or false"),
+        ("null", "gives null, not true or false"),
+        ("params.mode > 3", NO_ORDER),
+        ("steps.a.phase > 3", NO_ORDER),
+        ("1 / 0 > 1", "division by zero"),
+        ("params.workers.startsWith('a')", "startsWith does not take a whole number and a text"),
+        # texts
+        (
+            "params.on = true",
+            "character 11: is not a CEL expression: unexpected '='; write == for =",
+        ),
+        (
+            "params.on AND true",
+            "character 11: is not a CEL expression: unexpected 'AND'; write && for AND",
+        ),
+        (
+            "params.n === 1",
+            "character 12: is not a CEL expression: unexpected '='; write == for ===",
+        ),
+        ("params.n <> 1", "character 11: is not a CEL expression: unexpected '>'; write != for <>"),
+        (
+            "not params.on",
+            "character 5: is not a CEL expression: unexpected 'params'; write ! for not",
+        ),
+        (
+            "params.n is null",
+            "character 10: is not a CEL expression: unexpected 'is'; write == for is",
+        ),
+        (
+            "if params.on then true",
+            "character 1: is not a CEL expression: if is a reserved word; write condition ? one "
+            ": other",
+        ),
+        ("'abc", "character 1: is not a CEL expression: unexpected '''; close the quote"),
+        (
+            "{{inputs.parameters.n}} > 1",
+            "character 22: is not a CEL expression: unexpected '}'; an expression has no {{…}}, it "
+            'writes params.x and steps["x"].outputs.y',
+        ),
+        ("params.on == True", "character 14: there is no variable True; write true"),
+        ("params.on == None", "character 14: there is no variable None; write null"),
+        (
+            "steps.a.reason.matches('*')",
+            "character 16: the pattern of matches is not a regular expression",
+        ),
+        (
+            "params.on and true",
+            "character 11: is not a CEL expression: unexpected 'and'; write && for and",
+        ),
+        (
+            "$(params.on)",
+            "character 1: is not a CEL expression: unexpected '$'; references $(…) stand in "
+            "patches, an expression writes params.x",
+        ),
+        (" ", "is empty"),
+    ],
+)  # fmt: skip
+def test_a_condition_that_is_refused(text: str, detail: str) -> None:
+    (found,) = said_of(when=text)
+    assert found.startswith("when: Invalid value: ")
+    assert found.endswith(f": {detail}")
+
+
+def test_every_fault_of_an_expression_is_told() -> None:
+    found = said_of(when="params.x > params.y && fo(foo) == 1")
+    assert [each.partition('foo) == 1": ')[2].partition(":")[0] for each in found] == [
+        "character 24",
+        "character 1",
+        "character 12",
+        "character 27",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        ({"switch": [{"when": "params.x"}, {"when": "steps.a.phase"}, {}]}, [
+            'switch[0].when: Invalid value: "params.x": character 1: there is no parameter "x"',
+            'switch[1].when: Invalid value: "steps.a.phase": gives a text, not true or false',
+        ]),
+        ({"forEach": {"from": "params.rates"}}, []),
+        ({"forEach": {"from": "params.rates.map(x, {'lr': x})"}}, []),
+        ({"forEach": {"from": "steps.a.outputs.files"}}, []),
+        ({"forEach": {"from": "params.workers"}}, [
+            'forEach.from: Invalid value: "params.workers": gives a number, not a list',
+        ]),
+        ({"forEach": {"from": "params.many"}}, [
+            'forEach.from: Invalid value: "params.many": gives 1,001 items; at most 1,000 are '
+            "allowed",
+        ]),
+        ({"forEach": {"from": "[item]"}}, [
+            'forEach.from: Invalid value: "[item]": character 2: there is an item only in the '
+            "patch and the retry.when of a step with forEach",
+        ]),
+        ({"repeat": {"max": 3, "until": "outputs.acc > 0.9 || index == 2 || phase == ''"}}, []),
+        ({"repeat": {"max": 3, "until": "outputs"}}, [
+            'repeat.until: Invalid value: "outputs": gives a map, not true or false',
+        ]),
+        ({"repeat": {"max": 3, "until": "index"}}, [
+            'repeat.until: Invalid value: "index": gives a number, not true or false',
+        ]),
+        ({"retry": {"limit": 3, "when": "reason == 'JobFailed' && phase == 'Failed'"}}, []),
+        ({"retry": {"limit": 3, "when": "steps.a.outputs.x == outputs.y"}}, []),
+        ({"retry": {"limit": 3, "when": "index == 0"}}, [
+            'retry.when: Invalid value: "index == 0": character 1: there is an index only in the '
+            "patch, the retry.when and the repeat.until of a step with forEach or repeat",
+        ]),
+        ({"retry": {"limit": 3, "when": "item.x > index"}, "forEach": {"items": [{"x": 1}]}}, []),
+        ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", "b"]}}, [
+            f'retry.when: Invalid value: "item > 3": {NO_ORDER}',
+        ]),
+        ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", 4]}}, []),
+        ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"from": "params.rates"}}, []),
+    ],
+)  # fmt: skip
+def test_other_fields(step: dict[str, Any], found: list[str]) -> None:
+    assert said_of(**step) == found
+
+
+def test_a_param_without_a_value_leaves_what_names_others_to_be_judged() -> None:
+    def said(text: str) -> list[str]:
+        params = [{"name": "open", "enum": [1, 2]}, {"name": "n", "value": 4}]
+        flow = flow_of({"name": "a", "when": text}, params=params)
+        return [each for each in faults(flow) if each.startswith("spec.flows")]
+
+    assert said("params.n") == [
+        'spec.flows[0].when: Invalid value: "params.n": gives a number, not true or false'
+    ]
+    assert said("params.open") == said("params.open + params.n") == []
+
+
+def test_the_items_of_a_step_before() -> None:
+    def said(text: str) -> list[str]:
+        behind = {"name": "b", "dependsOn": {"targets": ["a"]}, "when": text}
+        found = faults(flow_of({"name": "a", "forEach": {"count": 3}}, behind))
+        return [each.partition('": ')[2] for each in found]
+
+    assert said('steps.a.items.all(i, i.phase == "Completed")') == []
+    assert said("steps.a.items[2].outputs.acc > 0.9") == []
+    assert said("steps.a.items.map(i, i.outputs.acc).max() > 0.9") == []
+    assert said("steps.a.items[0].output.acc > 0.9") == [
+        'character 1: an item has no "output"; did you mean "outputs"?'
+    ]
+    assert said("steps.a.outputs.acc > 0.9") == [
+        'character 1: "a" has forEach: each of its items has outputs, as in '
+        'steps["a"].items[0].outputs'
+    ]
+
+
+def test_tasks_of_a_known_template() -> None:
+    def said(task: str, **patch: Any) -> list[str]:
+        behind = AFTER_A | {"when": f'steps.a.tasks["{task}"].Failed == 0'}
+        known = knowing(template_of("a", "ps", "worker"))
+        found = faults(flow_of({"name": "a", "patch": {"spec": patch}}, behind), known)
+        return [each.partition('0": ')[2] for each in found]
+
+    assert said("worker") == []
+    assert said("wroker") == [
+        'character 1: the job of "a" has no task "wroker"; did you mean "worker"?'
+    ]
+    assert said("x") == ['character 1: the job of "a" has no task "x"; it has ps, worker']
+    pod = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
+    assert said("x", tasks=[{"name": "x", "template": pod}]) == []
+
+
+def test_steps_of_finally_see_every_step_and_the_phase_of_the_flow() -> None:
+    def said(text: str) -> list[str]:
+        last = {"finally": [{"name": "y"}, {"name": "z", "when": text}]}
+        return faults(flow_of("a", "b: a", **last))
+
+    assert said('steps.a.phase == "Failed" || steps.b.outputs.x == 1') == []
+    assert said('flow.phase == "Failed"') == []
+    (found,) = said('steps.y.phase == ""')
+    assert found.startswith("spec.finally[1].when: ")
+    assert found.endswith('"y" is a step of finally, which no other step sees')
+
+
+def test_a_step_behind_steps_is_upstream_however_far() -> None:
+    behind = [f"s{i}: s{i - 1}" for i in range(1, 30)]
+    flow = flow_of(
+        "s0",
+        *behind,
+        {**AFTER_A, "dependsOn": {"targets": ["s29"]}, "when": "steps.s0.phase == ''"},
+    )
+    assert faults(flow) == []  # fmt: skip
+
+
+def test_in_a_cycle_only_the_cycle_is_told() -> None:
+    first = {"name": "a", "dependsOn": {"targets": ["b"]}, "when": "steps.c.phase == ''"}
+    (found,) = faults(flow_of(first, "b: c", "c: a"))
+    assert "these steps wait for each other" in found
+
+
+def test_too_much_of_it_is_not_even_read() -> None:
+    text = "params.x || " * 80 + "true"
+    steps = [{"name": f"s{i}", "when": text} for i in range(MAX_CHARACTERS // len(text) + 1)]
+    (found,) = faults(flow_of(*steps))
+    assert found.startswith("spec: Too long: its expressions have 26")
+    assert found.endswith("at most 262,144 are allowed")

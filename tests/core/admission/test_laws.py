@@ -1,0 +1,331 @@
+"""Laws of admission: for any JSON whatever, and for flows that are right but for something."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.jobflow import DependsOn, JobFlow, Step
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.changes import need_of
+from jobflow.core.admission.validate import (
+    CREATE_RULES,
+    Known,
+    validate_flow,
+    validate_flow_delete,
+    validate_flow_update,
+    validate_template,
+    validate_template_delete,
+    validate_template_update,
+)
+from jobflow.core.admission.warnings import FLOW_SUSPICIONS
+from jobflow.core.violations import Verdict, Violation
+from support.admission.reviewed import flow_of, knowing, passed_by, template_of
+from support.laws.effort_of_laws import tries
+
+WORDS = st.sampled_from(
+    ["a", "b", "a-b", "A", "", "“a”", "a.b", "x" * 70, "all", "any", "Completed", "failed",
+     "retain", "default", "main", "worker", "a\nb", "*", "PodFailed", "AbortJob", "svc", "30s",
+     "Succeeded", "Failed", "Unknown", "/a b", "/a", "Host", "TE", "Abort", "2h", "0s", "1s1",
+     "a-0", "a-r1", "$(item)", "$(params.a)", "x-$(steps.a.outputs.b)", "true", "params.a"]
+)  # fmt: skip
+KEYS = st.sampled_from(
+    ["metadata", "name", "generateName", "namespace", "spec", "flows", "template", "dependsOn",
+     "targets", "strategy", "condition", "probe", "taskStatusList", "httpGetList", "tcpSocketList",
+     "taskName", "count", "port", "path", "httpHeader", "value", "patch", "jobSpec", "queue",
+     "jobRetainPolicy", "tasks", "replicas", "minAvailable", "policies", "event", "action",
+     "exitCode", "plugins", "volumes", "mountPath", "containers", "status", "state", "phase",
+     "conditions", "annotations", "$patch", "x.io/key", "switch", "when", "forEach", "items",
+     "from", "parallelism", "repeat", "until", "max", "retry", "limit", "backoff", "duration",
+     "factor", "avoidNodes", "timeout", "daemon", "continueOnFailure", "params", "enum",
+     "jobDefaults", "labels", "failurePolicy", "finally", "ttlSecondsAfterFinished", "suspend",
+     "decisions", "case", "runs"]
+)  # fmt: skip
+LEAVES = st.none() | st.booleans() | st.integers(-2, 70_000) | st.floats(allow_nan=False) | WORDS
+JSON = st.recursive(
+    LEAVES | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=25,
+)
+OBJECTS = st.dictionaries(KEYS, JSON, max_size=5)
+
+
+def maybe(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+PODS = maybe(spec=maybe(containers=st.lists(maybe(name=WORDS, image=WORDS), max_size=2)) | JSON)
+TASKS = st.lists(
+    maybe(name=WORDS, replicas=st.integers(-1, 9), minAvailable=st.integers(-1, 9), template=PODS)
+    | JSON,
+    max_size=3,
+)
+JOBS = (
+    maybe(
+        minAvailable=st.integers(-1, 9) | JSON,
+        queue=WORDS | JSON,
+        tasks=TASKS | JSON,
+        plugins=st.dictionaries(WORDS, JSON, max_size=2) | JSON,
+        policies=st.lists(maybe(event=WORDS, action=WORDS, exitCode=st.integers(-1, 2)), max_size=2)
+        | JSON,
+    )
+    | OBJECTS
+)
+COUNTS = st.integers(-1, 3) | st.sampled_from([999, 1001, 2**31 - 1]) | st.none()
+PORTS = st.integers(-1, 70_000) | st.none()
+PROBES = maybe(
+    taskStatusList=st.lists(
+        maybe(taskName=WORDS, phase=WORDS, count=st.integers(-1, 12) | st.none()), max_size=3
+    ),
+    tcpSocketList=st.lists(maybe(taskName=WORDS, port=PORTS), max_size=2),
+    httpGetList=st.lists(
+        maybe(taskName=WORDS, port=PORTS, path=WORDS, httpHeader=maybe(name=WORDS, value=WORDS)),
+        max_size=2,
+    )
+    | st.none(),
+)
+STEPS = st.fixed_dictionaries(
+    {"name": WORDS},
+    optional={
+        "template": WORDS | st.none(),
+        "dependsOn": maybe(
+            targets=st.lists(WORDS, max_size=4),
+            strategy=WORDS,
+            condition=WORDS,
+            probe=PROBES | st.none(),
+        ),
+        "patch": maybe(jobSpec=JOBS, spec=JOBS),
+        "when": WORDS,
+        "switch": st.lists(
+            maybe(when=WORDS, template=WORDS, patch=maybe(jobSpec=JOBS, spec=JOBS)), max_size=3
+        ),
+        "forEach": maybe(
+            **{"from": WORDS}, items=st.lists(JSON, max_size=3), count=COUNTS, parallelism=COUNTS
+        ),
+        "repeat": maybe(until=WORDS, max=COUNTS),
+        "retry": maybe(
+            limit=COUNTS,
+            when=WORDS,
+            backoff=maybe(
+                duration=WORDS, max=WORDS, factor=st.floats(allow_nan=False) | st.integers(-1, 9)
+            ),
+        ),
+        "timeout": WORDS,
+        "daemon": st.booleans(),
+        "continueOnFailure": st.booleans(),
+    },
+)
+FLOWS = st.fixed_dictionaries(
+    {
+        "metadata": maybe(name=WORDS, generateName=WORDS, namespace=WORDS),
+        "spec": maybe(
+            **{"finally": st.lists(STEPS, max_size=3)},
+            flows=st.lists(STEPS, max_size=5),
+            jobRetainPolicy=WORDS,
+            params=st.lists(
+                maybe(name=WORDS, value=JSON, enum=st.lists(JSON, max_size=2)), max_size=2
+            ),
+            jobDefaults=maybe(
+                queue=WORDS,
+                priorityClassName=WORDS,
+                schedulerName=WORDS,
+                plugins=st.dictionaries(WORDS, st.lists(WORDS, max_size=2), max_size=2),
+                labels=st.dictionaries(WORDS, WORDS, max_size=2),
+                annotations=st.dictionaries(WORDS, WORDS, max_size=2),
+            ),
+            parallelism=COUNTS,
+            timeout=WORDS,
+            failurePolicy=WORDS,
+            ttlSecondsAfterFinished=COUNTS,
+            suspend=st.booleans(),
+        ),
+    },
+    optional={
+        "status": maybe(
+            state=maybe(phase=WORDS),
+            conditions=st.dictionaries(
+                WORDS, maybe(phase=WORDS, decisions=maybe(case=COUNTS)), max_size=2
+            ),
+        )
+    },
+)
+TEMPLATES = st.fixed_dictionaries({"metadata": maybe(name=WORDS), "spec": JOBS})
+CLUSTERS = st.builds(
+    Known,
+    templates=st.none() | st.dictionaries(WORDS, st.builds(JobTemplate, spec=JOBS), max_size=4),
+    queues=st.none() | st.dictionaries(WORDS, WORDS, max_size=2),
+)
+
+
+def decoded(obj: Any, type_: type[Any]) -> Any:
+    """The object as the webhook reads it; None where it is no object of that type."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(obj), type=type_)
+    except msgspec.ValidationError:
+        return None
+
+
+@tries(100)
+@given(FLOWS | OBJECTS | JSON, FLOWS | OBJECTS, CLUSTERS)
+def test_no_rule_of_flows_raises_on_anything_that_decodes(first: Any, second: Any, known: Known):
+    flow, other = decoded(first, JobFlow), decoded(second, JobFlow)
+    if flow is None:
+        return
+    verdicts = [
+        validate_flow(flow, known),
+        validate_flow_delete(flow, namespace_terminating=False),
+        validate_flow_update(flow, flow if other is None else other),
+    ]
+    assert all(len(str(violation)) for verdict in verdicts for violation in verdict.violations)
+
+
+@tries(70)
+@given(TEMPLATES | OBJECTS | JSON, TEMPLATES, FLOWS, CLUSTERS)
+def test_no_rule_of_templates_raises_on_anything_that_decodes(
+    first: Any, second: Any, flow: Any, known: Known
+):
+    template, other = decoded(first, JobTemplate), decoded(second, JobTemplate)
+    if template is None:
+        return
+    need = need_of(decoded(flow, JobFlow), template.metadata.name)
+    verdicts = [
+        validate_template(template, known),
+        validate_template_update(template, other, known),
+        validate_template_delete(template, [need] if need else [], namespace_terminating=False),
+    ]
+    assert all(len(str(violation)) for verdict in verdicts for violation in verdict.violations)
+
+
+@given(FLOWS, CLUSTERS)
+def test_the_same_flow_gets_the_same_answer(obj: Any, known: Known):
+    assert validate_flow(decoded(obj, JobFlow), known) == validate_flow(
+        decoded(obj, JobFlow), known
+    )
+
+
+FEW_WORDS = st.fixed_dictionaries(
+    {
+        "metadata": st.just({"name": "f"}),
+        "spec": st.fixed_dictionaries(
+            {"flows": st.lists(st.fixed_dictionaries({"name": WORDS}), max_size=3)}
+        ),
+    }
+)
+"""Flows that use none of the primitives."""
+
+
+@st.composite
+def flows_of_one_primitive(draw: st.DrawFn) -> Any:
+    """The same, but for one field of a step and one of the flow."""
+    plain, rich = draw(FEW_WORDS), draw(FLOWS)
+    steps = [step for step in rich["spec"].get("flows") or () if len(step) > 1]
+    if steps and plain["spec"]["flows"]:
+        step = draw(st.sampled_from(steps))
+        field = draw(st.sampled_from(sorted(step)))
+        plain["spec"]["flows"][-1][field] = step[field]
+    if rich["spec"]:
+        field = draw(st.sampled_from(sorted(rich["spec"])))
+        plain["spec"].setdefault(field, rich["spec"][field])
+    return plain
+
+
+@pytest.mark.parametrize("known", [Known(), knowing(template_of("a"), template_of("b"))])
+def test_rules_that_are_passed_by_would_find_nothing(known: Known):
+    flow = flow_of("a", "b: a")
+    assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_SUSPICIONS, FlowFacts(flow, known)) == []
+
+
+@tries(100)
+@given(FLOWS | flows_of_one_primitive(), CLUSTERS)
+def test_rules_that_are_passed_by_would_find_nothing_in_any_flow(obj: Any, known: Known):
+    flow = decoded(obj, JobFlow)
+    assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_SUSPICIONS, FlowFacts(flow, known)) == []
+
+
+@tries(100)
+@given(FLOWS, CLUSTERS)
+def test_every_place_that_is_named_exists_or_its_parent_does(obj: Any, known: Known):
+    for violation in validate_flow(decoded(obj, JobFlow), known).violations:
+        assert _is_there(obj, violation.path), violation
+
+
+_KEY = re.compile(r"\[(?P<index>\d+)\]|\[(?P<key>[^\]]*)\]|\.?(?P<word>[^.\[\]]+)")
+
+
+def _is_there(node: Any, path: str) -> bool:
+    """Whether the path leads to something in the object, or its last step alone does not."""
+    keys = [int(it["index"]) if it["index"] else it[it.lastgroup] for it in _KEY.finditer(path)]
+    for key in keys[:-1]:
+        if isinstance(key, int):
+            if not isinstance(node, list) or key >= len(node):
+                return False
+        elif not isinstance(node, dict) or key not in node:
+            return False
+        node = node[key]
+    return isinstance(node, list if isinstance(keys[-1], int) else dict)
+
+
+def _kinds(violations: tuple[Violation, ...]) -> list[tuple[str, str]]:
+    """Violations without their words: a guess may be another among more names."""
+    return [(violation.path, violation.reason) for violation in violations]
+
+
+@tries(70)
+@given(FLOWS, CLUSTERS, st.booleans())
+def test_an_independent_valid_step_neither_adds_nor_removes_a_violation(
+    obj: Any, known: Known, first: bool
+):
+    flow = decoded(obj, JobFlow)
+    if not flow.steps or len(flow.metadata.name or flow.metadata.generate_name) > 60:
+        return
+    good = Step(name="z")
+    steps = [good, *flow.steps] if first else [*flow.steps, good]
+    longer = msgspec.structs.replace(flow, spec=msgspec.structs.replace(flow.spec, flows=steps))
+    before, after = (_kinds(validate_flow(it, known).violations) for it in (flow, longer))
+    if first:
+        before = [(_moved(path), reason) for path, reason in before]
+    assert sorted(after) == sorted(before)
+
+
+def _moved(path: str) -> str:
+    return re.sub(r"^spec\.flows\[(\d+)\]", lambda m: f"spec.flows[{int(m[1]) + 1}]", path)
+
+
+@st.composite
+def good_flows(draw: st.DrawFn) -> JobFlow:
+    """Steps listed in any order, each depending on some that come before it in another."""
+    count = draw(st.integers(1, 8))
+    steps = []
+    for i in range(count):
+        targets = draw(st.lists(st.integers(0, i - 1), max_size=3)) if i else []
+        depends_on = DependsOn(targets=[f"s{t}" for t in targets]) if targets else None
+        steps.append(Step(name=f"s{i}", template="t", depends_on=depends_on))
+    shuffled = draw(st.permutations(steps))
+    empty = flow_of()
+    return msgspec.structs.replace(empty, spec=msgspec.structs.replace(empty.spec, flows=shuffled))
+
+
+@given(good_flows())
+def test_what_volcano_would_carry_to_its_end_is_admitted(flow: JobFlow):
+    known = Known(templates={"t": template_of("t")}, queues={"default": "Open"})
+    assert validate_flow(flow, known) == Verdict()
+
+
+@given(good_flows(), st.data())
+def test_one_wrong_target_is_one_violation_at_its_place(flow: JobFlow, data: st.DataObject):
+    at = data.draw(st.integers(0, len(flow.steps) - 1))
+    step = flow.steps[at]
+    targets = [*step.targets, "nobody"]
+    wrong = msgspec.structs.replace(step, depends_on=DependsOn(targets=targets))
+    steps = [*flow.steps[:at], wrong, *flow.steps[at + 1 :]]
+    flow = msgspec.structs.replace(flow, spec=msgspec.structs.replace(flow.spec, flows=steps))
+    (violation,) = validate_flow(flow, Known()).violations
+    assert violation.path == f"spec.flows[{at}].dependsOn.targets[{len(targets) - 1}]"

@@ -1,0 +1,149 @@
+"""What looks like a reference and is none: it is told, for it will stay as it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobflow.core.admission.lookalikes import A_KEY, A_SUM, AN_ATTEMPT, LOOKED_AT, MOST, lookalikes
+from jobflow.core.admission.validate import Known, validate_flow, validate_template
+from support.admission.reviewed import flow_of, template_of
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("$(param.x)", "$(params.x)"),
+        ("$(parms.x)", "$(params.x)"),
+        ("--lr $(parameters.lr) --n 3", "$(params.lr)"),
+        ("$(inputs.x)", "$(params.x)"),
+        ("$(tasks.train.outputs.acc)", "$(steps.train.outputs.acc)"),
+        ("$(step.train.outputs.acc)", "$(steps.train.outputs.acc)"),
+        ("$(Item.lr)", "$(item.lr)"),
+        ("$(items.lr)", "$(item.lr)"),
+        ("$( item )", "$(item)"),
+        ("$( params.x )", "$(params.x)"),
+        ("$(params)", "$(params.NAME)"),
+        ("$(steps)", "$(steps.NAME.outputs.KEY)"),
+        ("$(flow)", "$(flow.name)"),
+        ("$(params['x'])", "$(params.x)"),
+        ("${params.x}", "$(params.x)"),
+        ("${steps.a.outputs.b}", "$(steps.a.outputs.b)"),
+        ("{{item}}", "$(item)"),
+        ("{{ params.x }}", "$(params.x)"),
+        ("{{inputs.parameters.x}}", "$(params.x)"),
+        ("$(inputs.parameters.x)", "$(params.x)"),
+        ("$(inputs.params.x)", "$(params.x)"),
+        ("$(inputs.parameters)", "$(params.parameters)"),
+        ("$(items.parameters.x)", "$(item.parameters.x)"),
+        ("$(task.a.outputs.params.x)", "$(steps.a.outputs.params.x)"),
+        ("{{item.lr}}", "$(item.lr)"),
+        ("{{workflow.name}}", "$(flow.name)"),
+        ("$(tasks.train.results.acc)", "$(steps.train.outputs.acc)"),
+        ("{{steps.train.outputs.parameters.acc}}", "$(steps.train.outputs.acc)"),
+        ("{{tasks.train.outputs.result}}", "$(steps.train.outputs.text)"),
+        ("${steps.a.output.b}", "$(steps.a.outputs.b)"),
+    ],
+)
+def test_what_looks_like_a_reference(text: str, meant: str) -> None:
+    (found,) = lookalikes({"a": [text]}, "p")
+    assert (found.path, found.advice) == ("p.a[0]", f"write {meant}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$(params.x)",
+        "$(item) $(index)",
+        "$$(param.x)",
+        "$(POD_NAME)",
+        "$(date +%s) $(ls items) $(cat params.txt | wc)",
+        "$(hostname) $(nproc) $(date.sh)",
+        "${item} ${index} ${HOME} ${#items[@]} ${x%.*}",
+        "{item} {index:03d} {'params': 1} {{}} {{ .Values.x }}",
+        "for item in $(items); do echo ${item}; done",
+        "awk '{print $1}'",
+    ],
+)
+def test_what_is_left_alone(text: str) -> None:
+    assert [*lookalikes(text, "p")] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"],
+)
+def test_a_reference_computes_nothing(text: str) -> None:
+    assert [found.advice for found in lookalikes(text, "p")] == [A_SUM]
+
+
+def test_a_key_holds_no_reference() -> None:
+    assert [*lookalikes({"labels": {"$(item)": "x"}}, "p")] == [
+        ("p.labels[$(item)]", "$(item)", A_KEY)
+    ]
+
+
+def test_a_long_patch_is_told_of_in_part() -> None:
+    assert len([*lookalikes(["$(param.x)"] * 1000, "p")]) == MOST
+
+
+@pytest.mark.parametrize("text", ["$(attempt)", "$(retries)", "{{retries}}"])
+def test_the_number_of_an_attempt_has_no_reference(text: str) -> None:
+    assert [found.advice for found in lookalikes(text, "p")] == [AN_ATTEMPT]
+
+
+def test_a_declared_environment_variable_is_kubernetes_own() -> None:
+    env = [{"name": "attempt", "value": "1"}, {"name": "param.x", "value": "2"}, 7]
+    container = {"env": env, "args": ["$(attempt)", "$(param.x)", "$(param.y)"]}
+    assert [found.text for found in lookalikes(container, "p")] == ["$(param.y)"]
+
+
+def test_the_warnings_of_a_flow() -> None:
+    flow = flow_of(
+        {"name": "a", "patch": {"jobSpec": {"queue": "$(param.q)"}}},
+        {"name": "b", "patch": {"spec": {"queue": "{{item}}", "plugins": {"$(item)": []}}}},
+    )
+    looks = "looks like a reference but is not one, so it is left as it is"
+    meant = "if that is intended, write $$( instead of $("
+    assert validate_flow(flow, Known()).all_warnings == (
+        f'spec.flows[0].patch.jobSpec.queue: "$(param.q)" {looks} (write $(params.q)); {meant}',
+        f'spec.flows[1].patch.spec.queue: "{{{{item}}}}" {looks} (write $(item)); {meant}',
+        f'spec.flows[1].patch.spec.plugins[$(item)]: "$(item)" {looks} (a key holds none); {meant}',
+    )
+
+
+def test_references_outside_of_patches_stay() -> None:
+    flow = flow_of(
+        {"name": "a", "forEach": {"items": [{"x": "$(params.q)"}, "$(date)"]}},
+        {"name": "b", "when": "params.q == '$(item)'", "patch": {"spec": {"queue": "$(params.q)"}}},
+        params=[{"name": "q", "value": "$(flow.name)-1"}],
+        jobDefaults={"annotations": {"run": "$(index)", "shell": "$$(index)"}},
+    )
+    assert validate_flow(flow, Known()).warnings == (
+        '"$(flow.name)", "$(params.q)", "$(index)" in params, forEach.items and jobDefaults are '
+        "left as they are, because only patches of steps have references",
+    )
+
+
+def test_a_reference_in_a_template_stays() -> None:
+    template = template_of("t", priorityClassName="$(params.priority)")
+    assert validate_template(template, Known()).all_warnings == (
+        'spec.priorityClassName: "$(params.priority)" is left as it is, because only patches '
+        "of steps have references",
+    )
+    assert validate_template(template_of("t"), Known()).all_warnings == ()
+
+
+def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(
+        "jobflow.core.admission.lookalikes._meant", lambda found: asked.append(found) or ""
+    )
+    assert list(lookalikes({"args": ["$(a.b) ${c.d} " * LOOKED_AT, "$(params.x)"]}, "p")) == []
+    assert len(asked) == LOOKED_AT
+
+
+def test_only_so_many_patches_are_looked_at() -> None:
+    steps = [{"name": f"s{at}", "patch": {"jobSpec": {"queue": "$(param.q)"}}} for at in range(300)]
+    verdict = validate_flow(flow_of(*steps), Known())
+    assert len(verdict.doubts) == MOST
+    assert verdict.all_warnings[-1] == "and 84 more like these"

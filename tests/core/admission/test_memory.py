@@ -1,0 +1,67 @@
+"""An admission leaves nothing behind, and nothing for the garbage collector to find: the webhook
+runs it seldom (`serve.settle_memory`), and for as long as the process lives."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.known_tasks import KnownTasks
+from jobflow.core.admission.analysis.read_expressions import Readings
+from jobflow.core.admission.validate import validate_flow
+from support.admission.reviewed import flow_of, knowing, template_of
+
+PLAIN: list[dict[str, Any]] = [
+    {"name": "a", "template": "t"},
+    {"name": "b", "template": "t", "dependsOn": {"targets": ["a"]}},
+]
+PROBING: list[dict[str, Any]] = [
+    {"name": "a", "template": "t"},
+    {
+        "name": "b",
+        "template": "t",
+        "dependsOn": {
+            "targets": ["a"],
+            "probe": {"taskStatusList": [{"taskName": "main", "phase": "Running"}]},
+        },
+    },
+]
+STEERED: list[dict[str, Any]] = [
+    {"name": "a", "template": "t", "forEach": {"items": [{"x": 1}]}, "retry": {"limit": 1}},
+    {
+        "name": "b",
+        "dependsOn": {"targets": ["a"]},
+        "when": 'steps["a"].items.all(i, has(i.outputs.x)) && steps["a"].tasks.main.Failed == 0',
+        "switch": [{"when": 'steps["a"].phase == "Completed"', "template": "t"}],
+        "patch": {"jobSpec": {"queue": "q", "plugins": {"env": ["$(flow.name)"]}}},
+    },
+    {"name": "c", "template": "t", "when": "steps.a.nothing == no", "repeat": {"max": 2}},
+]
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("steps", [PLAIN, PROBING, STEERED], ids=["plain", "probes", "steered"])
+def test_what_an_admission_has_made_is_gone_with_it(steps: list[dict[str, Any]]) -> None:
+    known = knowing(template_of("t", "main"))
+    flow = flow_of(*steps)
+    before = _alive()
+    for _ in range(3):
+        validate_flow(flow, known)
+    assert _alive() == before
+
+
+def _alive() -> int:
+    made = (FlowFacts, Readings, KnownTasks)
+    return sum(isinstance(each, made) for each in gc.get_objects())

@@ -1,0 +1,77 @@
+"""Params at admission: names, values, and what is too much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.admission.reviewed import faults, flow_of
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ([{"name": "a_1", "value": False}, {"name": "_b", "value": 0}], []),
+        ([{"name": "a", "value": 1, "enum": [1.0]}], []),
+        ([{"name": "a", "value": {"x": [1]}, "enum": [{"x": [1]}]}], []),
+        ([{"value": 1}], ["[0].name: Required value: a param has a name"]),
+        (
+            [{"name": "learning-rate", "value": 1}],
+            [
+                '[0].name: Invalid value: "learning-rate": a param\'s name holds letters, digits '
+                'and _ and does not begin with a digit; did you mean "learning_rate"?'
+            ],
+        ),
+        (
+            [{"name": "in", "value": 1}],
+            ['[0].name: Invalid value: "in": it is a word of CEL; give the param another name'],
+        ),
+        (
+            [{"name": "a", "value": 1}, {"name": "a", "value": 2}],
+            ['[1].name: Duplicate value: "a": already the name of spec.params[0]'],
+        ),
+        (
+            [{"name": "a"}],
+            [
+                "[0].value: Required value: give the param a value, here or for jobflow run and "
+                "lint by --param a=VALUE"
+            ],
+        ),
+        (
+            [{"name": "a", "enum": ["x", 2]}],
+            [
+                "[0].value: Required value: give the param a value, here or for jobflow run and "
+                'lint by --param a=VALUE; it may be "x", 2'
+            ],
+        ),
+        (
+            [{"name": "a", "value": True, "enum": [1, 2]}],
+            ["[0].value: Unsupported value: true: supported values: 1, 2"],
+        ),
+        (
+            [{"name": "a", "value": 1, "enum": []}],
+            ["[0].value: Unsupported value: 1: its enum allows nothing"],
+        ),
+        (
+            [{"name": "a", "value": "x" * 70_000}],
+            [
+                ": Too long: its values come to 70,004 bytes; at most 65,536 are allowed: put what "
+                "is large into a ConfigMap or a volume"
+            ],
+        ),
+        (
+            [{"name": f"p{i}", "value": 1} for i in range(257)],
+            [": Too many: at most 256 are allowed; put more into one, as a map"],
+        ),
+    ],
+)
+def test_params(params: list[dict[str, Any]], found: list[str]) -> None:
+    said = [each.removeprefix("spec.params") for each in faults(flow_of("a", params=params))]
+    assert said == found
+
+
+def test_what_hangs_on_a_param_without_a_value_is_left_alone() -> None:
+    step = {"name": "a", "when": "params.n > 2 && size(params) == 1"}
+    (found,) = faults(flow_of(step, params=[{"name": "n"}]))
+    assert found.startswith("spec.params[0].value: Required value: ")

@@ -1,0 +1,69 @@
+"""Comparisons with what is no phase: they never hold, which is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.admission.warnings import strange_phases
+from jobflow.core.cel.expression import Expression, parsed
+from support.admission.reviewed import flow_of
+
+
+def strange(text: str) -> list[tuple[str, str]]:
+    read = parsed(text)
+    assert isinstance(read, Expression)
+    return list(strange_phases(read.comparisons()))
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "meant"),
+    [
+        ('steps.a.phase == "Succeeded"', "Succeeded", "Completed"),
+        ("steps['a'].phase != 'done'", "done", "Completed"),
+        ('steps["a-b"].phase=="completed"', "completed", "Completed"),
+        ('"Success" == steps.a.phase', "Success", "Completed"),
+        ("'Complete' == steps['a-b'].phase || true", "Complete", "Completed"),
+        ("steps.a.items.all(i, i.phase == 'Suceeded')", "Suceeded", ""),
+        ("phase == 'Error'", "Error", "Failed"),
+        ("flow.phase == 'Succeeded'", "Succeeded", "Succeed"),
+        ("flow.phase == 'Completed'", "Completed", ""),
+        ("flow.phase != 'failed'", "failed", "Failed"),
+        ("steps.a.phase == ''", "", ""),
+        ("steps.a.phase == 'Xyz'", "Xyz", ""),
+        ("steps.a.phase in ['Completed', 'Succeeded']", "Succeeded", "Completed"),
+        ("steps['a']['phase'] == 'Not\\u0020yet'", "Not yet", ""),
+    ],
+)
+def test_what_is_no_phase(text: str, word: str, meant: str) -> None:
+    assert strange(text) == [(word, meant)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps.a.phase == 'Completed' || steps.a.phase != 'Failed'",
+        "'Skipped' == steps.a.phase && phase == 'Waiting'",
+        "steps.a.items.exists(i, i.phase == 'Running')",
+        "flow.phase == 'Succeed' || flow.phase == 'Failed'",
+        "steps.a.outputs.phase == 'green'",
+        "item.phase == 'green' && params.phase == 'blue'",
+        "'green' == item.phase",
+        "steps.a.reason == 'JobFailed' && steps.a.phase == params.x",
+        "steps.myphase == 'x'",
+        "outputs.text == 'phase == \\'x\\''",
+        "'a-' + phase == 'a-x'",
+        "outputs.names.exists(phase, phase == 'x')",
+    ],
+)
+def test_what_is_one_or_the_user_s_own(text: str) -> None:
+    assert strange(text) == []
+
+
+def test_the_warning() -> None:
+    behind = {"name": "b", "dependsOn": {"targets": ["a"]}}
+    flow = flow_of("a", behind | {"when": "steps.a.phase == 'Succeeded'"})
+    assert validate_flow(flow, Known()).warnings == (
+        '"Succeeded" (write "Completed") is no phase: no phase that an expression compares with it '
+        "is ever the same",
+    )

@@ -1,0 +1,323 @@
+"""The rules of probes: what is admitted, and exactly what is said of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.admission.rules.probes import MAX_ENTRIES
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.violations import Verdict
+from support.admission.reviewed import faults, flow_of, knowing, probing, template_of
+
+GET = {"taskName": "ps", "path": "/healthz", "port": 8080}
+CONNECT = {"taskName": "ps", "port": 2222}
+STATUS = {"taskName": "worker", "phase": "Succeeded"}
+HERE = "spec.flows[1].dependsOn.probe"
+
+
+def status(**fields: Any) -> JobFlow:
+    return probing(taskStatusList=[STATUS | fields])
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        {"httpGetList": [GET], "tcpSocketList": [CONNECT], "taskStatusList": [STATUS]},
+        {"httpGetList": [GET, GET | {"port": 8081}, GET | {"taskName": "worker"}]},
+        {"httpGetList": [GET | {"path": "/"}]},
+        {"httpGetList": [GET | {"path": "//a/b%20c;d=e?f=g&h[0]=~'i'"}]},
+        {"httpGetList": [GET | {"httpHeader": {"name": "Host", "value": "model.example.com"}}]},
+        {"httpGetList": [GET | {"httpHeader": {"name": "X-A", "value": ""}}]},
+        {"httpGetList": [GET | {"httpHeader": {"name": "x!#$%&'*+-.^_`|~1", "value": "a\tb c"}}]},
+        {"tcpSocketList": [CONNECT | {"port": 1}, CONNECT | {"port": 65535}]},
+        {"taskStatusList": [STATUS | {"phase": phase} for phase in ("Pending", "Running")]},
+        {"taskStatusList": [STATUS | {"count": 3}, {"taskName": "ps", "phase": "Failed"}]},
+        {"taskStatusList": [STATUS | {"count": 1}, STATUS | {"phase": "Failed", "count": 2}]},
+    ],
+)
+def test_what_is_right_is_admitted_without_a_word(probe):
+    known = knowing(template_of("train", "ps", "worker", replicas=3), template_of("evaluate"))
+    assert validate_flow(probing(**probe), known) == Verdict()
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        None,
+        {},
+        {"httpGetList": None, "tcpSocketList": [], "taskStatusList": []},
+        {"httpGetList": [GET | {"httpHeader": {}}]},
+        {"httpGetList": [GET | {"httpHeader": {"name": "", "value": ""}}]},
+    ],
+)
+def test_what_go_clients_write_for_nothing_is_nothing(probe):
+    flow = flow_of("train", {"name": "b", "dependsOn": {"targets": ["train"], "probe": probe}})
+    assert validate_flow(flow, Known()) == Verdict()
+
+
+def test_an_empty_probe_needs_no_target():
+    assert faults(flow_of({"name": "b", "dependsOn": {"probe": {"httpGetList": []}}})) == []
+
+
+@pytest.mark.parametrize("targets", [{}, {"targets": None}, {"targets": []}])
+def test_a_probe_without_targets(targets: Mapping[str, Any]):
+    probe = {"taskStatusList": [STATUS]}
+    assert faults(flow_of({"name": "b", "dependsOn": {"probe": probe, **targets}})) == [
+        "spec.flows[0].dependsOn.targets: Required value: a probe looks into the jobs of targets; "
+        "name the steps whose jobs are meant"
+    ]
+
+
+def test_a_probe_as_long_as_it_may_be_and_one_that_is_longer():
+    many = [CONNECT | {"port": 8000 + i} for i in range(MAX_ENTRIES - 1)]
+    assert faults(probing(httpGetList=[GET], tcpSocketList=many)) == []
+    assert faults(probing(httpGetList=[GET], tcpSocketList=many, taskStatusList=[STATUS])) == [
+        f"{HERE}: Too many: 33 entries in its lists, but a probe has at most 32; leave out what "
+        "follows from the others"
+    ]
+
+
+def test_an_entry_that_is_said_again():
+    flow = probing(taskStatusList=[STATUS, STATUS | {"count": 1}, STATUS], httpGetList=[GET, GET])
+    assert faults(flow) == [
+        f'{HERE}.httpGetList[1]: Duplicate value: {{"taskName":"ps","path":"/healthz",'
+        '"port":8080}: the same as httpGetList[0]; take one of them out',
+        f'{HERE}.taskStatusList[2]: Duplicate value: {{"taskName":"worker","phase":"Succeeded"}}: '
+        "the same as taskStatusList[0]; take one of them out",
+    ]
+
+
+def test_two_steps_may_ask_the_same():
+    step = {"dependsOn": {"targets": ["a"], "probe": {"tcpSocketList": [CONNECT]}}}
+    assert faults(flow_of("a", {"name": "b", **step}, {"name": "c", **step})) == []
+
+
+@pytest.mark.parametrize("field", ["httpGetList", "tcpSocketList", "taskStatusList"])
+@pytest.mark.parametrize("name", [None, ""])
+def test_an_entry_without_a_task(field, name):
+    entry = {"httpGetList": GET, "tcpSocketList": CONNECT, "taskStatusList": STATUS}[field]
+    assert faults(probing(**{field: [entry | {"taskName": name}]})) == [
+        f"{HERE}.{field}[0].taskName: Required value: say which task of the targets' jobs is meant"
+    ]
+
+
+@pytest.mark.parametrize("name", ["Worker", "a.b", "-a", "a" * 64, "a\n", "工"])
+def test_a_name_that_no_task_can_have(name):
+    (fault,) = faults(status(taskName=name))
+    assert fault.startswith(f"{HERE}.taskStatusList[0].taskName: Invalid value: ")
+    assert fault.endswith(
+        'no task has such a name: at most 63 lower-case letters, digits and "-", which neither '
+        "begins nor ends it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("worker-0", '; did you mean "worker"?'),
+        ("Worker", '; did you mean "worker"?'),
+        ("zzz", '; there is "ps", "worker"'),
+    ],
+)
+def test_a_task_that_the_targets_template_does_not_have(name, rest):
+    assert faults(status(taskName=name), knowing(template_of("train", "ps", "worker"))) == [
+        f'{HERE}.taskStatusList[0].taskName: Invalid value: "{name}": target "train" has no such '
+        f"task{rest}"
+    ]
+
+
+def test_of_a_target_whose_template_is_not_known_nothing_is_said():
+    assert faults(status(taskName="zzz"), knowing(template_of("other"))) == []
+    assert faults(status(taskName="zzz"), Known(templates={})) == []
+
+
+def test_a_task_without_a_name_has_volcanos():
+    template = template_of("train", tasks=[{"replicas": 1, "template": POD}])
+    assert faults(status(taskName="default0"), knowing(template)) == []
+
+
+POD = {"spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
+
+
+def patched(patch: dict[str, Any]) -> JobFlow:
+    probe = {"taskStatusList": [STATUS | {"count": 3}]}
+    return flow_of(
+        {"name": "train", "patch": {"jobSpec": patch}},
+        {"name": "evaluate", "dependsOn": {"targets": ["train"], "probe": probe}},
+    )
+
+
+def test_a_task_that_the_targets_patch_adds_counts():
+    task = {"name": "worker", "replicas": 3, "template": POD}
+    assert faults(patched({"tasks": [task]}), knowing(template_of("train", "ps"))) == []
+
+
+def test_the_replicas_that_the_targets_patch_sets_count():
+    known = knowing(template_of("train", "worker", replicas=2))
+    assert faults(patched({"tasks": [{"name": "worker", "replicas": 3}]}), known) == []
+    assert faults(patched({"tasks": [{"name": "worker", "replicas": 1}]}), known) == [
+        f'{HERE}.taskStatusList[0].count: Invalid value: 3: task "worker" of target "train" has '
+        "1 pod; leave count out to ask for all there are"
+    ]
+
+
+def test_of_a_task_without_pods_nobody_can_answer():
+    none = knowing(template_of("train", "ps", "worker", replicas=0))
+    flow = probing(httpGetList=[GET], taskStatusList=[STATUS, STATUS | {"count": 1}])
+    assert faults(flow, none) == [
+        f'{HERE}.httpGetList[0].taskName: Invalid value: "ps": task "ps" of target "train" has no '
+        "pods, so nobody can answer",
+        f'{HERE}.taskStatusList[1].count: Invalid value: 1: task "worker" of target "train" has no '
+        "pods; leave count out to ask for all there are",
+    ]
+
+
+def test_targets_of_one_template_are_told_together():
+    depends_on = {"targets": list("abcde"), "probe": {"tcpSocketList": [CONNECT]}}
+    steps = [{"name": name, "template": "t"} for name in "abcde"]
+    flow = flow_of(*steps, {"name": "f", "dependsOn": depends_on})
+    assert faults(flow, knowing(template_of("t"))) == [
+        'spec.flows[5].dependsOn.probe.tcpSocketList[0].taskName: Invalid value: "ps": targets '
+        '"a", "b", "c" and 2 more have no such task; there is "main"'
+    ]
+
+
+def test_with_strategy_all_every_target_needs_what_is_asked():
+    known = knowing(template_of("a", "worker"), template_of("b", "main"))
+    assert faults(probing("a b c", taskStatusList=[STATUS]), known) == [
+        f'{HERE}.taskStatusList[0].taskName: Invalid value: "worker": target "b" has no such task; '
+        'there is "main"'
+    ]
+
+
+def test_with_strategy_any_one_target_with_everything_will_do():
+    flow = probing("a b", strategy="any", tcpSocketList=[CONNECT], taskStatusList=[STATUS])
+    assert faults(flow, knowing(template_of("a", "ps", "worker"), template_of("b"))) == []
+    halves = knowing(template_of("a", "ps"), template_of("b", "worker"))
+    assert faults(flow, halves) == [
+        f'{HERE}.tcpSocketList[0].taskName: Invalid value: "ps": target "b" has no such task; '
+        'there is "worker"',
+        f'{HERE}.taskStatusList[0].taskName: Invalid value: "worker": target "a" has no such task; '
+        'there is "ps"',
+    ]
+
+
+def test_with_strategy_any_a_target_that_is_not_known_may_have_everything():
+    flow = probing("a b", strategy="any", taskStatusList=[STATUS])
+    assert faults(flow, knowing(template_of("a"))) == []
+
+
+def test_what_is_wrong_with_a_target_is_not_said_of_the_probe():
+    flow = flow_of({"name": "a", "dependsOn": {"targets": ["b", "a"], "probe": {
+        "taskStatusList": [STATUS]}}})  # fmt: skip
+    assert [fault.split(": ")[0] for fault in faults(flow, knowing(template_of("a")))] == [
+        "spec.flows[0].dependsOn.targets[0]",
+        "spec.flows[0].dependsOn.targets[1]",
+    ]
+
+
+LISTED = 'supported values: "Pending", "Running", "Succeeded", "Failed"'
+
+
+@pytest.mark.parametrize(
+    ("phase", "rest"),
+    [
+        ("succeeded", '; did you mean "Succeeded"?'),
+        ("Succeed", '; did you mean "Succeeded"?'),
+        ("Completed", '; did you mean "Succeeded"?'),
+        ("Aborted", ""),
+        ("Unknown", "; a pod is Unknown while its node is lost, which is nothing to wait for"),
+    ],
+)
+def test_a_phase_that_no_pod_is_waited_for_in(phase, rest):
+    assert faults(status(phase=phase)) == [
+        f'{HERE}.taskStatusList[0].phase: Unsupported value: "{phase}": {LISTED}{rest}'
+    ]
+
+
+@pytest.mark.parametrize("phase", [None, ""])
+def test_no_phase_at_all(phase):
+    assert faults(status(phase=phase)) == [
+        f"{HERE}.taskStatusList[0].phase: Required value: say which phase to wait for: "
+        '"Pending", "Running", "Succeeded", "Failed"'
+    ]
+
+
+@pytest.mark.parametrize("counts", [(None, None), (1, None), (None, 1)])
+def test_pods_cannot_all_succeed_and_some_of_them_fail(counts):
+    first, second = counts
+    flow = probing(
+        taskStatusList=[
+            STATUS | {"count": first},
+            STATUS | {"phase": "Failed", "count": second},
+            {"taskName": "ps", "phase": "Failed"},
+        ]
+    )
+    assert faults(flow) == [
+        f'{HERE}.taskStatusList[1].phase: Invalid value: "Failed": taskStatusList[0] asks for '
+        "Succeeded of the same pods, and a pod ends but once; say in count how many are to end "
+        "which way"
+    ]
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_to_wait_for_no_pod_is_not_to_wait(count):
+    assert faults(status(count=count)) == [
+        f"{HERE}.taskStatusList[0].count: Invalid value: {count}: must be at least 1; leave count "
+        "out to ask for every pod of the task"
+    ]
+
+
+def test_everything_at_once_is_in_the_order_of_the_probe():
+    flow = probing(
+        taskStatusList=[{"count": 0}, STATUS],
+        tcpSocketList=[CONNECT, {"port": 0}],
+        httpGetList=[GET | {"httpHeader": {"value": "x"}}, {"path": "a", "port": 0}],
+    )
+    assert [fault.split(": ")[0].removeprefix(f"{HERE}.") for fault in faults(flow)] == [
+        "httpGetList[0].httpHeader.name",
+        "httpGetList[1].taskName",
+        "httpGetList[1].path",
+        "httpGetList[1].port",
+        "tcpSocketList[1].taskName",
+        "tcpSocketList[1].port",
+        "taskStatusList[0].taskName",
+        "taskStatusList[0].phase",
+        "taskStatusList[0].count",
+    ]
+
+
+def test_each_of_two_misspelt_tasks_of_one_target_is_guessed_at():
+    tasks = [{"taskName": name, "phase": "Failed"} for name in ("workr", "psx", "zzzzzz")]
+    known = knowing(template_of("train", "worker", "ps"))
+    found = faults(probing(taskStatusList=tasks), known)
+    assert [line.partition("no such task; ")[2] for line in found] == [
+        'did you mean "worker"?',
+        'did you mean "ps"?',
+        'there is "worker", "ps"',
+    ]
+
+
+def test_a_task_whose_name_is_none_is_the_templates_fault():
+    known = knowing(template_of("train", tasks=[{"name": 7}, {"name": "worker", "replicas": 1}]))
+    probe = probing(taskStatusList=[{"taskName": "7", "phase": "Failed"}])
+    (said,) = faults(probe, known)
+    assert said.endswith('target "train" has no such task; there is "worker"')
+
+
+def test_guesses_are_made_as_long_as_they_are_cheap():
+    names = [f"t{i}" for i in range(50)]
+    probe = {"taskStatusList": [{"taskName": "workr", "phase": "Failed"}]}
+    steps = [
+        {"name": f"after-{name}", "dependsOn": {"targets": [name], "probe": probe}}
+        for name in names
+    ]
+    known = knowing(*(template_of(name, "worker") for name in names))
+    violations = validate_flow(flow_of(*names, *steps), known).violations
+    assert len(violations) == 50
+    assert sum("did you mean" in violation.detail for violation in violations) == 10
+    assert violations[-1].detail == 'target "t49" has no such task; there is "worker"'

@@ -1,0 +1,117 @@
+"""Reasons that never come are refused in expressions, and others are let alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.admission.rules.expressions import OF_FAILED_ATTEMPTS
+from jobflow.core.cel.expression import Expression, parsed
+from jobflow.core.cel.variables import Comparison
+from support.admission.reviewed import faults, flow_of
+
+KNOWN = "the reasons are JobFailed, JobTerminated, JobAborted, Timeout and OutputsTooLarge"
+NONE = f"is not a reason of a failed attempt; {KNOWN}"
+PATH = "spec.flows[0].retry.when"
+
+
+def retrying(when: str) -> list[str]:
+    return faults(flow_of({"name": "a", "retry": {"limit": 1, "when": when}}))
+
+
+def test_a_reason_of_a_container_is_refused_with_those_that_come() -> None:
+    (fault,) = retrying('reason == "OOMKilled"')
+    assert fault.startswith(f"{PATH}: Invalid value: ")
+    assert fault.endswith(f'character 11: "OOMKilled" {NONE}')
+
+
+def compared(text: str) -> list[Comparison]:
+    read = parsed(text)
+    assert isinstance(read, Expression)
+    return list(read.comparisons())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('reason == "A"', ["A"]),
+        ("reason != 'A' && phase == \"B\"", ["A"]),
+        ('"A" == reason || "B" != reason', ["A", "B"]),
+        ('!(reason in ["A", "B"])', ["A", "B"]),
+        ('(reason == "A") ? true : reason == ""', ["A", ""]),
+        ('reason == r"rabbit"', ["rabbit"]),
+        ('reason == "rabbit"', ["rabbit"]),
+        ('reason == """A"""', ["A"]),
+        ('reason.startsWith("A")', []),
+        ('reason + "x" == "A"', []),
+        ('"x" + reason == "A"', []),
+        ('reason == "A" + "B"', []),
+        ('"A" == reason + "B"', []),
+        ('outputs.reason == "A" && item.reason == "B"', []),
+        ('outputs.steps.x.reason == "A"', []),
+        ('["A"].exists(reason, reason == "A")', []),
+        ('outputs.text == "reason == \\"A\\""', []),
+        ('outputs.text == "reason" || reason == outputs.text', []),
+        ('outputs.text == r"\\" && reason == "A"', ["A"]),
+        ("outputs.text == '\\'' || reason == 'A'", ["A"]),
+        ('// reason == "A"\nreason == "B"', ["B"]),
+        ('reason == "\\u0041"', ["A"]),
+        ('(reason) == ("A")', ["A"]),
+        ('("a" + reason) == "x"', []),
+        ('reason in ["A", outputs.b, "C" + "D"] || "E" in reason', ["A"]),
+        ('reason in outputs.list || reason < "A"', []),
+    ],
+)
+def test_what_a_reason_is_compared_with(text: str, words: list[str]) -> None:
+    found = [each for each in compared(text) if each.path == ("reason",) and not each.bound]
+    assert [each.text for each in found] == words
+    assert all(text[each.at :].lstrip("r").startswith(('"', "'")) for each in found)
+
+
+@pytest.mark.parametrize("step", ["steps.a", 'steps["a"]', "(steps.a)"])
+def test_the_reason_of_a_step_is_known_as_such(step: str) -> None:
+    found = [*compared(f'{step}.reason == "A"'), *compared(f'"A" != {step}["reason"]')]
+    assert [each.path for each in found] == [("steps", "a", "reason")] * 2
+
+
+@pytest.mark.parametrize("reason", ["", *OF_FAILED_ATTEMPTS])
+def test_a_reason_that_comes_is_admitted(reason: str) -> None:
+    assert retrying(f'reason == "{reason}"') == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('reason == "jobfailed"', 'did you mean "JobFailed"?'),
+        ('reason in ["JobFailed", "Evicted"]', f'"Evicted" {NONE}'),
+        ('reason == "Cancelled"', f'"Cancelled" {NONE}'),
+    ],
+)
+def test_what_is_said_of_another(text: str, words: str) -> None:
+    (fault,) = retrying(text)
+    assert fault.endswith(words)
+
+
+def when(text: str) -> list[str]:
+    b: dict[str, Any] = {"name": "b", "dependsOn": {"targets": ["a"]}, "when": text}
+    return faults(flow_of("a", b))
+
+
+def test_a_step_has_every_reason_that_a_status_can_hold() -> None:
+    assert when('steps["a"].reason == "OutputsMissing" || steps.a.reason == ""') == []
+    (fault,) = when('steps["a"].reason == "UntilNotReach"')
+    assert fault.endswith('is not a reason of a step; did you mean "UntilNotReached"?')
+    (fault,) = when('steps["a"].reason == "OOMKilled"')
+    assert fault.endswith(
+        "is not a reason of a step; docs/reference.md lists the reasons under Status"
+    )
+
+
+def test_a_run_that_is_repeated_has_every_reason_too() -> None:
+    def repeating(until: str) -> list[str]:
+        return faults(flow_of({"name": "a", "repeat": {"max": 2, "until": until}}))
+
+    assert repeating('reason == "OutputsMissing"') == []
+    (fault,) = repeating('reason == "Error"')
+    assert '"Error" is not a reason of a run' in fault

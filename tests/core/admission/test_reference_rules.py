@@ -1,0 +1,120 @@
+"""References in patches at admission: what is refused, where, and in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.admission.expressed import said_of
+from support.admission.reviewed import faults, flow_of
+
+
+def said_of_text(text: str, **step: Any) -> list[str]:
+    """What is said of step b whose patch has this text."""
+    found = said_of(patch={"jobSpec": {"plugins": {"env": [text]}}}, **step)
+    path = "patch.jobSpec.plugins.env[0]: Invalid value: "
+    assert all(each.startswith(path) for each in found)
+    return [each.removeprefix(path) for each in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$(params.mode)",
+        "q-$(params.workers)-$(params.map.x.y)-$(params.rates.0)",
+        "$(steps.a.outputs.queue)",
+        "$(steps.a.outputs)",
+        "$(flow.name)-$(flow.namespace)",
+        "$$(params.x)",
+        "$(POD_NAME)",
+    ],
+)
+def test_a_reference_that_is_admitted(text: str) -> None:
+    assert said_of_text(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("$(params.mod)", '"$(params.mod)": there is no parameter "mod"; did you mean "mode"?'),
+        ("q$(params.map.z)", "\"$(params.map.z)\": there is no 'z' in params.map"),
+        ("$(params.rates.7)", "\"$(params.rates.7)\": there is no '7' in params.rates"),
+        ("$(params.)", '"$(params.)": there is no parameter ""'),
+        (
+            "$(item)",
+            '"$(item)": there is an item only in the patch and the retry.when of a step with '
+            "forEach",
+        ),
+        ("$(flow.uid)", '"$(flow.uid)": a flow has no "uid"; it has name, namespace'),
+        (
+            "$(flow.phase)",
+            '"$(flow.phase)": flow.phase is to be seen in the steps of finally only',
+        ),
+        ("$(flow.name.x)", '"$(flow.name.x)": a flow has no "name.x"; did you mean "name"?'),
+        (
+            "$(steps.a.phase)",
+            '"$(steps.a.phase)": of a step write $(steps.NAME.outputs.KEY)',
+        ),
+        (
+            "$(steps.a.output.x)",
+            '"$(steps.a.output.x)": of a step there are only outputs; did you mean "outputs"?',
+        ),
+        ("$(steps.x.outputs.y)", '"$(steps.x.outputs.y)": no such step as "x"'),
+        (
+            "$(steps.d.outputs.y)",
+            '"$(steps.d.outputs.y)": step "b" does not depend on "d"; add it to dependsOn.targets',
+        ),
+    ],
+)
+def test_a_reference_that_is_refused(text: str, detail: str) -> None:
+    assert said_of_text(text) == [detail]
+
+
+def test_references_in_loops() -> None:
+    items = {"items": [{"q": "x"}, {"p": "y"}]}
+    assert said_of_text("q-$(index)", forEach=items) == []
+    assert said_of_text("q-$(index)", repeat={"max": 2, "until": "outputs.x == 1"}) == []
+    assert said_of_text("q-$(item)", repeat={"max": 2, "until": "outputs.x == 1"}) != []
+    assert said_of_text("$(item.q)", forEach={"items": [{"q": "x"}]}) == []
+    assert said_of_text("$(item.q)", forEach=items) == ['"$(item.q)": items[1] has no "q"']
+    assert said_of_text("$(item.q)", forEach={"from": "params.rates"}) == []
+    assert said_of_text("q-$(item)", forEach={"count": 2}) == []
+    assert said_of_text("$(item.q)", forEach={"count": 2}) == [
+        '"$(item.q)": with count an item is a number, and nothing is taken of it; write $(item)'
+    ]
+
+
+def test_what_references_stand_for_is_bounded() -> None:
+    large = [{"name": "x", "value": "x" * 60_000}]
+    env = ["$(params.x)"] * 20
+    steps = [{"name": f"s{i}", "patch": {"spec": {"plugins": {"env": env}}}} for i in range(8)]
+    (found,) = faults(flow_of(*steps, params=large))
+    assert found == (
+        "spec.flows[6].patch.spec: Too long: its references, and those of the patches before it, "
+        "stand for more than 8,388,608 bytes; put what is large into a ConfigMap or a volume"
+    )
+
+
+def test_steps_of_finally_may_refer_to_every_step_and_to_the_phase_of_the_flow() -> None:
+    def said(text: str) -> list[str]:
+        last = [{"name": "y"}, {"name": "z", "patch": {"spec": {"plugins": {"env": [text]}}}}]
+        return faults(flow_of("a", "b: a", **{"finally": last}))
+
+    assert said("$(flow.phase) $(steps.a.outputs.x) $(steps.b.outputs.x)") == []
+    assert len(said("$(steps.y.outputs.x)")) == 1
+
+
+def test_references_in_the_patches_of_cases() -> None:
+    case = {"patch": {"spec": {"queue": "$(params.x)"}}}
+    assert said_of(switch=[case]) == [
+        'switch[0].patch.spec.queue: Invalid value: "$(params.x)": there is no parameter "x"'
+    ]
+
+
+def test_a_reference_stands_with_its_place_in_the_patch() -> None:
+    labels = {"x.io/y": "$(index)"}
+    patch = {"tasks": [{"name": "t", "template": {"metadata": {"labels": labels}}}]}
+    (found,) = said_of(patch={"jobSpec": patch})
+    path = "patch.jobSpec.tasks[0].template.metadata.labels[x.io/y]"
+    assert found.startswith(f'{path}: Invalid value: "$(index)": there is an index only')

@@ -1,0 +1,293 @@
+"""Patches and references before anything runs: the specs that steps and cases may have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.resolved_specs import unknown
+from jobflow.core.admission.validate import Known, validate_flow
+from support.admission.reviewed import faults, flow_of, knowing, template_of
+
+TRAIN = template_of("train", "ps", "worker", replicas=2, minAvailable=4, queue="default")
+
+
+KNOWN = knowing(TRAIN)
+
+
+def specs(*steps: dict[str, Any], known: Known = KNOWN, **spec: Any) -> list[Any]:
+    """(step, queue, minAvailable) of each spec that the steps may have."""
+    uses = FlowFacts(flow_of(*steps, **spec), known).resolved_steps
+    return [(use.step, use.spec.get("queue"), use.spec.get("minAvailable")) for use in uses]
+
+
+def test_a_step_has_one_spec_and_a_switch_one_a_case() -> None:
+    queue = {"patch": {"jobSpec": {"queue": "q"}}}
+    least = {"patch": {"spec": {"minAvailable": 1}}}
+    cases = [{"template": "train"}, {"template": "train"} | least, {"template": "other"}, {}]
+    assert specs(
+        {"name": "a", "template": "train"},
+        {"name": "b", "switch": cases} | queue,
+        {"name": "train", "switch": [least, {}]},
+        **{"finally": [{"name": "c", "template": "train"} | least]},
+    ) == [
+        (0, "default", 4),
+        (1, "q", 4),
+        (1, "q", 1),
+        (2, "default", 1),
+        (2, "default", 4),
+        (3, "default", 1),
+    ]
+
+
+def test_defaults_come_before_templates_and_these_before_patches() -> None:
+    steps = [
+        {"name": "a", "template": "t"},
+        {"name": "b", "template": "train"},
+        {"name": "c", "template": "t", "patch": {"jobSpec": {"queue": "own"}}},
+    ]
+    known = knowing(TRAIN, template_of("t"))
+    defaults = {"queue": "all", "plugins": {"svc": []}}
+    assert [each[1] for each in specs(*steps, known=known, jobDefaults=defaults)] == [
+        "all",
+        "default",
+        "own",
+    ]
+    uses = FlowFacts(flow_of(*steps, jobDefaults=defaults), known).resolved_steps
+    assert {use.pods.hostname_plugin for use in uses} == {"svc"}
+
+
+def patched(job_spec: Any, **spec: Any) -> list[str]:
+    step = {"name": "b", "template": "train", "patch": {"jobSpec": job_spec}}
+    known = knowing(TRAIN)
+    return [
+        f"{v.path.removeprefix('spec.flows[0].patch.jobSpec.')}: {v.message}"
+        for v in validate_flow(flow_of(step, **spec), known).violations
+    ]
+
+
+PARAMS = [
+    {"name": "n", "value": 7},
+    {"name": "text", "value": "x y"},
+    {"name": "tasks", "value": [{"name": "worker", "replicas": -1}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("job_spec", "said"),
+    [
+        ({"minAvailable": "$(params.n)", "queue": "$(flow.name)"},
+         ["minAvailable: Invalid value: 7: must not be greater than the replicas of all tasks "
+          "together (4)"]),
+        ({"maxRetry": "x$(params.n)"},
+         ['maxRetry: Invalid value: "string": must be of type integer: "string"']),
+        ({"queue": "$$(params.n)"},
+         ['queue: Invalid value: "$(params.n)": a Kubernetes name cannot hold "$", "(", ")": use '
+          'lower-case letters, digits, "-" and "."']),
+        ({"queue": "q-$(params.text)"},
+         ['queue: Invalid value: "q-x y": a Kubernetes name cannot hold " ": use lower-case '
+          'letters, digits, "-" and "."; "q-x-y" would do']),
+        ({"minAvailable": 0, "tasks": "$(params.tasks)"},
+         ["tasks: Invalid value: -1: must be greater than or equal to 0 (at [0].replicas of its "
+          "value)"]),
+    ],
+)  # fmt: skip
+def test_values_of_params_are_looked_at_where_they_stand(job_spec: Any, said: list[str]) -> None:
+    assert patched(job_spec, params=PARAMS) == said
+
+
+@pytest.mark.parametrize(
+    "job_spec",
+    [
+        {"minAvailable": "$(item.n)", "queue": "q-$(index)", "maxRetry": "$(item.retries)"},
+        {"tasks": [{"name": "worker", "replicas": "$(item.n)"}]},
+        {"tasks": [{"name": "$(item.task)", "replicas": 9}], "minAvailable": 9},
+        {"tasks": [{"name": "$(item.task)"}], "plugins": {"mpi": ["--master=$(item.task)"]}},
+        {"tasks": [{"name": "$(item.task)"}], "plugins": {"mpi": ["--master=chief"]}},
+        {"tasks": [{"name": "worker", "dependsOn": {"name": ["$(item.task)"]}}]},
+        {"tasks": "$(item.tasks)"},
+        {"tasks": [{"name": "worker", "template": "$(item.template)"}]},
+        {"tasks": [{"name": "new", "template": {"spec": {"containers": "$(item.containers)"}}}]},
+        {"policies": ["$(item.policy)"], "plugins": "$(item.plugins)"},
+        {"policies": [{"event": "$(item.event)", "action": "$(item.action)"}]},
+        {"volumes": [{"mountPath": "$(item.path)"}]},
+    ],
+    ids=str,
+)
+def test_what_only_a_run_can_tell_is_left_alone(job_spec: Any) -> None:
+    step = {"name": "b", "template": "train", "patch": {"jobSpec": job_spec}}
+    items = [{"forEach": {"from": "steps['a'].outputs.items"}, "dependsOn": {"targets": ["a"]}}]
+    first = {"name": "a", "template": "train"}
+    assert faults(flow_of(first, step | items[0]), knowing(TRAIN)) == []
+    assert faults(flow_of(first, step | items[0]), Known()) == []
+
+
+def test_what_stands_beside_it_is_not() -> None:
+    wrong = {
+        "minAvailable": -1,
+        "queue": "$(item)",
+        "plugins": {"sshd": ["$(item)"]},
+        "tasks": [{"name": "worker", "replicas": "$(item)", "minAvailable": -2}],
+    }
+    step = {
+        "name": "b",
+        "template": "train",
+        "patch": {"jobSpec": wrong},
+        "forEach": {"from": "steps.a.outputs.n"},
+        "dependsOn": {"targets": ["a"]},
+    }
+    places = [
+        line.partition(": ")[0].removeprefix("spec.flows[1].patch.jobSpec.")
+        for line in faults(flow_of({"name": "a", "template": "train"}, step), knowing(TRAIN))
+    ]
+    assert places == ["minAvailable", "tasks[0].minAvailable", "plugins"]
+
+
+def test_a_fault_of_the_steps_patch_is_told_once_for_all_cases() -> None:
+    step = {
+        "name": "train",
+        "patch": {"jobSpec": {"minAvailable": 9}},
+        "switch": [
+            {"when": "false"},
+            {"when": "false", "patch": {"jobSpec": {"queue": "q"}}},
+            {"when": "false", "patch": {"jobSpec": {"tasks": [{"name": "ps", "replicas": 7}]}}},
+            {"patch": {"jobSpec": {"minAvailable": 10}}},
+        ],
+    }
+    assert [line.split(": ")[:3] for line in faults(flow_of(step), knowing(TRAIN))] == [
+        ["spec.flows[0].patch.jobSpec.minAvailable", "Invalid value", "9"],
+        ["spec.flows[0].switch[3].patch.jobSpec.minAvailable", "Invalid value", "10"],
+    ]
+
+
+def test_a_case_whose_template_is_not_known_is_checked_by_itself() -> None:
+    step = {
+        "name": "a",
+        "switch": [
+            {"when": "true", "template": "none", "patch": {"jobSpec": {"maxRetry": -1}}},
+            {"template": "train", "patch": {"jobSpec": {"maxRetry": -2}}},
+        ],
+    }
+    verdict = validate_flow(flow_of(step), knowing(TRAIN))
+    assert [v.path for v in verdict.violations] == [
+        f"spec.flows[0].switch[{i}].patch.jobSpec.maxRetry" for i in (0, 1)
+    ]
+    assert verdict.warnings == (
+        'JobTemplate "none" does not exist yet: its steps wait until it does',
+    )
+
+
+def test_templates_of_cases_and_of_finally_are_missed() -> None:
+    flow = flow_of(
+        {"name": "a", "switch": [{"when": "true", "template": "x"}, {}]},
+        **{"finally": [{"name": "b"}, {"name": "c", "template": "train"}]},
+    )
+    assert validate_flow(flow, knowing(TRAIN)).warnings == (
+        'JobTemplates "x", "a", "b" do not exist yet: their steps wait until they do',
+    )
+
+
+def test_queues_of_cases_defaults_and_finally_are_looked_for() -> None:
+    def queue(name: str) -> dict[str, Any]:
+        return {"patch": {"jobSpec": {"queue": name}}}
+
+    flow = flow_of(
+        {"name": "train", "switch": [queue("q1"), {"when": "true"} | queue("$(item)")]},
+        {"name": "t"},
+        jobDefaults={"queue": "q3"},
+        **{"finally": [{"name": "b", "template": "none"} | queue("q2")]},
+    )
+    known = knowing(TRAIN, template_of("t"), queues={"default": "Open"})
+    assert [line for line in validate_flow(flow, known).warnings if "queue" in line] == [
+        'queues "q1", "q3", "q2" do not exist: Volcano refuses jobs for a queue that does not exist'
+    ]
+
+
+def test_the_queue_of_defaults_is_looked_for_without_any_template() -> None:
+    flow = flow_of("t", jobDefaults={"queue": "q3"})
+    known = knowing(queues={"default": "Open"})
+    assert [line for line in validate_flow(flow, known).warnings if "queue" in line] == [
+        'queue "q3" does not exist: Volcano refuses jobs for a queue that does not exist'
+    ]
+    known = knowing(queues={"default": "Open", "q3": "Open"})
+    assert not any("queue" in line for line in validate_flow(flow, known).warnings)
+
+
+@pytest.mark.parametrize(
+    ("cases", "task", "fits"),
+    [
+        ([{}, {"template": "t"}], "worker", True),
+        ([{}, {"template": "t"}], "main", True),
+        ([{}, {"template": "t"}], "wroker", False),
+        ([{}, {"template": "none"}], "wroker", True),
+    ],
+)
+def test_a_probe_may_name_a_task_of_any_case(
+    cases: list[dict[str, Any]], task: str, fits: bool
+) -> None:
+    probe = {"taskStatusList": [{"taskName": task, "phase": "Running", "count": 2}]}
+    flow = flow_of(
+        {"name": "train", "switch": [{"when": "true"} | cases[0], cases[1]]},
+        {"name": "t", "dependsOn": {"targets": ["train"], "probe": probe}},
+    )
+    known = knowing(TRAIN, template_of("t", replicas=3))
+    assert (faults(flow, known) == []) is fits
+
+
+def test_unknown_places_of_a_spec() -> None:
+    spec = {
+        "queue": "q-$(item)",
+        "minAvailable": 1,
+        "plugins": {"a.b/c": ["x", "$(index)", "$(POD_NAME)", "$$(item)"]},
+        "tasks": [
+            {"name": "a", "template": {"spec": {"containers": [{"name": "$(item)", "x": 1}]}}},
+            {"name": "$(item.name)", "replicas": "$(item.n)"},
+            "$(item)",
+        ],
+    }
+    assert sorted(unknown(spec)) == [
+        "plugins[a.b/c][1]",
+        "queue",
+        "tasks[0].template.spec.containers[0]",
+        "tasks[1]",
+        "tasks[2]",
+    ]
+
+
+def test_patches_of_far_too_much_are_looked_at_without_their_templates() -> None:
+    """Those that are within bounds are not."""
+    big = template_of("big", "main", annotation="x" * (5 << 20))
+    case = {"when": "true", "template": "big", "patch": {"jobSpec": {"minAvailable": 9}}}
+    worse = {**case, "patch": {"jobSpec": {"minAvailable": -1}}}
+    flow = flow_of({"name": "a", "switch": [case, case, case, case, worse]})
+    assert [line.split(": ")[:3] for line in faults(flow, knowing(big))] == [
+        *(
+            [f"spec.flows[0].switch[{at}].patch.jobSpec.minAvailable", "Invalid value", "9"]
+            for at in range(3)
+        ),
+        ["spec.flows[0].switch[4].patch.jobSpec.minAvailable", "Invalid value", "-1"],
+    ]
+
+
+def test_half_characters_which_no_server_sends_are_no_trouble() -> None:
+    half = "\ud800"
+    flow = flow_of(
+        {"name": "a", "forEach": {"from": "params.x"}, "patch": {"jobSpec": {"queue": half}}},
+        params=[{"name": "x", "value": [half]}],
+    )
+    said = faults(flow, knowing(template_of("a")))
+    assert any("spec.flows[0].patch.jobSpec.queue" in each for each in said)
+
+
+def test_so_many_items_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said() -> list[str]:
+        items = [{"n": 1}, {"n": 1}, {}]
+        patch = {"jobSpec": {"queue": "$(item.n)"}}
+        return faults(flow_of({"name": "a", "forEach": {"items": items}, "patch": patch}))
+
+    monkeypatch.setattr("jobflow.core.admission.analysis.trial_evaluation.BUDGET", 3)
+    assert [line.rpartition(": ")[2] for line in said()] == ['items[2] has no "n"']
+    monkeypatch.setattr("jobflow.core.admission.analysis.trial_evaluation.BUDGET", 2)
+    assert said() == []

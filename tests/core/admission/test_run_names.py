@@ -1,0 +1,218 @@
+"""Names that runs and retries make: not too long, and none of them twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.job_counts import heads, origins
+from jobflow.core.admission.rules.generated_names import jobs_are_unique, pods_are_unique
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.violations import Reason
+from support.admission.reviewed import faults, flow_of, knowing, template_of
+from support.laws.effort_of_laws import tries
+
+UNTIL = "phase == 'Completed'"
+
+
+def step(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "template": "t"} | fields
+
+
+def each(count: int) -> dict[str, Any]:
+    return {"forEach": {"count": count}}
+
+
+def retry(limit: int) -> dict[str, Any]:
+    return {"retry": {"limit": limit}}
+
+
+def repeat(most: int) -> dict[str, Any]:
+    return {"repeat": {"until": UNTIL, "max": most}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "tail"),
+    [
+        ({}, ""),
+        (each(1), "-0"),
+        (each(0), ""),
+        (each(11), "-10"),
+        (each(1000), "-999"),
+        ({"forEach": {"items": ["x"] * 101}}, "-100"),
+        ({"forEach": {"from": "[1]"}}, "-999"),
+        ({"forEach": {"from": "params.few"}}, "-1"),
+        ({"forEach": {"from": " params['few'] "}}, "-1"),
+        (repeat(10), "-9"),
+        (retry(0), ""),
+        (retry(9), "-r9"),
+        (retry(100), "-r100"),
+        (each(1000) | retry(100), "-999-r100"),
+        (repeat(3) | retry(3), "-2-r3"),
+    ],
+    ids=str,
+)
+def test_the_longest_name_of_a_step_has_to_fit(fields: dict[str, Any], tail: str) -> None:
+    params = [{"name": "few", "value": [1, 2]}]
+    for longest, known in (("", Known()), ("-main-0", knowing(template_of("t")))):
+        name = "n" * (63 - len("f-") - len(tail) - len(longest))
+        assert faults(flow_of(step(name, **fields), params=params), known) == []
+        (fault,) = faults(flow_of("a", step(name + "n", **fields), params=params), known)
+        what = f'pod "f-{name}n{tail}{longest}"' if longest else f'vcjob "f-{name}n{tail}"'
+        assert fault == (
+            f"spec.flows[1].name: Too long: its {what} would have 64 characters, and Volcano "
+            "takes at most 63; shorten the name of the step or of the flow by 1"
+        )
+
+
+def test_the_names_of_finally_have_to_fit_too() -> None:
+    last = [step("n" * 61), step("n" * 60, **retry(1))]
+    assert [fault[:40] for fault in faults(flow_of("a", **{"finally": last}))] == [
+        "spec.finally[1].name: Too long: its vcjo"
+    ]
+
+
+def test_a_case_is_measured_with_its_own_template() -> None:
+    name = "n" * 49
+    cases = [{"when": "true", "template": "t"}, {"template": "longer"}]
+    known = knowing(template_of("t"), template_of("longer", "w" * 9))
+    assert faults(flow_of({"name": name, "switch": cases}), known) == []
+    (fault,) = faults(flow_of({"name": name + "n", "switch": cases}), known)
+    assert f'its pod "f-{name}n-{"w" * 9}-0" would have 64 characters' in fault
+
+
+@pytest.mark.parametrize(
+    ("steps", "twice"),
+    [
+        ([step("a", **each(3)), step("a-0")], "f-a-0"),
+        ([step("a-2"), step("a", **each(3))], "f-a-2"),
+        ([step("a", **each(3)), step("a-3")], None),
+        ([step("a", **each(3)), step("a-00")], None),
+        ([step("a", **each(3)), step("a-0", **each(3))], None),
+        ([step("a", **repeat(3)), step("a-1", **retry(3))], "f-a-1"),
+        ([step("a"), step("a-0"), step("a-r1")], None),
+        ([step("a", **retry(2)), step("a-r2")], "f-a-r2"),
+        ([step("a", **retry(2)), step("a-r0"), step("a-r3"), step("a-r01")], None),
+        ([step("a", **retry(2)), step("a-r1", **each(2))], None),
+        ([step("a", **each(3), **retry(2)), step("a-r1")], None),
+        ([step("a", **each(3), **retry(2)), step("a-2-r2")], "f-a-2-r2"),
+        ([step("a", **each(3), **retry(2)), step("a-2-r3")], None),
+        ([step("a-1", **retry(1)), step("a-1-r1"), step("a", **each(1))], "f-a-1-r1"),
+        ([step("a", **each(1000), **retry(100)), step("a-999-r100")], "f-a-999-r100"),
+    ],
+    ids=lambda it: str(it)[:120],
+)
+def test_no_two_steps_make_a_vcjob_of_one_name(
+    steps: list[dict[str, Any]], twice: str | None
+) -> None:
+    found = validate_flow(flow_of(*steps), Known()).violations
+    assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, twice)] if twice else [])
+    last = flow_of(*steps[:1], **{"finally": steps[1:]})
+    found = validate_flow(last, Known()).violations
+    assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, twice)] if twice else [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "tasks", "other", "pod"),
+    [
+        (each(3), ["x-main"], step("a-1-x"), "f-a-1-x-main-0"),
+        (each(3), ["x-main"], step("a-3-x"), None),
+        (each(3), ["2-main"], step("a-1", **each(3)), "f-a-1-2-main-0"),
+        (each(3), ["3-main"], step("a-1", **each(3)), None),
+        (retry(1), ["x-main"], step("a-r1-x"), "f-a-r1-x-main-0"),
+        ({}, ["x-0-main"], step("a-x", **each(1)), "f-a-x-0-main-0"),
+        ({}, ["x-0-main"], step("a-x"), None),
+        ({}, ["x-0-r2-main"], step("a-x", **each(1), **retry(2)), "f-a-x-0-r2-main-0"),
+        ({}, ["x-0-r2-main"], step("a-x", **each(1), **retry(1)), None),
+        ({}, ["x-r2-main"], step("a-x", **retry(2)), "f-a-x-r2-main-0"),
+        (each(2) | retry(1), ["x-0-main"], step("a-1-r1-x", **each(1)), "f-a-1-r1-x-0-main-0"),
+    ],
+    ids=str,
+)
+def test_no_two_vcjobs_make_a_pod_of_one_name(
+    fields: dict[str, Any], tasks: list[str], other: dict[str, Any], pod: str | None
+) -> None:
+    known = knowing(template_of("u", *tasks), template_of("t"))
+    for steps in ([step("a", **fields), other], [other, step("a", **fields)]):
+        steps = [each | {"template": "u"} if each["name"] == "a" else each for each in steps]
+        found = validate_flow(flow_of(*steps), known).violations
+        assert [v.value for v in found] == ([pod] if pod else [])
+
+
+def test_a_task_of_a_third_step_makes_nobody_clash() -> None:
+    known = knowing(template_of("t"), template_of("u", "b-x"))
+    assert faults(flow_of(step("a"), step("a-b"), {"name": "z", "template": "u"}), known) == []
+
+
+def test_each_pair_of_steps_of_the_same_two_templates_is_told() -> None:
+    known = knowing(template_of("t"), template_of("u", "b-main"))
+    steps = [step("a", template="u"), step("a-b"), step("c", template="u"), step("c-b")]
+    found = validate_flow(flow_of(*steps), known).violations
+    assert [v.value for v in found] == ["f-a-b-main-0", "f-c-b-main-0"]
+
+
+def test_attempts_of_one_step_make_no_pod_of_one_name() -> None:
+    known = knowing(template_of("t", "r1-main", "main"))
+    assert faults(flow_of(step("a")), known) == []
+    assert len(faults(flow_of(step("a", **retry(1))), known)) == 1
+    assert "f-a-0-r1-main-0" in faults(flow_of(step("a", **retry(1), **each(2))), known)[0]
+
+
+NAMES = st.sampled_from(
+    ["a", "a-0", "a-1", "a-0-r1", "a-r1", "a-r1-0", "a-1-r2", "a-b", "a-b-0", "a-0-b"]
+)
+STEPS = st.builds(
+    lambda name, loop, limit: step(name, **loop) | (retry(limit) if limit else {}),
+    NAMES,
+    st.sampled_from([{}, each(1), each(2), repeat(2)]),
+    st.integers(0, 2),
+)
+TASKS = st.sampled_from(["m", "r1-m", "0-m", "b-m", "b-0-m", "0-r1-m", "b-r1-m", "1-b-m"])
+
+
+def jobs_of(made: dict[str, Any]) -> list[str]:
+    loop = made.get("forEach", {}).get("count") or made.get("repeat", {}).get("max")
+    runs = [made["name"]] if loop is None else [f"{made['name']}-{i}" for i in range(loop)]
+    limit = made.get("retry", {}).get("limit", 0)
+    return [run + (f"-r{n}" if n else "") for run in runs for n in range(limit + 1)]
+
+
+@tries(200)
+@given(st.lists(STEPS, min_size=1, max_size=4, unique_by=lambda made: made["name"]))
+def test_a_vcjob_is_made_twice_exactly_where_the_rule_says_so(steps: list[dict[str, Any]]) -> None:
+    names = [job for made in steps for job in jobs_of(made)]
+    assert bool(told(flow_of(*steps), Known())[0]) == (len(set(names)) < len(names))
+
+
+@tries(200)
+@given(
+    st.lists(STEPS, min_size=1, max_size=3, unique_by=lambda made: made["name"]),
+    st.lists(TASKS, min_size=1, max_size=3, unique=True),
+)
+def test_a_pod_is_made_twice_exactly_where_the_rule_says_so(
+    steps: list[dict[str, Any]], tasks: list[str]
+) -> None:
+    jobs = [job for made in steps for job in jobs_of(made)]
+    pods = [f"{job}-{task}" for job in dict.fromkeys(jobs) for task in tasks]
+    jobs_twice, pods_twice = told(flow_of(*steps), knowing(template_of("t", *tasks)))
+    if not jobs_twice:
+        assert bool(pods_twice) == (len(set(pods)) < len(pods))
+
+
+def told(flow: JobFlow, known: Known) -> tuple[list[Any], list[Any]]:
+    facts = FlowFacts(flow, known)
+    return list(jobs_are_unique(facts)), list(pods_are_unique(facts))
+
+
+@given(st.text("ar01-", max_size=12))
+def test_what_a_name_may_come_from_makes_that_name_again(name: str) -> None:
+    for base, index, again in origins(name):
+        assert name == base + ("" if index is None else f"-{index}") + (f"-r{again}" * bool(again))
+    for index, again, rest in heads(name):
+        parts = [str(index)] * (index is not None) + [f"r{again}"] * bool(again)
+        assert name == "-".join([*parts, rest])

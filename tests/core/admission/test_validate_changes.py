@@ -1,0 +1,353 @@
+"""Changing and deleting what is in use, and the way out that every refusal names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.flow_status import Decisions, FlowState, JobFlowStatus, StepCondition
+from jobflow.api.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.labels import FORCE_DELETE
+from jobflow.core.admission.changes import need_of
+from jobflow.core.admission.validate import (
+    validate_flow_delete,
+    validate_flow_update,
+    validate_template_delete,
+)
+from jobflow.core.json_values import differences, is_same
+from jobflow.core.violations import Verdict
+from support.admission.reviewed import flow_of, said, template_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FORCED = {"annotations": {FORCE_DELETE: "true"}}
+GOING = {"deletion_timestamp": NOW}
+
+
+def in_phase(flow: JobFlow, phase: str, **steps: str) -> JobFlow:
+    """The flow in this phase, and its steps in these."""
+    conditions = {f"{flow.metadata.name}-{k}": StepCondition(phase=v) for k, v in steps.items()}
+    status = JobFlowStatus(state=FlowState(phase=phase), conditions=conditions or None)
+    return msgspec.structs.replace(flow, status=status)
+
+
+def deleting(template: JobTemplate, *flows: JobFlow, terminating: bool = False) -> Verdict:
+    """The verdict on the deletion of a template that these flows use."""
+    needs = [need for flow in flows if (need := need_of(flow, "train")) is not None]
+    return validate_template_delete(template, needs, namespace_terminating=terminating)
+
+
+def with_metadata(thing: Any, **fields: Any) -> Any:
+    metadata = msgspec.structs.replace(thing.metadata, **fields)
+    return msgspec.structs.replace(thing, metadata=metadata)
+
+
+RUNNING_WAY = (
+    "but a flow cannot be changed once it is created; to run it otherwise, cancel it (`jobflow "
+    "cancel f -n team`), then `kubectl delete jf f -n team` and apply it again"
+)
+FINAL_WAY = (
+    "but a flow cannot be changed once it is created; to run it otherwise, `kubectl delete jf f "
+    "-n team` and apply it again"
+)
+FAILED_WAY = f"{FINAL_WAY}; to run what failed once more as it is, `jobflow retry f -n team`"
+
+
+def test_a_changed_target_of_a_running_flow():
+    old, new = in_phase(flow_of("a", "b: a"), "Running"), flow_of("a", "b: c")
+    assert said(validate_flow_update(old, new)) == [
+        f"spec.flows[1].dependsOn.targets[0]: Forbidden: this is changed, {RUNNING_WAY}"
+    ]
+
+
+@pytest.mark.parametrize(("phase", "way"), [("Succeed", FINAL_WAY), ("Failed", FAILED_WAY)])
+def test_a_changed_step_of_an_ended_flow(phase, way):
+    old = in_phase(flow_of("a", "b: a"), phase)
+    assert said(validate_flow_update(old, flow_of("a", "b: a", "c", jobRetainPolicy="delete"))) == [
+        f'spec.flows: Forbidden: step "c" is new, {way}',
+        f"spec.jobRetainPolicy: Forbidden: this is changed, {way}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("new", "changes"),
+    [
+        (flow_of("a", "b", "c"), {"spec.flows[1].dependsOn": "this is changed"}),
+        (flow_of("a", "b: a c", "c"), {"spec.flows[1].dependsOn.targets": "this is changed"}),
+        (flow_of("b: a", "a", "c"), {"spec.flows": "the order of the steps is another"}),
+        (flow_of("a", "b: a", "c", "d", "e", "g", "h"),
+         {"spec.flows": 'steps "d", "e", "g" and 1 more are new'}),
+        (flow_of("a", "x: a"), {"spec.flows": 'step "x" is new and steps "b", "c" are gone'}),
+        (flow_of(flows=None), {"spec.flows": 'steps "a", "b", "c" are gone'}),
+        (
+            flow_of({"name": "a", "template": "t"}, "b: a",
+                    {"name": "c", "patch": {"jobSpec": {"queue": "q"}}}, jobRetainPolicy="retain"),
+            {
+                "spec.flows[0].template": "this is changed",
+                "spec.flows[2].patch": "this is changed",
+                "spec.jobRetainPolicy": "this is changed",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_each_changed_field_is_named(new, changes):
+    verdict = validate_flow_update(flow_of("a", "b: a", "c"), new)
+    assert {v.path: v.detail.partition(", but")[0] for v in verdict.violations} == changes
+
+
+CONTROLS = {
+    "params": [{"name": "n", "value": 1}],
+    "jobDefaults": {"labels": {"team": "x"}},
+    "parallelism": 2,
+    "timeout": "1h",
+    "failurePolicy": "Abort",
+    "finally": [{"name": "z", "template": "a"}],
+    "ttlSecondsAfterFinished": 60,
+}
+OTHERWISE = {
+    "params": ([{"name": "n", "value": True}], "spec.params[0].value", "this is changed"),
+    "jobDefaults": ({"labels": {"team": "y"}}, "spec.jobDefaults.labels.team", "this is changed"),
+    "parallelism": (None, "spec.parallelism", "this is changed"),
+    "timeout": ("2h", "spec.timeout", "this is changed"),
+    "failurePolicy": ("Stop", "spec.failurePolicy", "this is changed"),
+    "finally": ([{"name": "y", "template": "a"}], "spec.finally",
+                'step "y" is new and step "z" is gone'),
+    "ttlSecondsAfterFinished": (0, "spec.ttlSecondsAfterFinished", "this is changed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", CONTROLS)
+def test_no_field_of_a_spec_may_change(field):
+    value, path, what = OTHERWISE[field]
+    verdict = validate_flow_update(
+        flow_of("a", **CONTROLS), flow_of("a", **{**CONTROLS, field: value})
+    )
+    assert [(v.path, v.detail.partition(", but")[0]) for v in verdict.violations] == [(path, what)]
+
+
+def test_every_field_of_a_spec_is_among_them():
+    assert {*CONTROLS, "flows", "jobRetainPolicy", "suspend"} == {
+        *JobFlowSpec.__struct_encode_fields__
+    }
+
+
+def test_a_changed_step_of_finally_is_named_by_its_field():
+    old, new = (flow_of("a", **{"finally": [{"name": "z", "timeout": t}]}) for t in ("1h", "2h"))
+    assert [v.path for v in validate_flow_update(old, new).violations] == [
+        "spec.finally[0].timeout"
+    ]
+
+
+@pytest.mark.parametrize(("suspend", "verb"), [(True, "suspend"), (False, "resume")])
+def test_whoever_wants_to_suspend_by_the_spec_is_told_the_command(suspend, verb):
+    old, new = flow_of("a", suspend=not suspend), flow_of("a", suspend=suspend)
+    assert said(validate_flow_update(old, new)) == [
+        "spec.suspend: Forbidden: it is read only when a flow is created; "
+        f"`jobflow {verb} f -n team` does it now"
+    ]
+
+
+def test_a_flow_that_is_over_is_not_suspended_by_any_command():
+    old = in_phase(flow_of("a"), "Succeed")
+    [text] = said(validate_flow_update(old, flow_of("a", suspend=True)))
+    assert text == f"spec.suspend: Forbidden: this is changed, {FINAL_WAY}"
+
+
+def test_a_change_deep_in_a_patch_is_named_by_its_path():
+    old, new = (
+        flow_of({"name": "a", "patch": {"jobSpec": {"tasks": [{"name": "w", "replicas": n}]}}})
+        for n in (1, 2)
+    )
+    assert [v.path for v in validate_flow_update(old, new).violations] == [
+        "spec.flows[0].patch.jobSpec.tasks[0].replicas"
+    ]
+
+
+@pytest.mark.parametrize("flow", [flow_of("a"), flow_of("A: A nobody", "A", name="F"), flow_of()])
+def test_metadata_and_status_may_change_even_of_what_was_never_valid(flow):
+    labelled = with_metadata(in_phase(flow, "Running"), labels={"team": "x"}, finalizers=["y"])
+    assert validate_flow_update(flow, labelled) == Verdict()
+
+
+@pytest.mark.parametrize("phase", ["Succeed", "Failed"])
+def test_an_ended_flow_may_be_deleted(phase):
+    flow = in_phase(flow_of("a"), phase)
+    assert validate_flow_delete(flow, namespace_terminating=False) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("phase", "shown"),
+    [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")],
+)
+def test_a_flow_that_has_not_ended_says_how_it_can_be_deleted(phase, shown):
+    flow = in_phase(flow_of("a"), phase)
+    assert said(validate_flow_delete(flow, namespace_terminating=False)) == [
+        f"status.state.phase: Forbidden: flow f is {shown}: cancel it (`jobflow cancel f -n "
+        "team`) or, to delete it and its jobs anyway, `kubectl annotate jf f "
+        "flow.volcano.sh/force-delete=true -n team` and delete it again"
+    ]
+
+
+def test_a_flow_that_is_being_cancelled_is_not_to_be_cancelled_again():
+    flow = with_metadata(flow_of("a"), namespace="default")
+    state = FlowState(phase="Running", reason="Cancelled")
+    flow = msgspec.structs.replace(flow, status=JobFlowStatus(state=state))
+    (text,) = said(validate_flow_delete(flow, namespace_terminating=False))
+    assert "flow f is Running: it was cancelled, so wait for the end of its jobs or, to" in text
+
+
+def test_the_way_out_names_no_namespace_where_kubectl_needs_none():
+    flow = with_metadata(flow_of("a"), namespace="default")
+    (text,) = said(validate_flow_delete(flow, namespace_terminating=False))
+    assert "`jobflow cancel f`" in text
+    assert "`kubectl annotate jf f flow.volcano.sh/force-delete=true`" in text
+
+
+@pytest.mark.parametrize("fields", [FORCED, GOING])
+def test_a_running_flow_that_may_go(fields):
+    flow = with_metadata(in_phase(flow_of("a"), "Running"), **fields)
+    assert validate_flow_delete(flow, namespace_terminating=False) == Verdict()
+
+
+def test_a_flow_goes_with_its_namespace():
+    flow = in_phase(flow_of("a"), "Running")
+    assert validate_flow_delete(flow, namespace_terminating=True) == Verdict()
+
+
+@pytest.mark.parametrize("value", ["false", "True", ""])
+def test_only_true_forces_a_delete(value):
+    flow = with_metadata(flow_of("a"), annotations={FORCE_DELETE: value})
+    assert validate_flow_delete(flow, namespace_terminating=False).violations
+
+
+TRAIN = with_metadata(template_of("train"), namespace="team")
+TWICE = flow_of({"name": "b", "template": "train"}, "train: b")
+
+
+@pytest.mark.parametrize(
+    ("flow", "step"),
+    [
+        (TWICE, "b"),
+        (in_phase(TWICE, "Pending", b="Waiting"), "b"),
+        (in_phase(TWICE, "Running", b="Running"), "b"),
+        (in_phase(TWICE, "Running", b="Completed"), "train"),
+        (in_phase(TWICE, "Running", b="Aborted", train="Restarting"), "train"),
+    ],
+)
+def test_a_template_that_a_step_is_still_to_start_from(flow, step):
+    verdict = deleting(TRAIN, flow)
+    assert said(verdict) == [
+        f"metadata.name: Forbidden: template train is still needed by flow f (step {step}): wait "
+        "until these have ended or, to delete it anyway, `kubectl annotate jt train "
+        "flow.volcano.sh/force-delete=true -n team` and delete it again"
+    ]
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        flow_of("other"),
+        in_phase(TWICE, "Succeed"),
+        in_phase(TWICE, "Failed", b="Waiting"),
+        in_phase(TWICE, "Running", b="Completed", train="Skipped"),
+        in_phase(TWICE, "Running", b="Terminated", train="Failed"),
+        with_metadata(TWICE, **GOING),
+    ],
+)
+def test_a_template_that_no_step_will_start_from(flow):
+    verdict = deleting(TRAIN, flow)
+    assert verdict == Verdict()
+
+
+LOOP = {"name": "a", "template": "train", "forEach": {"count": 3}, "retry": {"limit": 2}}
+SWITCH = {"name": "a", "switch": [{"when": "true", "template": "train"}, {"template": "other"}]}
+LAST = {"finally": [{"name": "train"}]}
+
+
+def decided(case: int, phase: str = "Waiting") -> JobFlow:
+    """The switch has been decided."""
+    condition = StepCondition(phase=phase, decisions=Decisions(case=case))
+    status = JobFlowStatus(state=FlowState(phase="Running"), conditions={"f-a": condition})
+    return msgspec.structs.replace(flow_of(SWITCH), status=status)
+
+
+@pytest.mark.parametrize(
+    ("flow", "step"),
+    [
+        (flow_of(SWITCH), "a"),
+        (in_phase(flow_of(SWITCH), "Running", a="Waiting"), "a"),
+        (decided(0), "a"),
+        (decided(0, "Running"), "a"),
+        (decided(1), None),
+        (decided(0, "Completed"), None),
+        (decided(7), "a"),
+        (in_phase(flow_of(LOOP), "Running", a="Running"), "a"),
+        (in_phase(flow_of(LOOP), "Running", a="Waiting"), "a"),
+        (in_phase(flow_of(LOOP), "Running", a="Failed"), None),
+        (in_phase(flow_of("b", **LAST), "Running", b="Running"), "train"),
+        (in_phase(flow_of("b", **LAST), "Running", b="Completed", train="Running"), "train"),
+        (in_phase(flow_of("b", **LAST), "Running", b="Failed", train="Completed"), None),
+        (in_phase(flow_of("b", **LAST), "Failed"), None),
+    ],
+)
+def test_a_template_that_a_case_an_item_a_retry_or_finally_may_start_from(flow, step):
+    found = said(deleting(TRAIN, flow))
+    assert [text.partition(" (")[2].partition(")")[0] for text in found] == (
+        [] if step is None else [f"step {step}"]
+    )
+
+
+def test_of_many_flows_that_need_a_template_three_are_named():
+    flows = [flow_of("train", name=f"f{i}") for i in range(5)]
+    verdict = deleting(TRAIN, *flows)
+    assert (
+        "needed by flow f0 (step train), flow f1 (step train), flow f2 (step train) and 2 more:"
+    ) in said(verdict)[0]
+
+
+@pytest.mark.parametrize(
+    ("template", "terminating"),
+    [(with_metadata(TRAIN, **FORCED), False), (with_metadata(TRAIN, **GOING), False),
+     (TRAIN, True)],
+)  # fmt: skip
+def test_a_needed_template_that_may_go(template, terminating):
+    verdict = deleting(template, TWICE, terminating=terminating)
+    assert verdict == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "places"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, []),
+        ({"a": 1}, {"a": True}, ["x.a"]),
+        ({"a": None}, {}, ["x.a"]),
+        ({"a": {}}, {"a": {"b": None}}, ["x.a.b"]),
+        ({"a": {"x.io/b": [1]}}, {"a": {"x.io/b": [1, 2]}}, ["x.a[x.io/b]"]),
+        ({"a": [1, {"b": 1}, 3], "c": []}, {"a": [0, {"b": 2}, 3], "c": {}},
+         ["x.a[0]", "x.a[1].b", "x.c"]),
+    ],
+)  # fmt: skip
+def test_values_are_the_same_or_differ_at_places(old, new, places):
+    assert list(differences("x", old, new)) == places
+    assert is_same(old, new) is (not places)
+
+
+def test_specs_that_are_nested_as_deeply_as_can_be_read_are_compared():
+    def nested(leaf: str, depth: int) -> JobFlow:
+        deep = '{"a":' * depth + leaf + "}" * depth
+        text = f'{{"spec":{{"flows":[{{"name":"a","patch":{{"jobSpec":{deep}}}}}]}}}}'
+        return msgspec.json.decode(text, type=JobFlow)
+
+    depth = 1_000
+    while True:
+        try:
+            old, new = nested("1", depth), nested("2", depth)
+            break
+        except RecursionError:
+            depth -= 1
+    assert validate_flow_update(old, nested("1", depth)) == Verdict()
+    (violation,) = validate_flow_update(old, new).violations
+    assert violation.path == "spec.flows[0].patch.jobSpec" + ".a" * depth

@@ -1,0 +1,305 @@
+"""The rules of a new flow's own words, a table each: the flow, and exactly what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.suggest import CURLY_QUOTES_ARE_PART
+from jobflow.core.violations import Reason, Verdict
+from support.admission.reviewed import faults, flow_of
+
+GET = {"taskName": "ps", "path": "/", "port": 80}
+PROBE = {"taskStatusList": [{}], "httpGetList": [GET, GET | {"path": "", "port": 0}]}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("a",),
+        ("a", "b: a", "c: b", "d: b", "e: c d"),
+        ("e: c d", "d: b", "c: b", "b: a", "a"),
+        ("a", "b: a a"),
+        ("0", "a.b: 0", "x--y: a.b"),
+        ({"name": "a", "template": "", "dependsOn": {"targets": []}, "patch": {}},),
+        ({"name": "a", "template": None, "dependsOn": None, "patch": {"jobSpec": None}},),
+        ({"name": "a", "dependsOn": {"probe": {"taskStatusList": []}}},),
+        ({"name": "a", "template": "some.template"}, {"name": "b", "template": "some.template"}),
+        (
+            "a",
+            {"name": "b", "dependsOn": {"targets": ["a"], "strategy": "any"}},
+            {"name": "c", "dependsOn": {"targets": ["a"], "condition": "Failed"}},
+            {"name": "d", "dependsOn": {"targets": ["a"], "condition": "Finished"}},
+            {"name": "e", "dependsOn": {"targets": ["a"], "condition": "Running"}},
+        ),
+    ],
+)
+def test_what_is_right_is_admitted_without_a_word(steps):
+    assert validate_flow(flow_of(*steps), Known()) == Verdict()
+
+
+@pytest.mark.parametrize("policy", [None, "retain", "delete"])
+def test_both_retain_policies_are_admitted(policy):
+    assert faults(flow_of("a", jobRetainPolicy=policy)) == []
+
+
+@pytest.mark.parametrize("flows", [{"flows": []}, {"flows": None}])
+def test_a_flow_without_steps(flows):
+    assert faults(flow_of(**flows)) == ["spec.flows: Required value: a flow has at least one step"]
+
+
+NO_NAME = "a step has a name, which is also its JobTemplate's unless template is set"
+CHARACTERS = 'use lower-case letters, digits, "-" and "."'
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", f"Required value: {NO_NAME}"),
+        (
+            "Train_A",
+            'Invalid value: "Train_A": a Kubernetes name cannot hold "T", "_", "A": '
+            f'{CHARACTERS}; "train-a" would do',
+        ),
+        (
+            "“a”",
+            'Invalid value: "“a”": a Kubernetes name cannot hold '
+            '"“" (U+201C LEFT DOUBLE QUOTATION MARK), "”" (U+201D RIGHT DOUBLE QUOTATION MARK): '
+            f'{CHARACTERS}; "a" would do',
+        ),
+        (
+            "größe",
+            'Invalid value: "größe": a Kubernetes name cannot hold '
+            '"ö" (U+00F6 LATIN SMALL LETTER O WITH DIAERESIS), '
+            f'"ß" (U+00DF LATIN SMALL LETTER SHARP S): {CHARACTERS}; "grosse" would do',
+        ),
+        (
+            "训练",
+            'Invalid value: "训练": a Kubernetes name cannot hold '
+            '"训" (U+8BAD CJK UNIFIED IDEOGRAPH-8BAD), "练" (U+7EC3 CJK UNIFIED IDEOGRAPH-7EC3): '
+            f"{CHARACTERS}",
+        ),
+        (
+            "a\u200bb\n",
+            'Invalid value: "a\u200bb\\n": a Kubernetes name cannot hold '
+            f'(U+200B ZERO WIDTH SPACE), U+000A: {CHARACTERS}; "ab" would do',
+        ),
+        (
+            "ABCDEF",
+            'Invalid value: "ABCDEF": a Kubernetes name cannot hold "A", "B", "C", "D" and 2 more:'
+            f' {CHARACTERS}; "abcdef" would do',
+        ),
+        (
+            "-a.-b",
+            'Invalid value: "-a.-b": a Kubernetes name begins and ends with a letter or digit, '
+            'also around each "."; "a.b" would do',
+        ),
+        ("..", 'Invalid value: "..": a Kubernetes name begins and ends with a letter or digit, '
+               'also around each "."'),
+    ],
+)  # fmt: skip
+def test_a_step_name_says_what_is_wrong_with_it(name, said):
+    assert faults(flow_of("ok", {"name": name})) == [f"spec.flows[1].name: {said}"]
+
+
+def test_a_line_break_does_not_make_two_good_names_of_one():
+    (fault,) = faults(flow_of({"name": "a\nb"}))
+    assert fault.startswith('spec.flows[0].name: Invalid value: "a\\nb": ')
+
+
+def test_a_name_of_300_characters_is_too_long_once():
+    assert faults(flow_of({"name": "a" * 300})) == [
+        "spec.flows[0].name: Too long: 300 characters, but a name has at most 253; shorten it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("Train", 'Invalid value: "Train": a Kubernetes name cannot hold "T": '
+                  f'{CHARACTERS}; "train" would do'),
+        ("t" * 254, "Too long: 254 characters, but a name has at most 253; shorten it"),
+    ],
+)  # fmt: skip
+def test_a_template_name_that_no_template_can_have(template, said):
+    flow = flow_of({"name": "a", "template": "good"}, {"name": "b", "template": template})
+    assert faults(flow) == [f"spec.flows[1].template: {said}"]
+
+
+def test_names_that_are_used_twice_say_where_first():
+    assert faults(flow_of("a", "b", "a", "a: b")) == [
+        f'spec.flows[{i}].name: Duplicate value: "a": already the name of spec.flows[0]; give each '
+        "step its own name, and say in template which JobTemplate it runs where that is named "
+        "otherwise"
+        for i in (2, 3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "meant"),
+    [
+        ("prepare", '; did you mean "prepare-data"?'),
+        ("prepair-data", '; did you mean "prepare-data"?'),
+        ("TRAIN", '; did you mean "train"?'),
+        ("“train”", f'{CURLY_QUOTES_ARE_PART}; did you mean "train"?'),
+        ("eval_model", '; did you mean "eval-model"?'),
+        ("zzz", ""),
+        ("", ""),
+        ("joi", ""),  # nearest is the step itself
+        ("x" * 400, ""),
+    ],
+)
+def test_an_unknown_target_says_what_was_meant(target, meant):
+    flow = flow_of(
+        "prepare-data",
+        "train",
+        "eval-model",
+        {"name": "join", "dependsOn": {"targets": ["train", target]}},
+    )
+    (violation,) = validate_flow(flow, Known()).violations
+    assert violation.path == "spec.flows[3].dependsOn.targets[1]"
+    assert (violation.reason, violation.value) == (Reason.INVALID, target)
+    assert violation.detail == f"no such step{meant}"
+
+
+def test_an_unknown_target_reads_as_the_documents_have_it():
+    assert faults(flow_of("train", "b: trian")) == [
+        'spec.flows[1].dependsOn.targets[0]: Invalid value: "trian": no such step; '
+        'did you mean "train"?'
+    ]
+
+
+def test_a_thousand_unknown_targets_are_named_with_guesses_as_long_as_they_are_cheap():
+    names = [f"step-number-{i}" for i in range(5_000)]
+    flow = flow_of("first", *(f"{name}: {name[:-1]}x FIRST" for name in names))
+    said = faults(flow)
+    assert len(said) == 1_000
+    assert said[0].endswith('did you mean "step-number-9"?')
+    assert said[-2].endswith("no such step")
+    assert said[-1].endswith('did you mean "first"?')
+
+
+def test_a_step_that_waits_for_itself():
+    assert faults(flow_of("a", "b: a b")) == [
+        'spec.flows[1].dependsOn.targets[1]: Invalid value: "b": a step cannot wait for itself; '
+        "take this target out"
+    ]
+
+
+def test_a_cycle_is_printed_in_running_order_at_a_target_of_it():
+    assert faults(flow_of("x", "a: x c", "b: a", "c: b", "d: c")) == [
+        'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": these steps wait for each other: '
+        "a -> b -> c -> a; take one of these dependencies out"
+    ]
+
+
+def test_each_knot_has_one_cycle():
+    said = faults(flow_of("a: b", "b: a", "c: d", "d: c", "e: a c"))
+    assert len(said) == 2
+    assert "a -> b -> a;" in said[0]
+    assert "c -> d -> c;" in said[1]
+
+
+def test_a_cycle_through_5000_steps_shows_its_beginning_and_its_end():
+    steps = [f"s{i}: s{(i - 1) % 5_000}" for i in range(5_000)]
+    assert faults(flow_of(*steps)) == [
+        'spec.flows[0].dependsOn.targets[0]: Invalid value: "s4999": these steps wait for each '
+        "other: s0 -> s1 -> s2 -> s3 -> s4 -> (4993 more) -> s4998 -> s4999 -> s0; "
+        "take one of these dependencies out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("ANY", '; did you mean "any"?'), ("al", '; did you mean "all"?'), ("some", ""), ("", "")],
+)
+def test_a_strategy_that_there_is_not(word, meant):
+    flow = flow_of("a", {"name": "b", "dependsOn": {"targets": ["a"], "strategy": word}})
+    assert faults(flow) == [
+        f'spec.flows[1].dependsOn.strategy: Unsupported value: "{word}": supported values: '
+        f'"all", "any"{meant}'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("completed", '; did you mean "Completed"?'),
+        ("Complete", '; did you mean "Completed"?'),
+        ("Succeeded", ""),
+    ],
+)
+def test_a_condition_that_there_is_not(word, meant):
+    flow = flow_of("a", {"name": "b", "dependsOn": {"targets": ["a"], "condition": word}})
+    assert faults(flow) == [
+        f'spec.flows[1].dependsOn.condition: Unsupported value: "{word}": supported values: '
+        f'"Completed", "Failed", "Finished", "Running"{meant}'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("Delete", '; did you mean "delete"?'), ("keep", ""), ("", "")],
+)
+def test_a_retain_policy_that_there_is_not(word, meant):
+    assert faults(flow_of("a", jobRetainPolicy=word)) == [
+        f'spec.jobRetainPolicy: Unsupported value: "{word}": supported values: '
+        f'"retain", "delete"{meant}'
+    ]
+
+
+def test_a_patch_by_both_of_its_names():
+    patch = {"jobSpec": {"queue": "a"}, "spec": {}}
+    assert faults(flow_of({"name": "a", "patch": patch})) == [
+        "spec.flows[0].patch.spec: Forbidden: the same as patch.jobSpec by its other name, which "
+        "is set too; keep one"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "Required value: name or generateName is required"),
+        ("My.Flow", 'Invalid value: "My.Flow": a Kubernetes name cannot hold "M", "F": '
+                    f'{CHARACTERS}; "my.flow" would do'),
+    ],
+)  # fmt: skip
+def test_the_name_of_the_flow_itself(name, said):
+    assert faults(flow_of("a", name=name)) == [f"metadata.name: {said}"]
+
+
+def test_everything_at_once_is_in_the_order_of_the_flow():
+    flow = flow_of(
+        "a: b",
+        {"name": "B", "dependsOn": {"targets": ["a", "nobody", "B"], "strategy": "one"}},
+        {"name": "a", "template": "T", "dependsOn": {"condition": "ok", "probe": PROBE}},
+        {"name": "c", "dependsOn": {"targets": ["d"]}, "patch": {"spec": {}, "jobSpec": {}}},
+        "d: c",
+        jobRetainPolicy="x",
+        name="F",
+    )
+    assert [line.partition(": ")[0] for line in faults(flow)] == [
+        "metadata.name",
+        "spec.flows[0].dependsOn.targets[0]",
+        "spec.flows[1].name",
+        "spec.flows[1].dependsOn.targets[1]",
+        "spec.flows[1].dependsOn.targets[2]",
+        "spec.flows[1].dependsOn.strategy",
+        "spec.flows[2].name",
+        "spec.flows[2].template",
+        "spec.flows[2].dependsOn.targets",
+        "spec.flows[2].dependsOn.condition",
+        "spec.flows[2].dependsOn.probe.httpGetList[1].path",
+        "spec.flows[2].dependsOn.probe.httpGetList[1].port",
+        "spec.flows[2].dependsOn.probe.taskStatusList[0].taskName",
+        "spec.flows[2].dependsOn.probe.taskStatusList[0].phase",
+        "spec.flows[3].dependsOn.targets[0]",
+        "spec.flows[3].patch.spec",
+        "spec.jobRetainPolicy",
+    ]
+
+
+def test_the_order_goes_by_number_and_not_by_digits():
+    flow = flow_of("a", *(f"s{i}: x{i}" for i in range(12)))
+    places = [line.partition(".dependsOn")[0] for line in faults(flow)]
+    assert places == [f"spec.flows[{i}]" for i in range(1, 13)]

@@ -1,0 +1,146 @@
+"""What a step's patch makes of its template, and where in the patch a fault is said to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.core.admission.validate import Known
+from support.admission.reviewed import faults, flow_of, knowing, template_of
+
+TRAIN = template_of("train", "ps", "worker", replicas=2, minAvailable=4, queue="default")
+
+
+def patched(job_spec: Any, known: Known, field: str = "jobSpec") -> list[str]:
+    """What is said of a flow whose second step patches `train` so."""
+    step = {"name": "b", "template": "train", "patch": {field: job_spec}}
+    return faults(flow_of({"name": "a", "template": "train"}, step), known)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {},
+        None,
+        {"queue": "gpu", "priorityClassName": "high"},
+        {"minAvailable": 7, "tasks": [{"name": "worker", "replicas": 5}]},
+        {"minAvailable": 5, "tasks": [{"name": "extra", "replicas": 1, "template": {
+            "spec": {"containers": [{"name": "main", "image": "busybox"}]}}}]},
+        {"tasks": [{"name": "ps", "$patch": "delete"}], "minAvailable": None},
+        {"policies": [{"event": "TaskCompleted", "action": "CompleteJob"}]},
+    ],
+)  # fmt: skip
+def test_a_patch_that_makes_a_good_job_is_admitted(patch):
+    assert patched(patch, knowing(TRAIN)) == []
+    assert patched(patch, Known()) == []
+
+
+AT = "spec.flows[1].patch.jobSpec"
+
+
+@pytest.mark.parametrize(
+    ("patch", "places"),
+    [
+        # minAvailable stands in the template, more than the pods that the patch leaves.
+        ({"tasks": [{"name": "worker", "replicas": 1}]}, [AT]),
+        ({"minAvailable": 5}, [f"{AT}.minAvailable"]),
+        # The second task of the template is the first of the patch.
+        ({"tasks": [{"name": "worker", "minAvailable": 3}]}, [f"{AT}.tasks[0].minAvailable"]),
+        (
+            {"tasks": [{"name": "worker", "replicas": 3}, {"name": "ps", "replicas": -1}]},
+            [f"{AT}.tasks[1].replicas", AT],
+        ),
+        # With a directive nothing of the template may be left.
+        ({"$patch": "replace", "queue": "q"}, [AT]),
+        ({"$patch": "delete", "minAvailable": 1}, [AT]),
+        # A task that the template has not is not whole.
+        ({"tasks": [{"name": "wroker", "replicas": 1}]}, [f"{AT}.tasks[0]"]),
+        ({"policies": [{"event": "*", "action": "Stop"}]}, [f"{AT}.policies[0].action"]),
+        ({"tasks": None, "minAvailable": 0}, [f"{AT}.tasks"]),
+        ({"queue": 7}, [f"{AT}.queue"]),
+        (
+            {"tasks": [{"name": "ps", "template": {"spec": {"containers": [
+                {"name": "main", "image": ""}]}}}]},
+            [f"{AT}.tasks[0].template.spec.containers[0].image"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_fault_of_the_result_is_shown_where_the_patch_makes_it(patch, places):
+    said = patched(patch, knowing(TRAIN))
+    assert sorted({line.partition(": ")[0] for line in said}) == sorted(places)
+
+
+def test_a_fault_that_is_not_in_the_patch_itself_says_where_it_is_in_the_result():
+    (said,) = patched({"tasks": [{"name": "worker", "replicas": 1}]}, knowing(TRAIN))
+    assert said == (
+        "spec.flows[1].patch.jobSpec: Invalid value: 4: must not be greater than the replicas of "
+        "all tasks together (3) (at minAvailable in the merged spec)"
+    )
+
+
+def test_the_other_name_of_the_patch_is_named_where_it_is_used():
+    (said,) = patched({"minAvailable": 5}, knowing(TRAIN), "spec")
+    assert said.startswith("spec.flows[1].patch.spec.minAvailable: Invalid value: 5: ")
+
+
+def test_an_element_without_the_key_it_is_merged_by():
+    (said,) = patched({"volumes": [{"volumeClaimName": "data"}]}, Known())
+    assert said.startswith("spec.flows[1].patch.jobSpec.volumes[0].mountPath: Required value: ")
+
+
+def test_what_is_wrong_with_the_template_itself_is_not_the_patchs_fault():
+    broken = template_of("train", "main", minAvailable=9)
+    assert patched({"queue": "gpu"}, knowing(broken)) == []
+
+
+@pytest.mark.parametrize(
+    ("patch", "places"),
+    [
+        ({"tasks": [{"name": "worker", "replicas": 1}]}, []),
+        ({"minAvailable": 1_000}, []),
+        ({"plugins": {"mpi": ["--master=boss"]}}, []),
+        ({"tasks": [{"name": "a", "dependsOn": {"name": ["b"]}}]}, []),
+        ({"minAvailable": -1}, [".minAvailable"]),
+        ({"minAvailable": "two"}, [".minAvailable"]),
+        ({"queue": "Gold"}, [".queue"]),
+        ({"plugins": {"gpu": []}}, [".plugins"]),
+        ({"tasks": [{"name": "A"}, {"name": "b", "replicas": -1}]},
+         [".tasks[1].replicas", ".tasks[0].name"]),
+        ({"policies": [{"event": "PodFailed", "exitCode": 3, "action": "AbortJob"}]},
+         [".policies[0]"]),
+        ({"policies": [{"event": "PodFailed", "action": "CompletedJob"}]},
+         [".policies[0].action"]),
+        ({"tasks": "all"}, [".tasks"]),
+    ],
+)  # fmt: skip
+def test_without_its_template_a_patch_is_held_to_what_needs_none(patch, places):
+    said = patched(patch, Known())
+    found = [line.partition(": ")[0].removeprefix(AT) for line in said]
+    assert len(found) == len(places)
+    assert all(one.startswith(place) for one, place in zip(found, places, strict=True))
+    assert said == patched(patch, knowing(template_of("other")))
+
+
+def test_a_misspelt_action_says_what_was_meant():
+    (said,) = patched({"policies": [{"event": "*", "action": "CompletedJob"}]}, Known())
+    assert said.startswith(f'{AT}.policies[0].action: Unsupported value: "CompletedJob": ')
+    assert said.endswith('did you mean "CompleteJob"?')
+
+
+def test_elements_without_a_key_are_each_at_their_own_place():
+    known = knowing(template_of("train", "ps", minAvailable=1))
+    found = patched({"tasks": [{"name": "ps"}, 2, {"name": "ps"}, None, [3]]}, known)
+    at = [line.split(": ")[0] for line in found if "must be of type object" in line]
+    assert at == [f"{AT}.tasks[1]", f"{AT}.tasks[3]", f"{AT}.tasks[4]"]
+
+
+def test_of_elements_with_one_key_the_one_that_is_at_fault_is_shown():
+    found = patched({"tasks": [{"name": "x"}, {"name": "x", "maxRetry": -1}]}, Known())
+    assert [line.split(": ")[0] for line in found] == [f"{AT}.tasks[1].maxRetry"]
+
+
+def test_an_element_that_the_patch_deletes_is_no_place():
+    patch = {"tasks": [{"name": "ps", "$patch": "delete"}, {"name": "worker", "replicas": -1}]}
+    found = patched(patch, knowing(template_of("train", "ps", "worker", minAvailable=0)))
+    assert f"{AT}.tasks[1].replicas" in [line.split(": ")[0] for line in found]

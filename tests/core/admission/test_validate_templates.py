@@ -1,0 +1,148 @@
+"""New templates, changed templates, and what is only suspicious."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.core.admission.validate import (
+    Known,
+    validate_flow,
+    validate_template,
+    validate_template_update,
+)
+from jobflow.core.violations import Verdict
+from support.admission.reviewed import flow_of, knowing, said, template_of
+
+OPEN = {"default": "Open", "fresh": ""}
+
+
+def warnings(flow: Any, known: Known) -> list[str]:
+    verdict = validate_flow(flow, known)
+    assert verdict.violations == ()
+    return list(verdict.warnings)
+
+
+def test_a_good_template_is_admitted():
+    assert validate_template(template_of("a", queue="default"), Known(queues=OPEN)) == Verdict()
+
+
+def test_a_template_is_held_to_the_rules_of_a_vcjob_and_of_names():
+    template = template_of("A", replicas=-1, queue="Q")
+    assert [line.partition(": ")[0] for line in said(validate_template(template, Known()))] == [
+        "metadata.name",
+        "spec.tasks[0].replicas",
+        "spec.queue",
+    ]
+
+
+def test_a_template_is_looked_at_again_only_when_its_spec_changes():
+    broken = template_of("a", replicas=-1)
+    labelled = msgspec.structs.replace(
+        broken, metadata=msgspec.structs.replace(broken.metadata, labels={"x": "y"})
+    )
+    assert validate_template_update(broken, labelled, Known(queues={})) == Verdict()
+    changed = template_of("a", replicas=-2)
+    assert [v.path for v in validate_template_update(broken, changed, Known()).violations] == [
+        "spec.tasks[0].replicas"
+    ]
+
+
+MISSING = 'queue "gone" does not exist: Volcano refuses jobs for a queue that does not exist'
+CLOSED = 'queue "shut" (Closed) is not Open: Volcano refuses jobs for a queue that is not'
+
+
+@pytest.mark.parametrize(
+    ("queue", "warned"),
+    [
+        ("default", []),
+        ("fresh", []),
+        (None, []),
+        ("", []),
+        ("gone", [MISSING]),
+        ("shut", [CLOSED]),
+    ],
+)
+def test_the_queue_of_a_template(queue, warned):
+    template = template_of("a", queue=queue)
+    known = Known(queues=OPEN | {"shut": "Closed"})
+    assert list(validate_template(template, known).warnings) == warned
+    assert warnings(flow_of("a"), knowing(template, queues=known.queues)) == warned
+    assert validate_template(template, Known()).warnings == ()
+
+
+def test_the_queue_that_counts_is_the_patched_one():
+    steps = [{"name": "a", "patch": {"jobSpec": {"queue": queue}}} for queue in ("gone", "default")]
+    known = knowing(template_of("a", queue="shut"), queues=OPEN)
+    assert warnings(flow_of(steps[0]), known) == [MISSING]
+    assert warnings(flow_of(steps[1]), known) == []
+
+
+def test_the_queue_of_a_patch_counts_though_its_template_does_not_exist_yet():
+    step = {"name": "a", "patch": {"spec": {"queue": "gone"}}}
+    assert warnings(flow_of(step), Known(queues=OPEN)) == [MISSING]
+
+
+def test_many_queues_are_one_warning_a_kind_of_suspicion():
+    names = ["q1", "q2", "q3", "q4", "q5"]
+    known = knowing(*(template_of(f"t{q}", queue=q) for q in names), queues={"q1": "Closed"})
+    closed = Known(templates=known.templates, queues=dict.fromkeys(names, "Closing"))
+    flow = flow_of(*(f"t{q}" for q in names))
+    assert warnings(flow, known)[0] == (
+        'queues "q2", "q3", "q4" and 1 more do not exist: Volcano refuses jobs for a queue that '
+        "does not exist"
+    )
+    assert warnings(flow, closed) == [
+        'queues "q1" (Closing), "q2" (Closing), "q3" (Closing) and 2 more are not Open: Volcano '
+        "refuses jobs for a queue that is not"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "warned"),
+    [
+        (("a", "b: a"), []),
+        (("a", "x"), ['JobTemplate "x" does not exist yet: its steps wait until it does']),
+        (
+            ({"name": "y", "template": "z"}, {"name": "x", "template": "z"}),
+            ['JobTemplate "z" does not exist yet: its steps wait until it does'],
+        ),
+        (
+            ("y", "a", "x"),
+            ['JobTemplates "y", "x" do not exist yet: their steps wait until they do'],
+        ),
+    ],
+)
+def test_templates_that_do_not_exist_yet(steps, warned):
+    assert warnings(flow_of(*steps), knowing(template_of("a"), template_of("b"))) == warned
+    assert warnings(flow_of(*steps), Known()) == []
+
+
+def test_of_999_missing_templates_three_are_named():
+    assert warnings(flow_of(*(f"s{i}" for i in range(999))), knowing()) == [
+        'JobTemplates "s0", "s1", "s2" and 996 more do not exist yet: their steps wait until they '
+        "do"
+    ]
+
+
+def test_a_condition_on_no_target_at_all():
+    step = {"name": "cleanup", "dependsOn": {"condition": "Failed"}}
+    other = {"name": "b", "dependsOn": {"strategy": "any", "targets": []}}
+    tail = "a condition or strategy in dependsOn but no targets: nothing holds up the start"
+    assert warnings(flow_of("a", step), Known()) == [f'step "cleanup" has {tail}']
+    assert warnings(flow_of(other, step), Known()) == [f'steps "b", "cleanup" have {tail}']
+    assert warnings(flow_of({"name": "a", "dependsOn": {}}), Known()) == []
+
+
+def test_a_condition_beside_a_probe():
+    probe = {"taskStatusList": [{"taskName": "main", "phase": "Succeeded"}]}
+    both = {"targets": ["a"], "condition": "Failed", "probe": probe}
+    tail = "a probe, which decides alone: the condition beside it is not looked at"
+    one = [{"name": "b", "dependsOn": both}]
+    two = [*one, {"name": "c", "dependsOn": both}]
+    assert warnings(flow_of("a", *one), Known()) == [f'step "b" has {tail}']
+    assert warnings(flow_of("a", *two), Known()) == [f'steps "b", "c" have {tail}']
+    empty = {"name": "b", "dependsOn": both | {"probe": {}}}
+    assert warnings(flow_of("a", empty), Known()) == []

@@ -1,0 +1,27 @@
+"""Our verdicts on vcjob specs beside Volcano's own: of its webhook (mutating, then validating) and
+the schema of its CRD, recorded from Volcano's Go code in tests/data/volcano-admission.jsonl."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobflow.core.admission.volcano.job import job_violations
+from support.paths import ROOT
+
+RECORDED = [
+    json.loads(line)
+    for line in (ROOT / "tests" / "data" / "volcano-admission.jsonl")
+    .read_text(encoding="utf-8")
+    .splitlines()
+]
+
+
+@pytest.mark.parametrize("accepted", [True, False], ids=["accepted", "refused"])
+def test_we_say_what_volcano_says(accepted: bool):
+    records = [record for record in RECORDED if record["accepted"] is accepted]
+    assert len(records) > 100
+    for record in records:
+        found = [str(v) for v in job_violations(record["spec"], "spec", record["name"])]
+        assert (not found) is accepted, (record["spec"], found)

@@ -1,0 +1,113 @@
+"""What the expressions of one plan may take together: the others are decided by the next plans."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobflow.api.control import Param, Repeat, Retry
+from jobflow.core.cel.language.budget import LATER, MAX_WORK, Allowance
+from jobflow.core.planning import context
+from support.plan.loop_worlds import each, run, runs, there
+from support.plan.plan_world import World, flow
+from support.plan.steps import step
+
+LONG = "params.l.all(a, params.l.all(b, a + b >= 0))"
+"""Takes nearly all that an evaluation may."""
+
+
+@pytest.fixture
+def one_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the first decision takes, there is no second."""
+    monkeypatch.setattr(context, "Allowance", lambda: Allowance(1))
+
+
+def on(world: World) -> World:
+    """With that plan carried out, a moment later."""
+    assert world.plan().plan.requeue_after == LATER
+    return world.carried_out().later(LATER.total_seconds())
+
+
+def test_it_is_spent_by_what_the_decisions_took() -> None:
+    allowance = Allowance(MAX_WORK + 10)
+    for _ in range(3):
+        allowance.share().left -= 1
+    allowance.share().left -= MAX_WORK
+    assert not allowance.spent
+    allowance.share().left -= 7
+    assert allowance.spent
+
+
+def test_many_long_conditions_are_decided_by_several_plans() -> None:
+    names = [f"s{number}" for number in range(9)]
+    world = flow(**{name: step(when=LONG) for name in names}).with_spec(
+        params=[Param(name="l", value=list(range(150)))]
+    )
+    decided, plans = 0, 0
+    while decided < len(names):
+        planned = world.plan()
+        now = sum(each.decisions is not None for each in planned.conditions.values())
+        assert decided < now <= decided + 5
+        decided, plans = now, plans + 1
+        if decided < len(names):
+            assert planned.plan.requeue_after == LATER
+        world = world.carried_out().later(LATER.total_seconds())
+    assert plans > 1
+    assert world.run().flow.status.state.phase == "Succeed"
+
+
+@pytest.mark.usefixtures("one_a_plan")
+def test_a_step_whose_turn_has_not_come_says_so() -> None:
+    world = flow(a=step(when="true"), b=step(when="false"))
+    planned = world.plan()
+    assert planned.conditions["a"].decisions is not None
+    condition = planned.conditions["b"]
+    assert (condition.phase, condition.reason) == ("Waiting", "Starting")
+    assert condition.message == "its conditions are being looked at"
+    assert on(world).plan().skipped == {"b": "NotTaken"}
+
+
+@pytest.mark.usefixtures("one_a_plan")
+def test_whether_jobs_that_failed_are_retried_is_decided_one_after_the_other() -> None:
+    world = each(3, retry=Retry(limit=1, when="true")).settled()
+    for index in range(3):
+        world = world.ended(f"f-a-{index}", "Failed")
+    assert runs(world.plan()) == {0: "Waiting Retrying", 1: "Pending", 2: "Pending"}
+    records = {record.name: record.state for record in world.plan().status.job_status_list or ()}
+    assert records == {"f-a-0": "Failed", "f-a-1": "Pending", "f-a-2": "Pending"}
+    world = on(on(world))
+    assert set(runs(world.plan()).values()) == {"Waiting Retrying"}
+    world = world.carried_out().later(2).settled()
+    assert [name for name, phase in there(world).items() if phase == "Pending"] == [
+        "f-a-0-r1",
+        "f-a-1-r1",
+        "f-a-2-r1",
+    ]
+
+
+@pytest.mark.usefixtures("one_a_plan")
+def test_nothing_starts_before_it_is_decided_whether_the_flow_has_failed() -> None:
+    world = flow(
+        a=step(retry=Retry(limit=1, when="true")),
+        b=step(retry=Retry(limit=1, when="false")),
+        c=step(),
+        d="c",
+    )
+    world = world.settled().ended("f-a", "Failed").ended("f-b", "Failed").ended("f-c", "Completed")
+    planned = world.plan()
+    assert planned.waiting["d"] == "waits until it is known how b ended"
+    world = on(world)
+    assert world.plan().failed == {"b": "JobFailed"}
+    assert world.plan().skipped == {"d": "Stopped"}
+
+
+@pytest.mark.usefixtures("one_a_plan")
+def test_whether_repeats_go_on_is_decided_one_after_the_other() -> None:
+    until = Repeat(until="index == 1", max=3)
+    world = flow(a=step(repeat=until), b=step(repeat=until)).settled()
+    world = world.ended("f-a-0", "Completed").ended("f-b-0", "Completed")
+    world = on(world)
+    assert [run(world.plan(), 0, name).phase for name in "ab"] == ["Completed", "Completed"]
+    assert world.plan().creates == ["f-a-1"]
+    world = on(world)
+    assert world.plan().creates == ["f-b-1"]
+    assert "b" not in world.plan().failed

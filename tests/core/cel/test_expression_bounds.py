@@ -1,0 +1,189 @@
+"""No expression takes more than its budget, and the budget is small: expressions that are made from
+the grammar to be expensive, over values at their limits."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from functools import partial
+from random import Random
+
+import pytest
+
+from jobflow.core.cel import expression as expressions
+from jobflow.core.cel.expression import MAX_LENGTH, Expression, Failure, Fault, expression
+from jobflow.core.cel.language.budget import Work
+from support.admission.reviewed import faults, flow_of
+from support.laws.cel_grammar import HUGE, hostile
+from support.laws.cpu_time import least_cpu
+from support.laws.effort_of_laws import THOROUGH
+from support.plan.plan_world import flow
+from support.plan.steps import step
+
+CPU = 0.5 if sys.gettrace() else 0.2
+"""Seconds that an expression may take to be read, and to be evaluated. The law is 0.1 s; on cores
+that are shared with other tests CPU time counts up to twice, and coverage slows it down further."""
+MEMORY = 10_000_000
+
+TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 0]"
+EVIL = r'"a".matches("\x5cpL\x7b330\x7d")'
+for name in "lkji":
+    EVIL = f"{TEN}.exists({name}, {EVIL})"
+
+
+@pytest.mark.law
+def test_a_hostile_expression_takes_a_tenth_of_a_second_at_most() -> None:
+    random = Random(23)
+    for _ in range(12_000 if THOROUGH else 250):
+        text = hostile(random)
+        assert len(text) <= MAX_LENGTH
+        found = expressions.parsed.__wrapped__(text)
+        assert least_cpu(partial(expressions.parsed.__wrapped__, text), CPU)[1] < CPU, text
+        if isinstance(found, Expression):
+            assert least_cpu(partial(found.evaluate, HUGE), CPU)[1] < CPU, text
+
+
+@pytest.mark.law
+def test_a_hostile_expression_takes_ten_megabytes_at_most() -> None:
+    random = Random(42)
+    tracemalloc.start()
+    try:
+        for _ in range(1_000 if THOROUGH else 40):
+            found = expression(text := hostile(random))
+            if isinstance(found, Expression):
+                before, _ = tracemalloc.get_traced_memory()
+                tracemalloc.reset_peak()
+                found.evaluate(HUGE)
+                assert tracemalloc.get_traced_memory()[1] - before < MEMORY, text
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_budget_is_the_same_each_time() -> None:
+    random = Random(5)
+    for _ in range(50):
+        text = hostile(random)
+        works = [Work(), Work()]
+        told = []
+        for work in works:
+            found = expressions.parsed.__wrapped__(text)
+            told.append(found if isinstance(found, Fault) else repr(found.evaluate(HUGE, work)))
+        assert told[0] == told[1]
+        assert (works[0].left, works[0].room) == (works[1].left, works[1].room)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "+".join(["1"] * 512),
+        "-".join(["x"] * 512),
+        "&&".join(["t"] * 341),
+        "==".join(["t"] * 341),
+        "!" * 1023 + "t",
+        "-" * 1023 + "x",
+        "t?1:" * 255 + "2",
+        "f?1:" * 255 + "2",
+        "x" + ".a" * 511,
+        "x[0]" + "[0]" * 340,
+        "f()" + ".f()" * 255,
+        "l" + ".map(v,v)" * 113,
+        "l" + ".map(v,[v])" * 92,
+        "(" * 16 + "t?!t:t||t&&1==1+1*-1" + ")" * 16,
+        "[" * 16 + "1" + "]" * 16,
+    ],
+)
+def test_chains_do_not_meet_the_recursion_limit(text: str) -> None:
+    given = {"x": 1, "t": True, "f": False, "l": [1]}
+    found = expression(text)
+    assert isinstance(found, Expression), found
+    value = found.evaluate(given)
+    assert not isinstance(value, Failure) or "recursion" not in value.message
+
+
+def test_a_pattern_that_takes_long_is_refused_wherever_the_flow_comes_from() -> None:
+    """A stored flow may never have met the webhook."""
+    assert expression(EVIL) == Fault(
+        "the pattern of matches is too large; use fewer repetitions", EVIL.index("matches")
+    )
+    (fault,) = faults(flow_of({"name": "a", "when": EVIL}))
+    assert fault.endswith("the pattern of matches is too large; use fewer repetitions")
+    state = flow(a=step(when=EVIL)).plan().status.state
+    assert (state.phase, state.reason) == ("Failed", "Invalid")
+
+
+TENFOLD = "".join(f".map({name}, [{', '.join(name * 10)}])" for name in "abcdefgh")
+DOUBLED = "[params.p]" + ".map(a, a + a)" * 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[1][[1]{TENFOLD}] == 1",
+        f"{{'a': 1}}[[1]{TENFOLD}] == 1",
+        f"1[[1]{TENFOLD}] == 1",
+        f"{DOUBLED}.exists(t, {TEN}.exists(i, {TEN}.exists(j, {TEN}.exists(k, "
+        "{t: 1, t: 2} == {}))))",
+        f"{DOUBLED}.exists(t, {DOUBLED}.exists(u, {TEN}.exists(i, {TEN}.exists(j, "
+        f"{TEN}.exists(k, {{t: 1}} != {{u: 1}})))))",
+        f"{DOUBLED}.exists(t, {DOUBLED}.exists(u, {TEN}.exists(i, {TEN}.exists(j, "
+        f"{TEN}.exists(k, {{t: 0}}[u] == 1)))))",
+        f"{DOUBLED}.exists(t, {TEN}.exists(i, {TEN}.exists(j, {TEN}.exists(k, "
+        "[{'k': t}, {'k': t + ''}].maxBy('k').k == ''))))",
+        "params.l.exists(i, params.l.exists(j, params.l[params.l] == 1))",
+    ],
+)
+def test_neither_a_message_nor_a_key_is_free(text: str) -> None:
+    """Values that share their entries are small, and endless once they are written out."""
+    found = expression(text)
+    assert isinstance(found, Expression), found
+    given = {"params": {"p": "\x01" * 10_000, "l": list(range(12_000))}}
+    assert least_cpu(partial(found.evaluate, given), CPU)[1] < CPU
+    tracemalloc.start()
+    try:
+        value = found.evaluate(given)
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+    assert not isinstance(value, Failure) or len(value.message) < 500
+
+
+def test_a_number_of_any_size_has_a_value() -> None:
+    found = expression("params.x > 1")
+    assert isinstance(found, Expression)
+    assert found.evaluate({"params": {"x": 10**400}}) is True
+    assert found.evaluate({"params": {"x": -(10**400)}}) is False
+
+
+def test_bad_patterns_are_not_written_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(expression("params.x.matches('(?<=a)[')"), Fault)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.law
+def test_a_thousand_different_conditions_are_admitted_quickly() -> None:
+    """CPU time, the least of some tries: others on the machine add to it."""
+    first = {"name": "s-0"}
+    behind = [
+        {
+            "name": f"s-{number}",
+            "dependsOn": {"targets": [f"s-{number - 1}"]},
+            "when": f'steps["s-{number - 1}"].phase == "Completed" && params.n > {number % 9}',
+        }
+        for number in range(1, 1000)
+    ]
+    made = flow_of(first, *behind, params=[{"name": "n", "value": 20}])
+
+    def admitted() -> None:
+        expressions.parsed.cache_clear()
+        assert faults(made) == []
+
+    bound = 0.9 if sys.gettrace() else 0.3
+    assert least_cpu(admitted, bound)[1] < bound
+
+
+def test_an_ordinary_pattern_is_cheap() -> None:
+    """A thousand conditions with one each are decided by one plan."""
+    found, work = expression('params.x.matches("^v[0-9]+$")'), Work()
+    assert isinstance(found, Expression)
+    assert found.evaluate({"params": {"x": "v12"}}, work) is True
+    assert 1000 * (Work().left - work.left) < Work().left

@@ -1,0 +1,157 @@
+"""Expressions give what CEL-C++ gives for them; it runs in a process of its own (`cel_oracle`)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from jobflow.core.cel.language.budget import CelError, Work
+from jobflow.core.cel.language.macros import Frame
+from jobflow.core.cel.language.program import program
+from jobflow.core.cel.language.syntax import CelSyntaxError, parse
+from support.laws.cel_grammar import VARIABLES, sensible
+from support.laws.cel_oracle import ENDED, FAILED, answers, tagged
+from support.laws.effort_of_laws import THOROUGH
+
+pytest.importorskip("cel_expr_python")
+
+WRITTEN = r"""
+1u == 1
+{1: 2}[1.0]
+[1, 2][1.0]
+{1: 1, 1: 2}
+[null] == [null]
+string(1.5e-7)
+int(1e30)
+int(-1.9)
+uint(-0.5)
+uint("18446744073709551615")
+int("9223372036854775808")
+string(timestamp("2026-01-01T00:00:00.5Z"))
+duration("-90s").getMinutes()
+duration("90s").getMilliseconds()
+timestamp("2026-13-01T00:00:00Z")
+timestamp("2026-01-02T03:04:05.678Z").getMilliseconds()
+duration("1d")
+-5 % 3
+5 / -3
+5.0 % 2.0
+1 / 0
+1.0 / 0.0
+9223372036854775807 + 1
+-9223372036854775808
+-9223372036854775808 / -1
+--1
+1--1
+!-1
+-1u
+!-x
+1 < "a"
+[1] < [2]
+b"a" + b"\xff"
+1 + 1.0
+1 + 1u
+"\u00e9".size()
+size(b"\xff\xfe")
+has({"a": 1}.b)
+1 in {1.0: 2}
+1 ? 2 : 3
+true && 1
+false && 1
+1 && false
+(1 / 0 == 1) || true
+[0, 1].exists_one(i, 1 / i == 1)
+[1, "a"].all(i, i > 0)
+[1, 2].map(i, i > 1, i)
+"\u00e9\n\x41\101"
+"\q"
+"\ud800"
+b"\u00e9"
+'''a'b'''
+r"\n"
+.5
+1.5u
+0x1Fu
+[1,]
+f(1,)
+0.0 / 0.0 == 0.0 / 0.0
+-0.0
+{1: 1} == {1u: 1}
+[[1], [2.0]] == [[1.0], [2]]
+as == 1
+true == 1
+null < null
+1 == 1 == true
+false ? 1 : false ? 2 : 3
+true ? false ? 1 : 2 : 3
+a.b // c
+"a" // "b"
+"a".matches("[")
+"a".startsWith(1)
+x.size()
+size(1, 2)
+m["k"]
+m[1]
+l["a"]
+l[-1]
+l[1.5]
+x.y
+has(x.y)
+has(m.q.z)
+type(1) == int
+type(type(1)) == type
+dyn(1) == 1.0
+""".strip().splitlines()  # fmt: skip
+
+
+def ours(text: str) -> Any:
+    """What our evaluation gives, before it is made JSON."""
+    try:
+        made = program(parse(text))
+        return tagged(made.run(Frame(VARIABLES, made.slots, Work())))
+    except (CelSyntaxError, CelError):
+        return FAILED
+
+
+def differences(texts: list[str]) -> list[tuple[str, Any, Any]]:
+    """Expressions to which another answer is given, with theirs and ours."""
+    found = zip(texts, answers(texts, VARIABLES), strict=True)
+    return [
+        (text, answer, own)
+        for text, answer in found
+        if answer != ENDED and not _alike(answer, own := ours(text))
+    ]
+
+
+def _alike(answer: Any, own: Any) -> bool:
+    """CEL-C++ goes over the keys of a map in any order, and makes lists of them in that order."""
+    return bool(answer == own or _in_order(answer) == _in_order(own))
+
+
+def _in_order(answer: Any) -> Any:
+    if answer[0] == "list":
+        return ["list", sorted(map(_in_order, answer[1]))]
+    return answer
+
+
+def test_it_is_known_where_both_differ() -> None:
+    """Doubles are written with all their digits, and nothing but digits is read as a number."""
+    assert [text for text, _, _ in differences(["string(1234567.5)", 'int(" 1")', "1 + 1"])] == [
+        "string(1234567.5)",
+        'int(" 1")',
+    ]
+
+
+def test_what_is_easily_wrong_is_what_it_is_there() -> None:
+    assert differences(WRITTEN) == []
+
+
+@pytest.mark.law
+def test_a_thousand_expressions_give_what_they_give_there() -> None:
+    random = Random(11)
+    texts = [sensible(random) for _ in range(30_000 if THOROUGH else 1_000)]
+    assert differences(texts) == []
+    values = [own for text in texts[:1_000] if (own := ours(text)) != FAILED]
+    assert len(values) > 600

@@ -1,0 +1,208 @@
+"""References `$(…)` in patches: which there are, and what becomes of them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jobflow.api.schema.nesting import READABLE_DEPTH
+from jobflow.core.cel.references import Reference, reference, references, replaced
+from support.laws.effort_of_laws import tries
+
+VALUES: dict[str, Any] = {
+    "params.workers": 4,
+    "params.lr": 0.1,
+    "params.list": [1, "a"],
+    "params.none": None,
+    "params.on": True,
+    "item": {"lr": 0.1},
+    "item.name": "ada",
+    "index": 2,
+    "flow.name": "f",
+    "steps.a.outputs.acc": 0.9,
+    "steps.a.b.outputs.x.y": "deep",
+    "params.tricky": "$(index) $$(",
+}
+
+
+def put(value: Any) -> Any:
+    return replaced(value, lambda found: VALUES[found.path])
+
+
+def found_in(value: Any) -> list[tuple[str, str]]:
+    return [(path, found.path) for path, found in references(value, "patch")]
+
+
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("$(params.workers)", 4),
+        ("$(params.lr)", 0.1),
+        ("$(params.list)", [1, "a"]),
+        ("$(params.none)", None),
+        ("$(params.on)", True),
+        ("$(item)", {"lr": 0.1}),
+        ("$(item.name)", "ada"),
+        ("$(index)", 2),
+        ("$(flow.name)-$(index)", "f-2"),
+        ("--lr=$(params.lr) --on=$(params.on)", "--lr=0.1 --on=true"),
+        ("$(params.list) $(item) $(params.none)", '[1,"a"] {"lr":0.1} null'),
+        ("$(steps.a.outputs.acc)", 0.9),
+        ("$(steps.a.b.outputs.x.y)", "deep"),
+        (" $(index)", " 2"),
+        ("$$(index)", "$(index)"),
+        ("$$$(index)", "$$(index)"),
+        ("$$(index) and $(index)", "$(index) and 2"),
+        ("$(params.tricky)", "$(index) $$("),
+        ("a $(params.tricky)", "a $(index) $$("),
+        ("$(POD_NAME)", "$(POD_NAME)"),
+        ("$(date +%s) $(index )", "$(date +%s) $(index )"),
+        ("$(params)", "$(params)"),
+        ("$(items) $(indexes) $(flow) $(steps)", "$(items) $(indexes) $(flow) $(steps)"),
+        ("${params.workers} $params.workers", "${params.workers} $params.workers"),
+        ("$(param.x) $(Item)", "$(param.x) $(Item)"),
+        ("cat $(ls $(index))", "cat $(ls 2)"),
+        ("no reference, 5 $", "no reference, 5 $"),
+        ("$(params.workers", "$(params.workers"),
+    ],
+)
+def test_what_becomes_of_a_text(text: str, becomes: Any) -> None:
+    assert put(text) == becomes
+    assert type(put(text)) is type(becomes)
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "keys"),
+    [
+        ("item", "item", ()),
+        ("index", "index", ()),
+        ("params.x", "params", ("x",)),
+        ("params.x.y.0", "params", ("x", "y", "0")),
+        ("params.", "params", ("",)),
+        ("item.a-b", "item", ("a-b",)),
+        ("steps.x.outputs", "steps", ("x", "outputs")),
+        ("steps.x.outputs.y.z", "steps", ("x", "outputs", "y", "z")),
+        ("steps.x.y.outputs.z", "steps", ("x.y", "outputs", "z")),
+        ("steps.x.outputs.outputs.z", "steps", ("x", "outputs", "outputs", "z")),
+        ("steps.x.output.y", "steps", ("x.output.y",)),
+        ("steps.", "steps", ("",)),
+    ],
+)
+def test_a_path_is_read(path: str, root: str, keys: tuple[str, ...]) -> None:
+    assert reference(path) == Reference(path, root, keys)
+
+
+def test_references_are_found_with_their_places() -> None:
+    patch = {
+        "queue": "$(params.q)",
+        "tasks": [
+            {"name": "a", "replicas": "$(params.n)"},
+            {"template": {"metadata": {"labels": {"x.io/y": "$(item) $(index) $$(index)"}}}},
+        ],
+        "$(params.key)": 1,
+    }
+    assert found_in(patch) == [
+        ("patch.queue", "params.q"),
+        ("patch.tasks[0].replicas", "params.n"),
+        ("patch.tasks[1].template.metadata.labels[x.io/y]", "item"),
+        ("patch.tasks[1].template.metadata.labels[x.io/y]", "index"),
+    ]
+
+
+def test_where_kubernetes_knows_only_texts_a_value_is_written_out() -> None:
+    pod = {
+        "metadata": {"labels": {"n": "$(index)"}, "annotations": {"i": "$(item)"}},
+        "spec": {
+            "nodeSelector": {"rack": "$(index)"},
+            "priority": "$(index)",
+            "containers": [
+                {
+                    "name": "$(index)",
+                    "args": ["$(params.lr)", "--on", "$(params.on)"],
+                    "env": [{"name": "N", "value": "$(params.workers)"}],
+                    "ports": [{"containerPort": "$(params.workers)"}],
+                    "resources": {"requests": {"cpu": "$(params.workers)"}},
+                }
+            ],
+        },
+    }
+    patch = {
+        "queue": "$(index)",
+        "minAvailable": "$(index)",
+        "plugins": {"env": ["$(index)"], "svc": "$(params.list)"},
+        "tasks": [{"name": "w", "replicas": "$(params.workers)", "template": pod}],
+    }
+    container = {
+        "name": "2",
+        "args": ["0.1", "--on", "true"],
+        "env": [{"name": "N", "value": "4"}],
+        "ports": [{"containerPort": 4}],
+        "resources": {"requests": {"cpu": 4}},
+    }
+    assert put(patch) == {
+        "queue": "2",
+        "minAvailable": 2,
+        "plugins": {"env": ["2"], "svc": [1, "a"]},
+        "tasks": [
+            {
+                "name": "w",
+                "replicas": 4,
+                "template": {
+                    "metadata": {"labels": {"n": "2"}, "annotations": {"i": '{"lr":0.1}'}},
+                    "spec": {
+                        "nodeSelector": {"rack": "2"},
+                        "priority": 2,
+                        "containers": [container],
+                    },
+                },
+            }
+        ],
+    }
+    assert put({"env": [{"name": "N", "value": "$(params.none)"}]}) == {
+        "env": [{"name": "N", "value": None}]
+    }
+
+
+def test_what_has_no_value_is_raised() -> None:
+    with pytest.raises(KeyError):
+        put({"a": ["$(params.unknown)"]})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from([*map("$({})".format, VALUES)])
+    | st.text("$()a.index params", max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=15,
+)  # fmt: skip
+
+
+@tries(100)
+@given(JSON)
+@example({"a": {"$(index)": "$(index)"}})
+def test_every_reference_that_is_found_is_looked_up_and_no_other(value: Any) -> None:
+    before, asked = copy.deepcopy(value), []
+
+    def answer(found: Reference) -> Any:
+        asked.append(found.path)
+        return "seen"
+
+    result = replaced(value, answer)
+    assert sorted(asked) == sorted(path for _, path in found_in(value))
+    assert value == before
+    if not asked and "$$(" not in str(value):
+        assert result == value
+
+
+def test_depth_is_no_matter() -> None:
+    deep: Any = "$(index)"
+    for _ in range(READABLE_DEPTH):
+        deep = [deep]
+    result = put(deep)
+    for _ in range(READABLE_DEPTH):
+        (result,) = result
+    assert result == 2
+    assert len(list(references(deep[0][0], ""))) == 1

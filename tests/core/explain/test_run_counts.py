@@ -1,0 +1,72 @@
+"""How far items and repeats have come, in a few words."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobflow.api.control import Case, ForEach, Repeat
+from jobflow.api.flow_status import Decisions, StepCondition
+from jobflow.api.jobflow import Step
+from jobflow.core.explain.progress import case_taken, run_progress
+from jobflow.core.reasons import StepReason
+from support.plan.control_flows import run
+
+FORTY = Step(name="a", for_each=ForEach(count=40))
+TEN = Step(name="a", repeat=Repeat(until="false", max=10))
+
+
+def standing(phases: str, phase: str = "Running") -> StepCondition:
+    runs = [run(index, word) for index, word in enumerate(phases.split())]
+    return StepCondition(phase=phase, runs=runs or None)
+
+
+@pytest.mark.parametrize(
+    ("step", "condition", "text", "brief"),
+    [
+        (TEN, standing("Completed Running"), "run 2 of at most 10", "run 2"),
+        (Step(name="a", repeat=Repeat()), standing("Running"), "run 1 of at most 1000", "run 1"),
+        (TEN, standing("Completed Completed", "Completed"), "2 runs", "2 runs"),
+        (TEN, standing("Failed", "Failed"), "1 run", "1 run"),
+        (TEN, standing(""), "", ""),
+        (FORTY, standing(""), "", ""),
+        (FORTY, standing("Completed Running Pending"), "1/40 items done, 2 running", "1/40 items"),
+        (
+            FORTY,
+            standing("Completed Failed", "Failed"),
+            "1/40 items done, 1 failed, 38 not started",
+            "1/40 items",
+        ),
+        (FORTY, standing("Completed " * 40), "40/40 items done", "40/40 items"),
+        (FORTY, standing("Completed " * 40, "Completed"), "40 items", "40 items"),
+        (FORTY, standing("", "Skipped"), "", ""),
+        (Step(name="a", for_each=ForEach(count=0)), standing("", "Completed"), "no items",
+         "no items"),
+        (Step(name="a", for_each=ForEach(count=0)), standing("", "Waiting"), "", ""),
+        (Step(name="a"), standing("", "Running"), "", ""),
+    ],
+)  # fmt: skip
+def test_how_far_it_has_come(step: Step, condition: StepCondition, text: str, brief: str) -> None:
+    assert run_progress(step, condition) == text
+    assert run_progress(step, condition, brief=True) == brief
+
+
+def test_which_items_run_again_and_which_only_wait() -> None:
+    reasons = (StepReason.RETRYING, StepReason.JOB_LOST, StepReason.CREATE_REFUSED)
+    runs = [run(at, "Waiting", reason=reason) for at, reason in enumerate(reasons)]
+    said = run_progress(FORTY, StepCondition(phase="Running", runs=runs))
+    assert said == "0/40 items done, 2 to run again"
+
+
+def test_the_case_that_was_taken() -> None:
+    step = Step(name="a", switch=[Case(when="false"), Case(template="large"), Case()])
+
+    def taken(case: int | None) -> str:
+        return case_taken(step, StepCondition(decisions=Decisions(case=case)))
+
+    assert [taken(case) for case in (0, 1, 2)] == [
+        "case 1 of 3",
+        "case 2 of 3: large",
+        "case 3 of 3",
+    ]
+    assert taken(None) == case_taken(step, StepCondition()) == ""
+    assert case_taken(Step(name="a"), StepCondition(decisions=Decisions(case=1))) == ""

@@ -1,0 +1,167 @@
+"""What goes into a vcjob besides its template: jobDefaults, patches, cases, and values in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.control import Case, Patch
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.scope import EvaluationScope
+from jobflow.core.manifests.job import Attempt, build_job, with_defaults
+from support.admission.reviewed import flow_of, template_of
+
+DEFAULTS: dict[str, Any] = {
+    "queue": "research",
+    "priorityClassName": "high",
+    "schedulerName": "volcano",
+    "plugins": {"ssh": [], "env": ["--default"]},
+    "labels": {"team": "a", "cost": "1"},
+    "annotations": {"owner": "a"},
+}
+
+
+def job_of(flow: JobFlow, template: Any, case: Case | None = None, **seen: Any) -> dict[str, Any]:
+    """The vcjob of the flow's first step."""
+    attempt = Attempt("f-a", case=case, seen=EvaluationScope(flow, lambda name: None, **seen))
+    job = build_job(flow, flow.steps[0], template, attempt)
+    assert not isinstance(job, Failure), job.message
+    return job
+
+
+def spec_of(flow: JobFlow, template: Any, case: Case | None = None, **seen: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = job_of(flow, template, case, **seen)["spec"]
+    return {key: value for key, value in spec.items() if key != "tasks"}
+
+
+def test_defaults_hold_where_the_template_says_nothing() -> None:
+    flow = flow_of("a", jobDefaults=DEFAULTS)
+    kept = {
+        key: DEFAULTS[key] for key in ("queue", "priorityClassName", "schedulerName", "plugins")
+    }
+    assert spec_of(flow, template_of("a")) == kept
+
+
+def test_a_template_goes_before_defaults_and_patches_before_it() -> None:
+    patch = {"jobSpec": {"queue": "patched", "plugins": {"env": ["--patch"], "ssh": None}}}
+    flow = flow_of({"name": "a", "patch": patch}, jobDefaults=DEFAULTS)
+    own = template_of("a", queue="own", priorityClassName="low", plugins={"svc": [], "env": []})
+    assert spec_of(flow_of("a", jobDefaults=DEFAULTS), own) == {
+        "queue": "own",
+        "priorityClassName": "low",
+        "schedulerName": "volcano",
+        "plugins": {"ssh": [], "env": [], "svc": []},
+    }
+    assert spec_of(flow, own) == {
+        "queue": "patched",
+        "priorityClassName": "low",
+        "schedulerName": "volcano",
+        "plugins": {"env": ["--patch"], "svc": []},
+    }
+    case = Case(patch=Patch(spec={"queue": "case", "priorityClassName": None}))
+    assert spec_of(flow, own, case) == {
+        "queue": "case",
+        "schedulerName": "volcano",
+        "plugins": {"env": ["--patch"], "svc": []},
+    }
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_nothing_said_in_a_template_is_nothing(nothing: str | None) -> None:
+    flow = flow_of("a", jobDefaults={"queue": "research"})
+    assert spec_of(flow, template_of("a", queue=nothing)) == {"queue": "research"}
+
+
+def test_plugins_that_are_no_map_are_left_for_the_server_to_refuse() -> None:
+    flow = flow_of("a", jobDefaults=DEFAULTS)
+    assert spec_of(flow, template_of("a", plugins=["ssh"]))["plugins"] == ["ssh"]
+
+
+def test_labels_and_annotations_of_defaults_go_behind_the_templates() -> None:
+    template = template_of("a")
+    labelled = msgspec.structs.replace(
+        template, metadata=msgspec.structs.replace(template.metadata, labels={"cost": "2"})
+    )
+    metadata = job_of(flow_of("a", jobDefaults=DEFAULTS), labelled)["metadata"]
+    assert metadata["labels"].items() >= {"team": "a", "cost": "2"}.items()
+    assert metadata["annotations"]["owner"] == "a"
+
+
+def test_defaults_cannot_pass_themselves_off_as_ours() -> None:
+    forged = {"volcano.sh/createdByJobFlow": "x", "flow.volcano.sh/step": "x"}
+    flow = flow_of("a", jobDefaults={"labels": forged, "annotations": forged})
+    metadata = job_of(flow, template_of("a"))["metadata"]
+    assert metadata["labels"]["flow.volcano.sh/step"] == "a"
+    assert metadata["annotations"]["volcano.sh/createdByJobFlow"] == "team.f"
+
+
+def test_defaults_share_nothing_with_the_job() -> None:
+    flow = flow_of("a", jobDefaults=DEFAULTS)
+    job_of(flow, template_of("a"))["spec"]["plugins"]["env"].append("changed")
+    assert flow.spec.job_defaults is not None
+    assert flow.spec.job_defaults.plugins == DEFAULTS["plugins"]
+    assert with_defaults({"queue": "own"}, None) == {"queue": "own"}
+
+
+def test_references_in_patches_take_their_values() -> None:
+    patch = {"spec": {"minAvailable": "$(params.n)", "plugins": {"env": ["$(item.x)-$(index)"]}}}
+    flow = flow_of({"name": "a", "patch": patch}, params=[{"name": "n", "value": 2}])
+    assert spec_of(flow, template_of("a"), index=3, item={"x": "y"}) == {
+        "minAvailable": 2,
+        "plugins": {"env": ["y-3"]},
+    }
+
+
+def test_values_are_not_read_for_references_again() -> None:
+    patch = {"spec": {"queue": "$(item)"}}
+    flow = flow_of({"name": "a", "patch": patch})
+    assert spec_of(flow, template_of("a"), item="$(index)", index=1) == {"queue": "$(index)"}
+
+
+def test_references_in_templates_and_defaults_stay() -> None:
+    flow = flow_of("a", jobDefaults={"queue": "$(index)"})
+    spec = spec_of(flow, template_of("a", priorityClassName="$(index)"), index=1)
+    assert spec == {"queue": "$(index)", "priorityClassName": "$(index)"}
+
+
+def test_a_reference_without_a_value_makes_no_job() -> None:
+    flow = flow_of({"name": "a", "patch": {"spec": {"queue": "$(steps.b.outputs.q)"}}})
+    attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None))
+    job = build_job(flow, flow.steps[0], template_of("a"), attempt)
+    assert job == Failure(
+        "$(steps.b.outputs.q) has no value: there is no 'b' in steps", missing=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("patch", "item", "said"),
+    [
+        (
+            {"tasks": [{"name": "main", "replicas": "$(item)"}]},
+            [1],
+            'spec.tasks[0].replicas must be of type integer: "array"',
+        ),
+        ({"minAvailable": "0$(item)"}, 1, 'spec.minAvailable must be of type integer: "string"'),
+        ({"tasks": "$(item)"}, [1], 'spec.tasks[1] must be of type object: "integer"'),
+        ({"plugins": "$(item)"}, [1], 'spec.plugins must be of type object: "array"'),
+    ],
+)
+def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, said: str) -> None:
+    """An API server would refuse the vcjob for good; known here, it is not sent."""
+    flow = flow_of({"name": "a", "patch": {"spec": patch}})
+    attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None, index=0, item=item))
+    job = build_job(flow, flow.steps[0], template_of("a"), attempt)
+    assert isinstance(job, Failure)
+    assert job.message.startswith(f"the values in its patch make no job: {said}")
+
+
+def test_a_value_that_many_refer_to_is_copied_for_each() -> None:
+    patch = {"spec": {"plugins": {"env": "$(item)", "svc": "$(item)"}}}
+    flow = flow_of({"name": "a", "patch": patch})
+    item = ["x"]
+    plugins = spec_of(flow, template_of("a"), item=item)["plugins"]
+    plugins["env"].append("changed")
+    assert (plugins["svc"], item) == (["x"], ["x"])

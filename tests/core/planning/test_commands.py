@@ -1,0 +1,162 @@
+"""Commands on a flow: which are carried out, which refused, and that each acts once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from jobflow.core.planning.flow.commands import AT_ONCE
+from support.plan.plan_world import World, flow
+
+
+def running() -> World:
+    return flow("a", b="a").with_jobs(a="Running").settled()
+
+
+def over(end: str = "Completed") -> World:
+    return flow("a").run(lambda step: end)
+
+
+def refusals(world: World) -> list[str]:
+    """What the warnings of the plan say after whom they refuse."""
+    planned = world.plan()
+    return [
+        event.message.partition(" was refused: ")[2]
+        for event in planned.plan.events
+        if (event.type, event.reason) == ("Warning", "CommandRefused")
+    ]
+
+
+# ------------------------------------------------------------------------- recording
+
+
+def test_a_command_is_recorded_then_deleted_then_forgotten() -> None:
+    world = running().with_command()
+    planned = world.plan()
+    assert (planned.status.handled_commands, planned.command_deletes) == (["uid-c"], [])
+    assert planned.plan.urgent
+    world = world.stored()
+    assert world.plan().command_deletes == ["c"]
+    assert world.plan().status.handled_commands == ["uid-c"]
+    world = world.carried_out()
+    assert world.plan().status.handled_commands is None
+    world = world.settled()
+    assert world.plan().nothing
+    assert world.flow.status.handled_commands is None
+
+
+def test_a_recorded_command_acts_no_more() -> None:
+    world = over().with_command().stored()
+    assert world.plan().events == []
+    assert world.plan().status.handled_commands == ["uid-c"]
+
+
+def test_one_that_is_being_deleted_is_not_deleted_again() -> None:
+    world = running().with_command().stored()
+    assert world.commands is not None
+    command = world.commands["c"]
+    metadata = msgspec.structs.replace(command.metadata, deletion_timestamp=world.now)
+    held = msgspec.structs.replace(command, metadata=metadata)
+    world = replace(world, commands={"c": held})
+    assert world.plan().command_deletes == []
+    assert world.plan().status.handled_commands == ["uid-c"]
+
+
+def test_nothing_is_forgotten_while_commands_are_not_known() -> None:
+    world = running().with_command().stored()
+    unknown = replace(world, commands=None)
+    assert unknown.plan().status.handled_commands == ["uid-c"]
+    assert unknown.plan().command_deletes == []
+    final = over().with_command().stored()
+    assert replace(final, commands=None).plan().nothing
+
+
+def test_they_are_read_by_age_and_name() -> None:
+    world = running().with_command(said="third", name="z").later(-5)
+    world = world.with_command(said="second", name="y").with_command(said="first", name="x")
+    planned = world.later(5).plan()
+    assert planned.status.handled_commands == ["uid-x", "uid-y", "uid-z"]
+    assert planned.message == "the flow was cancelled: first"
+
+
+def test_a_flood_is_read_in_parts() -> None:
+    world = running()
+    for number in range(3 * AT_ONCE):
+        world = world.with_command("Nonsense", name=f"c{number:03}")
+    world = world.later(1).with_command(name="last")
+    assert len(world.plan().status.handled_commands or ()) == AT_ONCE
+    for _ in range(20):
+        world = world.carried_out()
+    assert (world.commands, world.plan().reason) == ({}, "Cancelled")
+
+
+def test_two_cancel_once() -> None:
+    world = running().with_command(name="one", said="1").with_command(name="two", said="2")
+    assert world.plan().events.count("FlowCancelled") == 1
+    world = world.settled().with_command(name="three", said="3")
+    assert (world.plan().events, world.plan().message) == ([], "the flow was cancelled: 1")
+    assert world.settled().commands == {}
+
+
+# ---------------------------------------------------------------------------- refusing
+
+
+@pytest.mark.parametrize("action", ["CloseQueue", "terminatejob", ""])
+def test_an_action_that_flows_do_not_know_is_refused(action: str) -> None:
+    world = running().with_command(action)
+    known = "AbortJob, RestartJob, ResumeJob, SuspendFlow, TerminateJob and TerminateNow"
+    assert refusals(world) == [f"JobFlow carries out {known} on flows and no other action"]
+    assert world.plan().plan.urgent
+    assert world.plan().phases == {"a": "Running", "b": "Waiting"}
+    settled = world.settled()
+    assert (settled.commands, settled.flow.status.state.reason) == ({}, "")
+
+
+@pytest.mark.parametrize(("end", "phase"), [("Completed", "Succeed"), ("Failed", "Failed")])
+def test_cancelling_what_is_over_is_refused(end: str, phase: str) -> None:
+    world = over(end)
+    before = world.flow.status
+    world = world.with_command()
+    assert refusals(world) == [f"the flow is over ({phase})"]
+    assert world.plan().plan.urgent
+    settled = world.settled()
+    assert settled.commands == {}
+    assert settled.flow.status == before
+
+
+def test_cancelling_what_was_cancelled_is_refused() -> None:
+    world = flow("a").cancelled()
+    assert refusals(world.with_command(name="again")) == ["the flow is over (Failed)"]
+
+
+def test_a_cancel_that_comes_with_the_end_is_too_late() -> None:
+    world = flow("a").with_jobs(a="Running").settled().ended("f-a", "Completed").with_command()
+    assert refusals(world) == ["the flow is over"]
+    assert (world.plan().phase, world.plan().reason) == ("Succeed", "")
+    assert world.settled().commands == {}
+
+
+def test_cancelling_what_is_being_deleted_is_refused() -> None:
+    world = running().being_deleted().with_command()
+    assert refusals(world) == ["the flow is being deleted"]
+    assert world.settled().commands == {}
+    assert world.plan().phase == "Terminating"
+
+
+@pytest.mark.parametrize(
+    ("uid", "whose"),
+    [("uid-old", "another flow of this name (uid uid-old)"), ("", "no flow in particular")],
+)
+def test_a_command_for_an_earlier_flow_of_this_name_is_refused(uid: str, whose: str) -> None:
+    world = running().with_command(uid=uid)
+    assert refusals(world) == [f"it is about {whose}; this one has the uid uid-f"]
+    assert world.plan().reason == ""
+    assert world.settled().commands == {}
+
+
+def test_a_flow_that_is_cancelled_and_then_deleted_stays_so() -> None:
+    world = running().cancelled().being_deleted()
+    assert (world.plan().phase, world.plan().reason) == ("Terminating", "Cancelled")
+    assert world.settled().ended("f-a", "Aborted").plan().failed == {"a": "Cancelled"}

@@ -1,0 +1,289 @@
+"""`plan`, seen as sentences: what starts, what waits, what is skipped, when the flow is over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from jobflow.api.control import Patch
+from jobflow.api.jobflow import Step
+from jobflow.core.planning.actions import CreateJob
+from support.plan.plan_world import NOW, World, after, flow, world_of
+
+
+def diamond() -> World:
+    return flow("a", b="a", c="b", d="b", e="c d", name="test")
+
+
+def test_a_join_waits_for_its_last_target() -> None:
+    world = flow("a", b="a", c="a", d="b c").with_jobs(a="Completed", b="Completed", c="Running")
+    assert world.plan().waiting == {"d": "waits for c (Running)"}
+
+
+def test_the_diamond_step_by_step() -> None:
+    world = diamond()
+    planned = world.plan()
+    assert planned.creates == ["test-a"]
+    assert (planned.phase, planned.status.progress, planned.plan.urgent) == ("Pending", "0/5", True)
+
+    world = world.carried_out(planned)
+    planned = world.plan()
+    assert (planned.creates, planned.phases["a"], planned.phase) == ([], "Pending", "Pending")
+    assert (planned.events, planned.plan.urgent) == (["JobCreated"], False)
+
+    world = world.carried_out(planned).later(1).with_jobs(a="Running")
+    planned = world.plan()
+    assert (planned.phase, planned.plan.urgent, planned.creates) == ("Running", True, [])
+
+    world = world.carried_out(planned).later(1).with_jobs(a="Completed")
+    planned = world.plan()
+    assert (planned.creates, planned.status.progress) == (["test-b"], "1/5")
+    assert (planned.phase, planned.events) == ("Running", ["StepCompleted"])
+
+    world = world.settled().later(1).with_jobs(b="Completed").carried_out()
+    assert sorted(world.jobs) == ["test-a", "test-b", "test-c", "test-d"]
+
+    world = world.settled().later(1).with_jobs(c="Completed", d="Pending")
+    assert world.plan().waiting == {"e": "waits for d (Pending)"}
+    assert world.plan().creates == []
+
+    world = world.settled().later(1).with_jobs(d="Completed")
+    assert world.plan().creates == ["test-e"]
+
+    world = world.settled().later(1).with_jobs(e="Completed")
+    planned = world.plan()
+    assert (planned.phase, planned.status.progress, planned.plan.urgent) == ("Succeed", "5/5", True)
+    assert planned.events == ["StepCompleted", "FlowSucceeded"]
+    assert planned.status.completion_time == NOW + timedelta(seconds=6)
+    assert world.settled().plan().nothing
+
+
+def test_a_vcjob_carries_its_step_and_its_flow() -> None:
+    action = diamond().plan().plan.actions[0]
+    assert isinstance(action, CreateJob)
+    metadata = action.manifest["metadata"]
+    assert (action.step, metadata["name"], metadata["namespace"]) == ("a", "test-a", "ns")
+    assert metadata["labels"]["flow.volcano.sh/attempt"] == "1"
+    assert metadata["ownerReferences"][0]["uid"] == "uid-f"
+
+
+def test_several_entries_start_together_in_the_order_of_the_spec() -> None:
+    assert flow("b", "a", "c").plan().creates == ["f-b", "f-a", "f-c"]
+
+
+def test_one_template_may_serve_several_steps() -> None:
+    steps = [
+        Step(name="one", template="t"),
+        Step(name="two", template="t", patch=Patch(spec={"minAvailable": 0})),
+    ]
+    actions = world_of(steps).plan().plan.actions
+    assert [a.name for a in actions] == ["f-one", "f-two"]
+    assert [a.manifest["spec"]["minAvailable"] for a in actions if isinstance(a, CreateJob)] == [
+        1,
+        0,
+    ]
+
+
+def test_targets_may_stand_behind_those_that_depend_on_them() -> None:
+    world = world_of(
+        [
+            Step(name="c", depends_on=after("b")),
+            Step(name="b", depends_on=after("a")),
+            Step(name="a"),
+        ]
+    )
+    assert world.plan().creates == ["f-a"]
+    assert world.with_jobs(a="Failed").plan().skipped == {
+        "b": "UpstreamFailed",
+        "c": "UpstreamFailed",
+    }
+
+
+# ------------------------------------------------------------------------- templates
+
+
+def test_a_template_that_comes_late_starts_the_step_that_waits_for_it() -> None:
+    world = diamond().without_template("a").settled()
+    planned = world.plan()
+    assert planned.held_up == {"a": "WaitingForTemplate"}
+    assert (planned.phase, planned.reason) == ("Pending", "WaitingForTemplate")
+    assert planned.message == "waits for the JobTemplate a"
+    assert world.with_template("a").plan().creates == ["test-a"]
+
+
+def test_missing_templates_are_named_once() -> None:
+    steps = [Step(name=f"s{n}", template=f"t{n // 2}") for n in range(4)]
+    world = world_of(steps).without_template("t0").without_template("t1")
+    assert world.plan().message == "waits for the JobTemplates t0 and t1"
+
+
+def test_a_template_is_only_waited_for_when_the_step_could_start() -> None:
+    planned = diamond().without_template("e").plan()
+    assert (planned.held_up, planned.reason) == ({"a": "Starting"}, "")
+
+
+# ------------------------------------------------------------ conditions, strategies
+
+
+@pytest.mark.parametrize(
+    ("condition", "phase", "starts"),
+    [
+        ("Completed", "Running", False),
+        ("Completed", "Completing", False),
+        ("Completed", "Completed", True),
+        ("Running", "Pending", False),
+        ("Running", "Running", True),
+        ("Running", "Restarting", True),  # it has been Running
+        ("Running", "Completing", True),
+        ("Running", "Completed", True),
+        ("Finished", "Running", False),
+        ("Finished", "Completed", True),
+        ("Finished", "Failed", True),
+        ("Finished", "Aborted", True),
+        ("Failed", "Running", False),
+        ("Failed", "Terminated", True),
+        ("Failed", "Aborting", False),
+    ],
+)
+def test_what_a_target_must_reach(condition: str, phase: str, starts: bool) -> None:
+    world = flow("a", b=after("a", condition=condition)).with_jobs(a=phase)
+    assert world.plan().creates == (["f-b"] if starts else [])
+
+
+def test_running_stays_met_though_the_job_is_lost_and_made_again() -> None:
+    world = flow("a", b=after("a", condition="Running")).without_template("b")
+    world = world.with_jobs(a="Running").settled().without_jobs("a").settled()
+    assert world.plan().held_up == {"a": "JobLost", "b": "WaitingForTemplate"}
+    assert world.with_template("b").plan().creates == ["f-b"]
+
+
+def test_a_job_that_ran_unseen_has_been_running() -> None:
+    """Volcano's history tells it although a Failed vcjob is all that was ever seen; but the flow
+    has stopped."""
+    world = flow("a", b=after("a", condition="Running")).with_jobs(a="Failed")
+    assert world.plan().skipped == {"b": "Stopped"}
+
+
+def test_a_job_that_never_ran_fails_those_that_wait_for_it_to_run() -> None:
+    world = flow("a", b=after("a", condition="Running")).with_refusal("a", 422)
+    assert world.plan().skipped == {"b": "UpstreamFailed"}
+
+
+def test_any_starts_at_the_first_target() -> None:
+    world = flow("a", "b", c=after("a b", strategy="any"))
+    running = world.with_jobs(a="Running", b="Running")
+    assert running.plan().waiting == {"c": "waits for a (Running) or b (Running)"}
+    assert running.with_jobs(b="Completed").plan().creates == ["f-c"]
+
+
+def test_any_is_skipped_once_none_can_any_more() -> None:
+    world = flow("a", "b", c=after("a b", strategy="any", condition="Failed"))
+    world = world.with_jobs(a="Completed", b="Running")
+    assert world.plan().waiting == {"c": "waits for b (Running) to fail"}
+    assert world.with_jobs(b="Completed").plan().skipped == {"c": "NotTaken"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        (None, "waits for a (Running)"),
+        ("Failed", "waits for a (Running) to fail"),
+        ("Finished", "waits for a (Running) to finish"),
+    ],
+)
+def test_a_message_says_what_is_waited_for(condition: str | None, words: str) -> None:
+    world = flow("a", b=after("a", condition=condition)).with_jobs(a="Running")
+    assert world.plan().waiting == {"b": words}
+
+
+def test_a_message_holds_three_names() -> None:
+    names = [f"s{n}" for n in range(1000)]
+    world = flow(*names, join=" ".join(names))
+    world = world.with_jobs(**dict.fromkeys(names, "Running"))
+    assert world.plan().waiting == {
+        "join": "waits for s0 (Running), s1 (Running), s2 (Running) and 997 more"
+    }
+
+
+# ------------------------------------------------------------- deletion, being final
+
+
+def test_a_flow_being_deleted_starts_nothing() -> None:
+    world = diamond().with_jobs(a="Completed").being_deleted()
+    planned = world.plan()
+    assert (planned.phase, planned.creates) == ("Terminating", [])
+    assert planned.held_up == {"b": "Terminating"}
+    assert world.settled().plan().nothing
+
+
+def test_a_flow_being_deleted_stays_so_when_its_jobs_end() -> None:
+    world = flow("a").with_jobs(a="Running").settled().being_deleted()
+    assert world.with_jobs(a="Completed").plan().phase == "Terminating"
+
+
+def test_a_flow_that_was_deleted_before_it_was_seen() -> None:
+    planned = diamond().being_deleted().plan()
+    assert (planned.phase, planned.creates) == ("Terminating", [])
+
+
+@pytest.mark.parametrize("end", ["Completed", "Failed"])
+def test_a_final_flow_is_left_as_it_is(end: str) -> None:
+    world = flow("a", b="a").run(lambda step: end)
+    assert world.flow.final
+    for late in (world.with_jobs(a="Running"), world.being_deleted(), world.without_jobs("a", "b")):
+        assert late.plan().nothing
+        assert late.plan().status is late.flow.status
+
+
+# ----------------------------------------------------------------- what came past admission
+
+
+def test_an_invalid_flow_fails_in_the_words_of_admission() -> None:
+    planned = flow("a", b="x", c="c").plan()
+    assert (planned.phase, planned.reason, planned.creates) == ("Failed", "Invalid", [])
+    assert "spec.flows[1].dependsOn.targets[0]" in planned.message
+    assert "spec.flows[2].dependsOn.targets[0]" in planned.message
+    assert (planned.events, planned.plan.urgent) == (["FlowFailed"], True)
+    assert diamond().with_status(planned.status).plan().nothing
+
+
+def test_many_faults_are_three_and_a_number() -> None:
+    world = flow(**{f"s{n}": f"x{n}" for n in range(5)})
+    message = world.plan().message
+    assert len(message) <= 256
+    assert message.count("spec.flows[") <= 3
+
+
+def test_an_invalid_flow_that_has_jobs_is_carried_on_as_far_as_it_goes() -> None:
+    world = flow("a", ok="a", b="x", loop1="loop2", loop2="loop1").with_jobs(a="Completed")
+    planned = world.plan()
+    assert planned.creates == ["f-ok"]
+    assert planned.held_up == {
+        "ok": "Starting",
+        "b": "Blocked",
+        "loop1": "Blocked",
+        "loop2": "Blocked",
+    }
+    assert planned.conditions["b"].message == "waits for x, which this flow does not have"
+    assert (
+        planned.conditions["loop1"].message == "waits for a step that in the end waits for itself"
+    )
+    assert world.with_jobs(loop2="Completed").plan().creates == ["f-ok"]
+
+
+def test_an_invalid_flow_that_was_taken_up_is_carried_on() -> None:
+    valid = flow("a", b="a").stored()
+    world = flow("a", b="x").with_status(valid.flow.status)
+    assert (world.plan().creates, world.plan().held_up["b"]) == (["f-a"], "Blocked")
+
+
+def test_an_invalid_flow_being_deleted_is_left_to_go() -> None:
+    assert flow("a", b="x").being_deleted().plan().phase == "Terminating"
+
+
+def test_a_name_that_is_there_twice_means_the_first() -> None:
+    world = world_of([Step(name="a"), Step(name="a", depends_on=after("b")), Step(name="b")])
+    world = world.with_jobs(a="Completed")
+    planned = world.plan()
+    assert (planned.creates, planned.status.progress) == (["f-b"], "1/2")

@@ -1,0 +1,173 @@
+"""A plan takes time in proportion to steps, targets, runs and vcjobs, wherever the flow stands.
+Counted in lines of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from jobflow.api import labels
+from jobflow.api.control import Backoff, ForEach, Patch, Retry
+from jobflow.api.jobflow import Step
+from support.laws.counted_lines import lines_run
+from support.plan.loop_worlds import each, ends, repeated, with_step
+from support.plan.plan_world import World, flow, world_of
+from support.plan.steps import after, step
+
+
+def _wide(count: int, **spec: object) -> World:
+    """`x`, and as many steps beside it; all of them run."""
+    names = [f"s{i}" for i in range(count)]
+    world = flow("x", *names).with_spec(**spec).settled()
+    jobs = {name: world.ended(name, "Running").jobs[name] for name in world.jobs}
+    return replace(world, jobs=jobs).settled()
+
+
+def _aborting(count: int) -> World:
+    """All that run are to be aborted for one that has failed, and that is stored."""
+    world = ends(_wide(count, failure_policy="Abort"), "Failed", "f-x")
+    assert world.plan().conditions["s1"].abort_time is not None
+    return world
+
+
+def _cancelled(count: int) -> World:
+    world = _wide(count).cancelled().settled()
+    assert world.plan().conditions["s1"].reason == "Cancelled"
+    return world
+
+
+def _stopped(count: int) -> World:
+    """A chain, and as many that handle failures, behind a step that has just failed."""
+    chain = [Step(name=f"c{i}", depends_on=after(f"c{i - 1}" if i else "x")) for i in range(count)]
+    names = [f"h{i}" for i in range(count)]
+    handlers = [Step(name=h, depends_on=after("x", condition="Failed")) for h in names]
+    last = [Step(name="z", depends_on=after(" ".join(names)))]
+    world = world_of([Step(name="x"), *chain, *handlers, *last]).settled()
+    return world.ended("f-x", "Failed")
+
+
+def _waiting_for_one_that_runs(count: int) -> World:
+    wants = after("x", condition="Running")
+    others = [Step(name=f"s{i}", depends_on=wants) for i in range(count)]
+    return world_of([Step(name="x"), *others]).settled()
+
+
+def _conditions(count: int) -> World:
+    """A chain of which each looks at the one before it."""
+    steps = {
+        f"s{i}": step(f"s{i - 1}", when=f'steps["s{i - 1}"].attempts >= 0') for i in range(1, count)
+    }
+    return ends(flow("x", s0=step("x"), **steps).settled(), "Completed", "f-x")
+
+
+def _items(count: int) -> World:
+    """So many items that run, with a timeout."""
+    world = with_step(each(count), "a", timeout="1h").settled()
+    return ends(world, "Running", *world.jobs)
+
+
+def _items_one_by_one(count: int) -> World:
+    return each(count, parallelism=1).settled()
+
+
+def _items_that_fail(count: int) -> World:
+    """All at once, and all of them are retried."""
+    retry = Retry(limit=3, backoff=Backoff(duration="1m"))
+    world = each(count, retry=retry).settled()
+    return ends(world, "Failed", *world.jobs)
+
+
+def _items_that_begin(count: int) -> World:
+    return world_of([Step(name="a", for_each=ForEach(count=count))])
+
+
+def _room_for_few(count: int) -> World:
+    return flow(*(f"s{i}" for i in range(count))).with_spec(parallelism=2).settled()
+
+
+def _repeats(count: int) -> World:
+    world = repeated("false", count).settled()
+    for index in range(count - 1):
+        world = ends(world, "Completed", f"f-a-{index}")
+    return world
+
+
+def _attempts(count: int) -> World:
+    """One step that was tried as often as that."""
+    world = flow("a", b=after("a", condition="Running")).settled()
+    job = world.jobs["f-a"]
+    tried = {**(job.metadata.labels or {}), labels.ATTEMPT: "9" * (count // 20)}
+    metadata = msgspec.structs.replace(job.metadata, labels=tried)
+    return world.with_job(msgspec.structs.replace(job, metadata=metadata))
+
+
+CASES: dict[str, Callable[[int], World]] = {
+    "steps that run": _wide,
+    "steps that are aborted for a failure": _aborting,
+    "steps that are cancelled": _cancelled,
+    "steps that are stopped, and that handle a failure": _stopped,
+    "steps that wait for one to run": _waiting_for_one_that_runs,
+    "conditions": _conditions,
+    "items that begin": _items_that_begin,
+    "items that run": _items,
+    "items one by one": _items_one_by_one,
+    "items that fail": _items_that_fail,
+    "room for few": _room_for_few,
+    "repeats": _repeats,
+    "an attempt of any number": _attempts,
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_four_times_as_much_takes_at_most_six_times_the_work(
+    case: Callable[[int], World],
+) -> None:
+    few, many = case(40), case(160)
+    assert lines_run(many.plan) < 6 * lines_run(few.plan)
+
+
+def _annotated(count: int) -> Patch:
+    notes = {f"note{i}": "$(flow.name)" for i in range(count)}
+    task = {"name": "t", "template": {"metadata": {"annotations": notes}}}
+    return Patch(job_spec={"tasks": [task]})
+
+
+def _ready_steps(count: int, patch: Patch) -> World:
+    steps = {f"s{i}": step("x", patch=patch) for i in range(count)}
+    world = flow("x", **steps).with_spec(parallelism=4).settled()
+    return world.later(1).ended("f-x", "Completed")
+
+
+def _ready_items(count: int, patch: Patch) -> World:
+    """Four have run, and four more may."""
+    world = with_step(each(count), "a", patch=patch).with_spec(parallelism=4).settled()
+    for name in world.jobs:
+        world = world.ended(name, "Completed")
+    return world
+
+
+def _items_to_retry(count: int, patch: Patch) -> World:
+    """They have run, two at once, and failed; there is room for four attempts."""
+    retry = Retry(limit=3, backoff=Backoff(duration="1s"))
+    world = with_step(each(count, retry=retry), "a", patch=patch).settled()
+    world = ends(world, "Failed", *world.jobs).with_spec(parallelism=4).later(60)
+    return world.carried_out()
+
+
+@pytest.mark.parametrize("ready", [_ready_steps, _ready_items, _items_to_retry])
+def test_what_waits_for_room_is_not_built(ready: Callable[[int, Patch], World]) -> None:
+    """A manifest that costs more makes a plan cost more by what is made alone."""
+
+    def cost_of_patch(count: int) -> int:
+        worlds = [ready(count, _annotated(most)) for most in (50, 1)]
+        for world in worlds:
+            assert len(world.plan().creates) == 4  # and what the spec says is known from now on
+        with_large, with_small = (lines_run(world.plan) for world in worlds)
+        return with_large - with_small
+
+    few, many = cost_of_patch(10), cost_of_patch(80)
+    assert 0 < few
+    assert many < 2 * few

@@ -1,0 +1,198 @@
+"""What plans record of jobs that go through what real Volcano did.
+
+tests/data/volcano-vcjobs.jsonl was recorded on a real API server. Every event of a scenario's
+vcjob and pods comes in its order, and after each the flow is planned and its status stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from jobflow.api.job import Job, JobOutline, JobStatus
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.pod import Pod, PodStatus
+from jobflow.core.planning.actions import ReadPods
+from support.paths import ROOT
+from support.plan.plan_world import World, flow
+
+RECORDING = ROOT / "tests" / "data" / "volcano-vcjobs.jsonl"
+BEGAN = datetime(2026, 11, 21, 2, 52, 46, tzinfo=UTC)
+Line = dict[str, Any]
+
+
+def scenarios() -> Iterator[tuple[str, list[Line]]]:
+    lines = [json.loads(text) for text in RECORDING.read_text().splitlines()]
+    heads = [index for index, line in enumerate(lines) if "scenario" in line]
+    for begin, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        yield lines[begin]["scenario"], lines[begin:end]
+
+
+SCENARIOS = dict(scenarios())
+
+
+class Replay:
+    """A flow of one step whose vcjob is the recorded one."""
+
+    def __init__(self, scenario: str) -> None:
+        head, *self.lines = SCENARIOS[scenario]
+        self.spec = msgspec.convert(head["spec"], JobOutline)
+        self.world = replace(flow("a"), asked_before=False)
+        self.reads = 0
+        self.told: list[str] = []
+
+    def run(self) -> World:
+        """Everything, and then what the flow has become."""
+        for line in self.lines:
+            if line["type"] != "USER":
+                self.world = replace(self.world, now=BEGAN + timedelta(seconds=line["t"]))
+                self.world = self.job(line) if line["kind"] == "Job" else self.pod(line)
+                self.settle()
+        return self.world
+
+    def settle(self) -> None:
+        while not (planned := self.world.plan()).nothing:
+            self.reads += sum(isinstance(action, ReadPods) for action in planned.plan.actions)
+            self.told += planned.events
+            if planned.creates:
+                return
+            self.world = self.world.carried_out(planned)
+
+    def job(self, line: Line) -> World:
+        if line["type"] == "DELETED":
+            return self.world.last_seen("a")
+        job = self.world.jobs.get("f-a") or self.world.job("a", "")
+        created = job.metadata.creation_timestamp or self.world.now
+        meta: ObjectMeta = msgspec.structs.replace(
+            job.metadata, creation_timestamp=created.replace(microsecond=0)
+        )
+        status = msgspec.convert(line["status"], JobStatus)
+        return self.world.with_job(Job(metadata=meta, spec=self.spec, status=status))
+
+    def pod(self, line: Line) -> World:
+        uid = "uid-f-a"
+        pods = dict(self.world.pods.get(uid, {}))
+        if line["type"] == "DELETED":
+            del pods[line["name"]]
+        else:
+            labels = line.get("labels")
+            if labels is None:
+                labels = pods[line["name"]].metadata.labels
+            meta = ObjectMeta(name=line["name"], labels=labels)
+            pods[line["name"]] = Pod(metadata=meta, status=PodStatus(phase=line["phase"]))
+        return replace(self.world, pods={uid: pods}, live={uid: pods})
+
+
+class Told(NamedTuple):
+    """What a status must say in the end."""
+
+    phase: str
+    reason: str = ""
+    tasks: str = ""
+    """`ps=Running:1`"""
+    duration: str = ""
+    restarts: int = 0
+    histories: str = "Pending Running"
+    reads: int = 0
+    failed: str = ""
+    """The pod that is to blame."""
+
+
+TOLD = {
+    "completes": Told(
+        "Completed", "", "t=Succeeded:1", "3s", histories="Pending Running Completed"
+    ),
+    "ps-worker": Told(
+        *("Completed", "", "ps=Running:1 worker=Succeeded:2", "4.042199818s"),
+        histories="Pending Running Completing Completed",
+        reads=1,
+    ),
+    "fails-without-policy": Told(
+        *("Failed", "JobFailed", "t=Failed:1", "3s"),
+        histories="Pending Running Failed",
+        failed="t-0",
+    ),
+    "one-of-three-fails": Told(
+        *("Completed", "", "bad=Failed:1 ok=Succeeded:2", "4s"),
+        histories="Pending Running Completed",
+    ),
+    "restarts-then-fails": Told(
+        *("Failed", "JobFailed", "t=Failed:1", "5s", 2),
+        histories="Pending Running Restarting Pending Running Restarting Failed",
+        failed="t-0",
+    ),
+    "aborts-on-failure": Told(
+        *("Failed", "JobAborted", "t=Failed:1", "2.963545008s"),
+        histories="Pending Running Aborting Aborted",
+        failed="t-0",
+    ),
+    "terminates-on-failure": Told(
+        *("Failed", "JobTerminated", "t=Failed:1", "3.096041621s"),
+        histories="Pending Running Terminating Terminated",
+        failed="t-0",
+    ),
+    "abort-command-then-resume": Told(
+        *("Failed", "JobAborted", "t=Running:2", "14.511987072s"),
+        histories="Pending Running Aborting Aborted",  # that was the flow's end
+        reads=1,
+    ),
+    "deleted-while-running": Told("Waiting", "JobLost"),
+    "pod-deleted-restarts": Told(
+        *("Running", "", "t=Running:1", "", 1),
+        histories="Pending Running Restarting Pending Running",
+    ),
+    "cannot-be-scheduled": Told("Pending", histories="Pending"),
+    "ttl-zero": Told("Completed", "", "t=Succeeded:1", "3s", histories="Pending Running Completed"),
+    "task-depends-on-task": Told(
+        *("Completed", "", "first=Succeeded:1 second=Succeeded:1", "3s"),
+        histories="Pending Running Completed",
+    ),
+}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_what_is_told_of_a_job_of_real_volcano(scenario: str) -> None:
+    replay = Replay(scenario)
+    world = replay.run()
+    condition = (world.flow.status.conditions or {})["f-a"]
+    record = world.records["f-a"]
+    tasks = " ".join(
+        f"{task}={phase}:{count}"
+        for task, state in sorted((condition.task_status_count or {}).items())
+        for phase, count in sorted((state.phase or {}).items())
+    )
+    failed = condition.failure.pod if condition.failure is not None else ""
+    assert (
+        Told(
+            phase=condition.phase,
+            reason=condition.reason,
+            tasks=tasks,
+            duration=condition.running_duration,
+            restarts=record.restart_count,
+            histories=" ".join(entry.state for entry in record.running_histories or ()),
+            reads=replay.reads,
+            failed=failed.removeprefix(f"{scenario}-"),
+        )
+        == TOLD[scenario]
+    )
+    assert max(Counter(replay.told).values()) == 1
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_times_of_histories_follow_each_other(scenario: str) -> None:
+    world = Replay(scenario).run()
+    record = world.records["f-a"]
+    entries = record.running_histories or []
+    assert entries[0].start_timestamp == record.start_timestamp
+    for entry, following in zip(entries, entries[1:], strict=False):
+        assert entry.end_timestamp == following.start_timestamp
+        assert entry.start_timestamp is not None
+        assert following.start_timestamp is not None
+        assert entry.start_timestamp <= following.start_timestamp

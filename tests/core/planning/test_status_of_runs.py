@@ -1,0 +1,184 @@
+"""What is dropped of the runs of a step, and that admission counts enough room for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.control import Case, ForEach, Param, Repeat, Retry
+from jobflow.api.flow_status import (
+    Decisions,
+    JobFlowStatus,
+    JobRecord,
+    RunCondition,
+    StepCondition,
+    StepFailure,
+)
+from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
+from jobflow.api.meta import ObjectMeta
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.rules.status_size import least_status
+from jobflow.core.admission.validate import Known
+from jobflow.core.cel.scope import MAX_ITEMS_SIZE
+from jobflow.core.limits import MOST_OF_A_FLOW
+from jobflow.core.planning.status.size_limit import DROPS, fitted
+from support.admission.reviewed import faults, flow_of
+from support.plan.plan_world import NOW
+
+RUNS = 50
+DEAR: dict[str, Any] = {
+    "create_time": NOW,
+    "running_duration": "3s",
+    "last_transition_time": NOW,
+    "message": "m",
+    "avoid_nodes": ["n" * 63] * 10,
+    "failure": StepFailure(task="t" * 63, pod="p" * 63, exit_code=1),
+}
+
+
+def room(*steps: Step, params: list[Param] | None = None) -> int:
+    spec = JobFlowSpec(flows=list(steps), params=params)
+    flow = JobFlow(metadata=ObjectMeta(name="flow", namespace="n"), spec=spec)
+    return least_status(FlowFacts(flow, Known())) - MOST_OF_A_FLOW
+
+
+def status_of(runs: list[RunCondition], **step: Any) -> JobFlowStatus:
+    jobs = [run.job for run in runs if run.job]
+    return JobFlowStatus(
+        conditions={"flow-a": StepCondition(phase="Running", runs=runs, **step)},
+        job_status_list=[JobRecord(name=job, state="Running") for job in jobs],
+        running_jobs=jobs,
+        next_jobs=["x" * 63] * 100,
+    )
+
+
+def smallest(monkeypatch: pytest.MonkeyPatch, status: JobFlowStatus) -> int:
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.MOST", 0)
+    return len(msgspec.json.encode(fitted(status, JobFlowStatus())))
+
+
+STANDING: dict[str, dict[str, Any]] = {
+    "running": {"phase": "Running"},
+    "aborting": {"phase": "Terminating", "reason": "FailurePolicy", "abort_time": NOW},
+    "completed": {"phase": "Completed", "reason": "OutputsMissing"},
+    "failed": {"phase": "Failed", "reason": "OutputsTooLarge"},
+    "refused": {"phase": "Waiting", "reason": "CreateRefused", "next_attempt_time": NOW},
+}
+
+
+@pytest.mark.parametrize("standing", STANDING.values(), ids=STANDING.keys())
+@pytest.mark.parametrize("again", [0, 100])
+@pytest.mark.parametrize("timed", [False, True])
+def test_there_is_room_for_runs_that_stand_so(
+    monkeypatch: pytest.MonkeyPatch, standing: dict[str, Any], again: int, timed: bool
+) -> None:
+    step = Step(
+        name="a",
+        for_each=ForEach(count=RUNS),
+        retry=Retry(limit=again) if again else None,
+        timeout="1h" if timed else None,
+    )
+    runs = [
+        RunCondition(
+            index=i,
+            job=f"flow-a-{i}" + (f"-r{again}" if again else ""),
+            attempts=again + 1,
+            failures=again,
+            past_attempts=again,
+            deadline=NOW if timed else None,
+            **DEAR,
+            **standing,
+        )
+        for i in range(RUNS)
+    ]
+    assert smallest(monkeypatch, status_of(runs, **DEAR)) <= room(step)
+
+
+def test_runs_that_are_over_take_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a repeat all but one are, and with parallelism all but so many."""
+    until = "phase == 'Completed'"
+    ended = [
+        RunCondition(index=i, phase="Completed", job=f"flow-a-{i}", attempts=1, **DEAR)
+        for i in range(RUNS - 1)
+    ]
+    last = RunCondition(
+        index=RUNS - 1, job=f"flow-a-{RUNS - 1}", attempts=1, **DEAR, **STANDING["aborting"]
+    )
+    size = smallest(monkeypatch, status_of([*ended, last], **DEAR))
+    repeated = room(Step(name="a", repeat=Repeat(until=until, max=RUNS)))
+    one_by_one = room(Step(name="a", for_each=ForEach(count=RUNS, parallelism=1)))
+    at_once = room(Step(name="a", for_each=ForEach(count=RUNS)))
+    assert size <= repeated == one_by_one < at_once
+
+
+@pytest.mark.parametrize("reason", ["OutputsTooLarge", "ExpressionError", "NameConflict"])
+def test_there_is_room_for_items_that_all_failed_one_after_another(
+    monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    runs = [
+        RunCondition(index=i, phase="Failed", reason=reason, job=f"flow-a-{i}", attempts=1, **DEAR)
+        for i in range(RUNS)
+    ]
+    step = Step(name="a", for_each=ForEach(count=RUNS, parallelism=1), continue_on_failure=True)
+    assert smallest(monkeypatch, status_of(runs, **DEAR)) <= room(step)
+
+
+def test_there_is_room_for_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = ["x" * 100] * 300
+    decisions = Decisions(when=False, case=99, items=items)
+    status = JobFlowStatus(conditions={"flow-a": StepCondition(phase="Waiting", **DEAR)})
+    status = msgspec.structs.replace(
+        status,
+        conditions={
+            "flow-a": StepCondition(
+                phase="Waiting", reason="CreateRefused", decisions=decisions, **DEAR
+            )
+        },
+    )
+    size = smallest(monkeypatch, status)
+    assert size > len(msgspec.json.encode(items))
+    cases = [Case(when="true")]
+    dynamic = ForEach(from_="steps.b.outputs.items", parallelism=1)
+    assert size <= room(Step(name="a", when="true", switch=cases, for_each=dynamic))
+    named = ForEach(from_="params.list", parallelism=1)
+    known = [Param(name="list", value=items)]
+    by_param = room(Step(name="a", when="true", switch=cases, for_each=named), params=known)
+    assert size <= by_param < size + 300 * 150 + MAX_ITEMS_SIZE
+
+
+def test_the_items_of_each_step_take_room_though_they_come_of_one_param() -> None:
+    params = [Param(name="list", value=["x" * 100] * 300)]
+
+    def of(*names: str) -> int:
+        each = ForEach(from_="params.list", parallelism=1)
+        return room(*(Step(name=name, for_each=each) for name in names), params=params)
+
+    assert of("a", "b") - of("a") == of("a") - of() > 300 * 100
+
+
+@pytest.mark.parametrize("drop", DROPS, ids=lambda drop: drop.__name__)
+def test_what_is_dropped_of_a_step_is_dropped_of_its_runs(drop: Any) -> None:
+    run = RunCondition(index=0, phase="Completed", job="flow-a-0", attempts=1, **DEAR)
+    step = StepCondition(phase="Completed", job="flow-a-0", attempts=1, **DEAR)
+    conditions = {"flow-a": msgspec.structs.replace(step, runs=[run])}
+    dropped = drop(JobFlowStatus(conditions=conditions))
+    (condition,) = (dropped.conditions or {}).values()
+    (after,) = condition.runs
+    kept = {key for key in DEAR if getattr(condition, key)}
+    assert {key for key in DEAR if getattr(after, key)} == kept
+
+
+def test_five_thousand_runs_fit_and_more_need_not() -> None:
+    name = "n" * 15
+    loops = [{"name": f"{name}{i}", "forEach": {"count": 1000}} for i in range(5)]
+    parallel = [{**step, "forEach": {"count": 1000, "parallelism": 10}} for step in loops]
+    many = [{**step, "name": f"{step['name']}x"} for step in loops]
+    assert faults(flow_of(*parallel, name="f" * 20)) == []
+    assert faults(flow_of(*parallel, *many, name="f" * 20)) == [
+        "spec.flows: Too many: 10 steps with up to 10,000 runs, and their status may come to "
+        "1.7 MiB, where there is room for 1; split the flow, or say less in forEach.parallelism, "
+        "forEach.count and repeat.max (forEach.from counts as 1,000 items where it is no parameter)"
+    ]

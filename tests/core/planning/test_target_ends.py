@@ -1,0 +1,365 @@
+"""The ends of targets that a vcjob tells: what is written and read, and what a plan makes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from jobflow.api import labels
+from jobflow.api.control import ForEach, Repeat
+from jobflow.api.flow_status import JobFlowStatus, StepCondition
+from jobflow.api.job import Job
+from jobflow.api.jobflow import Step
+from jobflow.core.planning.context import TargetEnd
+from jobflow.core.planning.target_ends import MOST_BYTES, read, written
+from support.laws.effort_of_laws import tries
+from support.laws.random_walk import flows
+from support.plan.loop_worlds import ends, runs, stepped, there
+from support.plan.plan_world import World, after, flow, world_of
+from support.plan.steps import step
+
+
+def tells(world: World, name: str) -> Any:
+    return json.loads((world.jobs[name].metadata.annotations or {})[labels.TARGET_ENDS])
+
+
+def says(world: World, name: str, value: object) -> World:
+    """The vcjob has this annotation; a text as it stands, anything else as JSON."""
+    job = world.jobs[name]
+    text = value if isinstance(value, str) else json.dumps(value)
+    annotations = {**(job.metadata.annotations or {}), labels.TARGET_ENDS: text}
+    metadata = msgspec.structs.replace(job.metadata, annotations=annotations)
+    return world.with_job(msgspec.structs.replace(job, metadata=metadata))
+
+
+def forgotten(world: World) -> World:
+    """The status is lost."""
+    return world.with_status(JobFlowStatus())
+
+
+# ----------------------------------------------------------------------- what is written
+
+
+def test_a_vcjob_tells_the_ends_that_it_was_started_on() -> None:
+    world = flow("a", x=step(continue_on_failure=True), b=after("a x")).settled()
+    assert tells(world, "f-a") == {}
+    world = ends(ends(world, "Completed", "f-a"), "Failed", "f-x")
+    assert tells(world, "f-b") == {
+        "a": {"phase": "Completed", "attempts": 1},
+        "x": {"phase": "Failed", "reason": "JobFailed", "attempts": 1},
+    }
+
+
+def test_what_was_skipped_is_told_and_what_still_runs_is_not() -> None:
+    world = flow("a", "s", no=after("a", condition="Failed"), b=after("a no", condition="Finished"))
+    world = world.with_spec(
+        flows=[*world.flow.steps, Step(name="c", depends_on=after("s a", strategy="any"))]
+    )
+    world = ends(world.settled(), "Completed", "f-a")
+    assert tells(world, "f-b")["no"] == {"phase": "Skipped", "reason": "NotTaken"}
+    assert tells(world, "f-c") == {"a": {"phase": "Completed", "attempts": 1}}
+
+
+def test_more_ends_than_fit_are_left_out() -> None:
+    condition = StepCondition(phase="Completed", attempts=1)
+    text = written({f"{n:04}{'x' * 59}": condition for n in range(1000)})
+    assert MOST_BYTES - 120 < len(text) <= MOST_BYTES
+    found = read(text)
+    assert list(found) == [f"{n:04}{'x' * 59}" for n in range(len(found))]
+
+
+# -------------------------------------------------------------------------- what is read
+
+END = {"phase": "Failed", "reason": "JobFailed", "attempts": 2}
+
+
+def test_what_was_written_is_read() -> None:
+    condition = StepCondition(phase="Failed", reason="JobFailed", attempts=2)
+    waits = StepCondition(phase="Waiting")
+    assert read(written({"a": condition, "b": waits})) == {"a": TargetEnd("Failed", "JobFailed", 2)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "7", '"a"', "[" * 10_000, '{"a":' * 2_000, '{"a": {"phase": "\ud800"}}']
+    + [json.dumps({"a": END}) + " " * MOST_BYTES],
+)
+def test_a_value_that_is_not_in_this_form_tells_nothing(text: str) -> None:
+    assert read(text) == {}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        [],
+        "Failed",
+        {},
+        {**END, "phase": "Running"},
+        {**END, "phase": 7},
+        {**END, "reason": "Because"},
+        {**END, "reason": None},
+        {**END, "reason": ""},
+        {"phase": "Skipped"},
+        {**END, "attempts": -1},
+        {**END, "attempts": 10**9},
+        {**END, "attempts": 10**30},
+        {**END, "attempts": 1.5},
+        {**END, "attempts": True},
+        [[[[[[{}]]]]]],
+    ],
+)
+def test_an_entry_that_no_step_ends_as_is_passed_by(entry: object) -> None:
+    assert read(json.dumps({"a": entry, "b": END})).keys() == {"b"}
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 10**20)
+    | st.floats()
+    | st.sampled_from(["Completed", "Failed", "Skipped", "JobFailed", "a", "b", "\ud800"])
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["a", "b", "phase", "reason", "attempts"]) | st.text(max_size=3),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(values.map(json.dumps) | st.text(max_size=60), st.sampled_from(["Running", "Failed"]))
+@tries(150)
+def test_whatever_an_annotation_says_a_plan_can_be_made(text: str, phase: str) -> None:
+    world = forgotten(says(flow("a", b="a").with_jobs(b=phase), "f-b", text))
+    planned = world.plan()
+    assert planned.phases["a"] in ("Waiting", "Completed", "Failed", "Skipped")
+    assert planned.plan == world.plan().plan
+
+
+# ------------------------------------------------------------------ what a plan makes of it
+
+
+def started(phase: str, *names: str, **fields: Any) -> World:
+    """a ended so, b was started on that, and the vcjobs of a are gone."""
+    condition = "Finished" if phase != "Completed" else None
+    world = world_of(
+        [Step(name="a", **fields), Step(name="b", depends_on=after("a", condition=condition))]
+    )
+    for name in names or ("f-a",):
+        world = ends(world.settled(), phase, name)
+    left = {name: job for name, job in world.jobs.items() if not name.startswith("f-a")}
+    return replace(world, jobs=left)
+
+
+@pytest.mark.parametrize(("phase", "reason"), [("Completed", ""), ("Failed", "JobFailed")], ids=str)
+def test_a_step_whose_status_and_vcjob_are_lost_is_not_run_again(phase: str, reason: str) -> None:
+    planned = forgotten(started(phase)).plan()
+    assert (planned.creates, planned.confirms) == ([], [])
+    assert planned.phases == {"a": phase, "b": "Pending"}
+    condition = planned.conditions["a"]
+    assert (condition.reason, condition.attempts, condition.job) == (reason, 1, "f-a")
+    assert condition.message == "the job f-a is gone; a job that started after it recorded its end"
+    world = ends(planned.world.settled(), "Completed", "f-b")
+    assert world.plan().phase == ("Succeed" if phase == "Completed" else "Failed")
+    assert world.plan().nothing
+
+
+def test_a_target_that_the_status_has_only_seen_starting_has_ended_all_the_same() -> None:
+    """Its vcjob was made, ended and deleted, and its dependant's made, before the next write."""
+    first = flow("a", b="a").stored()
+    world = replace(first.carried_out().settled(), flow=first.flow)
+    world = ends(world, "Completed", "f-a").without_jobs("a")
+    world = replace(world, flow=first.flow)
+    assert world.plan().phases == {"a": "Completed", "b": "Pending"}
+    assert world.plan().creates == []
+
+
+def test_a_target_that_was_skipped_is_skipped_again() -> None:
+    world = flow("x", a=after("x", condition="Failed"), b=after("a x", condition="Finished"))
+    world = ends(world.settled(), "Completed", "f-x").without_jobs("x")
+    planned = forgotten(world).plan()
+    assert planned.phases == {"x": "Completed", "a": "Skipped", "b": "Pending"}
+    assert planned.skipped == {"a": "NotTaken"}
+
+
+@pytest.mark.parametrize(
+    "depends_on", [after("a x", strategy="any"), after("a x", condition="Finished")]
+)
+def test_an_end_that_nobody_could_guess_is_told(depends_on: Any) -> None:
+    world = ends(flow("a", "x", b=depends_on).settled(), "Completed", "f-a")
+    if "f-b" not in world.jobs:
+        world = ends(world, "Failed", "f-x")
+    assert world.without_jobs("a").plan().nothing
+    planned = forgotten(world.without_jobs("a")).plan()
+    assert planned.phases["a"] == "Completed"
+
+
+def test_a_step_that_may_fail_is_not_taken_for_completed() -> None:
+    world = ends(flow(a=step(continue_on_failure=True), b="a").settled(), "Failed", "f-a")
+    planned = forgotten(world.without_jobs("a")).plan()
+    assert planned.failed == {"a": "JobFailed"}
+
+
+def test_what_the_step_itself_says_goes_before_what_is_told() -> None:
+    world = ends(flow("a", b="a").settled(), "Completed", "f-a")
+    again = forgotten(world.with_jobs(a="Failed"))
+    assert again.plan().failed == {"a": "JobFailed"}
+    assert forgotten(world.with_jobs(a="Running")).plan().phases["a"] == "Running"
+
+
+def test_a_later_attempt_makes_what_is_told_void() -> None:
+    world = forgotten(started("Completed"))
+    later = world.with_job(world.job("a", "Running", run=1))
+    assert later.plan().phases["a"] == "Running"
+    runs_on = StepCondition(phase="Running", job="f-a-r1", attempts=2)
+    gone = world.with_status(JobFlowStatus(conditions={"f-a": runs_on}))
+    assert gone.plan().confirms == ["f-a-r1"]
+
+
+def test_an_earlier_attempt_that_is_still_there_does_not() -> None:
+    world = says(flow("a", b="a").with_jobs(a="Failed", b="Running"), "f-b", {"a": {
+        "phase": "Completed", "attempts": 2}})  # fmt: skip
+    planned = world.plan()
+    assert planned.phases == {"a": "Completed", "b": "Running"}
+    assert planned.conditions["a"].job == "f-a-r1"
+
+
+def test_of_several_ends_the_one_after_the_most_attempts_counts() -> None:
+    world = flow("a", h=after("a", condition="Failed"), b="a").with_jobs(h="Completed", b="Running")
+    world = says(world, "f-h", {"a": {"phase": "Failed", "reason": "JobFailed", "attempts": 1}})
+    world = says(world, "f-b", {"a": {"phase": "Completed", "attempts": 2}})
+    assert world.plan().phases["a"] == "Completed"
+
+
+@pytest.mark.parametrize(
+    "end", [END, {"phase": "Skipped", "reason": "UpstreamFailed"}], ids=["failed", "skipped"]
+)
+def test_what_was_told_before_a_retry_of_the_flow_is_void(end: dict[str, Any]) -> None:
+    """A create that was under way when the flow ended lands after the retry."""
+    attempts = end.get("attempts", 0)
+    waits = StepCondition(phase="Waiting", attempts=attempts, past_attempts=attempts)
+    world = flow("a", b=after("a", condition="Finished")).with_jobs(b="Running")
+    world = says(world, "f-b", {"a": end})
+    conditions = {"f-a": waits, "f-b": StepCondition(phase="Waiting")}
+    world = world.with_status(JobFlowStatus(conditions=conditions))
+    assert world.plan().phases == {"a": "Waiting", "b": "Running"}
+
+
+def test_a_vcjob_that_the_status_knows_tells_nothing() -> None:
+    world = says(flow("a", b="a").with_jobs(b="Running"), "f-b", {"a": END})
+    known = world.with_status(
+        msgspec.structs.replace(
+            world.flow.status,
+            conditions={
+                "f-a": StepCondition(phase="Waiting"),
+                "f-b": StepCondition(phase="Running", job="f-b", attempts=1),
+            },
+        )
+    )
+    assert world.plan().phases["a"] == "Failed"
+    assert known.plan().phases["a"] == "Waiting"
+
+
+def test_what_is_told_of_steps_that_are_no_targets_is_passed_by() -> None:
+    told = {"a": END, "b": END, "x": END, "": END}
+    world = says(flow("a", "x", b="a").with_jobs(b="Running"), "f-b", told)
+    assert world.plan().phases == {"a": "Failed", "x": "Skipped", "b": "Running"}
+    assert world.plan().skipped == {"x": "Stopped"}
+
+
+def step_of(job: Job) -> str:
+    return (job.metadata.annotations or {})[labels.STEP]
+
+
+def told_by(job: Job, world: World) -> set[str]:
+    """The steps whose latest end a vcjob tells."""
+    ends = read((job.metadata.annotations or {})[labels.TARGET_ENDS])
+    now = {step: (world.flow.status.conditions or {})[f"f-{step}"] for step in ends}
+    return {
+        step
+        for step, end in ends.items()
+        if end.attempts and (end.phase, end.attempts) == (now[step].phase, now[step].attempts)
+    }
+
+
+def gone_on(world: World, random: Random, ends_: int) -> World:
+    """So many vcjobs have ended, mostly well."""
+    world = world.settled()
+    for _ in range(ends_):
+        live = [name for name in there(world) if not world.jobs[name].ended]
+        if not live:
+            break
+        world = ends(world, random.choice(("Completed", "Completed", "Failed")), live[0])
+    return world
+
+
+@given(flows(), st.randoms(use_true_random=False), st.integers(1, 7))
+@tries(100)
+def test_a_lost_status_and_lost_vcjobs_change_no_end_that_is_told(
+    made: World, random: Random, ends_: int
+) -> None:
+    world = gone_on(made, random, ends_)
+    told = {step: by for by in world.jobs.values() for step in told_by(by, world)}
+    lost = {step for step, by in told.items() if step_of(by) not in told}
+    left = {name: job for name, job in world.jobs.items() if step_of(job) not in lost}
+    planned = forgotten(replace(world, jobs=left)).plan()
+    for name in lost:
+        before = (world.flow.status.conditions or {})[f"f-{name}"]
+        now = planned.conditions[name]
+        assert (now.phase, now.attempts) == (before.phase, before.attempts)
+        assert f"f-{name}" not in planned.creates
+    event("some are lost" if lost else "none is lost")
+
+
+# ------------------------------------------------------------------------ items, repeats
+
+
+def test_items_of_a_step_that_has_ended_are_not_run_again() -> None:
+    each = ForEach(count=2)
+    world = ends(stepped(for_each=each).settled(), "Completed", "f-a-0", "f-a-1")
+    assert tells(world, "f-b") == {"a": {"phase": "Completed", "attempts": 2}}
+    for gone in (("f-a-0",), ("f-a-1",), ("f-a-0", "f-a-1")):
+        left = {name: job for name, job in world.jobs.items() if name not in gone}
+        planned = forgotten(replace(world, jobs=left)).plan()
+        assert (planned.creates, planned.confirms) == ([], [])
+        assert planned.phases["a"] == "Completed"
+        assert runs(planned) == {i: "Completed" for i in range(2) if f"f-a-{i}" in left}
+
+
+def test_a_repeat_that_has_ended_is_not_run_again() -> None:
+    world = stepped(repeat=Repeat(until="index > 0", max=3)).settled()
+    world = ends(ends(world, "Completed", "f-a-0"), "Completed", "f-a-1")
+    left = {name: job for name, job in world.jobs.items() if name == "f-b"}
+    planned = forgotten(replace(world, jobs=left)).plan()
+    assert (planned.creates, planned.phases["a"]) == ([], "Completed")
+
+
+def test_items_that_failed_are_told_by_the_step() -> None:
+    each = ForEach(count=2)
+    world = stepped(for_each=each, continue_on_failure=True).settled()
+    world = ends(world, "Failed", "f-a-0", "f-a-1")
+    left = {"f-b": world.jobs["f-b"]}
+    planned = forgotten(replace(world, jobs=left)).plan()
+    assert (planned.creates, planned.failed) == ([], {"a": "JobFailed"})
+
+
+def test_a_retry_runs_what_is_known_to_have_failed_by_that_alone() -> None:
+    world = forgotten(started("Failed")).settled()
+    world = ends(world, "Completed", "f-b")
+    assert world.plan().phase == "Failed"
+    world = world.with_command("RestartJob").settled()
+    assert [name for name in there(world) if name.startswith("f-a")] == ["f-a-r1"]
+    world = ends(world, "Completed", "f-a-r1")
+    assert world.plan().phases["a"] == "Completed"

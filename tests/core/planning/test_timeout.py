@@ -1,0 +1,215 @@
+"""timeout: of one attempt, from its vcjob's first Running; then it is aborted and has failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.control import Retry
+from jobflow.api.job import JobCondition, JobState, JobStatus
+from support.plan.loop_worlds import each, ends, leaves, runs, stepped, there, waited, with_step
+from support.plan.plan_world import NOW, World
+
+
+def running(**fields: Any) -> World:
+    """Where the vcjob of `a`, which may take a minute, came into Running a second after now."""
+    return ends(stepped(timeout="1m", **fields).settled(), "Running", "f-a")
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def test_queueing_does_not_count() -> None:
+    world = stepped(timeout="1m").settled()
+    world = ends(world, "Pending", "f-a").later(3600)
+    assert world.plan().conditions["a"].deadline is None
+    assert world.settled().plan().aborts == []
+    world = ends(world, "Running", "f-a")
+    assert world.plan().conditions["a"].deadline == at(3662)
+    assert world.plan().plan.requeue_after == timedelta(minutes=1)
+
+
+def test_the_job_is_aborted_once_that_is_stored() -> None:
+    world = running().later(59)
+    assert world.plan().conditions["a"].reason == ""
+    world = world.later(1)
+    planned = world.plan()
+    assert (planned.aborts, planned.plan.urgent) == ([], True)
+    condition = planned.conditions["a"]
+    assert (condition.phase, condition.reason) == ("Running", "Timeout")
+    assert condition.message == "is being aborted: it took longer than its timeout of 1m"
+    assert world.stored().plan().aborts == ["f-a"]
+
+
+def test_then_it_has_failed() -> None:
+    world = ends(running().later(60).settled(), "Aborted", "f-a")
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason, condition.deadline) == ("Failed", "Timeout", None)
+    said = "it took longer than its timeout of 1m; the job f-a ended Aborted"
+    assert condition.message == said
+    assert world.plan().skipped == {"b": "UpstreamFailed"}
+    assert world.flow.status.terminated_jobs == ["f-a"]
+
+
+def test_a_job_that_does_not_react_is_deleted_and_has_failed() -> None:
+    world = running().later(60).settled().later(60)
+    assert world.plan().deletes == ["f-a"]
+    world = world.settled()
+    assert world.plan().failed == {"a": "Timeout"}
+    assert world.records["f-a"].state == "Aborted"
+
+
+def test_a_job_that_completes_all_the_same_has_completed() -> None:
+    world = ends(running().later(60).settled(), "Completed", "f-a")
+    assert world.plan().phases["a"] == "Completed"
+
+
+def test_a_job_that_ended_while_nobody_looked_has_not_timed_out() -> None:
+    world = running().later(3600).ended("f-a", "Completed")
+    assert world.plan().phases["a"] == "Completed"
+
+
+def test_the_time_counts_from_when_it_ran_not_from_when_that_was_seen() -> None:
+    world = stepped(timeout="1m").settled().later(1).ended("f-a", "Running").later(90)
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.deadline) == ("Timeout", at(61))
+
+
+RAN = JobCondition(status="Running", last_transition_time=at(5))
+PENDED = JobCondition(status="Pending", last_transition_time=at(2))
+
+
+@pytest.mark.parametrize(
+    ("status", "until"),
+    [
+        (JobStatus(state=JobState(phase="Running", last_transition_time=at(5))), 65),
+        (JobStatus(state=JobState(phase="Restarting"), conditions=[PENDED, RAN]), 65),
+        (JobStatus(state=JobState(phase="Running"), conditions=[PENDED, RAN]), 65),
+        (
+            JobStatus(
+                state=JobState(phase="Running", last_transition_time=at(30)),
+                conditions=[RAN, JobCondition(status="Running", last_transition_time=at(30))],
+            ),
+            65,
+        ),
+        (JobStatus(state=JobState(phase="Running"), conditions=[PENDED]), None),
+        (JobStatus(state=JobState(phase="Pending", last_transition_time=at(2))), None),
+    ],
+)
+def test_it_began_when_the_job_first_ran_by_whatever_says_so(
+    status: JobStatus, until: int | None
+) -> None:
+    world = stepped(timeout="1m").settled()
+    world = world.later(40).with_job(msgspec.structs.replace(world.jobs["f-a"], status=status))
+    assert world.plan().conditions["a"].deadline == (None if until is None else at(until))
+
+
+def test_where_the_job_does_not_say_it_any_more_what_was_recorded_counts() -> None:
+    """As where Volcano's controller began the flow: the status has no deadline."""
+    world = running()
+    kept = world.flow.status.conditions or {}
+    condition = msgspec.structs.replace(kept["f-a"], deadline=None)
+    stored = msgspec.structs.replace(world.flow.status, conditions={**kept, "f-a": condition})
+    status = JobStatus(state=JobState(phase="Restarting", last_transition_time=at(20)))
+    job = msgspec.structs.replace(world.jobs["f-a"], status=status)
+    world = world.with_status(stored).later(20).with_job(job)
+    assert world.plan().conditions["a"].deadline == at(61)
+
+
+def test_a_restart_by_volcano_does_not_begin_the_time_anew() -> None:
+    world = running()
+    assert world.flow.status.conditions is not None
+    again = JobStatus(
+        state=JobState(phase="Running", last_transition_time=at(40)),
+        conditions=[JobCondition(status="Running", last_transition_time=at(40))],
+    )
+    job = msgspec.structs.replace(world.jobs["f-a"], status=again)
+    world = world.later(50).with_job(job).settled()
+    assert world.plan().conditions["a"].deadline == at(61)
+
+
+@pytest.mark.parametrize("phase", ["Restarting", "Completing"])
+def test_it_goes_on_in_other_phases(phase: str) -> None:
+    world = ends(running(), phase, "f-a").later(60)
+    assert world.plan().conditions["a"].reason == "Timeout"
+
+
+def test_another_attempt_has_its_own_time() -> None:
+    world = running(retry=Retry(limit=1)).later(60).settled()
+    world = ends(world, "Aborted", "f-a")
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.deadline, condition.failures) == ("Retrying", None, 1)
+    world = waited(world)
+    assert list(there(world)) == ["f-a", "f-a-r1"]
+    started = world.now + timedelta(seconds=1)
+    world = ends(world, "Running", "f-a-r1")
+    assert world.plan().conditions["a"].deadline == started + timedelta(minutes=1)
+
+
+def test_retry_can_ask_for_it() -> None:
+    fields = {"retry": Retry(limit=1, when="reason == 'Timeout'")}
+    timed_out = ends(running(**fields).later(60).settled(), "Aborted", "f-a")
+    assert timed_out.plan().conditions["a"].reason == "Retrying"
+    assert ends(running(**fields), "Failed", "f-a").plan().failed == {"a": "JobFailed"}
+
+
+def test_a_job_that_is_gone_while_it_is_aborted_counts_as_an_attempt() -> None:
+    world = running(retry=Retry(limit=1)).later(60).settled().without_jobs("a").settled()
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.failures) == ("Retrying", 1)
+    assert list(there(waited(world))) == ["f-a-r1"]
+
+
+def test_nodes_are_avoided_also_after_an_attempt_that_was_deleted() -> None:
+    world = running(retry=Retry(limit=2, avoid_nodes=True))
+    world = waited(leaves(world, "f-a", "", phase="Failed").settled())
+    world = ends(world, "Running", "f-a-r1").later(60).settled().later(60).settled()
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.avoid_nodes) == ("Retrying", ["n-f-a"])
+
+
+def test_every_item_has_its_own_time() -> None:
+    world = ends(each(2, timeout="1m").settled(), "Running", "f-a-0").later(30)
+    world = ends(world, "Running", "f-a-1").later(29).settled()
+    assert runs(world.plan()) == {0: "Running Timeout", 1: "Running"}
+    assert list(world.aborts) == ["uid-f-a-0"]
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason, condition.abort_time) == ("Running", "", None)
+    world = ends(world, "Aborted", "f-a-0")
+    world = ends(world, "Completed", "f-a-1")
+    assert world.plan().failed == {"a": "Timeout"}
+
+
+def test_a_cancelled_flow_does_not_retry_what_timed_out() -> None:
+    world = running(retry=Retry(limit=1)).later(60).settled().with_command().settled()
+    world = ends(world, "Aborted", "f-a")
+    assert world.plan().failed == {"a": "Timeout"}
+    assert world.flow.status.state.phase == "Failed"
+
+
+def test_a_restarted_controller_goes_on_aborting() -> None:
+    world = replace(running().later(60).stored(), aborts={})
+    assert world.plan().aborts == ["f-a"]
+    world = world.settled()
+    assert world.plan().aborts == []
+    assert replace(world, aborts={}).plan().aborts == ["f-a"]
+
+
+@pytest.mark.parametrize("timeout", ["", "soon", None])
+def test_what_is_no_duration_limits_nothing(timeout: str | None) -> None:
+    world = with_step(running(), "a", timeout=timeout).with_status(running().flow.status)
+    world = world.with_status(
+        msgspec.structs.replace(
+            world.flow.status,
+            conditions={
+                key: msgspec.structs.replace(condition, deadline=None)
+                for key, condition in (world.flow.status.conditions or {}).items()
+            },
+        )
+    )
+    assert world.later(10_000).plan().conditions["a"].reason == ""

@@ -1,0 +1,149 @@
+"""By which pod a vcjob failed, and how it is said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+
+import msgspec
+import pytest
+
+from jobflow.api.flow_status import StepFailure
+from jobflow.api.pod import ContainerStatus, Pod
+from jobflow.core.pods.failure import blame
+from support.plan.plan_pods import pod_of
+from support.plan.plan_world import flow
+from support.sandbox.containers import again, ended, running, stuck, with_containers
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+JOB = flow("b").job("b", "Failed")
+
+
+def pod(task: str = "worker", index: int = 0, phase: str = "Failed") -> Pod:
+    return pod_of(JOB, task, index, phase)
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def said(*pods: Pod) -> str:
+    found = blame(pods)
+    return found.said if found is not None else ""
+
+
+def test_the_container_its_exit_code_and_its_node() -> None:
+    found = blame([with_containers(pod(index=1), ended(3), node="n1")])
+    assert found is not None
+    assert found.sure
+    assert found.failure == StepFailure(
+        task="worker", pod="f-b-worker-1", container="c", exit_code=3, reason="Error", node="n1"
+    )
+    assert found.said == "pod f-b-worker-1 (task worker): exit code 3 (Error) on node n1"
+
+
+def test_of_several_containers_the_one_that_failed_is_named() -> None:
+    several = with_containers(pod(), ended(0, name="main"), ended(137, "OOMKilled", name="side"))
+    assert (
+        said(several) == "pod f-b-worker-0 (task worker, container side): exit code 137 (OOMKilled)"
+    )
+
+
+def test_an_init_container_may_have_failed() -> None:
+    init = (ended(0, name="first"), ended(2, name="fetch"))
+    found = with_containers(pod(), stuck("PodInitializing"), init=init)
+    assert said(found) == "pod f-b-worker-0 (task worker, container fetch): exit code 2 (Error)"
+
+
+def test_what_failed_first_is_to_blame_in_whatever_order_the_pods_come() -> None:
+    """The others were killed, or failed because they missed it."""
+    pods = [
+        with_containers(pod(index=0), ended(143, at=after(9))),
+        with_containers(pod(index=1), ended(1, at=after(3))),
+        with_containers(pod("ps"), ended(1)),
+        with_containers(pod(index=2), ended(1, at=after(3))),
+        with_containers(pod(index=3, phase="Succeeded"), ended(0, at=after(1))),
+    ]
+    found = {said(*order) for order in permutations(pods)}
+    assert found == {"pod f-b-worker-1 (task worker): exit code 1 (Error)"}
+
+
+def test_an_evicted_pod_failed_by_that_and_not_by_its_container() -> None:
+    evicted = with_containers(
+        pod(), ended(137, at=after(1)), node="n2", reason="Evicted", message="low on memory"
+    )
+    found = blame([evicted])
+    assert found is not None
+    assert found.failure == StepFailure(
+        task="worker", pod="f-b-worker-0", reason="Evicted", node="n2"
+    )
+    assert found.said == "pod f-b-worker-0 (task worker): Evicted on node n2: low on memory"
+
+
+def test_a_failed_pod_that_says_nothing() -> None:
+    assert said(pod()) == "pod f-b-worker-0 (task worker): failed"
+
+
+def test_what_the_kubelet_says_of_a_container_that_could_not_start() -> None:
+    started = with_containers(pod(), ended(128, "StartError", message="exec: pythn:\n not found"))
+    assert said(started) == (
+        "pod f-b-worker-0 (task worker): exit code 128 (StartError): exec: pythn: not found"
+    )
+    wrote = with_containers(pod(), ended(1, message="my own last words"))
+    assert said(wrote) == "pod f-b-worker-0 (task worker): exit code 1 (Error)"
+
+
+def test_a_signal_is_said_where_it_is_known() -> None:
+    assert said(with_containers(pod(), ended(0, "Killed", signal=9))) == (
+        "pod f-b-worker-0 (task worker): signal 9 (Killed)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        (ended(1), "exit code 1 (Error)"),
+        (again(ended(2)), "exit code 2 (Error)"),
+        (stuck("ImagePullBackOff", message="no such image"), "ImagePullBackOff: no such image"),
+        (stuck("CrashLoopBackOff"), "CrashLoopBackOff"),
+    ],
+)
+def test_a_pod_that_had_trouble_is_named_for_want_of_one_that_failed(
+    container: ContainerStatus, expected: str
+) -> None:
+    found = blame([with_containers(pod(phase="Running"), container)])
+    assert found is not None
+    assert not found.sure
+    assert found.said == f"pod f-b-worker-0 (task worker): {expected}"
+    sure = with_containers(pod("z", 9), ended(7))
+    assert said(with_containers(pod(phase="Running"), container), sure).startswith("pod f-b-z-9")
+
+
+def test_a_container_that_fails_again_and_again_is_known_by_its_last_end() -> None:
+    crash = msgspec.structs.replace(
+        stuck("CrashLoopBackOff"), last_state=ended(5, at=after(2)).state
+    )
+    assert said(with_containers(pod(phase="Running"), crash)).endswith("exit code 5 (Error)")
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        pod(phase="Running"),
+        pod(phase="Pending"),
+        pod(phase="Succeeded"),
+        with_containers(pod(phase="Running"), ended(0), running("side")),
+        with_containers(pod(phase="Pending"), stuck("ContainerCreating")),
+        with_containers(pod(phase="Succeeded"), again(ended(1))),
+    ],
+)
+def test_who_is_not_to_blame(harmless: Pod) -> None:
+    assert blame([harmless]) is None
+    assert blame([]) is None
+
+
+def test_a_pod_without_a_task() -> None:
+    alone = msgspec.structs.replace(
+        pod(), metadata=msgspec.structs.replace(pod().metadata, labels=None)
+    )
+    assert said(with_containers(alone, ended(1))) == "pod f-b-worker-0: exit code 1 (Error)"

@@ -1,0 +1,164 @@
+"""Outputs: what is read of a termination message, and what is not."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.job import JobOutline
+from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_STEP
+from jobflow.core.pods.outputs import (
+    FIELD,
+    OutputsRoom,
+    TooLarge,
+    first_pod,
+    has_first_pod,
+    message_of,
+    parsed,
+)
+from support.plan.plan_pods import pod_of, pods_of
+from support.plan.plan_world import flow
+from support.sandbox.containers import ended, outlined, running, with_containers
+
+JOB = outlined(flow("a").job("a", "Completed"), "ps=1", "worker=2")
+
+
+@pytest.mark.parametrize(
+    ("message", "outputs"),
+    [
+        ('{"acc": 0.9, "path": "/m/1"}', {"acc": 0.9, "path": "/m/1"}),
+        ('\n {"a": {"b": [1, null]}} \n', {"a": {"b": [1, None]}}),
+        ("0.9", {"text": "0.9"}),
+        ("[1, 2]", {"text": "[1, 2]"}),
+        ('"word"', {"text": '"word"'}),
+        (" done\n", {"text": "done"}),
+        ('{"acc": 0.9', {"text": '{"acc": 0.9'}),
+        ("{'acc': 0.9}", {"text": "{'acc': 0.9}"}),
+        ('{"a": NaN}', {"text": '{"a": NaN}'}),
+        ("größer", {"text": "größer"}),
+        ("a\x00b", {"text": "a\x00b"}),
+        ("", None),
+        (" \n", None),
+        ("{}", None),
+        ('{"a": null}', None),
+        ('{"a": 1, "b": null, "c": {"d": null}}', {"a": 1, "c": {}}),
+    ],
+)
+def test_a_json_object_as_it_is_and_other_text_as_text(message: str, outputs: object) -> None:
+    assert parsed(message) == outputs
+
+
+def test_what_no_utf8_can_say_is_replaced() -> None:
+    assert parsed("caf\udce9") == {"text": "caf\ufffd\ufffd\ufffd"}
+    assert parsed('{"a": "\\ud800"}') == {"text": '{"a": "\\ud800"}'}
+
+
+def test_numbers_are_those_that_the_api_server_can_store() -> None:
+    assert parsed('{"n": 9223372036854775807}') == {"n": 2**63 - 1}
+    assert parsed('{"n": 9223372036854775808}') == {"n": float(2**63)}
+    for number in ("1e400", "9" * 400):
+        message = f'{{"n": {number}}}'
+        assert parsed(message) == {"text": message}
+
+
+@pytest.mark.parametrize("opening", ['{"a":', "["])
+@pytest.mark.parametrize("levels", [31, 33, 300])
+def test_what_is_nested_too_deep_is_text(opening: str, levels: int) -> None:
+    closing = "}" if opening[0] == "{" else "]"
+    message = f'{{"a":{opening * levels}1{closing * levels}}}'
+    found = parsed(message)
+    assert found is not None
+    assert (found.keys() == {"a"}) == (levels < 32)
+    assert levels < 32 or found == {"text": message}
+
+
+def test_a_message_that_the_kubelet_may_have_cut_is_too_large() -> None:
+    whole = '{"a": "' + "x" * 4084 + '"}'
+    assert len(whole) == 4093
+    assert parsed(whole) is not None
+    for message in ("x" * 4096, "ä" * 2048, "x" * 10**6, '{"a": "' + "x" * 4089):
+        with pytest.raises(TooLarge, match="bytes"):
+            parsed(message)
+
+
+def test_what_grows_beyond_its_room_as_json_is_too_large() -> None:
+    with pytest.raises(TooLarge, match="have 18011 bytes as JSON"):
+        parsed("\x01" * 3000)
+
+
+@given(
+    st.text(max_size=4200) | st.binary(max_size=4200).map(lambda b: b.decode("utf-8", "replace"))
+)
+def test_any_message_fits_a_status_or_is_too_large(message: str) -> None:
+    try:
+        found = parsed(message)
+    except TooLarge:
+        assert len(message.encode("utf-8", "surrogatepass")) > 600
+        return
+    stored = msgspec.json.encode(found)
+    assert len(stored) <= MOST_OF_A_STEP
+    assert msgspec.json.decode(stored) == found
+
+
+# ---------------------------------------------------------------------------- whose it is
+
+
+def test_it_is_the_first_pod_of_the_first_task() -> None:
+    pods = pods_of(JOB, worker="Succeeded Succeeded", ps="Succeeded")
+    found = first_pod(JOB.spec, pods.values())
+    assert found is not None
+    assert found.metadata.name == "f-a-ps-0"
+    del pods["f-a-ps-0"]
+    assert first_pod(JOB.spec, pods.values()) is None
+
+
+def test_a_task_without_a_name_has_volcanos() -> None:
+    spec = msgspec.convert({"tasks": [{"replicas": 1}]}, JobOutline)
+    found = first_pod(spec, [pod_of(JOB, "default0", 0)])
+    assert found is not None
+
+
+@pytest.mark.parametrize("spec", [{}, {"tasks": []}, {"tasks": [{"replicas": 0}]}, {"tasks": [{}]}])
+def test_a_job_that_has_no_such_pod(spec: dict[str, object]) -> None:
+    assert not has_first_pod(msgspec.convert(spec, JobOutline))
+    assert has_first_pod(JOB.spec)
+
+
+def test_the_first_container_is_the_first_of_the_spec() -> None:
+    """A pod's statuses are in the order of names, and somebody may have put in a sidecar."""
+    pod = pod_of(JOB, "ps", 0, "Succeeded")
+    words = (ended(0, name="a-sidecar", message="no"), ended(0, name="c", message="yes"))
+    assert message_of(JOB.spec, with_containers(pod, *words)) == "yes"
+    alone = with_containers(pod, ended(0, name="other", message="who else"))
+    assert message_of(JOB.spec, alone) == "who else"
+    two = with_containers(pod, ended(0, name="x"), ended(0, name="y"))
+    assert message_of(JOB.spec, two) == ""
+
+
+def test_there_is_no_message_before_the_container_has_ended() -> None:
+    pod = pod_of(JOB, "ps", 0, "Running")
+    assert message_of(JOB.spec, with_containers(pod, running())) is None
+    assert message_of(JOB.spec, with_containers(pod, ended(0, message="m"), running("side"))) == "m"
+    assert message_of(JOB.spec, pod_of(JOB, "ps", 0, "Failed")) == ""
+
+
+def test_what_the_kubelet_says_is_no_output() -> None:
+    pod = pod_of(JOB, "ps", 0, "Failed")
+    message = ended(128, "StartError", message="exec: pythn: not found")
+    assert message_of(JOB.spec, with_containers(pod, message)) == ""
+
+
+# -------------------------------------------------------------------------------- the room
+
+
+def test_all_outputs_of_a_flow_have_a_room_together() -> None:
+    each = {"text": "x" * 1000}
+    taken = len(msgspec.json.encode(each)) + FIELD
+    room = OutputsRoom([each] * 10)
+    for _ in range(MOST_OF_A_FLOW // taken - 10):
+        room.take(each)
+    with pytest.raises(TooLarge, match=r"have 1011 bytes as JSON, and 117 are left of the 65536 "):
+        room.take(each)
+    room.take({"a": 1})

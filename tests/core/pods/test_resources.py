@@ -1,0 +1,211 @@
+"""Quantities, requests of a vcjob, and the hours they come to."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.flow_status import RequestedHours
+from jobflow.api.job import Job, JobOutline
+from jobflow.core.pods.resources import Requests, exchanged, hours, quantity, requested
+from support.laws.effort_of_laws import tries
+
+HOUR = timedelta(hours=1)
+GIB = 2.0**30
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1),
+        ("0", 0),
+        ("500m", 0.5),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("5.", 5),
+        ("100u", 1e-4),
+        ("100n", 1e-7),
+        ("1k", 1000),
+        ("2M", 2e6),
+        ("1G", 1e9),
+        ("1T", 1e12),
+        ("1Ki", 1024),
+        ("1Mi", 2**20),
+        ("1.5Gi", 1.5 * 2**30),
+        ("1Ti", 2**40),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("1e-3", 0.001),
+        ("1e+2", 100),
+        ("1E", 1e18),
+        (2, 2),
+        (0.25, 0.25),
+    ],
+)
+def test_quantities_are_read_as_kubernetes_does(text: object, number: float) -> None:
+    assert quantity(text) == pytest.approx(number, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "1 ", "x", "m", ".", "-1", "+1", "1K", "1ki", "1mi", "1ee3", "1e", "1e3m", "1e9999",
+     "1e999", "99999E", "1,5", "0x10", "١", "9" * 5000, "1" + "0" * 39, "NaN", "inf", None, True,
+     False, [], ["1"], {}, {"a": 1}, -1, -0.5, float("nan"), float("inf"), 10**400, 1e300],
+)  # fmt: skip
+def test_what_is_no_quantity_counts_nothing(text: object) -> None:
+    assert quantity(text) is None
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+likely = st.from_regex(r"[-+.0-9eEKMGTPEinum]{0,12}", fullmatch=True)
+
+
+@given(json | likely)
+@tries(100)
+def test_no_json_is_too_strange(value: object) -> None:
+    found = quantity(value)
+    assert found is None or 0 <= found <= 1e18
+
+
+def facts(*tasks: dict[str, object]) -> JobOutline:
+    return msgspec.convert({"tasks": list(tasks)}, JobOutline)
+
+
+def task(
+    replicas: int | None, *containers: object, init: tuple[object, ...] = ()
+) -> dict[str, object]:
+    spec = {
+        "containers": [{"resources": each} for each in containers],
+        "initContainers": [{"resources": each} for each in init],
+    }
+    return {"name": "t", "replicas": replicas, "template": {"spec": spec}}
+
+
+def test_all_pods_of_all_tasks_ask_together() -> None:
+    workers = task(4, {"requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2}})
+    ps = task(2, {"requests": {"cpu": 1}}, {"requests": {"cpu": "250m", "memory": "512Mi"}})
+    assert requested(facts(workers, ps)) == Requests(cpu=4.5, memory=5 * GIB, gpu=8)
+
+
+def test_the_greediest_init_container_counts_where_it_asks_for_more() -> None:
+    init = ({"requests": {"cpu": "3", "memory": "1Mi"}}, {"requests": {"cpu": "2"}})
+    asked = task(
+        2, {"requests": {"cpu": "1", "memory": "1Gi"}}, {"requests": {"cpu": 1}}, init=init
+    )
+    assert requested(facts(asked)) == Requests(cpu=6, memory=2 * GIB)
+
+
+def test_a_limit_counts_where_no_request_is() -> None:
+    asked = {"requests": {"cpu": "1"}, "limits": {"cpu": "4", "memory": "2Gi", "amd.com/gpu": "1"}}
+    assert requested(facts(task(1, asked))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
+
+
+@pytest.mark.parametrize(
+    ("resource", "counts"),
+    [
+        ("nvidia.com/gpu", True),
+        ("amd.com/gpu", True),
+        ("nvidia.com/gpu.shared", True),
+        ("volcano.sh/vgpu-number", True),
+        ("volcano.sh/vgpu-memory", False),
+        ("volcano.sh/vgpu-cores", False),
+        ("aliyun.com/gpu-mem", False),
+        ("gpu", False),
+        ("rdma/hca", False),
+    ],
+)
+def test_which_devices_are_gpus(resource: str, counts: bool) -> None:
+    asked = requested(facts(task(1, {"requests": {resource: "3"}})))
+    assert asked.gpu == (3 if counts else 0)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {},
+        {"tasks": None},
+        {"tasks": [{}]},
+        {"tasks": [{"replicas": 3}]},
+        {"tasks": [{"replicas": 3, "template": {}}]},
+        {"tasks": [{"replicas": 3, "template": {"spec": {}}}]},
+        {"tasks": [{"replicas": 3, "template": {"spec": {"containers": [{}]}}}]},
+        {"tasks": [task(-1, {"requests": {"cpu": 1}})]},
+        {"tasks": [task(None, {"requests": {"cpu": 1}})]},
+        {"tasks": [task(1, {"requests": {"cpu": "a lot", "memory": [], "x.com/gpu": {}}})]},
+    ],
+)
+def test_what_asks_for_nothing(strange: dict[str, object]) -> None:
+    assert requested(msgspec.convert(strange, JobOutline)) == Requests()
+
+
+def test_an_absurd_number_of_pods_stays_a_number() -> None:
+    asked = requested(facts(task(10**30, {"requests": {"cpu": "1E"}})))
+    assert hours(asked, 1000 * HOUR, None) is not None
+
+
+# -------------------------------------------------------------------------------- hours
+
+
+def test_hours_are_requests_times_time() -> None:
+    asked = Requests(cpu=4.5, memory=5 * GIB, gpu=8)
+    found = hours(asked, timedelta(minutes=30), None)
+    assert found == RequestedHours(cpu="2.25", memory="2.5", gpu="4")
+
+
+def test_hours_have_four_decimals_and_nothing_is_left_out() -> None:
+    found = hours(Requests(cpu=1), timedelta(seconds=3), None)
+    assert found == RequestedHours(cpu="0.0008")
+    assert hours(Requests(cpu=0.01), timedelta(seconds=1), None) is None
+    assert hours(Requests(), HOUR, None) is None
+    assert hours(Requests(cpu=1), -HOUR, None) is None
+
+
+def test_hours_of_all_attempts_are_added_up() -> None:
+    before = RequestedHours(cpu="1.25", gpu="2")
+    assert hours(Requests(cpu=1, memory=GIB), HOUR, before) == RequestedHours(
+        cpu="2.25", memory="1", gpu="2"
+    )
+    assert hours(Requests(cpu=100), 100 * HOUR, before) == RequestedHours(cpu="10001.25", gpu="2")
+
+
+def test_a_part_of_the_hours_is_exchanged_for_what_it_has_become() -> None:
+    total = RequestedHours(cpu="3.5", memory="2", gpu="1")
+    before, after = RequestedHours(cpu="1", gpu="1"), RequestedHours(cpu="1.75", memory="0.5")
+    assert exchanged(total, before, after) == RequestedHours(cpu="4.25", memory="2.5")
+    assert exchanged(None, None, after) == after
+    assert exchanged(before, before, None) is None
+    assert exchanged(None, total, after) is None, "a part of more than there is leaves nothing"
+
+
+def test_what_somebody_else_wrote_into_a_status_does_no_harm() -> None:
+    assert hours(Requests(cpu=1), HOUR, RequestedHours(cpu="much")) == RequestedHours(cpu="1")
+
+
+@given(json)
+@tries(100)
+def test_a_pod_template_of_any_json_is_read_and_asks_for_something_or_nothing(odd: object) -> None:
+    """Where a CRD has no schema for it, anything may stand anywhere."""
+    places: list[object] = [
+        odd,
+        {"spec": odd},
+        {"spec": {"containers": odd, "initContainers": odd}},
+        {"spec": {"containers": [odd]}},
+        {"spec": {"containers": [{"name": odd, "resources": odd}]}},
+        {"spec": {"containers": [{"resources": {"requests": odd, "limits": odd}}]}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": odd}}}]}},
+    ]
+    spec = {"tasks": [{"name": "t", "replicas": 1, "template": place} for place in places]}
+    try:
+        text = msgspec.json.encode({"spec": spec})
+    except UnicodeEncodeError:
+        return
+    job = msgspec.json.decode(text, type=Job)
+    assert len(job.spec.tasks or ()) == len(places)
+    assert all(amount >= 0 for amount in requested(job.spec))

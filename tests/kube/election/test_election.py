@@ -1,0 +1,235 @@
+"""Elections on the sandbox's API server: who leads, what the Lease says, how a term ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from jobflow.api.resources import JOBS, LEASES
+from jobflow.kube.client import CONNECTIONS, Client
+from jobflow.kube.election.candidate import Timing
+from jobflow.kube.election.election import Election, new_identity
+from jobflow.kube.election.fence import NotLeading
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.server import Fault
+from support.sandbox.running_controller import Cluster, cluster
+
+QUICK = Timing(lease=1, renew=0.5, retry=0.05, look=0.02)
+WITHIN_SECONDS = 20
+Work = Callable[[Client, asyncio.Event], Awaitable[None]]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Cluster]:
+    async with cluster() as world:
+        yield world
+
+
+async def until_asked(client: Client, ending: asyncio.Event) -> None:
+    """A term that does nothing."""
+    await ending.wait()
+
+
+class Replica:
+    """An election of its own, and who else should know of its leading."""
+
+    def __init__(self, world: Cluster, name: str, work: Work = until_asked) -> None:
+        self.changes: list[bool] = []
+        self._news = asyncio.Event()
+        self.election = Election(
+            world.client,
+            work,
+            namespace="default",
+            identity=name,
+            timing=QUICK,
+            on_change=self._changed,
+        )
+
+    @asynccontextmanager
+    async def standing(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Stands while the body runs; killed at its end where it still does."""
+        task = asyncio.create_task(self.election.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def until(self, leads: bool) -> None:
+        async with asyncio.timeout(WITHIN_SECONDS):
+            while self.election.leads != leads:
+                self._news.clear()
+                await self._news.wait()
+
+    async def ended(self, task: asyncio.Task[None]) -> None:
+        """Told to stop, it does."""
+        self.election.stop()
+        async with asyncio.timeout(WITHIN_SECONDS):
+            await task
+
+    def _changed(self, leads: bool) -> None:
+        self.changes.append(leads)
+        self._news.set()
+
+
+async def lease(world: Cluster) -> dict[str, Any]:
+    (found,) = await world.raw(LEASES)
+    spec: dict[str, Any] = found["spec"]
+    return spec
+
+
+async def test_one_of_two_leads_and_the_lease_says_who(world: Cluster) -> None:
+    one, other = Replica(world, "one"), Replica(world, "other")
+    async with one.standing():
+        await one.until(leads=True)
+        async with other.standing() as task:
+            spec = await lease(world)
+            assert spec["holderIdentity"] == "one"
+            assert spec["leaseDurationSeconds"] == QUICK.lease
+            assert spec["leaseTransitions"] == 0
+            await other.ended(task)
+    assert other.changes == []
+    assert (await lease(world))["holderIdentity"] == "one"
+
+
+async def test_a_leader_that_stops_hands_over(world: Cluster) -> None:
+    one, other = Replica(world, "one"), Replica(world, "other")
+    async with one.standing() as task:
+        await one.until(leads=True)
+        async with other.standing():
+            await one.ended(task)
+            assert one.changes == [True, False]
+            await other.until(leads=True)
+            spec = await lease(world)
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("other", 1)
+    assert spec["acquireTime"] <= spec["renewTime"]
+
+
+async def test_a_killed_leaders_lease_is_taken_over(world: Cluster) -> None:
+    one, other = Replica(world, "one"), Replica(world, "other")
+    async with one.standing():
+        await one.until(leads=True)
+    assert (await lease(world))["holderIdentity"] == "one"
+    async with other.standing():
+        await other.until(leads=True)
+    assert (await lease(world))["leaseTransitions"] == 1
+
+
+async def test_a_term_ends_when_the_lease_cannot_be_renewed_and_another_may_begin(
+    world: Cluster,
+) -> None:
+    clients: list[Client] = []
+
+    async def keep(client: Client, ending: asyncio.Event) -> None:
+        clients.append(client)
+        await ending.wait()
+
+    one = Replica(world, "one", keep)
+    async with one.standing():
+        await one.until(leads=True)
+        trouble = Fault(
+            lambda request: "leases" in request.path,
+            failure(500, "InternalError", "no quorum"),
+            times=None,
+        )
+        world.server.faults.append(trouble)
+        await one.until(leads=False)
+        with pytest.raises(NotLeading):
+            await clients[0].create(JOBS, "default", b"{}")
+        world.server.faults.remove(trouble)
+        await one.until(leads=True)
+    assert one.changes[:3] == [True, False, True]
+    assert len(clients) == 2
+    assert (await lease(world))["leaseTransitions"] == 0
+
+
+async def test_the_lease_waits_for_no_connection_that_others_keep_busy(world: Cluster) -> None:
+    """More watches than a client has connections, as slow reads would be."""
+
+    async def keep_busy() -> None:
+        async for _ in world.client.watch(JOBS, resource_version="1"):
+            pass
+
+    watching = [asyncio.create_task(keep_busy()) for _ in range(CONNECTIONS + 1)]
+    one = Replica(world, "one")
+    try:
+        async with one.standing() as task:
+            await one.until(leads=True)
+            await one.ended(task)
+    finally:
+        for each in watching:
+            each.cancel()
+        await asyncio.wait(watching)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after it was stored"])
+async def test_a_claim_without_an_answer_is_looked_after(world: Cluster, after: bool) -> None:
+    world.server.faults.append(
+        Fault(lambda request: request.method == "POST" and "leases" in request.path, after=after)
+    )
+    one = Replica(world, "one")
+    async with one.standing():
+        await one.until(leads=True)
+    assert (await lease(world))["holderIdentity"] == "one"
+
+
+async def test_what_the_leaders_work_dies_of_comes_out_and_the_lease_is_released(
+    world: Cluster,
+) -> None:
+    async def die(client: Client, ending: asyncio.Event) -> None:
+        raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"):
+        await Replica(world, "one", die).election.run()
+    assert "holderIdentity" not in await lease(world)
+
+
+async def test_a_leader_without_work_ends_and_the_lease_is_released(world: Cluster) -> None:
+    async def nothing(client: Client, ending: asyncio.Event) -> None:
+        return None
+
+    one = Replica(world, "one", nothing)
+    await one.election.run()
+    assert one.changes == [True, False]
+    assert "holderIdentity" not in await lease(world)
+
+
+async def test_work_under_way_is_finished_before_the_lease_is_released(world: Cluster) -> None:
+    holders: list[str] = []
+
+    async def slow(client: Client, ending: asyncio.Event) -> None:
+        await ending.wait()
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+            holders.append((await lease(world))["holderIdentity"])
+
+    one = Replica(world, "one", slow)
+    async with one.standing() as task:
+        await one.until(leads=True)
+        await one.ended(task)
+    assert holders == ["one"] * 3
+    assert "holderIdentity" not in await lease(world)
+
+
+async def test_a_lease_that_cannot_be_released_ends_the_process_all_the_same(
+    world: Cluster,
+) -> None:
+    one = Replica(world, "one")
+    async with one.standing() as task:
+        await one.until(leads=True)
+        world.server.faults.append(
+            Fault(
+                lambda request: "leases" in request.path,
+                failure(503, "Unavailable", "gone fishing"),
+                times=None,
+            )
+        )
+        await one.ended(task)
+
+
+def test_no_two_processes_have_one_identity() -> None:
+    assert new_identity() != new_identity()

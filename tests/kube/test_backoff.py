@@ -1,0 +1,138 @@
+"""A flow in backoff: its failing requests are repeated at the end of the backoff and not before."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from jobflow.api.resources import JOBS
+from jobflow.controller.queue import FIRST_RETRY
+from jobflow.sandbox.apiserver.failures import Failure, failure
+from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.server import Fault
+from support.sandbox.running_controller import (
+    NAMESPACE,
+    Cluster,
+    cluster,
+    flow,
+    set_phase,
+    template,
+)
+from support.time.leaping_loop import clock
+
+LONG = 60.0
+"""Seconds for which a server fails; the shortest backoffs are a half of 0.2, 0.4, 0.8 …"""
+BACKOFFS = 10
+"""The most tries in LONG: the ends of the shortest backoffs are at 0.1, 0.3, 0.7 … 51.1."""
+BROKEN = failure(500, "InternalError", "etcdserver: mvcc: database space exceeded")
+
+
+@dataclass
+class Failing:
+    """Requests that fail, as long as `times` says, and when they came."""
+
+    method: str
+    ending: str
+    how: Failure = BROKEN
+    name: str = ""
+    """Only creates of this object."""
+    at: list[float] = field(default_factory=list)
+
+    def __call__(self, request: Request) -> bool:
+        if request.method != self.method or not request.path.endswith(self.ending):
+            return False
+        if self.name and json.loads(request.body)["metadata"]["name"] != self.name:
+            return False
+        self.at.append(clock())
+        return True
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Cluster]:
+    async with cluster() as servers, servers.controller():
+        await servers.apply(*(template(name) for name in "abc"))
+        yield servers
+
+
+def fail(world: Cluster, failing: Failing) -> Failing:
+    """From now on, for ever."""
+    world.server.faults.append(Fault(failing, failing.how, times=None))
+    return failing
+
+
+async def tell(world: Cluster, job: str, number: int) -> None:
+    """Something new of a vcjob, which changes nothing for its flow."""
+    body = json.dumps({"metadata": {"annotations": {"test/news": str(number)}}}).encode()
+    await world.client.patch(JOBS, NAMESPACE, job, body)
+
+
+async def news(world: Cluster, job: str, seconds: float) -> None:
+    """Two events a second."""
+    end, number = clock() + seconds, 0
+    while clock() < end:
+        await tell(world, job, number)
+        await asyncio.sleep(0.5)
+        number += 1
+
+
+async def test_a_time_that_has_passed_does_not_undercut_the_backoff(world: Cluster) -> None:
+    await world.apply(flow("f", {"a": ""}, timeout="5s"))
+    await world.until_jobs(f_a="")
+    await set_phase(world.client, "f-a", "Running")
+    await world.until("f", lambda flow: flow.status.state.phase == "Running")
+    await asyncio.sleep(1)
+    failing = fail(world, Failing("PATCH", "/f/status"))
+    await set_phase(world.client, "f-a", "Completed")
+    await asyncio.sleep(LONG)
+    assert 5 <= len(failing.at) <= BACKOFFS
+
+
+async def test_events_do_not_repeat_what_failed(world: Cluster) -> None:
+    await world.apply(flow("f", {"a": ""}))
+    await world.until_jobs(f_a="")
+    failing = fail(world, Failing("PATCH", "/f/status"))
+    await set_phase(world.client, "f-a", "Running")
+    await news(world, "f-a", LONG)
+    assert 5 <= len(failing.at) <= BACKOFFS
+
+
+async def test_events_carry_on_with_what_did_not_fail(world: Cluster) -> None:
+    """The create of b fails for long, and a and its successor c end meanwhile."""
+    failing = fail(world, Failing("POST", "/jobs", name="f-b"))
+    await world.apply(flow("f", {"a": "", "b": "", "c": "a"}))
+    await world.until_jobs(f_a="")
+    await asyncio.sleep(LONG)
+    tried = len(failing.at)
+    await set_phase(world.client, "f-a", "Completed")
+    before = clock()
+    await world.until_jobs(f_c="", f_a="Completed")
+    assert clock() - before < FIRST_RETRY
+    assert len(failing.at) == tried <= BACKOFFS
+
+
+async def test_what_failed_is_sent_at_the_end_of_the_backoff_though_events_came(
+    world: Cluster,
+) -> None:
+    failing = fail(world, Failing("POST", "/jobs", name="f-b"))
+    await world.apply(flow("f", {"a": "", "b": ""}))
+    await world.until_jobs(f_a="")
+    await news(world, "f-a", 10)
+    world.server.faults.clear()
+    await world.until_jobs(f_a="", f_b="")
+    assert len(failing.at) <= BACKOFFS
+
+
+async def test_a_server_that_asks_for_time_is_left_alone_by_the_flow(world: Cluster) -> None:
+    later = failure(429, "TooManyRequests", "later", retryAfterSeconds=30)
+    await world.apply(flow("f", {"a": "", "b": "a"}))
+    await world.until_jobs(f_a="")
+    failing = fail(world, Failing("POST", "/jobs", later))
+    await set_phase(world.client, "f-a", "Completed")
+    await news(world, "f-a", 100)
+    pauses = [later - first for first, later in zip(failing.at, failing.at[1:], strict=False)]
+    assert len(pauses) in (2, 3)
+    assert min(pauses) >= 30

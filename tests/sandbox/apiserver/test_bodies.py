@@ -1,0 +1,220 @@
+"""What arrives at the API server that is no tidy JSON: protobuf, YAML, too much, nonsense."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from jobflow.sandbox.apiserver.bodies import protobuf
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.server import ApiServer, Fault
+from support.sandbox.rest_client import FLOWS, NAMESPACES, Rest, flow, rest
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+YAML = "application/yaml"
+WRITTEN = b"""
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata: {name: f}
+spec: {flows: [{name: a}]}
+"""
+
+
+@pytest_asyncio.fixture
+async def api() -> AsyncIterator[Rest]:
+    async with rest() as client:
+        yield client
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def message(*fields: tuple[int, Any]) -> bytes:
+    """A protobuf message of numbered texts, numbers and messages."""
+    out = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            out += varint(number << 3) + varint(value)
+        else:
+            raw = value.encode() if isinstance(value, str) else value
+            out += varint(number << 3 | 2) + varint(len(raw)) + raw
+    return out
+
+
+def enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
+    types = message((1, api_version), (2, kind))
+    return protobuf.MAGIC + message((1, types), (2, raw), (3, ""), (4, ""))
+
+
+async def test_a_namespace_in_protobuf(api: Rest) -> None:
+    labels = message((1, "team"), (2, "a"))
+    meta = message((1, "n"), (2, ""), (8, b""), (11, labels))
+    body = enveloped("v1", "Namespace", message((1, meta), (2, b""), (3, message((1, "")))))
+    answer = await api.post(NAMESPACES, body, content_type=PROTOBUF)
+    assert answer.code == 201
+    assert answer.meta["name"] == "n" and answer.meta["labels"]["team"] == "a"
+
+
+def test_an_event_in_protobuf() -> None:
+    about = message((1, "JobFlow"), (2, "default"), (3, "f"), (4, "u"))
+    times = message((1, 1_700_000_000), (2, 5000))
+    event = message(
+        (1, message((1, "e"), (14, "x.io/keep"), (7, 2))),
+        (2, about),
+        (3, "Because"),
+        (4, "it was so"),
+        (5, message((1, "jobflow"))),
+        (6, message((1, 1_700_000_000))),
+        (8, 3),
+        (9, "Warning"),
+        (10, times),
+        (99, "of the future"),
+    )
+    fixed = event + varint(98 << 3 | 5) + struct.pack("<I", 1) + varint(97 << 3 | 1) + b"\0" * 8
+    assert protobuf.decode(enveloped("v1", "Event", fixed)) == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "finalizers": ["x.io/keep"], "generation": 2},
+        "involvedObject": {"kind": "JobFlow", "namespace": "default", "name": "f", "uid": "u"},
+        "reason": "Because",
+        "message": "it was so",
+        "source": {"component": "jobflow"},
+        "firstTimestamp": "2023-11-14T22:13:20Z",
+        "count": 3,
+        "type": "Warning",
+        "eventTime": "2023-11-14T22:13:20.000005Z",
+    }
+
+
+def test_a_secret_and_its_owner_in_protobuf() -> None:
+    owner = message((1, "Pod"), (3, "p"), (4, "u"), (5, "v1"), (6, 1), (7, 0))
+    data = message((1, "k"), (2, b"\x00\xff"))
+    secret = message((1, message((1, "s"), (13, owner))), (2, data), (3, "Opaque"))
+    decoded = protobuf.decode(enveloped("v1", "Secret", secret))
+    assert decoded["data"] == {"k": "AP8="}
+    assert decoded["metadata"]["ownerReferences"] == [
+        {
+            "kind": "Pod",
+            "name": "p",
+            "uid": "u",
+            "apiVersion": "v1",
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }
+    ]
+
+
+async def test_delete_options_in_protobuf(api: Rest) -> None:
+    await api.made(FLOWS, flow(finalizers=["x.io/keep"]))
+    grace = (1 << 64) - 1
+    options = enveloped("v1", "DeleteOptions", message((1, grace), (4, "Foreground")))
+    answer = await api.delete(f"{FLOWS}/f", options, content_type=PROTOBUF)
+    assert answer.meta["finalizers"] == ["x.io/keep", "foregroundDeletion"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{}", 400),
+        (enveloped("v1", "Service", b""), 415),
+        (enveloped("v1", "Namespace", b"\xff\xff"), 400),
+        (enveloped("v1", "Namespace", message((1, message((1, b"\xff"))))), 400),
+        (enveloped("v1", "Namespace", message((1, 3))), 400),
+        (enveloped("v1", "Namespace", b"\x0a\x7f"), 400),
+        (enveloped("v1", "Namespace", b"\x0b"), 400),
+        (protobuf.MAGIC + b"\x80" * 20, 400),
+        (enveloped("v1", "Event", message((8, "three"))), 400),
+        (enveloped("v1", "Event", message((6, message((1, "x"))))), 400),
+    ],
+)
+async def test_protobuf_that_cannot_be_read(api: Rest, body: bytes, code: int) -> None:
+    assert (await api.post(NAMESPACES, body, content_type=PROTOBUF)).code == code
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "code"),
+    [
+        (b"{", "application/json", 400),
+        (b"", "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b"null", "application/json", 400),
+        (b'"\xff"', "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b"<a/>", "text/xml", 415),
+        (b"a: b: c", YAML, 400),
+        (b"- a", YAML, 400),
+        (b"a: &x [1]\nb: *x", YAML, 400),
+        (b"[" * 100_000, YAML, 400),
+        (WRITTEN, YAML, 201),
+        (b"x" * (3 * 1024 * 1024 + 1), "application/json", 413),
+    ],
+)
+async def test_bodies(api: Rest, body: bytes, content_type: str, code: int) -> None:
+    answer = await api.post(FLOWS, body, content_type=content_type)
+    assert answer.code == code
+    assert code == 201 or answer.json["kind"] == "Status"
+
+
+async def test_an_object_that_etcd_would_not_take(api: Rest) -> None:
+    large = flow()
+    large["spec"]["flows"] = [{"name": "x" * 200} for _ in range(8000)]
+    answer = await api.post(FLOWS, large)
+    assert (answer.code, answer.message) == (500, "etcdserver: request is too large")
+
+
+async def test_requests_are_counted(api: Rest) -> None:
+    await api.made(FLOWS, flow())
+    await api.get(f"{FLOWS}/nobody", pretty="true")
+    first, second = api.server.requests
+    assert (first.method, first.path, first.code) == ("POST", FLOWS, 201)
+    assert (second.method, second.code, second.query) == ("GET", 404, {"pretty": "true"})
+    assert "aiohttp" in first.user_agent
+
+
+async def test_a_fault_answers_instead(api: Rest) -> None:
+    too_many = failure(429, "TooManyRequests", "slow down", retryAfterSeconds=1)
+    api.server.faults.append(Fault(lambda request: request.method == "POST", too_many, times=2))
+    assert [(await api.post(FLOWS, flow())).code for _ in range(3)] == [429, 429, 201]
+
+
+async def test_a_fault_breaks_the_connection_before_or_after(api: Rest) -> None:
+    def posted(request: Any) -> bool:
+        return bool(request.method == "POST")
+
+    for after, left in ((False, []), (True, ["f"])):
+        api.server.faults[:] = [Fault(posted, after=after)]
+        with pytest.raises(aiohttp.ClientError):
+            await api.post(FLOWS, flow())
+        assert api.server.requests[-1].code == 0
+        assert (await api.get(FLOWS)).names == left
+
+
+async def test_a_crash_is_an_internal_error_and_comes_out_at_the_end() -> None:
+    def stumble(request: Any) -> bool:
+        raise ZeroDivisionError("of all things")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with rest() as api:
+            api.server.faults.append(Fault(stumble))
+            answer = await api.get(FLOWS)
+            api.server.faults.clear()
+            assert (answer.code, answer.reason) == (500, "InternalError")
+    assert isinstance(caught.value.exceptions[0], ZeroDivisionError)
+
+
+async def test_a_port_in_use_is_said() -> None:
+    async with ApiServer() as server:
+        port = int(server.url.rpartition(":")[2])
+        with pytest.raises(OSError, match="in use"):
+            async with ApiServer(port=port):
+                pass

@@ -1,0 +1,248 @@
+"""CustomResourceDefinitions and discovery: a kind is served from the moment it is defined."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from support.sandbox.rest_client import DEFINITIONS, FLOWS, TABLE, Rest, flow, rest
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+THINGS = "/apis/x.io/v1/things"
+
+
+@pytest_asyncio.fixture
+async def api() -> AsyncIterator[Rest]:
+    async with rest() as client:
+        yield client
+
+
+def version(name: str, *, storage: bool = True, **more: Any) -> dict[str, Any]:
+    spec = {"type": "object", "properties": {"size": {"type": "integer", "default": 1}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    return {"name": name, "served": True, "storage": storage, "schema": schema, **more}
+
+
+def definition(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "things.x.io"},
+        "spec": {
+            "group": "x.io",
+            "scope": "Cluster",
+            "names": {"plural": "things", "kind": "Thing", "shortNames": ["th"]},
+            "versions": list(versions or (version("v1"),)),
+            **spec,
+        },
+    }
+
+
+def thing(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "x.io/v1",
+        "kind": "Thing",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+async def test_a_defined_kind_is_served(api: Rest) -> None:
+    assert (await api.get(THINGS)).code == 404
+    made = await api.made(DEFINITIONS, definition())
+    conditions = {c["type"]: c["status"] for c in made["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert made["status"]["acceptedNames"]["listKind"] == "ThingList"
+    made = await api.made(THINGS, thing("a", other=2))
+    assert (made["kind"], made["spec"]) == ("Thing", {"size": 1})
+    assert (await api.get(THINGS)).json["kind"] == "ThingList"
+
+
+async def test_without_a_status_subresource_status_is_part_of_the_object(api: Rest) -> None:
+    open_to_all = version("v1")
+    open_to_all["schema"]["openAPIV3Schema"]["x-kubernetes-preserve-unknown-fields"] = True
+    await api.made(DEFINITIONS, definition(open_to_all))
+    made = await api.made(THINGS, {**thing("a"), "status": {"x": 1}})
+    assert made["status"] == {"x": 1}
+    assert (await api.patch(f"{THINGS}/a/status", {})).code == 404
+    changed = await api.patch(f"{THINGS}/a", {"status": {"x": 2}})
+    assert changed.meta["generation"] == 2
+
+
+async def test_a_changed_schema_counts_from_then_on(api: Rest) -> None:
+    await api.made(DEFINITIONS, definition())
+    changed = definition(version("v1"))["spec"]
+    spec = changed["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["size"]["maximum"] = 3
+    await api.patch(f"{DEFINITIONS}/things.x.io", {"spec": changed})
+    assert (await api.post(THINGS, thing("a", size=4))).code == 422
+    assert (await api.made(THINGS, thing("a", size=3)))["spec"] == {"size": 3}
+
+
+async def test_versions_show_the_same_objects(api: Rest) -> None:
+    await api.made(DEFINITIONS, definition(version("v1", storage=False), version("v2")))
+    made = await api.made(THINGS, thing("a", size=2))
+    assert made["apiVersion"] == "x.io/v1"
+    newer = THINGS.replace("v1", "v2")
+    assert (await api.get(f"{newer}/a")).json == {**made, "apiVersion": "x.io/v2"}
+    assert (await api.get(THINGS)).json["items"][0]["apiVersion"] == "x.io/v1"
+    patched = await api.patch(f"{THINGS}/a", {"spec": {"size": 5}})
+    assert patched.json["apiVersion"] == "x.io/v1"
+    assert (await api.get(f"{newer}/a")).json["spec"] == {"size": 5}
+
+
+async def test_printer_columns(api: Rest) -> None:
+    columns = [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+        {"name": "Ready", "type": "string", "jsonPath": '.spec.c[?(@.type=="Ready")].status'},
+        {"name": "Names", "type": "string", "jsonPath": ".spec.c[*].type", "priority": 1},
+        {"name": "Bad", "type": "string", "jsonPath": ".spec[[", "priority": 1},
+    ]
+    shown = version("v1", additionalPrinterColumns=columns)
+    spec = shown["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["x-kubernetes-preserve-unknown-fields"] = True
+    await api.made(DEFINITIONS, definition(shown))
+    conditions = [{"type": "Done", "status": "a"}, {"type": "Ready", "status": "b"}]
+    await api.made(THINGS, thing("a", size=3, c=conditions))
+    table = (await api.get(THINGS, accept=TABLE)).json
+    assert table["rows"][0]["cells"] == ["a", 3, "b", "Done Ready", None]
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "field"),
+    [
+        (definition(group=""), "spec.group"),
+        (definition(names={"plural": "other", "kind": "Thing"}), "metadata.name"),
+        (definition(names={}), "spec.names.kind"),
+        (definition(scope="Everywhere"), "spec.scope"),
+        (definition(version("v1", storage=False)), "spec.versions"),
+        (definition(version("v1", schema={})), "spec.versions[0].schema.openAPIV3Schema"),
+        (definition(conversion={"strategy": "Webhook"}), "spec.conversion.strategy"),
+        (
+            definition(version("v1", schema={"openAPIV3Schema": {"type": "array"}})),
+            "spec.versions[0].schema.openAPIV3Schema.type",
+        ),
+        (
+            definition(
+                version(
+                    "v1",
+                    schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": {}}}},
+                )
+            ),
+            "spec.versions[0].schema.openAPIV3Schema.properties[spec].type",
+        ),
+        (
+            definition(
+                version(
+                    "v1",
+                    schema={
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "x-kubernetes-validations": [{"rule": "true"}],
+                        }
+                    },
+                )
+            ),
+            "spec.versions[0].schema.openAPIV3Schema.x-kubernetes-validations",
+        ),
+    ],
+)
+async def test_a_definition_that_cannot_work_is_refused(
+    api: Rest, spoilt: dict[str, Any], field: str
+) -> None:
+    answer = await api.post(DEFINITIONS, spoilt)
+    assert answer.code == 422 and field in answer.causes
+
+
+async def test_aggregated_discovery(api: Rest) -> None:
+    core = (await api.get("/api", accept=AGGREGATED)).json
+    assert core["kind"] == "APIGroupDiscoveryList"
+    pods = [r for r in core["items"][0]["versions"][0]["resources"] if r["resource"] == "pods"]
+    assert pods[0]["scope"] == "Namespaced" and pods[0]["shortNames"] == ["po"]
+    groups = (await api.get("/apis", accept=AGGREGATED)).json["items"]
+    flows = next(group for group in groups if group["metadata"]["name"] == "flow.volcano.sh")
+    found = {r["resource"]: r for r in flows["versions"][0]["resources"]}
+    assert found["jobflows"]["shortNames"] == ["jf"]
+    assert found["jobflows"]["subresources"][0]["subresource"] == "status"
+
+
+async def test_discovery_group_by_group(api: Rest) -> None:
+    assert (await api.get("/api")).json["versions"] == ["v1"]
+    groups = [group["name"] for group in (await api.get("/apis")).json["groups"]]
+    assert "flow.volcano.sh" in groups and "" not in groups
+    group = (await api.get("/apis/flow.volcano.sh")).json
+    assert group["preferredVersion"]["groupVersion"] == "flow.volcano.sh/v1alpha1"
+    resources = (await api.get("/apis/flow.volcano.sh/v1alpha1")).json["resources"]
+    assert [r["name"] for r in resources] == [
+        "jobflows",
+        "jobflows/status",
+        "jobtemplates",
+        "jobtemplates/status",
+    ]
+    assert (await api.get("/api/v1")).json["groupVersion"] == "v1"
+    assert (await api.get("/apis/nobody.io/v1")).code == 404
+    assert (await api.get("/version")).json["minor"] == "32"
+    for path in ("/healthz", "/readyz", "/livez", "/livez/ping"):
+        assert (await api.get(path)).json == "ok"
+
+
+async def test_openapi_describes_what_is_served(api: Rest) -> None:
+    paths = (await api.get("/openapi/v3")).json["paths"]
+    before = paths["apis/flow.volcano.sh/v1alpha1"]["serverRelativeURL"]
+    document = (await api.get(before)).json
+    schema = document["components"]["schemas"]["sh.volcano.flow.v1alpha1.JobFlow"]
+    gvk = {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
+    assert schema["x-kubernetes-group-version-kind"] == [gvk]
+    assert schema["properties"]["spec"]["properties"]["flows"]["description"]
+    (path,) = (path for path in document["paths"] if path.endswith("jobflows/{name}"))
+    patch = document["paths"][path]["patch"]
+    assert patch["x-kubernetes-group-version-kind"] == gvk
+    assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
+    assert (await api.get("/openapi/v2")).json["swagger"] == "2.0"
+    assert (await api.get("/openapi/v3/apis/nobody.io/v1")).code == 404
+    await api.delete(f"{DEFINITIONS}/jobtemplates.flow.volcano.sh")
+    await api.gone(f"{DEFINITIONS}/jobtemplates.flow.volcano.sh")
+    paths = (await api.get("/openapi/v3")).json["paths"]
+    assert paths["apis/flow.volcano.sh/v1alpha1"]["serverRelativeURL"] != before
+
+
+async def test_events_have_two_names(api: Rest) -> None:
+    newer = "/apis/events.k8s.io/v1/namespaces/default/events"
+    older = "/api/v1/namespaces/default/events"
+    event = {
+        "metadata": {"name": "e"},
+        "regarding": {"kind": "JobFlow", "namespace": "default", "name": "f"},
+        "note": "it was so",
+        "reportingController": "jobflow",
+    }
+    made = await api.made(newer, event)
+    assert made["apiVersion"] == "events.k8s.io/v1" and made["note"] == "it was so"
+    core = (await api.get(f"{older}/e")).json
+    assert core["apiVersion"] == "v1" and core["message"] == "it was so"
+    assert core["involvedObject"] == event["regarding"]
+    patched = await api.patch(f"{newer}/e", {"note": "it was not"})
+    assert patched.json["note"] == "it was not"
+    assert (await api.get(f"{older}/e")).json["message"] == "it was not"
+    about = await api.get(older, fieldSelector="involvedObject.name=f")
+    assert about.names == ["e"]
+
+
+async def test_flows_of_an_old_definition_are_pruned_by_the_new_one(api: Rest) -> None:
+    await api.made(FLOWS, flow())
+    name = "jobflows.flow.volcano.sh"
+    crd = (await api.get(f"{DEFINITIONS}/{name}")).json
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["properties"]["spec"]["properties"]["jobRetainPolicy"]
+    assert (await api.put(f"{DEFINITIONS}/{name}", crd)).code == 200
+    patched = await api.patch(f"{FLOWS}/f", {"spec": {"jobRetainPolicy": "delete"}})
+    assert "jobRetainPolicy" not in patched.json["spec"] and patched.warnings
+
+
+async def test_an_event_is_where_its_object_is(api: Rest) -> None:
+    about = {"kind": "JobFlow", "namespace": "kube-system", "name": "f"}
+    event = {"metadata": {"name": "e"}, "involvedObject": about}
+    answer = await api.post("/api/v1/namespaces/default/events", event)
+    assert answer.causes == {
+        "involvedObject.namespace": 'Invalid value: "kube-system": does not match event.namespace'
+    }

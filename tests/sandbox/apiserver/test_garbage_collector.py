@@ -1,0 +1,170 @@
+"""Owner references and namespaces: what goes with what, and when."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from support.sandbox.rest_client import (
+    DEFINITIONS,
+    FLOWS,
+    NAMESPACES,
+    PODS,
+    VCJOBS,
+    Rest,
+    flow,
+    rest,
+    vcjob,
+)
+
+
+@pytest_asyncio.fixture
+async def api() -> AsyncIterator[Rest]:
+    async with rest() as client:
+        yield client
+
+
+def pod(name: str, owner: dict[str, Any]) -> dict[str, Any]:
+    owned = vcjob(name, owner)
+    return {"metadata": owned["metadata"]}
+
+
+async def test_dependents_go_after_their_owner(api: Rest) -> None:
+    owner = await api.made(FLOWS, flow())
+    job = await api.made(VCJOBS, vcjob("j", owner))
+    await api.made(PODS, pod("p", job))
+    await api.made(VCJOBS, vcjob("free"))
+    await api.delete(f"{FLOWS}/f")
+    await api.gone(f"{VCJOBS}/j")
+    await api.gone(f"{PODS}/p")
+    assert (await api.get(VCJOBS)).names == ["free"]
+
+
+async def test_foreground_takes_the_dependents_first(api: Rest) -> None:
+    owner = await api.made(FLOWS, flow())
+    job = await api.made(VCJOBS, vcjob("j", owner))
+    await api.made(PODS, {**pod("p", job)})
+    await api.patch(f"{PODS}/p", {"metadata": {"finalizers": ["x.io/keep"]}})
+    answer = await api.delete(f"{FLOWS}/f", {"propagationPolicy": "Foreground"})
+    assert answer.meta["finalizers"] == ["foregroundDeletion"]
+    assert answer.meta["deletionTimestamp"]
+    async with api.watch(PODS, resourceVersion=answer.meta["resourceVersion"]) as watch:
+        frame = await watch.next()
+    assert frame["object"]["metadata"]["deletionTimestamp"]
+    assert (await api.get(f"{FLOWS}/f")).code == 200
+    await api.patch(f"{PODS}/p", {"metadata": {"finalizers": None}})
+    await api.gone(f"{FLOWS}/f")
+    assert (await api.get(VCJOBS)).names == []
+
+
+async def test_orphans_are_let_go(api: Rest) -> None:
+    owner = await api.made(FLOWS, flow())
+    await api.made(VCJOBS, vcjob("j", owner))
+    await api.delete(f"{FLOWS}/f", {"propagationPolicy": "Orphan"})
+    await api.gone(f"{FLOWS}/f")
+    assert "ownerReferences" not in (await api.get(f"{VCJOBS}/j")).meta
+
+
+async def test_a_dependent_of_two_goes_with_the_second(api: Rest) -> None:
+    one, two = await api.made(FLOWS, flow("one")), await api.made(FLOWS, flow("two"))
+    made = await api.made(VCJOBS, vcjob("j", one, two))
+    version = made["metadata"]["resourceVersion"]
+    async with api.watch(VCJOBS, resourceVersion=version) as watch:
+        await api.delete(f"{FLOWS}/one")
+        let_go = (await watch.next())["object"]
+        assert [r["name"] for r in let_go["metadata"]["ownerReferences"]] == ["two"]
+        await api.delete(f"{FLOWS}/two")
+        assert await watch.named() == ("DELETED", "j")
+
+
+async def test_an_object_whose_owner_never_was_goes(api: Rest) -> None:
+    owner = await api.made(FLOWS, flow())
+    stranger = {**owner, "metadata": {**owner["metadata"], "uid": "another"}}
+    await api.made(VCJOBS, vcjob("j", stranger))
+    await api.gone(f"{VCJOBS}/j")
+
+
+async def test_an_owner_of_a_kind_nobody_serves_is_not_judged(api: Rest) -> None:
+    owner = {"apiVersion": "x.io/v1", "kind": "X", "metadata": {"name": "x", "uid": "u"}}
+    await api.made(VCJOBS, vcjob("j", owner))
+    later = await api.made(FLOWS, flow())
+    await api.made(VCJOBS, vcjob("k", {**later, "metadata": {"name": "f", "uid": "gone"}}))
+    await api.gone(f"{VCJOBS}/k")
+    assert (await api.get(VCJOBS)).names == ["j"]
+
+
+async def test_a_finalizer_of_its_own_keeps_a_dependent(api: Rest) -> None:
+    owner = await api.made(FLOWS, flow())
+    made = await api.made(VCJOBS, vcjob("j", owner, finalizers=["x.io/keep"]))
+    version = made["metadata"]["resourceVersion"]
+    async with api.watch(VCJOBS, resourceVersion=version) as watch:
+        await api.delete(f"{FLOWS}/f")
+        marked = await watch.next()
+    assert marked["object"]["metadata"]["deletionTimestamp"]
+    await api.patch(f"{VCJOBS}/j", {"metadata": {"finalizers": None}})
+    await api.gone(f"{VCJOBS}/j")
+
+
+async def test_a_namespace_is_emptied_then_goes(api: Rest) -> None:
+    await api.made(NAMESPACES, {"metadata": {"name": "n"}})
+    flows = FLOWS.replace("default", "n")
+    await api.made(flows, flow("a"))
+    await api.made(flows, flow("b", finalizers=["x.io/keep"]))
+    marked = await api.delete(f"{NAMESPACES}/n")
+    assert marked.json["status"]["phase"] == "Terminating"
+    await api.gone(f"{flows}/a")
+    refused = await api.post(flows, flow("c"))
+    assert refused.code == 403 and refused.message == (
+        'jobflows.flow.volcano.sh "c" is forbidden: unable to create new content in namespace n '
+        "because it is being terminated"
+    )
+    assert refused.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+    await api.patch(f"{flows}/b", {"metadata": {"finalizers": None}})
+    await api.gone(f"{NAMESPACES}/n")
+
+
+async def test_a_namespace_keeps_what_is_its_own_through_an_update(api: Rest) -> None:
+    await api.made(NAMESPACES, {"metadata": {"name": "n"}})
+    await api.made(FLOWS.replace("default", "n"), flow())
+    put = await api.put(f"{NAMESPACES}/n", {"metadata": {"name": "n", "labels": {"a": "b"}}})
+    assert put.json["spec"] == {"finalizers": ["kubernetes"]}
+    assert put.meta["labels"] == {"a": "b", "kubernetes.io/metadata.name": "n"}
+    await api.delete(f"{NAMESPACES}/n")
+    await api.gone(f"{NAMESPACES}/n")
+    assert (await api.get(FLOWS.replace("namespaces/default/", ""))).names == []
+
+
+async def test_a_dry_delete_shows_what_would_be_waited_for(api: Rest) -> None:
+    await api.made(FLOWS, flow())
+    options = {"propagationPolicy": "Foreground"}
+    shown = await api.delete(f"{FLOWS}/f", options, dryRun="All")
+    assert shown.meta["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" not in (await api.get(f"{FLOWS}/f")).meta
+
+
+async def test_a_definition_takes_its_objects_along(api: Rest) -> None:
+    await api.made(FLOWS, flow())
+    await api.delete(f"{DEFINITIONS}/jobflows.flow.volcano.sh")
+    await api.gone(f"{DEFINITIONS}/jobflows.flow.volcano.sh")
+    assert (await api.get(FLOWS)).json == "404 page not found\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"propagationPolicy": "Sideways"}, 422),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422),
+        ({"dryRun": ["Some"]}, 422),
+        ({"propagationPolicy": 3}, 400),
+        ({"preconditions": "x"}, 400),
+        ([], 400),
+        (b"{", 400),
+    ],
+)
+async def test_delete_options_that_are_none(api: Rest, options: Any, code: int) -> None:
+    await api.made(FLOWS, flow())
+    assert (await api.delete(f"{FLOWS}/f", options)).code == code
+    assert (await api.get(f"{FLOWS}/f")).code == 200

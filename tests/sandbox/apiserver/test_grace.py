@@ -1,0 +1,64 @@
+"""Pods that are deleted: those that a node has stay until it confirms, as on a real API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.resources import PODS
+from support.sandbox.volcano_world import NAMESPACE, World, small_world
+
+PATH = PODS.path(NAMESPACE, "p")
+
+
+async def deleted(world: World, **options: Any) -> dict[str, Any] | None:
+    """The pod after a DELETE with these options; None: it is gone."""
+    await world.client.request("DELETE", PATH, body=msgspec.json.encode(options))
+    return next(iter(await world.items(PODS)), None)
+
+
+async def create(world: World, phase: str = "Running", **spec: Any) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    await world.client.create(PODS, NAMESPACE, msgspec.json.encode(pod))
+    body = msgspec.json.encode({"status": {"phase": phase}})
+    await world.client.patch(PODS, NAMESPACE, "p", body, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "seconds"),
+    [
+        ({}, {}, 30),
+        ({"terminationGracePeriodSeconds": 5}, {}, 5),
+        ({"terminationGracePeriodSeconds": 5}, {"gracePeriodSeconds": 7}, 7),
+    ],
+)
+async def test_it_has_its_grace_period(
+    spec: dict[str, Any], options: dict[str, Any], seconds: int
+) -> None:
+    async with small_world() as world:
+        await create(world, nodeName="n", **spec)
+        left = await deleted(world, **options)
+        assert left is not None
+        assert left["metadata"]["deletionGracePeriodSeconds"] == seconds
+        note = msgspec.json.encode({"metadata": {"annotations": {"a": "b"}}})
+        await world.client.patch(PODS, NAMESPACE, "p", note)
+        assert await deleted(world, gracePeriodSeconds=60) is not None
+        assert await deleted(world, gracePeriodSeconds=0) is None
+
+
+@pytest.mark.parametrize(
+    ("phase", "spec", "options"),
+    [
+        ("Running", {"nodeName": "n"}, {"gracePeriodSeconds": 0}),
+        ("Running", {"nodeName": "n", "terminationGracePeriodSeconds": 0}, {}),
+        ("Succeeded", {"nodeName": "n"}, {}),
+        ("Failed", {"nodeName": "n"}, {"gracePeriodSeconds": 9}),
+        ("Pending", {}, {}),
+    ],
+)
+async def test_it_goes_at_once(phase: str, spec: dict[str, Any], options: dict[str, Any]) -> None:
+    async with small_world() as world:
+        await create(world, phase, **spec)
+        assert await deleted(world, **options) is None

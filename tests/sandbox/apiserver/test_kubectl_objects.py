@@ -1,0 +1,269 @@
+"""Real kubectl on the sandbox's API server: apply, get, patch, label, edit, delete, wait.
+
+What kubectl prints here is what it prints on a real API server.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cluster.kubectl import Kubectl
+from support.sandbox.rest_client import flow, vcjob
+from support.sandbox.sandboxed import Served, served
+
+pytestmark = pytest.mark.kubectl
+
+TEMPLATE = """
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobTemplate
+metadata: {name: a}
+spec:
+  queue: default
+  tasks: [{name: ps, replicas: 1, template: {}}, {name: worker, replicas: 2, template: {}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("kubectl")) as found:
+        yield found
+
+
+@pytest.fixture
+def kubectl(world: Served) -> Iterator[Kubectl]:
+    """kubectl in a namespace with nothing in it."""
+    yield world.kubectl
+    world.kubectl("delete", "jf,jt,vcjob,pods,events", "--all")
+
+
+def text(*objects: dict[str, Any]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def apply(kubectl: Kubectl, obj: dict[str, Any], *flags: str) -> str:
+    return kubectl("apply", "-f", "-", *flags, stdin=json.dumps(obj)).out.strip()
+
+
+def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> None:
+    changed = flow()
+    changed["spec"]["jobRetainPolicy"] = "delete"
+    assert apply(kubectl, flow(), "--dry-run=server") == (
+        "jobflow.flow.volcano.sh/f created (server dry run)"
+    )
+    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f created"
+    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f unchanged"
+    assert apply(kubectl, changed) == "jobflow.flow.volcano.sh/f configured"
+    assert apply(kubectl, changed) == "jobflow.flow.volcano.sh/f unchanged"
+    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f configured"
+    assert kubectl("get", "jf", "f", "-o", "jsonpath={.spec}").out == '{"flows":[{"name":"a"}]}'
+
+
+def test_server_side_apply(kubectl: Kubectl) -> None:
+    assert apply(kubectl, flow(), "--server-side") == "jobflow.flow.volcano.sh/f serverside-applied"
+    assert apply(kubectl, flow(), "--server-side", "--dry-run=server").endswith("(server dry run)")
+    assert kubectl("get", "jf", "-o", "name").out == "jobflow.flow.volcano.sh/f\n"
+
+
+def test_a_built_in_kind_is_applied_without_a_word_of_warning(kubectl: Kubectl) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    for image in ("one", "two"):
+        pod["spec"] = {"containers": [{"name": "c", "image": image}, {"name": "d"}]}
+        answer = kubectl("apply", "-f", "-", stdin=json.dumps(pod))
+        assert answer.err == ""
+    images = kubectl("get", "pod", "p", "-o", "jsonpath={.spec.containers[*].name} {..image}").out
+    assert images == "c d two"
+
+
+def test_diff_shows_what_an_apply_would_change(kubectl: Kubectl) -> None:
+    apply(kubectl, flow())
+    changed = flow()
+    changed["spec"]["jobRetainPolicy"] = "delete"
+    answer = kubectl.run("diff", "-f", "-", stdin=json.dumps(changed))
+    assert answer.code == 1 and "+  jobRetainPolicy: delete" in answer.out
+
+
+HEAD = ["NAME", "STATUS", "REASON", "PROGRESS", "DURATION", "AGE"]
+
+
+def test_get_prints_the_columns(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=TEMPLATE)
+    kubectl("create", "-f", "-", stdin=text(flow(), vcjob("j")))
+    state = {"phase": "Running", "reason": "Busy"}
+    status = {"status": {"state": state, "progress": "0/1", "duration": "1m2s"}}
+    merge = ("--type", "merge", "--subresource", "status", "-p")
+    kubectl("patch", "jf", "f", *merge, json.dumps(status))
+    job = {"status": {"state": {"phase": "Running"}, "minAvailable": 1, "running": 1}}
+    kubectl("patch", "vj", "j", *merge, json.dumps(job))
+    head, row = kubectl("get", "jf").rows
+    assert head == HEAD and row[:5] == ["f", "Running", "Busy", "0/1", "1m2s"]
+    head, row = kubectl("get", "jobflows", "-o", "wide").rows
+    assert head == [*HEAD, "MESSAGE", "STARTED"]
+    head, row = kubectl("get", "jt").rows
+    assert head == ["NAME", "QUEUE", "TASKS", "AGE"] and row[:4] == ["a", "default", "ps", "worker"]
+    head, row = kubectl("get", "vcjob").rows
+    assert head == ["NAME", "STATUS", "MINAVAILABLE", "RUNNINGS", "AGE"]
+    assert row[:4] == ["j", "Running", "1", "1"]
+    assert kubectl("get", "vj", "-o", "wide").rows[0][-1] == "QUEUE"
+    several = kubectl("get", "jf,jt,vcjob").out
+    for name in (
+        "jobflow.flow.volcano.sh/f",
+        "jobtemplate.flow.volcano.sh/a",
+        "job.batch.volcano.sh/j",
+    ):
+        assert name in several
+
+
+def test_get_prints_pods_and_namespaces_as_ever(kubectl: Kubectl) -> None:
+    containers = [{"name": "c", "image": "i"}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    kubectl("create", "-f", "-", stdin=json.dumps(pod | {"spec": {"containers": containers}}))
+    state = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    statuses = [{"name": "c", "ready": False, "restartCount": 2, "state": state}]
+    status = {"status": {"phase": "Failed", "containerStatuses": statuses, "podIP": "1.2.3.4"}}
+    kubectl("patch", "pod", "p", "--subresource", "status", "-p", json.dumps(status))
+    head, row = kubectl("get", "po", "-o", "wide").rows
+    assert head[:5] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert row[:4] == ["p", "0/1", "Error", "2"] and row[5] == "1.2.3.4"
+    assert kubectl("get", "ns", "default").rows[1][:2] == ["default", "Active"]
+    assert kubectl("get", "pods", "--field-selector", "status.phase=Failed").rows[1][0] == "p"
+    assert kubectl("get", "queue").rows[1] == ["default"]
+
+
+def test_get_by_labels_in_every_form(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=text(flow("a", labels={"t": "x"}), flow("b")))
+    assert kubectl("get", "jf", "-l", "t=x", "-o", "name").out.split() == [
+        "jobflow.flow.volcano.sh/a"
+    ]
+    assert kubectl("get", "jf", "-l", "!t", "-o", "name").out.split() == [
+        "jobflow.flow.volcano.sh/b"
+    ]
+    listed = json.loads(kubectl("get", "jf", "-o", "json", "--chunk-size=1").out)
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["a", "b"]
+    assert "kind: JobFlow" in kubectl("get", "jf", "a", "-o", "yaml").out
+    assert kubectl("get", "jf", "-A", "-L", "t").rows[1][-1] == "x"
+    refused = kubectl.refused("get", "jf", "--field-selector", "spec.x=y")
+    assert "field label not supported: spec.x" in refused
+
+
+def test_get_watches(world: Served, kubectl: Kubectl) -> None:
+    apply(kubectl, flow())
+    command = ["kubectl", "--cache-dir", str(kubectl.home / "cache"), "get", "jf", "-w"]
+    with subprocess.Popen(
+        [*command, "--output-watch-events"],
+        env=kubectl.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout)
+        assert next(lines).split() == ["EVENT", *HEAD]
+        assert next(lines).split()[:2] == ["ADDED", "f"]
+        status = json.dumps({"status": {"state": {"phase": "Running"}}})
+        kubectl("patch", "jf", "f", "--type=merge", "--subresource=status", "-p", status)
+        assert next(lines).split()[:3] == ["MODIFIED", "f", "Running"]
+        kubectl("delete", "jf", "f")
+        assert next(lines).split()[:3] == ["DELETED", "f", "Running"]
+        world.server.disconnect_watches()
+        process.terminate()
+
+
+def test_wait_for_a_phase_and_for_a_delete(kubectl: Kubectl) -> None:
+    apply(kubectl, flow())
+    phase = "--for=jsonpath={.status.state.phase}"
+    late = kubectl.refused("wait", "jf/f", f"{phase}=Succeed", "--timeout=1s")
+    assert "timed out waiting for the condition on jobflows/f" in late
+    status = json.dumps({"status": {"state": {"phase": "Succeed"}}})
+    kubectl("patch", "jf", "f", "--type=merge", "--subresource=status", "-p", status)
+    met = kubectl("wait", "jf/f", f"{phase}=Succeed", "--timeout=20s")
+    assert met.out == "jobflow.flow.volcano.sh/f condition met\n"
+    kubectl("delete", "jf", "f", "--wait=false")
+    kubectl("wait", "jf/f", "--for=delete", "--timeout=20s")
+
+
+def test_label_annotate_and_patch(kubectl: Kubectl) -> None:
+    apply(kubectl, flow())
+    assert kubectl("label", "jf", "f", "a=b").out == "jobflow.flow.volcano.sh/f labeled\n"
+    assert "already has a value" in kubectl.refused("label", "jf", "f", "a=c")
+    assert kubectl("annotate", "jf", "--all", "n=1").out == "jobflow.flow.volcano.sh/f annotated\n"
+    assert kubectl("label", "jf", "f", "a-").out == "jobflow.flow.volcano.sh/f unlabeled\n"
+    merge = kubectl(
+        "patch", "jf", "f", "--type=merge", "-p", '{"spec":{"jobRetainPolicy":"delete"}}'
+    )
+    assert merge.out == "jobflow.flow.volcano.sh/f patched\n"
+    again = kubectl(
+        "patch", "jf", "f", "--type=merge", "-p", '{"spec":{"jobRetainPolicy":"delete"}}'
+    )
+    assert again.out == "jobflow.flow.volcano.sh/f patched (no change)\n"
+    add = '[{"op":"add","path":"/spec/flows/-","value":{"name":"b"}}]'
+    kubectl("patch", "jf", "f", "--type=json", "-p", add)
+    assert kubectl("get", "jf", "f", "-o", "jsonpath={.spec.flows[*].name}").out == "a b"
+    refused = kubectl.refused("patch", "jf", "f", "-p", "{}")
+    assert "application/strategic-merge-patch+json is not supported" in refused
+
+
+def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
+    apply(kubectl, flow(labels={"team": "a"}))
+    edited = subprocess.run(
+        ["kubectl", "--cache-dir", str(kubectl.home / "cache"), "edit", "jf", "f"],
+        env=kubectl.environment | {"KUBE_EDITOR": "sed -i 's/team: a/team: b/'"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert edited.stdout == "jobflow.flow.volcano.sh/f edited\n"
+    file = tmp_path / "f.yaml"
+    file.write_text(kubectl("get", "jf", "f", "-o", "yaml").out.replace("team: b", "team: c"))
+    assert kubectl("replace", "-f", str(file)).out == "jobflow.flow.volcano.sh/f replaced\n"
+    refused = kubectl.refused("replace", "-f", str(file))
+    assert "Error from server (Conflict)" in refused
+    assert "please apply your changes to the latest version and try again" in refused
+
+
+def owned(kubectl: Kubectl) -> None:
+    """A flow and a vcjob that it owns."""
+    apply(kubectl, flow())
+    owner = json.loads(kubectl("get", "jf", "f", "-o", "json").out)
+    kubectl("create", "-f", "-", stdin=json.dumps(vcjob("j", owner)))
+
+
+@pytest.mark.parametrize("cascade", ["background", "foreground"])
+def test_delete_takes_along_what_is_owned(kubectl: Kubectl, cascade: str) -> None:
+    owned(kubectl)
+    deleted = kubectl("delete", "jf", "f", f"--cascade={cascade}")
+    assert deleted.out == 'jobflow.flow.volcano.sh "f" deleted\n'
+    kubectl("wait", "vcjob/j", "--for=delete", "--timeout=20s")
+    assert kubectl("get", "vcjob", "-o", "name").out == ""
+
+
+def test_delete_may_leave_orphans(kubectl: Kubectl) -> None:
+    owned(kubectl)
+    kubectl("delete", "jf", "f", "--cascade=orphan")
+    references = kubectl("get", "vcjob", "j", "-o", "jsonpath={.metadata.ownerReferences}").out
+    assert references == ""
+
+
+def test_delete_by_label_all_and_name(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=text(flow("a", labels={"t": "x"}), flow("b"), flow("c")))
+    assert kubectl("delete", "jf", "-l", "t=x").out == 'jobflow.flow.volcano.sh "a" deleted\n'
+    assert kubectl("delete", "jf/b", "--now").out == 'jobflow.flow.volcano.sh "b" deleted\n'
+    refused = kubectl.refused("delete", "jf", "b")
+    assert refused == 'Error from server (NotFound): jobflows.flow.volcano.sh "b" not found\n'
+    assert kubectl("delete", "jf", "b", "--ignore-not-found").out == ""
+    assert kubectl("delete", "jf", "--all").out == 'jobflow.flow.volcano.sh "c" deleted\n'
+
+
+def test_a_namespace_is_created_and_goes_with_all_in_it(kubectl: Kubectl) -> None:
+    assert kubectl("create", "ns", "team-a").out == "namespace/team-a created\n"
+    assert "already exists" in kubectl.refused("create", "ns", "team-a")
+    apply(kubectl, flow(), "-n", "team-a")
+    assert kubectl("delete", "ns", "team-a").out == 'namespace "team-a" deleted\n'
+    assert kubectl("get", "jf", "-A", "-o", "name").out == ""
+    refused = kubectl.refused("apply", "-n", "team-a", "-f", "-", stdin=json.dumps(flow()))
+    assert 'namespaces "team-a" not found' in refused
+    assert "this namespace may not be deleted" in kubectl.refused("delete", "ns", "default")

@@ -1,0 +1,173 @@
+"""What real kubectl tells people on the sandbox: explanations, events, and why it was refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.cluster.kubectl import Kubectl
+from support.network.webhook_server import ALLOWED, configuration
+from support.sandbox.rest_client import flow
+from support.sandbox.sandboxed import Served, served
+
+pytestmark = pytest.mark.kubectl
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("kubectl")) as found:
+        yield found
+
+
+@pytest.fixture
+def kubectl(world: Served) -> Iterator[Kubectl]:
+    """kubectl in a namespace with nothing in it and a webhook that allows everything."""
+    world.hook.decide = lambda request: ALLOWED
+    yield world.kubectl
+    world.kubectl("delete", "validatingwebhookconfiguration,jf,events", "--all")
+
+
+def test_api_resources_and_versions(kubectl: Kubectl) -> None:
+    rows = kubectl("api-resources", "--api-group=flow.volcano.sh").rows
+    assert rows[1] == ["jobflows", "jf", "flow.volcano.sh/v1alpha1", "true", "JobFlow"]
+    assert rows[2] == ["jobtemplates", "jt", "flow.volcano.sh/v1alpha1", "true", "JobTemplate"]
+    versions = kubectl("api-versions").out.split()
+    assert {"v1", "flow.volcano.sh/v1alpha1", "batch.volcano.sh/v1alpha1"} <= set(versions)
+    assert "Server Version: v1.32" in kubectl("version").out
+
+
+def test_explain(kubectl: Kubectl) -> None:
+    said = kubectl("explain", "jf.spec.flows.dependsOn").out
+    assert "FIELD: dependsOn <Object>" in said and "targets\t<[]string>" in said
+    assert "Names of the steps" in said
+    tree = kubectl("explain", "jobflow", "--recursive").out
+    assert "dependsOn\t<Object>" in tree and "metadata\t<ObjectMeta>" in tree
+    assert 'field "nothing" does not exist' in kubectl.refused("explain", "jf.spec.nothing")
+
+
+def event(name: str, uid: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name},
+        "involvedObject": {
+            "apiVersion": "flow.volcano.sh/v1alpha1",
+            "kind": "JobFlow",
+            "namespace": "default",
+            "name": "f",
+            "uid": uid,
+        },
+        "type": "Warning",
+        "reason": "StepFailed",
+        "message": "step a failed",
+        "source": {"component": "jobflow"},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+    }
+
+
+def test_events_where_people_look_for_them(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=json.dumps(flow()))
+    uid = kubectl("get", "jf", "f", "-o", "jsonpath={.metadata.uid}").out
+    kubectl("create", "-f", "-", stdin=json.dumps(event("e", uid)))
+    described = kubectl("describe", "jf", "f").out.split("Events:")[1]
+    assert described.split("\n")[3].split() == [
+        *("Warning", "StepFailed"),
+        *described.split("\n")[3].split()[2:3],
+        *("jobflow", "step", "a", "failed"),
+    ]
+    for command in (("events", "--for", "jf/f"), ("get", "events")):
+        head, row = kubectl(*command).rows
+        assert head == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+        assert row[1:3] == ["Warning", "StepFailed"] and row[3].lower() == "jobflow/f"
+    assert kubectl("get", "events.events.k8s.io", "-o", "name").out == "event.events.k8s.io/e\n"
+
+
+def unknown_fields() -> str:
+    wrong = flow()
+    wrong["spec"] |= {"JobRetainPolicy": "delete"}
+    wrong["spec"]["flows"][0]["foo"] = 1
+    return json.dumps(wrong)
+
+
+def test_unknown_fields_are_refused_or_warned_of(kubectl: Kubectl) -> None:
+    assert kubectl.refused("apply", "-f", "-", stdin=unknown_fields()) == (
+        'Error from server (BadRequest): error when creating "STDIN": JobFlow in version '
+        '"v1alpha1" cannot be handled as a JobFlow: strict decoding error: unknown field '
+        '"spec.JobRetainPolicy", unknown field "spec.flows[0].foo"\n'
+    )
+    warned = kubectl("apply", "-f", "-", "--validate=warn", stdin=unknown_fields())
+    assert 'Warning: unknown field "spec.JobRetainPolicy"' in warned.err
+    assert warned.out == "jobflow.flow.volcano.sh/f created\n"
+
+
+def test_types_are_refused_with_every_cause(kubectl: Kubectl) -> None:
+    wrong = flow()
+    wrong["spec"]["flows"] = [{"name": 1, "dependsOn": {"targets": "a"}}]
+    said = kubectl.refused("apply", "-f", "-", stdin=json.dumps(wrong))
+    lines = [line.rstrip() for line in said.splitlines()]
+    assert lines[0] == 'The JobFlow "f" is invalid:'
+    where, words = "spec.flows[0]", "in body must be of type"
+    assert sorted(lines[1:]) == [
+        f'* {where}.dependsOn.targets: Invalid value: "string": {where}.dependsOn.targets {words} '
+        'array: "string"',
+        f'* {where}.name: Invalid value: "integer": {where}.name {words} string: "integer"',
+    ]
+
+
+def refuse(world: Served, **status: Any) -> None:
+    """Register the webhook for flows and let it refuse."""
+    world.hook.decide = lambda request: {"allowed": False, "status": status}
+    manifest = configuration(world.hook.webhook("jobflows"))
+    world.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+
+def test_a_refusal_with_causes(world: Served, kubectl: Kubectl) -> None:
+    causes = [
+        {"reason": "FieldValueDuplicate", "message": 'Duplicate value: "a"', "field": "spec.b"},
+        {"reason": "FieldValueInvalid", "message": 'Invalid value: "x": no', "field": "spec.a"},
+    ]
+    details = {"name": "f", "group": "flow.volcano.sh", "kind": "JobFlow", "causes": causes}
+    refuse(world, code=422, reason="Invalid", message="it is wrong", details=details)
+    said = kubectl.refused("create", "-f", "-", stdin=json.dumps(flow()))
+    assert [line.rstrip() for line in said.splitlines()] == [
+        'The JobFlow "f" is invalid:',
+        '* spec.b: Duplicate value: "a"',
+        '* spec.a: Invalid value: "x": no',
+    ]
+
+
+def test_a_refusal_in_one_sentence(world: Served, kubectl: Kubectl) -> None:
+    refuse(world, code=403, reason="Forbidden", message="flow f is Running: cancel it")
+    said = kubectl.refused("create", "-f", "-", stdin=json.dumps(flow()))
+    assert said == (
+        'Error from server (Forbidden): error when creating "STDIN": admission webhook '
+        '"check.jobflow.test" denied the request: flow f is Running: cancel it\n'
+    )
+
+
+def test_a_refused_delete(world: Served, kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=json.dumps(flow()))
+    refuse(world, code=403, reason="Forbidden", message="not now")
+    said = kubectl.refused("delete", "jf", "f")
+    assert said == (
+        'Error from server (Forbidden): admission webhook "check.jobflow.test" denied the request: '
+        "not now\n"
+    )
+
+
+def test_warnings_of_a_webhook(world: Served, kubectl: Kubectl) -> None:
+    refuse(world)
+    world.hook.decide = lambda request: {"allowed": True, "warnings": ["template a is missing"]}
+    answer = kubectl("create", "-f", "-", stdin=json.dumps(flow()))
+    assert answer.err == "Warning: template a is missing\n"
+
+
+def test_a_webhook_configuration_is_listed(world: Served, kubectl: Kubectl) -> None:
+    refuse(world)
+    head, row = kubectl("get", "validatingwebhookconfigurations").rows
+    assert head == ["NAME", "WEBHOOKS", "AGE"] and row[:2] == ["test", "1"]

@@ -1,0 +1,224 @@
+"""Patches: what each kind of them does to a document, and what the server takes of which kind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from jobflow.sandbox.apiserver.bodies.patches import json_patch, merge, strategic_merge
+from jobflow.sandbox.apiserver.failures import Failure
+from support.sandbox.rest_client import APPLY, FLOWS, JSON_PATCH, PODS, STRATEGIC, Rest, flow, rest
+
+
+@pytest_asyncio.fixture
+async def api() -> AsyncIterator[Rest]:
+    async with rest() as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c", "d": "e"}}, {"a": {"b": "x", "d": None}}, {"a": {"b": "x"}}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+        ({"a": "foo"}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+    ],
+)
+def test_merge_patch(target: Any, patch: Any, result: Any) -> None:
+    assert merge(target, patch) == result
+
+
+DOCUMENT = {"a": [1, 2], "b": {"c": "d"}, "x/y": 0, "m~n": 1}
+
+
+@pytest.mark.parametrize(
+    ("operation", "result"),
+    [
+        ({"op": "add", "path": "/a/1", "value": 9}, {**DOCUMENT, "a": [1, 9, 2]}),
+        ({"op": "add", "path": "/a/-", "value": 9}, {**DOCUMENT, "a": [1, 2, 9]}),
+        ({"op": "add", "path": "/b/e", "value": 9}, {**DOCUMENT, "b": {"c": "d", "e": 9}}),
+        ({"op": "add", "path": "/b", "value": None}, {**DOCUMENT, "b": None}),
+        ({"op": "add", "path": "", "value": {"z": 1}}, {"z": 1}),
+        ({"op": "remove", "path": "/a/0"}, {**DOCUMENT, "a": [2]}),
+        ({"op": "remove", "path": "/b/c"}, {**DOCUMENT, "b": {}}),
+        ({"op": "replace", "path": "/a/0", "value": 9}, {**DOCUMENT, "a": [9, 2]}),
+        ({"op": "replace", "path": "/b/e", "value": 9}, {**DOCUMENT, "b": {"c": "d", "e": 9}}),
+        ({"op": "replace", "path": "/x~1y", "value": 9}, {**DOCUMENT, "x/y": 9}),
+        ({"op": "replace", "path": "/m~0n", "value": 9}, {**DOCUMENT, "m~n": 9}),
+        ({"op": "test", "path": "/b/c", "value": "d"}, DOCUMENT),
+        ({"op": "copy", "from": "/a", "path": "/b/c"}, {**DOCUMENT, "b": {"c": [1, 2]}}),
+        ({"op": "move", "from": "/a/0", "path": "/a/1"}, {**DOCUMENT, "a": [2, 1]}),
+    ],
+)
+def test_json_patch(operation: dict[str, Any], result: Any) -> None:
+    before = repr(DOCUMENT)
+    assert json_patch(DOCUMENT, [operation]) == result
+    assert repr(DOCUMENT) == before
+
+
+@pytest.mark.parametrize(
+    ("operations", "code"),
+    [
+        ([{"op": "remove", "path": "/nothing"}], 422),
+        ([{"op": "replace", "path": "/a/7", "value": 1}], 422),
+        ([{"op": "add", "path": "/nothing/x", "value": 1}], 422),
+        ([{"op": "add", "path": "/a/3", "value": 1}], 422),
+        ([{"op": "add", "path": "/a/x", "value": 1}], 422),
+        ([{"op": "test", "path": "/x~1y", "value": False}], 422),
+        ([{"op": "test", "path": "/a/0/deep", "value": 1}], 422),
+        ([{"op": "move", "from": "/a/7", "path": "/b"}], 422),
+        ([{"op": "add", "path": "b", "value": 1}], 422),
+        ([{"op": "add", "value": 1}], 422),
+        ([{"op": "turn", "path": "/a"}], 422),
+        ({"op": "remove", "path": "/a"}, 400),
+        (["x"], 400),
+        ([{"op": "test", "path": "/b/c", "value": "d"}] * 10_001, 413),
+    ],
+)
+def test_json_patches_that_fail(operations: Any, code: int) -> None:
+    with pytest.raises(Failure) as caught:
+        json_patch(DOCUMENT, operations)
+    assert caught.value.code == code
+
+
+def containers(*named: Any) -> dict[str, Any]:
+    return {"spec": {"containers": list(named)}}
+
+
+@pytest.mark.parametrize(
+    ("patch", "result"),
+    [
+        ({"name": "a", "image": "2"}, [{"name": "a", "image": "2"}, {"name": "b"}]),
+        ({"name": "c"}, [{"name": "a", "image": "1"}, {"name": "b"}, {"name": "c"}]),
+        ({"name": "a", "$patch": "delete"}, [{"name": "b"}]),
+        ({"name": "a", "image": None}, [{"name": "a"}, {"name": "b"}]),
+        ({"$patch": "replace"}, []),
+    ],
+)
+def test_strategic_merge_goes_by_the_key_of_a_list(patch: dict[str, Any], result: Any) -> None:
+    pod = containers({"name": "a", "image": "1"}, {"name": "b"})
+    assert strategic_merge(pod, containers(patch)) == {"spec": {"containers": result}}
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"args": ["a"]}, {"args": ["b"]}, {"args": ["b"]}),
+        ({"finalizers": ["a"]}, {"finalizers": ["b"]}, {"finalizers": ["a", "b"]}),
+        (
+            {"finalizers": ["a", "b"]},
+            {"$deleteFromPrimitiveList/finalizers": ["a"]},
+            {"finalizers": ["b"]},
+        ),
+        ({"a": {"b": 1}}, {"a": {"$patch": "replace", "c": 2}}, {"a": {"c": 2}}),
+        ({"a": 1, "b": 2}, {"$retainKeys": ["b"], "b": 3}, {"b": 3}),
+        ({}, {"$setElementOrder/env": [{"name": "x"}]}, {}),
+    ],
+)
+def test_strategic_merge(target: Any, patch: Any, result: Any) -> None:
+    assert strategic_merge(target, patch) == result
+
+
+@pytest.mark.parametrize("patch", [{"$what": 1}, containers({"image": "x"})])
+def test_strategic_merges_that_fail(patch: Any) -> None:
+    with pytest.raises(Failure) as caught:
+        strategic_merge({}, patch)
+    assert caught.value.code == 400
+
+
+async def test_a_custom_object_takes_no_strategic_patch(api: Rest) -> None:
+    await api.made(FLOWS, flow())
+    answer = await api.patch(f"{FLOWS}/f", {"spec": {}}, STRATEGIC)
+    assert (answer.code, answer.message) == (
+        415,
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+    )
+
+
+async def test_a_pod_takes_a_strategic_patch(api: Rest) -> None:
+    pod = {"metadata": {"name": "p"}, **containers({"name": "a", "image": "1"}, {"name": "b"})}
+    await api.made(PODS, pod)
+    patch = containers({"name": "b", "image": "2"})
+    answer = await api.patch(f"{PODS}/p", patch, STRATEGIC)
+    assert answer.json["spec"]["containers"][1] == {"name": "b", "image": "2"}
+
+
+async def test_a_json_patch_of_an_object(api: Rest) -> None:
+    await api.made(FLOWS, flow())
+    add = [{"op": "add", "path": "/spec/flows/-", "value": {"name": "b"}}]
+    answer = await api.patch(f"{FLOWS}/f", add, JSON_PATCH)
+    assert [step["name"] for step in answer.json["spec"]["flows"]] == ["a", "b"]
+    test = [{"op": "test", "path": "/spec/flows/0/name", "value": "z"}]
+    failed = await api.patch(f"{FLOWS}/f", test, JSON_PATCH)
+    assert (failed.code, failed.message) == (
+        422,
+        "the server rejected our request due to an error in our request",
+    )
+    stripped = await api.patch(f"{FLOWS}/f", [{"op": "remove", "path": "/metadata"}], JSON_PATCH)
+    assert stripped.code == 400 and "name must be provided" in stripped.message
+
+
+async def test_apply_makes_what_is_not_there_and_merges_what_is(api: Rest) -> None:
+    body = b"apiVersion: flow.volcano.sh/v1alpha1\nkind: JobFlow\nmetadata: {name: f}\nspec: {}"
+    made = await api.patch(f"{FLOWS}/f", body, APPLY, fieldManager="kubectl")
+    assert made.code == 201 and made.meta["name"] == "f"
+    more = {**flow(), "spec": {"jobRetainPolicy": "delete"}}
+    merged = await api.patch(f"{FLOWS}/f", more, APPLY, fieldManager="kubectl", force="true")
+    assert merged.code == 200
+    assert merged.json["spec"] == {"jobRetainPolicy": "delete"}
+    steps = {**flow(), "spec": {"flows": [{"name": "a"}]}}
+    merged = await api.patch(f"{FLOWS}/f", steps, APPLY, fieldManager="kubectl")
+    assert merged.json["spec"] == {"flows": [{"name": "a"}], "jobRetainPolicy": "delete"}
+    status = await api.patch(f"{FLOWS}/nobody/status", flow("nobody"), APPLY, fieldManager="x")
+    assert status.code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "code", "words"),
+    [
+        (flow(), {}, 422, "fieldManager: Required value: is required for apply patch"),
+        ({}, {"fieldManager": "x"}, 400, "invalid object type: /, Kind="),
+        (flow("g"), {"fieldManager": "x"}, 400, "does not match the name on the URL"),
+        ({**flow(), "spec": {"x": 1}}, {"fieldManager": "x"}, 500, ".spec.x: field not declared"),
+        (flow(labels=[]), {"fieldManager": "x"}, 400, "of type map[string]string"),
+        (b"a: b: c", {"fieldManager": "x"}, 400, "mapping values are not allowed"),
+    ],
+)
+async def test_applies_that_fail(
+    api: Rest, body: Any, query: dict[str, str], code: int, words: str
+) -> None:
+    answer = await api.patch(f"{FLOWS}/f", body, APPLY, **query)
+    assert answer.code == code and words in answer.message
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "words"),
+    [
+        ({"kind": "X"}, 422, 'X.flow.volcano.sh "f" is invalid: kind: Invalid value: "X": must be'),
+        ({"apiVersion": "v1"}, 422, 'JobFlow "f" is invalid: apiVersion: Invalid value: "v1"'),
+        ({"metadata": {"labels": {"a": 1}}}, 422, "Go struct field ObjectMeta.labels of type"),
+        ({"metadata": {"name": "g"}}, 400, "does not match the name on the URL"),
+        ({"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}}, 422, "field is immutable"),
+        ({"metadata": {"resourceVersion": "x"}}, 500, 'strconv.ParseUint: parsing "x"'),
+        ([], 400, "error decoding patch: json: cannot unmarshal"),
+        (b"{", 400, "error decoding patch: unexpected end of JSON input"),
+    ],
+)
+async def test_merge_patches_that_fail(api: Rest, patch: Any, code: int, words: str) -> None:
+    await api.made(FLOWS, flow())
+    answer = await api.patch(f"{FLOWS}/f", patch)
+    assert answer.code == code and words in answer.message
+
+
+async def test_a_patch_of_nothing_is_not_found(api: Rest) -> None:
+    answer = await api.patch(f"{FLOWS}/f", {"spec": {}})
+    assert (answer.code, answer.message) == (404, 'jobflows.flow.volcano.sh "f" not found')

@@ -1,0 +1,54 @@
+"""Probes where pods are simulated: nothing listens, so what is Running is taken to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.app.serve import Sandbox, World, sandbox_world
+from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
+from support.network.probed_pods import pod, web
+from support.sandbox.running_controller import Cluster, flow, template
+
+FOR_EVER = {"sandbox.jobflow.volcano.sh/task-phases": '{"main": [["Running", 0]]}'}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with sandbox_world(Sandbox(runner=SimulateRunner(20.0))) as world:
+        yield world
+
+
+async def test_a_service_that_is_simulated_passes_every_request_once_it_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio, "open_connection", None)
+    serve = template("serve", tasks=[{**template("x")["spec"]["tasks"][0], "replicas": 3}])
+    serve["metadata"]["annotations"] = FOR_EVER
+    probe = {
+        "httpGetList": [{"taskName": "main", "path": "/healthz", "port": 8080}],
+        "tcpSocketList": [{"taskName": "main", "port": 2222}],
+    }
+    steps = [
+        {"name": "serve"},
+        {"name": "client", "dependsOn": {"targets": ["serve"], "probe": probe}},
+    ]
+    for made in (serve, template("client")):
+        await world.client.create(JOBTEMPLATES, "default", json.dumps(made).encode())
+    made = flow("f", {}, flows=steps)
+    await world.client.create(JOBFLOWS, "default", json.dumps(made).encode())
+    ended = await Cluster(world.server, world.client).until(
+        "f", lambda flow: "f-client" in (flow.status.completed_jobs or ())
+    )
+    assert ended.status.running_jobs == ["f-serve"]
+
+
+async def test_a_pod_that_is_lost_does_not_answer() -> None:
+    assert await assume(pod("web-0"), web()) == ""
+    assert (
+        await assume(pod("web-0", phase="Unknown"), web()) == "does not answer while it is Unknown"
+    )

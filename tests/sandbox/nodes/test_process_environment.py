@@ -1,0 +1,177 @@
+"""What the runner `process` makes of a template: environment, command, what it cannot run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobflow.sandbox.nodes.process.environment import Invocation, Place, expand
+from jobflow.sandbox.nodes.process.pod_spec import faults, pod_spec
+from support.sandbox.processes import Json, job_of, pod_of, pod_task, sh
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("$(A)", "1"),
+        ("x$(A)y$(B)", "x1y2"),
+        ("$(MISSING)", "$(MISSING)"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$A ${A} $", "$A ${A} $"),
+        ("$(A", "$(A"),
+        ("$()", "$()"),
+        ("$(A$(B))", "$(A$(B))"),
+    ],
+)
+def test_references_are_expanded_as_kubernetes_does_it(text: str, expanded: str) -> None:
+    assert expand(text, {"A": "1", "B": "2"}) == expanded
+
+
+def invoked(container: Json, index: int = 0, **more: Any) -> Invocation:
+    """How the first container of a task of three is run."""
+    spec = more.pop("spec", {})
+    job = job_of(pod_task(container, replicas=3, **more), pod_task(sh(""), task="my-ps"), **spec)
+    tasks = job.spec.tasks or []
+    template = pod_spec(tasks[0])
+    place = Place(pod_of(job, 0, index), template, job, lambda pod: f"at-{pod}", {"PATH": "/bin"})
+    return place.invocation((template.containers or [])[0], "/tmp/message")
+
+
+def env(*variables: Json, **more: Any) -> dict[str, str]:
+    return invoked(sh("", env=list(variables)), **more).env
+
+
+def test_a_variable_may_refer_to_those_before_it() -> None:
+    found = env(
+        {"name": "A", "value": "1"},
+        {"name": "B", "value": "$(A)$(C)"},
+        {"name": "C", "value": "$(B)"},
+    )
+    assert (found["B"], found["C"]) == ("1$(C)", "1$(C)")
+
+
+def test_command_and_args_are_expanded_too_but_not_with_what_the_machine_has() -> None:
+    call = invoked({"name": "c", "command": ["$(A)"], "args": ["$(PATH)", "$(A)"],
+                    "env": [{"name": "A", "value": "x"}]})  # fmt: skip
+    assert call.argv == ["x", "$(PATH)", "x"]
+    assert call.env["PATH"] == "/bin"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("metadata.name", "j-t-2"),
+        ("metadata.namespace", "default"),
+        ("metadata.uid", "uid-j-t-2"),
+        ("metadata.labels['volcano.sh/task-index']", "2"),
+        ("metadata.labels['other']", ""),
+        ("metadata.annotations['volcano.sh/job-name']", "j"),
+        ("spec.nodeName", "sandbox"),
+        ("spec.serviceAccountName", "default"),
+        ("status.podIP", "at-j-t-2"),
+        ("status.podIPs", "at-j-t-2"),
+        ("status.hostIP", "127.0.0.1"),
+    ],
+)
+def test_fields_of_the_pod(field: str, value: str) -> None:
+    variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": field}}}
+    assert env(variable, index=2)["A"] == value
+
+
+def test_the_plugins_of_volcano_say_which_pod_this_is_and_where_the_others_are() -> None:
+    found = env(index=1, spec={"plugins": {"env": [], "svc": []}})
+    assert {name: value for name, value in found.items() if name.startswith("V")} == {
+        "VC_TASK_INDEX": "1",
+        "VK_TASK_INDEX": "1",
+        "VC_T_HOSTS": "at-j-t-0,at-j-t-1,at-j-t-2",
+        "VC_T_NUM": "3",
+        "VC_MY_PS_HOSTS": "at-j-my-ps-0",
+        "VC_MY_PS_NUM": "1",
+    }
+
+
+def test_without_the_plugins_there_are_no_such_variables() -> None:
+    quiet = {"plugins": {"svc": ["--inject-hosts-env=false"]}}
+    for spec in ({}, quiet):
+        assert not [name for name in env(spec=spec) if name.startswith("V")]
+
+
+def test_one_hostname_for_all_is_one_host() -> None:
+    found = env(spec={"plugins": {"svc": []}}, hostname="only")
+    assert (found["VC_T_HOSTS"], found["VC_T_NUM"], found["HOSTNAME"]) == ("at-j-t-0", "1", "only")
+
+
+@pytest.mark.parametrize(
+    ("text", "placed"),
+    [
+        ("echo x > /dev/termination-log", "echo x > /tmp/message"),
+        ("tee -a '/dev/termination-log';", "tee -a '/tmp/message';"),
+        ("of=/dev/termination-log", "of=/tmp/message"),
+        ("/dev/termination-log.old /x/dev/termination-log", None),
+        ("$ROOT/dev/termination-log ${ROOT}/dev/termination-log-2", None),
+    ],
+)
+def test_the_path_of_the_termination_message_is_this_containers_file(
+    text: str, placed: str | None
+) -> None:
+    variable = {"name": "A", "value": text}
+    call = invoked(sh(text, env=[variable]))
+    assert (call.argv[-1], call.env["A"]) == (placed or text, placed or text)
+    assert call.env["TERMINATION_LOG"] == "/tmp/message"
+
+
+def test_a_path_of_ones_own_for_the_message() -> None:
+    call = invoked(sh("> /out/m; > /dev/termination-log", terminationMessagePath="/out/m"))
+    assert call.argv[-1] == "> /tmp/message; > /dev/termination-log"
+
+
+C = "spec.tasks[0].template.spec.containers[0]"
+
+
+@pytest.mark.parametrize(
+    ("container", "said"),
+    [
+        ({"name": "c", "image": "x"}, f"{C}.command: container c has none, and the entrypoint"),
+        ({"name": "c", "args": ["x"]}, f"{C}.command: container c has none"),
+        ({"command": "sh"}, "spec.tasks[0].template: Expected `array | null`, got `str`"),
+        (
+            sh("", env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
+            f"{C}.env[0].valueFrom.secretKeyRef: there are no Secrets here; write the value out",
+        ),
+        (
+            sh("", env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "s"}}}]),
+            f"{C}.env[0].valueFrom.configMapKeyRef: there are no ConfigMaps here",
+        ),
+        (
+            sh("", env=[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "x"}}}]),
+            f"{C}.env[0].valueFrom.resourceFieldRef: processes have no resources",
+        ),
+        (
+            sh("", env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]),
+            f'{C}.env[0].valueFrom.fieldRef.fieldPath: "spec.x" is none of metadata.name, ',
+        ),
+        (sh("", envFrom=[{"secretRef": {"name": "s"}}]), f"{C}.envFrom[0].secretRef: there are no"),
+    ],
+)
+def test_what_cannot_be_run_is_said_with_its_place(container: Json, said: str) -> None:
+    [fault] = faults(job_of(pod_task(container)))
+    assert fault.startswith(said)
+
+
+def test_what_is_optional_and_not_there_is_left_out() -> None:
+    ref = {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}
+    variable = {"name": "A", "valueFrom": ref}
+    container = sh("", env=[variable], envFrom=[{"configMapRef": {"name": "s", "optional": True}}])
+    assert not list(faults(job_of(pod_task(container))))
+    assert "A" not in invoked(container).env
+
+
+def test_sidecars_and_plugins_that_are_not_carried_out() -> None:
+    sidecar = pod_task(sh(""), initContainers=[sh("", restartPolicy="Always")])
+    found = list(faults(job_of(sidecar, plugins={"pytorch": [], "ssh": [], "svc": []})))
+    assert [fault.split(":")[0] for fault in found] == [
+        "spec.plugins.pytorch",
+        "spec.tasks[0].template.spec.initContainers[0].restartPolicy",
+    ]

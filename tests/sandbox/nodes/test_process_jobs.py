@@ -1,0 +1,132 @@
+"""vcjobs whose pods are processes: policies, restarts, deletion, the addresses of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobflow.api.resources import JOBS, PODS
+from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from support.sandbox.processes import Json, Pids, living, pod_task, process_runner, sh
+from support.sandbox.vcjobs import vcjob
+from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
+    with process_runner(tmp_path / "logs") as made:
+        yield made
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Iterator[Pids]:
+    made = Pids(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def world(runner: ProcessRunner) -> AsyncIterator[World]:
+    async with small_world() as world, stand_in(world, runner=runner):
+        yield world
+
+
+def forever(pids: Pids) -> Json:
+    return sh(f"echo $$ > {pids.path}; exec sleep 600")
+
+
+async def test_a_parameter_server_ends_with_its_workers(world: World, pids: Pids) -> None:
+    """Workers find it by the plugin's variable, and really talk to it."""
+    serve = (
+        "import os, socket; s = socket.create_server((os.environ['IP'], 8901));"
+        f"open('{pids.path}', 'w').write(str(os.getpid()) + chr(10))\n"
+        "while True: s.accept()[0].send(b'weights')"
+    )
+    ask = (
+        "import os, socket, time\n"
+        "for _ in range(1000):\n"
+        "  try: s = socket.create_connection((os.environ['VC_PS_HOSTS'], 8901)); break\n"
+        "  except ConnectionRefusedError: time.sleep(0.01)\n"
+        "assert s.recv(100) == b'weights'"
+    )
+    ip = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    python = {"name": "c", "image": "python", "env": [ip]}
+    server = pod_task({**python, "command": [sys.executable, "-c", serve]}, task="ps")
+    worker = pod_task({**python, "command": [sys.executable, "-c", ask]}, task="w", replicas=2)
+    worker["policies"] = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    await world.create(vcjob("j", server, worker, spec={"plugins": {"svc": []}}))
+    [job] = await world.end_of("j")
+    assert (phases(job)[-1], phase(job)) == ("Completed", "Completed")
+    await world.until(lambda pods: set(pods) == {"j-w-0", "j-w-1"}, PODS)
+    assert not living(*await asyncio.to_thread(pids.next, 1))
+
+
+async def test_a_policy_sees_the_real_exit_code(world: World) -> None:
+    policies = [{"exitCode": 42, "action": "CompleteJob"}]
+    await world.create(vcjob("j", pod_task(sh("exit 42")), spec={"policies": policies}))
+    [job] = await world.end_of("j")
+    assert phase(job) == "Completed"
+
+
+async def test_a_policy_restarts_the_whole_job(world: World, tmp_path: Path) -> None:
+    once = "[ -e again ] && exit 0; touch again; exit 1"
+    other = sh(f"while sleep 0.01; do [ -e {tmp_path}/done ] && exit 0; done")
+    tasks = pod_task(sh(once, workingDir=str(tmp_path)), task="a"), pod_task(other, task="b")
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    await world.create(vcjob("j", *tasks, spec={"policies": policies}))
+    await world.job_in("j", "Restarting")
+    (tmp_path / "done").touch()
+    [job] = await world.end_of("j")
+    assert (phase(job), job["status"]["retryCount"]) == ("Completed", 1)
+
+
+async def test_what_cannot_be_run_fails_the_job_with_a_sentence(world: World) -> None:
+    await world.create(vcjob("j"))
+    [job] = await world.end_of("j")
+    state = job["status"]["state"]
+    assert (state["phase"], state["reason"]) == ("Failed", "InvalidJob")
+    assert "write the command out, or use --runner simulate" in state["message"]
+
+
+class TestDeletion:
+    """Pods and jobs that users delete."""
+
+    async def test_a_pod_is_terminating_until_its_process_has_ended(
+        self, world: World, pids: Pids
+    ) -> None:
+        on_term = f"trap 'cat {pids.gate}; exit 0' TERM"
+        script = f"{on_term}; echo $$ > {pids.path}; while :; do sleep 0.01; done"
+        await world.create(vcjob("j", pod_task(sh(script))))
+        [pid] = await asyncio.to_thread(pids.next, 1)
+        await world.pod_in("j-t-0", "Running")
+        before = await world.get(PODS, "j-t-0")
+        await world.client.delete(PODS, NAMESPACE, "j-t-0")
+        await world.until(lambda pods: "deletionTimestamp" in pods["j-t-0"]["metadata"], PODS)
+        assert living(pid)
+        await asyncio.to_thread(pids.go)
+        uid = before["metadata"]["uid"]
+        await world.until(
+            lambda pods: "j-t-0" in pods and pods["j-t-0"]["metadata"]["uid"] != uid, PODS
+        )
+        assert not living(pid)
+
+    async def test_a_deleted_job_ends_its_processes(self, world: World, pids: Pids) -> None:
+        await world.create(vcjob("j", pod_task(forever(pids), replicas=2)))
+        found = await asyncio.to_thread(pids.next, 2)
+        await world.client.delete(JOBS, NAMESPACE, "j")
+        await world.until(lambda pods: not pods, PODS)
+        assert not living(*found)
+
+
+async def test_the_end_of_the_stand_in_is_that_of_the_processes(
+    runner: ProcessRunner, pids: Pids
+) -> None:
+    async with small_world() as world:
+        async with stand_in(world, runner=runner):
+            await world.create(vcjob("j", pod_task(sh(pids.runaways()))))
+            found = await asyncio.to_thread(pids.next, 3)
+        assert not living(*found)

@@ -1,0 +1,88 @@
+"""The logs of processes: their size, their place, their last lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobflow.sandbox.nodes.process.logs import tail
+from jobflow.sandbox.nodes.process.runner import Addresses, ProcessRunner
+from support.sandbox.processes import pod_task, process_runner, run_pod, sh
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
+    with process_runner(tmp_path / "logs") as made:
+        yield made
+
+
+async def test_a_long_log_is_bounded(
+    runner: ProcessRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobflow.sandbox.nodes.process.container.LOG_LIMIT", 100_000)
+    await run_pod(runner, pod_task(sh("seq 1 100000")))
+    sizes = {path.name: path.stat().st_size for path in runner.folder.rglob("c.log*")}
+    assert sizes.keys() == {"c.log", "c.log.old"}
+    assert max(sizes.values()) <= 100_000
+    lines, count = tail(runner.folder / "default/j-t-0/c.log", 2)
+    assert lines == ["99999", "100000"]
+    assert count < 40_000
+
+
+async def test_names_cannot_lead_out_of_the_folder(runner: ProcessRunner) -> None:
+    await run_pod(runner, pod_task(sh("true", name="../../../up")))
+    assert [path.name for path in runner.folder.rglob("*.log")] == ["_._.._.._up.log"]
+
+
+async def test_no_room_for_a_log_is_said(runner: ProcessRunner) -> None:
+    (runner.folder / "default").write_text("in the way")
+    told = await run_pod(runner, pod_task(sh("true")))
+    state = told.state()
+    assert (state["exitCode"], state["reason"]) == (128, "StartError")
+    assert "default" in state["message"]
+
+
+def test_of_old_runs_the_last_are_kept_and_those_in_use(tmp_path: Path) -> None:
+    with process_runner(tmp_path) as first:
+        for _ in range(25):
+            with process_runner(tmp_path) as used:
+                (used.folder / "default").mkdir()
+        assert first.folder.exists()
+        (first.folder / "default").mkdir()
+    assert len(list(tmp_path.iterdir())) == 21
+
+
+def test_a_folder_without_logs_is_removed(tmp_path: Path) -> None:
+    with process_runner(tmp_path):
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "count"),
+    [
+        ("", [], 0),
+        ("\n", [""], 1),
+        ("a", ["a"], 1),
+        ("a\nb\nc\n", ["b", "c"], 3),
+        ("a\n\nb", ["", "b"], 3),
+        ("\udcff\n", ["\ufffd"], 1),
+    ],
+)
+def test_the_last_lines(tmp_path: Path, text: str, lines: list[str], count: int) -> None:
+    log = tmp_path / "c.log"
+    log.write_bytes(text.encode(errors="surrogateescape"))
+    assert tail(log, 2) == (lines, count)
+
+
+def test_there_may_be_no_log(tmp_path: Path) -> None:
+    assert tail(tmp_path / "c.log", 2) == ([], 0)
+
+
+def test_a_pods_name_has_one_address() -> None:
+    addresses = Addresses()
+    given = [addresses.of("ns", name) for name in ("a", "b", "a")]
+    assert given[0] == given[2]
+    assert addresses.of("other", "a") not in given[1:2]

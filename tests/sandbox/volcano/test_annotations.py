@@ -1,0 +1,325 @@
+"""How the annotations under sandbox.jobflow.volcano.sh/ are read, and what becomes of pods."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.duration import format_duration, parse_duration
+from jobflow.api.labels import ATTEMPT, INDEX
+from jobflow.api.pod import PodPhase
+from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.pods import PodObject
+from jobflow.sandbox.nodes.pod_status import Progress, pod_status
+from jobflow.sandbox.nodes.runner import Assignment
+from jobflow.sandbox.nodes.simulate import SimulateRunner
+from jobflow.sandbox.nodes.simulation_script import Mark, Script, read_script
+from support.sandbox.vcjobs import SANDBOX, START, vcjob
+
+RUNNING, SUCCEEDED, FAILED = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED
+
+
+def script(attempt: str = "1", **annotations: str) -> Script:
+    read, faults = read_all(attempt, **annotations)
+    assert faults == ()
+    return read
+
+
+def read_all(attempt: str = "1", **annotations: str) -> tuple[Script, tuple[str, ...]]:
+    named = {SANDBOX + key.replace("_", "-"): value for key, value in annotations.items()}
+    return read_script(named, {ATTEMPT: attempt}, ["t", "worker", "ps"])
+
+
+def marks(task: str = "t", attempt: str = "1", **annotations: str) -> list[tuple[Any, ...]]:
+    read = script(attempt, **annotations).marks(task)
+    return [(mark.at, mark.phase, mark.exit_code) for mark in read]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "wanted"),
+    [
+        ({}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
+        ({"duration": "2s"}, [(0, RUNNING, 0), (2, SUCCEEDED, 0)]),
+        ({"duration": "0"}, [(0, RUNNING, 0), (0, SUCCEEDED, 0)]),
+        ({"exit_code": "0"}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
+        ({"exit_code": "3"}, [(0, RUNNING, 0), (1, FAILED, 3)]),
+        ({"fail_attempts": "0"}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
+        ({"fail_attempts": "2"}, [(0, RUNNING, 0), (1, FAILED, 1)]),
+        ({"fail_attempts": "2", "exit_code": "9"}, [(0, RUNNING, 0), (1, FAILED, 9)]),
+        ({"task_phases": '{"ps": [["Running", 1]]}'}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
+    ],
+)
+def test_how_a_pod_fares(annotations: dict[str, str], wanted: list[Any]) -> None:
+    assert marks(**annotations) == wanted
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "wanted"),
+    [
+        ('[["Running", 1], ["Succeeded", 2]]', {}, [(1, RUNNING, 0), (2, SUCCEEDED, 0)]),
+        ('[["Pending", 0], ["Running", 0.5]]', {}, [(0.5, RUNNING, 0)]),
+        ('[["Running", 1], ["Failed", 2]]', {}, [(1, RUNNING, 0), (2, FAILED, 1)]),
+        ('[["Failed", 2]]', {"exit_code": "7"}, [(2, FAILED, 7)]),
+        ('[["Running", 1]]', {"duration": "5s"}, [(1, RUNNING, 0), (5, SUCCEEDED, 0)]),
+        (
+            '[["Running", 1]]',
+            {"duration": "5s", "exit_code": "2"},
+            [(1, RUNNING, 0), (5, FAILED, 2)],
+        ),
+        ('[["Running", 9]]', {"duration": "5s"}, [(5, SUCCEEDED, 0)]),
+        (
+            '[["Running", 1], ["Succeeded", 2]]',
+            {"duration": "1s", "exit_code": "2"},
+            [(1, RUNNING, 0), (2, SUCCEEDED, 0)],
+        ),
+        ('[["Succeeded", 2]]', {"fail_attempts": "1"}, [(2, FAILED, 1)]),
+        ("[]", {}, []),
+        ("[]", {"duration": "2s"}, [(2, SUCCEEDED, 0)]),
+    ],
+)
+def test_how_a_pod_with_listed_phases_fares(
+    rows: str, more: dict[str, str], wanted: list[Any]
+) -> None:
+    assert marks("worker", task_phases=f'{{"worker": {rows}}}', **more) == wanted
+
+
+@pytest.mark.parametrize(("attempt", "code"), [("1", 4), ("2", 4), ("3", 0), ("99", 0)])
+def test_the_first_attempts_fail_and_then_one_succeeds(attempt: str, code: int) -> None:
+    assert marks(attempt=attempt, fail_attempts="2", exit_code="4")[-1][2] == code
+
+
+def test_a_vcjob_without_the_label_is_the_first_attempt() -> None:
+    assert read_script({}, {}, ["t"])[0].attempt == 1
+
+
+@pytest.mark.parametrize(("index", "message"), [("0", "one"), ("1", "two"), ("7", "two")])
+@pytest.mark.parametrize("attempt", ["1", "2"])
+def test_an_item_or_a_repeat_has_its_own_entry_whatever_the_attempt(
+    index: str, message: str, attempt: str
+) -> None:
+    annotations = {f"{SANDBOX}output": '["one", "two"]', f"{SANDBOX}fail-attempts": "1"}
+    read, faults = read_script(annotations, {ATTEMPT: attempt, INDEX: index}, ["t"])
+    mark = read.marks("t")[-1]
+    assert faults == ()
+    assert mark.message == message
+    assert mark.exit_code == (1 if attempt == "1" else 0)
+
+
+@pytest.mark.parametrize(
+    ("output", "attempt", "message"),
+    [
+        ('{"acc": 0.9}', "1", '{"acc": 0.9}'),
+        ('{"acc": 0.9}', "2", '{"acc": 0.9}'),
+        ("done", "1", "done"),
+        ('["one", {"acc": 1}]', "1", "one"),
+        ('["one", {"acc": 1}]', "2", '{"acc":1}'),
+        ('["one", {"acc": 1}]', "3", '{"acc":1}'),
+        (' ["[text]"]', "1", "[text]"),
+        ("", "1", ""),
+    ],
+)
+def test_what_a_pod_puts_out(output: str, attempt: str, message: str) -> None:
+    assert script(attempt, output=output).marks("t")[-1].message == message
+
+
+@pytest.mark.parametrize(
+    ("annotations", "fault"),
+    [
+        ({"duration": "2"}, '"2" is not a duration: write it like 2s, 500ms or 1m30s'),
+        ({"duration": "-1s"}, '"-1s" is not a duration: write it like 2s, 500ms or 1m30s'),
+        ({"duration": ""}, '"" is not a duration: write it like 2s, 500ms or 1m30s'),
+        ({"duration": "9999999h"}, '"9999999h" is longer than a hundred years'),
+        ({"exit_code": "256"}, '"256" is no exit code: write a whole number from 0 to 255'),
+        ({"exit_code": "-1"}, '"-1" is no exit code: write a whole number from 0 to 255'),
+        ({"exit_code": "٣"}, '"٣" is no exit code: write a whole number from 0 to 255'),
+        ({"fail_attempts": "two"}, '"two" is no count: write a whole number from 0 up'),
+        ({"output": "[]"}, '"[]" is an empty list: give it one entry for each run'),
+        ({"output": "[oops"}, "begins like a list and is no JSON"),
+        ({"output": "x" * 4097}, "is 4097 bytes; a termination message holds at most 4096"),
+        ({"task_phases": "{"}, '"{" is no JSON'),
+        ({"task_phases": "[]"}, '"[]" is no JSON object'),
+        ({"task_phases": '{"wroker": []}'}, 'which this job lacks; did you mean "worker"?'),
+        ({"task_phases": '{"ps": {}}'}, 'gives task "ps" no list'),
+        ({"task_phases": '{"ps": [["Running"]]}'}, 'gives task "ps" an entry that is no pair'),
+        ({"task_phases": '{"ps": [["Running", true]]}'}, "no pair like"),
+        ({"task_phases": '{"ps": [["Running", -1]]}'}, "no number of seconds from 0: -1"),
+        (
+            {"task_phases": '{"ps": [["running", 1]]}'},
+            'that pods do not have; did you mean "Running"?',
+        ),
+        ({"task_phases": '{"ps": [["Unknown", 1]]}'}, "that pods do not have"),
+        (
+            {"task_phases": '{"ps": [["Running", 2], ["Succeeded", 1]]}'},
+            "before the phase listed ahead",
+        ),
+        ({"task_phases": '{"ps": [["Failed", 1], ["Succeeded", 2]]}'}, "phases only go forward"),
+        ({"duratoin": "2s"}, 'no such setting; did you mean "duration"?'),
+    ],
+)
+def test_what_cannot_be_read_is_said(annotations: dict[str, str], fault: str) -> None:
+    _, faults = read_all(**annotations)
+    [said] = faults
+    [name] = annotations
+    assert said.startswith(f"annotation {SANDBOX}{name.replace('_', '-')}: ")
+    assert fault in said
+
+
+@pytest.mark.parametrize("attempt", ["0", "first", "-1"])
+def test_an_attempt_that_is_none_is_said(attempt: str) -> None:
+    _, [fault] = read_all(attempt)
+    assert fault.startswith(f'label {ATTEMPT}: "{attempt}" ')
+
+
+def test_all_faults_are_said_at_once() -> None:
+    _, faults = read_all("x", duration="x", exit_code="x", fail_attempts="x", task_phases="x")
+    assert len(faults) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("0s", 0), ("1.5s", 1.5), ("1m30s", 90), ("2h", 7200), ("500ms", 0.5), (".5s", 0.5)],
+)
+def test_durations_are_gos(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (3, "3s"),
+        (4.023034, "4.023034s"),
+        (0.25, "250ms"),
+        (90, "1m30s"),
+        (7200, "2h0m0s"),
+    ],
+)
+def test_durations_are_written_as_go_does(seconds: float, text: str) -> None:
+    assert format_duration(timedelta(seconds=seconds)) == text
+
+
+# ---------------------------------------------------------------------- the clock
+
+
+class Clock:
+    """Time that stands until somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.slept: list[float] = []
+
+    def __call__(self) -> Any:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 6))
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(asyncio, "sleep", clock.sleep)
+    return clock
+
+
+def assignment(status: dict[str, Any] | None = None, **annotations: str) -> Assignment:
+    pod = {
+        "metadata": {"name": "j-t-0", "uid": "u", "annotations": {"volcano.sh/task-spec": "t"}},
+        "status": status or {"phase": "Pending"},
+        "spec": {"containers": [{"name": "c", "image": "busybox"}, {"name": "side"}]},
+    }
+    stored = msgspec.json.decode(msgspec.json.encode(vcjob("j", **annotations)), type=VcjobObject)
+    return Assignment(
+        read_vcjob(stored), msgspec.convert(pod, PodObject), START, START - timedelta(seconds=1)
+    )
+
+
+async def play(clock: Clock, given: Assignment, speed: float = 1.0) -> list[tuple[str, float]]:
+    """What was reported, and when, in seconds from START."""
+    told: list[tuple[str, float]] = []
+
+    async def report(progress: Progress) -> None:
+        told.append((progress.phase, (clock.now - START).total_seconds()))
+
+    await SimulateRunner(speed, clock=clock).run(given, report)
+    return told
+
+
+async def test_phases_come_at_their_time(clock: Clock) -> None:
+    told = await play(clock, assignment(duration="3s"))
+    assert told == [("Running", 0), ("Succeeded", 3)]
+
+
+@pytest.mark.parametrize(("speed", "end"), [(2, 1.5), (0.5, 6), (300, 0.01)])
+async def test_speed_divides_durations(clock: Clock, speed: float, end: float) -> None:
+    told = await play(clock, assignment(duration="3s"), speed)
+    assert told == [("Running", 0), ("Succeeded", end)]
+
+
+async def test_infinite_speed_ends_at_once(clock: Clock) -> None:
+    told = await play(clock, assignment(duration="3h"), math.inf)
+    assert (told, clock.slept) == ([("Succeeded", 0)], [])
+
+
+async def test_listed_phases_go_by_the_jobs_start(clock: Clock) -> None:
+    phases = '{"t": [["Running", 1.5], ["Succeeded", 4]]}'
+    told = await play(clock, assignment(task_phases=phases))
+    assert told == [("Running", 0.5), ("Succeeded", 3)]
+
+
+async def test_what_is_listed_without_an_end_runs_on(clock: Clock) -> None:
+    assert await play(clock, assignment(task_phases='{"t": [["Running", 2]]}')) == [("Running", 1)]
+
+
+async def test_a_running_pod_is_picked_up_where_it_stands(clock: Clock) -> None:
+    clock.now += timedelta(seconds=2)
+    running = {"phase": "Running", "startTime": "2026-11-21T02:52:46Z"}
+    assert await play(clock, assignment(running, duration="5s")) == [("Succeeded", 5)]
+    assert clock.slept == [3]
+
+
+async def test_a_pod_that_should_have_ended_meanwhile_ends_now(clock: Clock) -> None:
+    clock.now += timedelta(seconds=60)
+    assert await play(clock, assignment(duration="5s")) == [("Succeeded", 60)]
+
+
+@pytest.mark.parametrize("speed", [0, -1, math.nan])
+def test_a_speed_that_is_none_is_refused(speed: float) -> None:
+    with pytest.raises(ValueError, match="not above 0"):
+        SimulateRunner(speed)
+
+
+def test_a_failed_pod_looks_like_one() -> None:
+    ended = Progress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
+    status = pod_status(assignment().pod, ended)
+    first, second = status["containerStatuses"]
+    assert first["state"]["terminated"] == {
+        "exitCode": 3,
+        "reason": "Error",
+        "message": "out of memory",
+        "startedAt": "2026-11-21T02:52:46Z",
+        "finishedAt": "2026-11-21T02:52:48Z",
+    }
+    assert "message" not in second["state"]["terminated"]
+    ready = next(row for row in status["conditions"] if row["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "PodFailed")
+    assert (status["phase"], status["podIP"], status["podIPs"]) == (
+        "Failed",
+        "127.0.0.1",
+        [{"ip": "127.0.0.1"}],
+    )
+
+
+def test_marks_are_values() -> None:
+    assert script().marks("t") == (Mark(0.0, RUNNING), Mark(1.0, SUCCEEDED))
+
+
+def test_an_index_that_is_none_is_said() -> None:
+    _, [fault] = read_script({}, {INDEX: "-1"}, ["t"])
+    assert fault.startswith(f'label {INDEX}: "-1" is no count')

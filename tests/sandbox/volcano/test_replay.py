@@ -1,0 +1,160 @@
+"""The stand-in goes through what real Volcano did, in the same phases and to the same end.
+
+tests/data/volcano-vcjobs.jsonl was recorded on a real API server. What came from outside the job
+controller (pods that a node moved, the scheduler letting a job in, users) is played back in its
+order and at its times; what the job controller made of it is compared.
+
+The recording's vcjobs passed their CRD (maxRetry 3) but no mutating webhook, so they go into the
+state machine with that default alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.pods import build_pod
+from support.paths import ROOT
+from support.sandbox.vcjobs import START, Played, job_spec
+
+RECORDING = ROOT / "tests" / "data" / "volcano-vcjobs.jsonl"
+Line = dict[str, Any]
+
+
+def scenarios() -> Iterator[tuple[Line, list[Line]]]:
+    """Each scenario's head and its lines."""
+    lines = [json.loads(text) for text in RECORDING.read_text().splitlines()]
+    heads = [index for index, line in enumerate(lines) if "scenario" in line]
+    for begin, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        yield lines[begin], lines[begin + 1 : end]
+
+
+SCENARIOS = {head["scenario"]: (head, lines) for head, lines in scenarios()}
+
+
+def replay(scenario: str) -> Played:
+    head, lines = SCENARIOS[scenario]
+    job = Played(job_spec(**head["spec"]), name=scenario, admitted=False, gang=True)
+    for line in lines:
+        job.now = START + timedelta(seconds=line["t"])
+        if (line["kind"], line["type"]) == ("Job", "DELETED"):
+            job.deleting = True
+        play(job, line)
+    return job
+
+
+def play(job: Played, line: Line) -> None:
+    match line["kind"], line["type"]:
+        case "Job", "ADDED":
+            job.begin()
+        case "Job", "MODIFIED":
+            job.deleting = line.get("deleting", False)
+        case "Command", "USER":
+            job.command(line["action"])
+        case "Pod", "ADDED":
+            job.admit()
+        case "Pod", "MODIFIED":
+            job.pod(line["name"], line["phase"], deleting=line.get("deleting", False))
+        case "Pod", "DELETED":
+            job.pod_gone(line["name"])
+
+
+def recorded_statuses(scenario: str) -> list[dict[str, Any]]:
+    lines = SCENARIOS[scenario][1]
+    return [line["status"] for line in lines if line["kind"] == "Job" and line.get("status")]
+
+
+def recorded_pods(scenario: str) -> list[Line]:
+    lines = SCENARIOS[scenario][1]
+    return [line for line in lines if line["kind"] == "Pod" and line["type"] != "USER"]
+
+
+def shape(status: dict[str, Any]) -> dict[str, Any]:
+    """A status without what depends on the moment: times, and how often it was killed again."""
+    rest = {key: value for key, value in status.items() if key not in ("version", "state")}
+    return rest | {
+        "state": {key: value for key, value in status["state"].items() if "Time" not in key},
+        "conditions": [entry["status"] for entry in status["conditions"]],
+        "runningDuration": "runningDuration" in status,
+        "version": "version" in status,
+    }
+
+
+def test_thirteen_scenarios_were_recorded() -> None:
+    assert len(SCENARIOS) == 13
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_same_phases_in_the_same_order(scenario: str) -> None:
+    recorded = [status["state"]["phase"] for status in recorded_statuses(scenario)]
+    assert replay(scenario).phases == [phase for phase, _ in groupby(recorded)]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_same_final_status(scenario: str) -> None:
+    final = msgspec.to_builtins(replay(scenario).status)
+    assert shape(final) == shape(recorded_statuses(scenario)[-1])
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_same_times(scenario: str) -> None:
+    """Each phase is dated within a second of Volcano's: its clock shows in whole seconds only."""
+    ours = replay(scenario).status.conditions or []
+    recorded = recorded_statuses(scenario)[-1]["conditions"]
+    theirs = msgspec.convert(recorded, type=list[type(ours[0])])  # type: ignore[misc]
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.last_transition_time and other.last_transition_time
+        apart = one.last_transition_time - other.last_transition_time
+        assert abs(apart) <= timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_same_pods_made_and_left(scenario: str) -> None:
+    """A pod's version is compared as first or later: Volcano kills an aborted job as often as an
+    event comes in, and counts up each time."""
+    made: list[tuple[str, bool, int]] = []
+    left: dict[str, str] = {}
+    for line in recorded_pods(scenario):
+        if line["type"] == "DELETED":
+            del left[line["name"]]
+            continue
+        left[line["name"]] = line["phase"]
+        if line["type"] == "ADDED":
+            notes = line["annotations"]
+            later = notes["volcano.sh/job-version"] != "0"
+            made.append((line["name"], later, int(notes["volcano.sh/job-retry-count"])))
+    job = replay(scenario)
+    assert sorted((name, version > 0, tries) for name, version, tries in job.made) == sorted(made)
+    assert {pod.name: pod.phase for pod in job.pods.values()} == left
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_status_on_the_way_is_one_that_volcano_wrote(scenario: str) -> None:
+    recorded = [shape(status) for status in recorded_statuses(scenario)]
+    ours = [shape(msgspec.to_builtins(status)) for status in replay(scenario).history]
+    assert [status for status in ours if status not in recorded] == []
+
+
+def test_a_pod_is_written_as_volcano_writes_it() -> None:
+    """Labels, annotations and owner reference of the first recorded pod, its own marks aside."""
+    head, _ = SCENARIOS["completes"]
+    [recorded, *_] = recorded_pods("completes")
+    [owner] = recorded["ownerReferences"]
+    stored = {
+        "metadata": {"name": "completes", "namespace": "cap", "uid": owner["uid"]},
+        "spec": head["spec"],
+    }
+    job = read_vcjob(msgspec.json.decode(msgspec.json.encode(stored), type=VcjobObject))
+    meta = build_pod(job, (job.spec.tasks or [])[0], 0)["metadata"]
+    own = head["spec"]["tasks"][0]["template"]["metadata"]["annotations"]
+    assert meta["name"] == recorded["name"]
+    assert meta["labels"] == recorded["labels"]
+    assert meta["annotations"] == recorded["annotations"] | own
+    assert meta["ownerReferences"] == [owner]

@@ -1,0 +1,234 @@
+"""vcjobs on the sandbox's API server, carried out by the stand-in: phases, pods, cost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from jobflow.api.labels import ATTEMPT
+from jobflow.api.resources import EVENTS, JOBS, PODS
+from jobflow.kube.client import MERGE_PATCH
+from support.sandbox.vcjobs import task, vcjob
+from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with small_world() as world:
+        yield world
+
+
+async def test_a_job_completes(world: World) -> None:
+    async with stand_in(world):
+        await world.create(vcjob("j"))
+        [job] = await world.end_of("j")
+    assert phases(job) == ["Pending", "Running", "Completed"]
+    final = {"conditions", "minAvailable", "runningDuration", "state", "version"}
+    assert job["status"].keys() == final
+    assert await world.pods() == {"j-t-0": "Succeeded"}
+
+
+def an_hour_later() -> datetime:
+    return datetime.now(UTC) + timedelta(hours=1)
+
+
+async def test_a_job_of_one_pod_takes_eight_writes(world: World) -> None:
+    async with stand_in(world, speed=1):
+        await world.create(vcjob("j", duration="1h"))
+        await world.job_in("j", "Running")
+    async with stand_in(world, speed=1, clock=an_hour_later):
+        await world.end_of("j")
+    assert world.writes() == {"POST pods": 1, "PATCH pods/status": 2, "PATCH jobs/status": 5}
+
+
+async def test_pods_that_move_together_cost_few_writes_of_their_job(world: World) -> None:
+    async with stand_in(world):
+        await world.create(vcjob("j", task(replicas=50)))
+        await world.end_of("j")
+    writes = world.writes()
+    assert (writes["POST pods"], writes["PATCH pods/status"]) == (50, 50)
+    assert writes["PATCH jobs/status"] < 25
+
+
+async def test_at_infinite_speed_a_pod_is_written_once(world: World) -> None:
+    names = [f"j{n}" for n in range(20)]
+    async with stand_in(world):
+        await world.create(*(vcjob(name, duration="1h") for name in names))
+        jobs = await world.end_of(*names)
+    assert {phase(job) for job in jobs} == {"Completed"}
+    assert world.writes()["PATCH pods/status"] == 20
+
+
+async def test_a_failed_job_says_why_in_its_pod(world: World) -> None:
+    async with stand_in(world):
+        await world.create(vcjob("j", exit_code="3", output="no more memory"))
+        [job] = await world.end_of("j")
+    pod = await world.get(PODS, "j-t-0")
+    [container] = pod["status"]["containerStatuses"]
+    assert phases(job) == ["Pending", "Running", "Failed"]
+    assert container["state"]["terminated"]["exitCode"] == 3
+    assert container["state"]["terminated"]["message"] == "no more memory"
+    assert (pod["spec"]["nodeName"], pod["status"]["podIP"]) == ("sandbox", "127.0.0.1")
+
+
+async def test_the_first_attempts_fail(world: World) -> None:
+    attempts = {f"j{n}": {ATTEMPT: str(n)} for n in (1, 2, 3)}
+    async with stand_in(world):
+        for name, labels in attempts.items():
+            await world.create(vcjob(name, labels=labels, fail_attempts="2"))
+        jobs = await world.end_of(*attempts)
+    assert [phase(job) for job in jobs] == ["Failed", "Failed", "Completed"]
+
+
+async def test_a_job_ends_with_its_workers(world: World) -> None:
+    policies = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    marks = '{"w": [["Running", 1], ["Succeeded", 2]], "ps": [["Running", 1]]}'
+    async with stand_in(world, speed=100):
+        tasks = task("ps"), task("w", 2, policies=policies)
+        await world.create(vcjob("j", *tasks, task_phases=marks))
+        [job] = await world.end_of("j")
+    assert phases(job) == ["Pending", "Running", "Completing", "Completed"]
+    assert await world.pods() == {"j-w-0": "Succeeded", "j-w-1": "Succeeded"}
+
+
+async def test_a_job_restarts_until_it_may_no_more(world: World) -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    async with stand_in(world):
+        await world.create(vcjob("j", spec={"maxRetry": 2, "policies": policies}, exit_code="1"))
+        [job] = await world.end_of("j")
+    assert (phase(job), job["status"]["retryCount"]) == ("Failed", 2)
+    assert world.writes()["POST pods"] == 2
+    notes = (await world.get(PODS, "j-t-0"))["metadata"]["annotations"]
+    assert notes["volcano.sh/job-retry-count"] == "1"
+
+
+async def test_a_task_waits_for_the_one_it_depends_on(world: World) -> None:
+    tasks = task("ps"), task("w", dependsOn={"name": ["ps"]})
+    async with stand_in(world, speed=1):
+        await world.create(vcjob("j", *tasks, task_phases='{"ps": [["Running", 3600]]}'))
+        await world.pod_in("j-ps-0", "Pending")
+        await world.job_in("j", "Pending")
+    async with stand_in(world):
+        await world.pod_in("j-w-0", "Succeeded")
+    assert await world.pods() == {"j-ps-0": "Running", "j-w-0": "Succeeded"}
+
+
+async def test_a_job_that_stays_pending_is_aborted_by_its_policy(world: World) -> None:
+    late = {"event": "PodPending", "action": "AbortJob", "timeout": "20ms"}
+    marks = '{"t": [["Running", 3600]]}'
+    async with stand_in(world, speed=1):
+        await world.create(vcjob("j", spec={"policies": [late]}, task_phases=marks))
+        [job] = await world.end_of("j")
+    assert phases(job) == ["Pending", "Aborting", "Aborted"]
+    assert await world.pods() == {}
+
+
+async def test_a_finished_job_is_deleted_when_its_ttl_is_over(world: World) -> None:
+    async with stand_in(world):
+        await world.create(vcjob("j", spec={"ttlSecondsAfterFinished": 0}), vcjob("other"))
+        await world.end_of("other")
+        await world.until(lambda jobs: set(jobs) == {"other"})
+        await world.until(lambda pods: set(pods) == {"other-t-0"}, PODS)
+
+
+class TestUsers:
+    """What users do to vcjobs and pods."""
+
+    async def test_a_deleted_job_takes_its_pods_along(self, world: World) -> None:
+        async with stand_in(world, speed=1):
+            await world.create(vcjob("j", duration="1h"))
+            await world.job_in("j", "Running")
+            await world.client.delete(JOBS, NAMESPACE, "j")
+            await world.until(lambda pods: not pods, PODS)
+        assert world.writes()["POST pods"] == 1
+
+    async def test_a_deleted_pod_is_made_again(self, world: World) -> None:
+        async with stand_in(world, speed=1):
+            await world.create(vcjob("j", duration="1h"))
+            await world.job_in("j", "Running")
+            first = (await world.get(PODS, "j-t-0"))["metadata"]["uid"]
+            await world.client.delete(PODS, NAMESPACE, "j-t-0")
+            await world.until(
+                lambda pods: "j-t-0" in pods and pods["j-t-0"]["metadata"]["uid"] != first, PODS
+            )
+            await world.job_in("j", "Running")
+
+    async def test_a_pod_that_is_marked_for_deletion_is_confirmed_gone(self, world: World) -> None:
+        held = {"metadata": {"finalizers": ["example.com/held"]}}
+        async with stand_in(world, speed=1):
+            await world.create(vcjob("j", duration="1h"))
+            await world.job_in("j", "Running")
+            await world.client.patch(PODS, NAMESPACE, "j-t-0", msgspec.json.encode(held))
+            await world.client.delete(PODS, NAMESPACE, "j-t-0")
+            await world.until(lambda jobs: "terminating" in jobs["j"]["status"])
+            held["metadata"]["finalizers"] = []
+            await world.client.patch(PODS, NAMESPACE, "j-t-0", msgspec.json.encode(held))
+            await world.until(
+                lambda pods: "j-t-0" in pods and "finalizers" not in pods["j-t-0"]["metadata"], PODS
+            )
+            await world.job_in("j", "Running")
+        assert world.writes()["DELETE pods"] == 2
+
+    async def test_a_job_made_anew_waits_for_the_old_pods_name(self, world: World) -> None:
+        async with stand_in(world):
+            await world.create(vcjob("j"))
+            await world.end_of("j")
+            await world.client.delete(JOBS, NAMESPACE, "j", propagation="Orphan")
+            await world.create(vcjob("j"))
+            await world.job_in("j", "Pending")
+            await world.client.delete(PODS, NAMESPACE, "j-t-0")
+            [job] = await world.end_of("j")
+        assert phase(job) == "Completed"
+
+    async def test_a_job_is_scaled(self, world: World) -> None:
+        async with stand_in(world, speed=1):
+            await world.create(
+                vcjob("j", task(replicas=2), duration="1h", spec={"minAvailable": 1})
+            )
+            await world.job_in("j", "Running")
+            smaller = {"spec": {"tasks": [task(replicas=1)]}}
+            await world.client.patch(
+                JOBS, NAMESPACE, "j", msgspec.json.encode(smaller), content_type=MERGE_PATCH
+            )
+            await world.until(lambda pods: set(pods) == {"j-t-0"}, PODS)
+
+
+class TestBadJobs:
+    """vcjobs that cannot be run as they are: Failed at once, with a sentence and an event."""
+
+    @pytest.mark.parametrize(
+        ("annotations", "said"),
+        [
+            ({"duration": "fast"}, '"fast" is not a duration: write it like 2s, 500ms or 1m30s'),
+            ({"exit-code": "300"}, '"300" is no exit code: write a whole number from 0 to 255'),
+            ({"outputs": "{}"}, 'outputs: no such setting; did you mean "output"?'),
+        ],
+    )
+    async def test_annotations(self, world: World, annotations: dict[str, str], said: str) -> None:
+        async with stand_in(world):
+            await world.create(vcjob("j", **annotations))
+            [job] = await world.end_of("j")
+            await world.until(lambda events: bool(events), EVENTS)
+        state = job["status"]["state"]
+        [event] = await world.items(EVENTS)
+        assert (state["phase"], state["reason"]) == ("Failed", "InvalidJob")
+        assert said in state["message"]
+        assert (event["type"], event["message"]) == ("Warning", state["message"])
+        assert event["involvedObject"]["uid"] == job["metadata"]["uid"]
+        assert await world.pods() == {}
+
+    async def test_a_policy(self, world: World) -> None:
+        policies = [{"event": "PodFailed", "action": "CompletedJob"}]
+        async with stand_in(world):
+            await world.create(vcjob("j", spec={"policies": policies}))
+            [job] = await world.end_of("j")
+        assert "spec.policies[0].action: 'CompletedJob'" in job["status"]["state"]["message"]
+
+    async def test_others_go_on(self, world: World) -> None:
+        async with stand_in(world):
+            await world.create(vcjob("bad", duration=""), vcjob("good"))
+            bad, good = await world.end_of("bad", "good")
+        assert (phase(bad), phase(good)) == ("Failed", "Completed")

@@ -1,0 +1,31 @@
+"""A flow around one step, and what admission says of that step's expressions and references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.admission.reviewed import faults, flow_of
+
+PARAMS: list[dict[str, Any]] = [
+    {"name": "workers", "value": 4},
+    {"name": "mode", "value": "fast"},
+    {"name": "on", "value": True},
+    {"name": "rates", "value": [0.1, 0.2]},
+    {"name": "many", "value": [0] * 1001},
+    {"name": "map", "value": {"x": {"y": 1}}},
+]
+AFTER_A: dict[str, Any] = {"name": "b", "dependsOn": {"targets": ["a"]}}
+
+
+def said_of(**step: Any) -> list[str]:
+    """What is said of step b, behind a; c is behind b, d beside them, z the last."""
+    others: list[Any] = ["a", "c: b", "d", "a-b", "e.f", "2a"]
+    flow = flow_of(
+        others[0],
+        AFTER_A | step,
+        *others[1:],
+        {"name": "all", "forEach": {"count": 2}},
+        params=PARAMS,
+        **{"finally": [{"name": "z"}]},
+    )
+    return [fault.removeprefix("spec.flows[1].") for fault in faults(flow)]

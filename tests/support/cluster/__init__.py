@@ -1,0 +1,1 @@
+"""Real control planes, kubectl, Helm releases, and what plays nodes and Volcano there."""

@@ -1,0 +1,155 @@
+"""Flows on a real API server whose vcjobs are completed as soon as they are there, whatever fails.
+
+It sees the API server directly, not through what a test puts before `jobflow serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.cache import Cache
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.reflector import Reflector
+from support.cluster.real_cluster import RealCluster
+from support.sandbox.manifests import DIAMOND, jobflow, template
+from support.sandbox.running_controller import set_phase
+from support.sandbox.servers import Server
+from support.time.alongside import alongside
+
+AGAIN_SECONDS = 0.1
+WITHIN_SECONDS = 60
+
+
+class Driven:
+    """The flows and vcjobs of one namespace as a watch tells of them; the latter are completed."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.flows = Cache[JobFlow](lambda old, new: self._news())
+        self.jobs = Cache[Job](self._job_changed)
+        self.completes = True
+        """Whether vcjobs are completed that come from now on."""
+        self.uids: dict[str, set[str]] = {}
+        """Of all vcjobs that ever had this name."""
+        self._client = client
+        self.namespace = namespace
+        self._changed = asyncio.Event()
+        self._begun: set[str] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        quick = Backoff(first=0.001, most=0.2)
+        here = self.namespace
+        async with asyncio.TaskGroup() as self._tasks:
+            for follow in (
+                Reflector(self._client, JOBFLOWS, JobFlow, self.flows, namespace=here),
+                Reflector(self._client, JOBS, Job, self.jobs, namespace=here, backoff=quick),
+            ):
+                self._tasks.create_task(follow.run())
+
+    async def until(self, holds: Callable[[], bool], *, seconds: float = WITHIN_SECONDS) -> None:
+        """Return as soon as it holds, looking at it after every event."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"never came true: flows {self.phases}") from None
+
+    async def over(self, flows: int) -> None:
+        """Return when so many flows are final."""
+        await self.until(lambda: sum(flow.final for flow in self.flows) == flows)
+
+    @property
+    def phases(self) -> Mapping[str, int]:
+        """How many flows are in each phase."""
+        return Counter(flow.status.state.phase or "new" for flow in self.flows)
+
+    def _news(self) -> None:
+        self._changed.set()
+
+    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        self._news()
+        if new is not None:
+            self.uids.setdefault(new.metadata.name, set()).add(new.metadata.uid)
+        if new is None or new.status.state.phase or not self.completes:
+            return
+        if new.metadata.uid in self._begun:
+            return
+        self._begun.add(new.metadata.uid)
+        assert self._tasks is not None
+        self._tasks.create_task(self._complete(new.metadata.name))
+
+    async def _complete(self, name: str) -> None:
+        while True:
+            try:
+                await set_phase(self._client, name, "Completed", namespace=self.namespace)
+                return
+            except ApiError as error:
+                if error.not_found:
+                    return
+            except NETWORK_ERRORS:
+                pass  # the API server is away, as the test wants it
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+@asynccontextmanager
+async def driven(real: RealCluster, namespace: str) -> AsyncIterator[Driven]:
+    """Watches and completes while the body runs."""
+    async with await real.client() as client:
+        driver = Driven(client, namespace)
+        async with alongside(driver.run()):
+            yield driver
+
+
+async def create_diamonds(api: Server, count: int, *, first: int = 0) -> None:
+    """So many flows of five steps, at once; numbered from `first`."""
+    for step in () if first else DIAMOND:
+        await api.made(api.templates, template(step))
+    many = (api.made(api.flows, jobflow(name, DIAMOND)) for name in names(first + count)[first:])
+    await asyncio.gather(*many)
+
+
+def names(count: int) -> list[str]:
+    return [f"f{number}" for number in range(count)]
+
+
+def assert_made_once_each(
+    real: RealCluster, driver: Driven, flows: int, *, all_logged: bool = True
+) -> None:
+    """Of so many diamonds every vcjob was made, none twice, though requests were broken off.
+
+    A create whose client died or lost its connection may be in the audit log as an error (504,
+    500) and be carried out all the same, so the UIDs that the watch told of are looked at too.
+    `all_logged`: the API server was not killed while it wrote its log.
+    """
+    wanted = once_each(flows)
+    assert {name: len(uids) for name, uids in driver.uids.items()} == wanted
+    asked = real.audit.asked(driver.namespace)
+    creates = [each for each in asked if (each.verb, each.resource) == ("create", "jobs")]
+    made = Counter(each.name for each in creates if each.code == 201)
+    assert not [name for name, times in made.items() if times > 1]
+    broken_off = {each.name for each in creates if each.code >= 500}
+    assert wanted.keys() - made.keys() <= broken_off or not all_logged
+    assert not [each for each in asked if each.verb == "delete" and each.resource == "jobs"]
+
+
+def once_each(count: int) -> dict[str, int]:
+    """The vcjobs of so many diamonds, each made once."""
+    return {f"{name}-{step}": 1 for name in names(count) for step in DIAMOND}
+
+
+def writes_a_flow(real: RealCluster, namespace: str, flows: int) -> dict[str, float]:
+    """What our replicas wrote, a flow."""
+    ours: Counter[str] = Counter()
+    for user in ("jobflow", "jobflow-2"):
+        ours += real.audit.writes(namespace, user=user)
+    return {what: count / flows for what, count in sorted(ours.items())}

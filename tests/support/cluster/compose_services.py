@@ -1,0 +1,193 @@
+"""docker-compose.yml without containers: its services' own command lines as local processes.
+
+A command line stays as it is but for what a container gives it: paths of its mounts are folders of
+one directory, ports are free ones, and service names are 127.0.0.1. Volcano and KWOK stay away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import yaml
+
+from support.cluster.control_plane import STOPPED_WITHIN_SECONDS, free_port
+from support.cluster.control_plane_binaries import MODULE
+
+COMPLETED = "service_completed_successfully"
+WITHIN_SECONDS = 60
+LOOK_AGAIN_SECONDS = 0.2
+ETCD, ETCD_PEERS, API_SERVER, HTTP, WEBHOOK = "2379", "2380", "6443", "8080", "8443"
+LEFT_OUT = {"volcano-controllers", "volcano-scheduler", "volcano-admission", "kwok"}
+ENTRYPOINTS = {"jobflow": ["jobflow"], "kubectl": ["kubectl"]}
+"""Of the images that have one which names their program."""
+
+
+class Composition:
+    """The services, and where what they reach has gone."""
+
+    def __init__(self, assets: Path, home: Path) -> None:
+        self._file: dict[str, Any] = yaml.safe_load(
+            (MODULE.parent.parent / "docker-compose.yml").read_text()
+        )
+        self.services: dict[str, Any] = self._file["services"]
+        self.home = home
+        self._ports = {
+            port: str(free_port()) for port in (ETCD, ETCD_PEERS, API_SERVER, HTTP, WEBHOOK)
+        }
+        self._assets = assets
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def files(self, folder: str) -> Path:
+        """What the containers have mounted as /<folder>."""
+        return self.home / folder
+
+    # ---------------------------------------------------------------------- the whole
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """As `docker compose up --wait`; everything has ended when this has."""
+        self.mount()
+        try:
+            for name in self._in_order():
+                if name in self._awaited():
+                    self.complete(name)
+                else:
+                    self._start(name)
+            for name, service in self.services.items():
+                if "healthcheck" in service:
+                    self._await_healthy(name)
+            yield
+        finally:
+            for name in reversed(list(self._processes)):
+                self.stop(name)
+
+    def complete(self, name: str) -> None:
+        """Run a service to its end; again after a failure where it is restarted on failure."""
+        deadline = time.monotonic() + WITHIN_SECONDS
+        while self._run(name) != 0:
+            assert self.services[name].get("restart") == "on-failure", self.said(name)
+            assert time.monotonic() < deadline, self.said(name)
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+    def stop(self, name: str) -> int:
+        """SIGTERM to a service; its exit code."""
+        process = self._processes.pop(name)
+        process.terminate()
+        try:
+            return process.wait(STOPPED_WITHIN_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def said(self, name: str) -> str:
+        """The end of what a service said."""
+        return (self.home / f"{name}.log").read_text()[-4000:]
+
+    # ---------------------------------------------------------------------- what is changed
+
+    def here(self, text: str) -> str:
+        """What stands in docker-compose.yml, as it is outside of containers. `$$` is its `$`."""
+        text = text.replace("$$", "$")
+        text = re.sub(rf"\b({'|'.join(self._ports)})\b", lambda m: self._ports[m[0]], text)
+        text = re.sub(rf"(//|host[ =])({'|'.join(self.services)})\b", r"\g<1>127.0.0.1", text)
+        mounts = "|".join(re.escape(mount) for mount in self._mounts())
+        return re.sub(rf"(?<!\w)({mounts})\b", lambda m: f"{self.home}{m[0]}", text)
+
+    def command_line(self, name: str) -> list[str]:
+        """A service's program and its arguments."""
+        service = self.services[name]
+        image = service["image"].rpartition(":")[0].rpartition("/")[2]
+        words = [*service.get("entrypoint", ENTRYPOINTS.get(image, [])), *service["command"]]
+        if name == "volcano-definitions":
+            words = [word for word in words if not word.startswith("--filename=https://")]
+            words.append(f"--filename={MODULE / 'crds'}")
+        return [self.here(word) for word in words]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        """Ports that no command line names have their place here."""
+        peers = f"http://localhost:{self._ports[ETCD_PEERS]}"
+        return os.environ | {
+            "PATH": f"{Path(sys.executable).parent}:{self._assets}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "NO_PROXY": "*",
+            "no_proxy": "*",
+            "ETCD_LISTEN_PEER_URLS": peers,
+            "ETCD_INITIAL_ADVERTISE_PEER_URLS": peers,
+            "ETCD_INITIAL_CLUSTER": f"default={peers}",
+            "JOBFLOW_HTTP_PORT": self._ports[HTTP],
+            "JOBFLOW_WEBHOOK_PORT": self._ports[WEBHOOK],
+        }
+
+    # ---------------------------------------------------------------------- details
+
+    def _mounts(self) -> set[str]:
+        volumes = {
+            volume.split(":")[1]
+            for service in self.services.values()
+            for volume in service.get("volumes", ())
+        }
+        return volumes | {config["target"] for config in self._configs()}
+
+    def _configs(self) -> list[dict[str, str]]:
+        return [one for service in self.services.values() for one in service.get("configs", ())]
+
+    def mount(self) -> None:
+        """Make what the containers mount."""
+        for mount in self._mounts():
+            Path(f"{self.home}{mount}").mkdir(parents=True)
+        for config in self._configs():
+            path = Path(f"{self.home}{config['target']}")
+            path.rmdir()
+            path.write_text(self.here(self._file["configs"][config["source"]]["content"]))
+
+    def _in_order(self) -> list[str]:
+        needs = {name: service.get("depends_on", {}) for name, service in self.services.items()}
+        return [name for name in TopologicalSorter(needs).static_order() if name not in LEFT_OUT]
+
+    def _awaited(self) -> set[str]:
+        """The services that another waits for to complete."""
+        return {
+            needed
+            for service in self.services.values()
+            for needed, how in service.get("depends_on", {}).items()
+            if how["condition"] == COMPLETED
+        }
+
+    def _start(self, name: str) -> None:
+        with self._log(name) as log:
+            self._processes[name] = subprocess.Popen(
+                self.command_line(name), env=self._environment, stdout=log, stderr=log
+            )
+
+    def _run(self, name: str) -> int:
+        with self._log(name) as log:
+            return subprocess.run(
+                self.command_line(name),
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                timeout=WITHIN_SECONDS,
+            ).returncode
+
+    def _log(self, name: str) -> BinaryIO:
+        return (self.home / f"{name}.log").open("ab")
+
+    def _await_healthy(self, name: str) -> None:
+        form, *words = self.services[name]["healthcheck"]["test"]
+        assert form == "CMD"
+        check = [self.here(word) for word in words]
+        deadline = time.monotonic() + WITHIN_SECONDS
+        while subprocess.run(check, env=self._environment, capture_output=True).returncode:
+            assert self._processes[name].poll() is None, self.said(name)
+            assert time.monotonic() < deadline, self.said(name)
+            time.sleep(LOOK_AGAIN_SECONDS)

@@ -1,0 +1,83 @@
+"""Where etcd, kube-apiserver and kube-controller-manager come from. Starts none of them.
+
+They are in the folder that KUBEBUILDER_ASSETS names (the convention of Kubernetes' own test
+environments), or Go builds them once from tests/cluster/go.mod into a cache outside the repository.
+As a program it runs a command that needs them: control_plane_binaries.py COMMAND [ARGUMENT…]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+MODULE = Path(__file__).parents[2] / "cluster"
+BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager")
+MISSING = "no kube-apiserver: set KUBEBUILDER_ASSETS, or install Go and run `make test-cluster`"
+
+
+def find() -> Path | None:
+    """The folder with all three binaries; None where there is none yet."""
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = Path(named) if named else _cache()
+    return folder if all((folder / name).is_file() for name in BINARIES) else None
+
+
+def build() -> Path | None:
+    """The same, built where Go is there to build it: minutes from nothing, seconds from Go's cache.
+
+    Raises CalledProcessError where Go fails, FileNotFoundError where KUBEBUILDER_ASSETS names a
+    folder without them: what the user has chosen is not replaced.
+    """
+    if (found := find()) or (go := shutil.which("go")) is None:
+        return found
+    if named := os.environ.get("KUBEBUILDER_ASSETS"):
+        raise FileNotFoundError(f"KUBEBUILDER_ASSETS={named} lacks one of {', '.join(BINARIES)}")
+    folder = _cache()
+    making = folder.with_name(f"{folder.name}.{os.getpid()}")
+    making.mkdir(parents=True)
+    print(f"building {', '.join(BINARIES)} into {folder}", file=sys.stderr)
+    subprocess.run(
+        [go, "build", "-ldflags", _stamp(), "-o", f"{making}/", "tool"], cwd=MODULE, check=True
+    )
+    (making / "server").rename(making / "etcd")
+    shutil.rmtree(folder, ignore_errors=True)
+    making.rename(folder)
+    return folder
+
+
+def _cache() -> Path:
+    """A folder for exactly these versions."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    text = (MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()
+    return Path(home) / "jobflow" / f"control-plane-{hashlib.sha256(text).hexdigest()[:16]}"
+
+
+def _stamp() -> str:
+    """Linker flags that tell the binaries their version: kubectl and Helm parse what they say."""
+    found = re.search(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", (MODULE / "go.mod").read_text())
+    assert found, "tests/cluster/go.mod requires no k8s.io/kubernetes"
+    version, major, minor = found.groups()
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    package = "k8s.io/component-base/version"
+    return " ".join(f"-X {package}.{key}={value}" for key, value in values.items())
+
+
+def main(command: list[str]) -> int:
+    """Run a command with KUBEBUILDER_ASSETS set; one line instead where there is nothing to set.
+
+    That line is a failure under JOBFLOW_REQUIRE_TOOLS=1.
+    """
+    folder = build()
+    if folder is None:
+        print(f"skipped: {MISSING}")
+        return int(os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1")
+    return subprocess.run(command, env={**os.environ, "KUBEBUILDER_ASSETS": str(folder)}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,142 @@
+"""Plays Volcano and its nodes at once: vcjobs go as their sandbox annotations say, without the time
+that they say. One that would take longer than a minute runs until it is to be aborted.
+
+It honours AbortJob, and deletes the Command first, as Volcano does. Nothing here relies on the
+sandbox's server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+from jobflow.api.command import Action, Command
+from jobflow.api.job import Job
+from jobflow.api.resources import COMMANDS, JOBS
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.cache import Cache
+from jobflow.kube.client import ApiError, Client
+from jobflow.kube.reflector import Reflector
+from jobflow.sandbox.nodes.simulation_script import Script, read_script
+from support.sandbox.job_pods import end_pod, make_pod
+from support.time.alongside import alongside
+from support.time.leaping_loop import now
+
+LONG_SECONDS = 60.0
+
+
+class Plays:
+    """The vcjobs of a namespace, or of all, as a watch tells of them."""
+
+    def __init__(self, client: Client, namespace: str = "") -> None:
+        self.uids: defaultdict[str, set[str]] = defaultdict(set)
+        """Of all vcjobs that ever were there, by name."""
+        self.jobs = Cache[Job](self._job_changed)
+        self.changed: Callable[[], object] = lambda: None
+        """Called whenever something has happened to a vcjob."""
+        self._commands = Cache[Command](self._command_changed)
+        self._client = client
+        self._namespace = namespace
+        self._aborted: set[str] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        quick = Backoff(first=0.001, most=0.1)
+        async with asyncio.TaskGroup() as self._tasks:
+            for resource, kind, cache in (
+                (JOBS, Job, self.jobs),
+                (COMMANDS, Command, self._commands),
+            ):
+                follow: Reflector[Any] = Reflector(
+                    self._client, resource, kind, cache, namespace=self._namespace, backoff=quick
+                )
+                self._tasks.create_task(follow.run())
+
+    # ------------------------------------------------------------------ vcjobs
+
+    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        self.changed()
+        if new is not None:
+            self.uids[new.metadata.name].add(new.metadata.uid)
+            if old is None and not new.status.state.phase:
+                self._begin(self._play(new))
+
+    def _begin(self, work: Any) -> None:
+        assert self._tasks is not None
+        self._tasks.create_task(_unless_gone(work))
+
+    async def _play(self, job: Job) -> None:
+        meta, script = job.metadata, script_of(job)
+        began = now()
+        await self._set(job, "Running", began, Running=began)
+        tasks = [task.name or "" for task in job.spec.tasks or ()]
+        pod = await make_pod(self._client, meta, tasks[0])
+        if (script.duration or 0.0) > LONG_SECONDS:
+            return
+        last = script.marks(tasks[0])[-1]
+        await end_pod(self._client, meta.namespace, pod, code=last.exit_code, message=last.message)
+        if meta.uid not in self._aborted:
+            end = "Failed" if last.exit_code else "Completed"
+            await self._set(job, end, now(), Running=began)
+
+    async def _set(self, job: Job, phase: str, when: datetime, **before: datetime) -> None:
+        stamps = {**before, phase: when}
+        status = {
+            "state": {"phase": phase, "lastTransitionTime": _text(when)},
+            "conditions": [
+                {"status": each, "lastTransitionTime": _text(at)} for each, at in stamps.items()
+            ],
+        }
+        meta, body = job.metadata, json.dumps({"status": status}).encode()
+        await self._client.patch(JOBS, meta.namespace, meta.name, body, subresource="status")
+
+    # ------------------------------------------------------------------ Commands
+
+    def _command_changed(self, old: Command | None, new: Command | None) -> None:
+        if old is None and new is not None and new.target is not None:
+            if new.target.kind == JOBS.kind and new.action == Action.ABORT_JOB:
+                self._begin(self._abort(new))
+
+    async def _abort(self, command: Command) -> None:
+        meta, target = command.metadata, command.target
+        assert target is not None
+        await self._client.delete(COMMANDS, meta.namespace, meta.name, uid=meta.uid)
+        job = self.jobs.get(meta.namespace, target.name)
+        if job is not None and not job.ended:
+            self._aborted.add(job.metadata.uid)
+            await self._set(job, "Aborted", now(), Running=now())
+
+
+async def _unless_gone(work: Any) -> None:
+    try:
+        await work
+    except ApiError as error:
+        if not error.not_found:
+            raise
+
+
+def script_of(job: Job) -> Script:
+    """How a vcjob is to go."""
+    meta = job.metadata
+    tasks = [task.name or "" for task in job.spec.tasks or ()]
+    script, faults = read_script(meta.annotations or {}, meta.labels or {}, tasks)
+    assert not faults, faults
+    return script
+
+
+def _text(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@asynccontextmanager
+async def plays(client: Client, namespace: str = "") -> AsyncIterator[Plays]:
+    """Plays while the body runs."""
+    player = Plays(client, namespace)
+    async with alongside(player.run()):
+        yield player

@@ -1,0 +1,141 @@
+"""The one real control plane of a test session: our CRDs and Volcano's on it, users, audit log.
+
+A pytest plugin for its fixtures, because tests/cluster and tests/contract share the control plane.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from jobflow.kube.client import Client
+from support.cluster.audit import Audit
+from support.cluster.control_plane import ControlPlane, control_plane, token
+from support.cluster.control_plane_binaries import MISSING, MODULE, find
+
+OURS = MODULE.parent.parent / "charts" / "jobflow" / "crds"
+SERVED_WITHIN_SECONDS = 30
+DEFAULT_QUEUE = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "Queue",
+    "metadata": {"name": "default"},
+    "spec": {"reclaimable": True, "weight": 1},
+    "status": {"state": "Open"},
+}
+"""Volcano makes it when it starts."""
+
+
+class RealCluster:
+    """A control plane, and what a test asks of it."""
+
+    def __init__(self, plane: ControlPlane, admin: httpx.Client) -> None:
+        self.plane = plane
+        self.admin = admin
+        self.audit = Audit(plane.audit_log, self._mark)
+        self._numbers = itertools.count(1)
+
+    async def client(self, user: str = "admin") -> Client:
+        """A client of the product's own kind, to be closed."""
+        return await Client.from_kubeconfig(str(self.plane.kubeconfig(user)))
+
+    def new_namespace(self, prefix: str) -> str:
+        """A namespace that no other test has."""
+        name = f"{prefix[:50].strip('-')}-{next(self._numbers)}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.admin.post("/api/v1/namespaces", json=body).raise_for_status()
+        return name
+
+    def install(self, manifest: dict[str, Any]) -> None:
+        """Create an object of the cluster, status included; of a CRD, return once it is served."""
+        group, _, version = manifest["apiVersion"].rpartition("/")
+        plural = {"CustomResourceDefinition": "customresourcedefinitions"}.get(
+            manifest["kind"], manifest["kind"].lower() + "s"
+        )
+        answer = self.admin.post(f"/apis/{group}/{version}/{plural}", json=manifest)
+        assert answer.status_code == 201, answer.text
+        if "status" in manifest:
+            path = f"/apis/{group}/{version}/{plural}/{manifest['metadata']['name']}/status"
+            head = {"Content-Type": "application/merge-patch+json"}
+            body = json.dumps({"status": manifest["status"]})
+            self.admin.patch(path, content=body, headers=head).raise_for_status()
+        if manifest["kind"] == "CustomResourceDefinition":
+            spec = manifest["spec"]
+            for served in spec["versions"]:
+                path = f"/apis/{spec['group']}/{served['name']}/{spec['names']['plural']}"
+                self._await_served(path)
+
+    def _await_served(self, path: str) -> None:
+        """404 and 429 (`storage is (re)initializing`) come for a second or two."""
+        deadline = time.monotonic() + SERVED_WITHIN_SECONDS
+        while (answer := self.admin.get(path)).status_code != 200:
+            assert time.monotonic() < deadline, answer.text
+            time.sleep(0.05)
+
+    def _mark(self, name: str) -> None:
+        self.admin.get(f"/api/v1/namespaces/default/configmaps/{name}")
+
+
+@contextmanager
+def real_cluster(assets: Path, directory: Path) -> Iterator[RealCluster]:
+    """A control plane with everything on it that flows need."""
+    with control_plane(assets, directory) as plane:
+        head = {"Authorization": f"Bearer {token('admin')}"}
+        with httpx.Client(
+            base_url=plane.url, headers=head, verify=plane.trust(), trust_env=False, timeout=30
+        ) as admin:
+            cluster = RealCluster(plane, admin)
+            for folder in (OURS, MODULE / "crds"):
+                for path in sorted(folder.glob("*.yaml")):
+                    cluster.install(yaml.safe_load(path.read_text()))
+            for role in yaml.safe_load_all((MODULE / "roles.yaml").read_text()):
+                cluster.install(role)
+            cluster.install(DEFAULT_QUEUE)
+            yield cluster
+
+
+@pytest.fixture(scope="session")
+def assets() -> Path:
+    """Where the binaries are. Skips without them; fails under JOBFLOW_REQUIRE_TOOLS=1."""
+    if (found := find()) is not None:
+        return found
+    if os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1":
+        pytest.fail(f"{MISSING} (JOBFLOW_REQUIRE_TOOLS=1)")
+    pytest.skip(MISSING)
+
+
+@pytest.fixture(scope="session")
+def cluster_of_session(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealCluster]:
+    """The session's control plane."""
+    with real_cluster(assets, tmp_path_factory.mktemp("control-plane")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def real(cluster_of_session: RealCluster) -> RealCluster:
+    """The session's control plane, whole: what a test has stopped, it has started again."""
+    ended = [
+        name
+        for name, process in cluster_of_session.plane.processes.items()
+        if process.poll() is not None
+    ]
+    assert not ended, f"{ended} died: {cluster_of_session.plane.log(ended[0])}"
+    return cluster_of_session
+
+
+@pytest.fixture
+def namespace_of_test(request: pytest.FixtureRequest) -> str:
+    """A name for a namespace, after the test."""
+    name: str = request.node.originalname
+    return "".join(c if c.isalnum() else "-" for c in name.removeprefix("test_").lower())

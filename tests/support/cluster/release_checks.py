@@ -1,0 +1,60 @@
+"""What tests of a release do to a cluster and see of it. For tests/chart."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from support.cluster.real_cluster import RealCluster
+from support.sandbox.manifests import DIAMOND, jobflow, template
+
+WITHIN_SECONDS = 60
+
+
+def get(bare: RealCluster, path: str) -> Any:
+    """What is there; None where there is nothing."""
+    answer = bare.admin.get(path)
+    assert answer.status_code in (200, 404), answer.text
+    return answer.json() if answer.status_code == 200 else None
+
+
+async def until(bare: RealCluster, path: str, holds: Any) -> Any:
+    """What is at this path, as soon as this holds of it (None: nothing is there)."""
+    async with asyncio.timeout(WITHIN_SECONDS):
+        while True:
+            found = await asyncio.to_thread(get, bare, path)
+            if holds(found):
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def post(bare: RealCluster, path: str, manifest: Any) -> Any:
+    answer = await asyncio.to_thread(bare.admin.post, path, json=manifest)
+    return answer.json()
+
+
+async def delete(bare: RealCluster, path: str) -> Any:
+    """Off this thread, for the way to the webhook leads through it."""
+    return (await asyncio.to_thread(bare.admin.delete, path)).json()
+
+
+async def apply_diamond(
+    bare: RealCluster, namespace: str, name: str, duration: str = "200ms", **spec: Any
+) -> str:
+    """The path of a flow that has been made, templates first."""
+    for step in DIAMOND:
+        await post(bare, JOBTEMPLATES.path(namespace), template(step, duration=duration))
+    made = await post(bare, JOBFLOWS.path(namespace), jobflow(name, DIAMOND, **spec))
+    assert made["kind"] == "JobFlow", made
+    return JOBFLOWS.path(namespace, name)
+
+
+def phase(flow: Any) -> str:
+    found: str = flow.get("status", {}).get("state", {}).get("phase", "")
+    return found
+
+
+async def succeeds(bare: RealCluster, path: str) -> None:
+    flow = await until(bare, path, lambda flow: phase(flow) in ("Succeed", "Failed"))
+    assert phase(flow) == "Succeed", flow["status"]

@@ -1,0 +1,177 @@
+"""`jobflow serve` as a process beside a real API server, for tests that stop and kill it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from jobflow.api.resources import JOBFLOWS, VALIDATING_WEBHOOKS
+from jobflow.webhook.certificates import write_development_pki
+from jobflow.webhook.configuration import webhook_configuration
+from support.cluster.control_plane import free_port
+from support.cluster.real_cluster import RealCluster
+
+READY_WITHIN_SECONDS = 30
+
+
+class Served:
+    """One replica. `start` it, `stop` or `kill` it, `start` it again on the same ports.
+
+    `under` is a command that runs it, such as a profiler.
+    """
+
+    def __init__(
+        self,
+        real: RealCluster,
+        home: Path,
+        *flags: str,
+        user: str = "jobflow",
+        webhook: bool = True,
+        files: bool = True,
+        kubeconfig: Path | None = None,
+        under: Sequence[str] = (),
+    ) -> None:
+        self.webhook_port = free_port()
+        self.http_port = free_port()
+        self.ca = b""
+        self.said = home / f"serve-{user}.log"
+        command = [*under, str(Path(sys.executable).with_name("jobflow")), "serve", *flags]
+        command += ["--kubeconfig", str(kubeconfig or real.plane.kubeconfig(user))]
+        command += ["--http-port", str(self.http_port)]
+        if webhook:
+            command += ["--webhook-port", str(self.webhook_port), "--webhook-host", "127.0.0.1"]
+        else:
+            command += ["--no-webhook"]
+        if webhook and files:
+            self.pki = write_development_pki(home / "certs", ["127.0.0.1"])
+            self.ca = self.pki.ca_certificate.read_bytes()
+            command += ["--tls-cert", str(self.pki.serving.certificate)]
+            command += ["--tls-key", str(self.pki.serving.key)]
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def webhook_url(self) -> str:
+        return f"https://127.0.0.1:{self.webhook_port}"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Ready while the body runs, as far as the body lets it."""
+        try:
+            self.start()
+            yield
+        except BaseException:
+            if self._process is not None:
+                self.kill()
+            raise
+        if self._process is not None:
+            self.stop()
+
+    def start(self) -> None:
+        """Returns when it says that it is ready."""
+        self.launch()
+        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        while not self.ready():
+            assert self._process is not None and self._process.poll() is None, self.log()
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.05)
+
+    def launch(self) -> None:
+        """Returns at once."""
+        assert self._process is None
+        with self.said.open("ab") as said:
+            self._process = subprocess.Popen(self._command, stdout=said, stderr=said)
+
+    def ready(self) -> bool:
+        return self.waiting_for() == []
+
+    def waiting_for(self) -> list[str] | None:
+        """What /readyz says is missing; None while nobody answers."""
+        try:
+            answer = self.get("/readyz").json()
+        except httpx.TransportError:
+            return None
+        assert answer["ready"] == (answer["waiting_for"] == [])
+        found: list[str] = answer["waiting_for"]
+        return found
+
+    def metric(self, name: str) -> float | None:
+        """The value of a metric without labels."""
+        lines = self.get("/metrics").text.splitlines()
+        found = [line.split()[1] for line in lines if line.startswith(f"jobflow_{name} ")]
+        return float(found[0]) if found else None
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://127.0.0.1:{self.http_port}{path}", trust_env=False)
+
+    def exit_code(self) -> int:
+        """Of a process that ends by itself."""
+        process, self._process = self._process, None
+        assert process is not None
+        return process.wait(READY_WITHIN_SECONDS)
+
+    def stop(self) -> None:
+        """SIGTERM; it must end well."""
+        assert self._end(hard=False) == 0, self.log()
+        assert "Traceback" not in self.log(), self.log()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(hard=True)
+
+    def freeze(self) -> None:
+        """SIGSTOP: it stands still until `thaw`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def log(self) -> str:
+        return self.said.read_text()
+
+    def _end(self, *, hard: bool) -> int:
+        process, self._process = self._process, None
+        assert process is not None
+        process.kill() if hard else process.terminate()
+        return process.wait(READY_WITHIN_SECONDS)
+
+
+@contextmanager
+def registered(real: RealCluster, served: Served) -> Iterator[None]:
+    """The API server asks this replica's webhook; returns when it has begun to."""
+    path = VALIDATING_WEBHOOKS.path()
+    made = webhook_configuration(served.webhook_url, served.ca)
+    real.admin.post(path, json=made).raise_for_status()
+    name = made["metadata"]["name"]
+    try:
+        _await_refusal(real)
+        yield
+    finally:
+        real.admin.delete(f"{path}/{name}").raise_for_status()
+
+
+def _await_refusal(real: RealCluster) -> None:
+    """An API server hears of a new configuration a moment later."""
+    own_target = {"name": "a", "dependsOn": {"targets": ["a"]}}
+    flow = {
+        "apiVersion": JOBFLOWS.api_version,
+        "kind": JOBFLOWS.kind,
+        "metadata": {"name": "refused"},
+        "spec": {"flows": [own_target]},
+    }
+    deadline = time.monotonic() + READY_WITHIN_SECONDS
+    url = f"{JOBFLOWS.path('default')}?dryRun=All"
+    while (answer := real.admin.post(url, content=json.dumps(flow))).status_code != 422:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.05)

@@ -1,0 +1,1 @@
+"""Random inputs and measures for laws."""

@@ -1,0 +1,186 @@
+"""What goes on inside the vcjobs of a life, and what steps with a probe may make of it.
+
+Pods move, are watched late or never, and answer or not; the books say what anybody could have seen.
+The meaning of a probe is written anew here, from DESIGN §1 and §2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from jobflow.api import labels
+from jobflow.api.job import Job
+from jobflow.api.jobflow import Probe, Step
+from jobflow.api.pod import Pod
+from jobflow.core.planning.actions import Plan, ReadPods
+from jobflow.core.planning.view import PodsRead, ProbeResult
+from support.plan.plan_pods import pods_of
+from support.plan.plan_world import World
+from support.sandbox.containers import ended, with_containers
+
+_CONTAINER = {"name": "c", "resources": {"requests": {"cpu": "500"}}}
+SPEC: dict[str, Any] = {
+    "minAvailable": 1,
+    "tasks": [
+        {"name": name, "replicas": replicas, "template": {"spec": {"containers": [_CONTAINER]}}}
+        for name, replicas in (("t", 1), ("w", 2))
+    ],
+}
+SIZES = {"t": 1, "w": 2}
+MESSAGES = ("", "words", '{"n": 1, "m": null}', "caf\udce9", "x" * 4000, "x" * 5000)
+"""Termination messages; the longest is too large."""
+PODS = ("Pending", "Running", "Running", "Succeeded", "Succeeded", "Failed")
+REACHED = {
+    "Pending": {"Pending", "Running", "Succeeded", "Failed"},
+    "Running": {"Running", "Succeeded", "Failed"},
+    "Succeeded": {"Succeeded"},
+    "Failed": {"Failed"},
+}
+_ALL = {"taskName": "w", "phase": "Succeeded"}
+_ONE = {"taskName": "w", "phase": "Running", "count": 1}
+_BAD = {"taskName": "t", "phase": "Failed"}
+_NONE = {"taskName": "zzz", "phase": "Running"}
+_GET = {"taskName": "t", "path": "/", "port": 80}
+_KINDS: tuple[dict[str, Any], ...] = (
+    {"taskStatusList": [_ALL]},
+    {"taskStatusList": [_ONE]},
+    {"taskStatusList": [_ONE, _BAD]},
+    {"taskStatusList": [_NONE]},
+    {"httpGetList": [_GET]},
+    {"httpGetList": [_GET], "taskStatusList": [_ALL]},
+)
+probes = st.sampled_from([*[None] * len(_KINDS), *(msgspec.convert(k, Probe) for k in _KINDS)])
+"""As many steps look inside as look at conditions."""
+
+
+class Insides:
+    """The books: what pods have ever shown, and who has ever answered."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.most: Counter[tuple[str, str, str]] = Counter()
+        """Most pods that had reached a phase at once, by vcjob UID, task and phase."""
+        self.answered: set[tuple[str, str]] = set()
+        """Steps whose requests a vcjob's pods have answered."""
+        self.uids: defaultdict[str, set[str]] = defaultdict(set)
+        """Of all vcjobs that a step ever had."""
+
+    # ------------------------------------------------------------------ what happens
+
+    def move(self, world: World, job: Job) -> World:
+        """Its pods do something, or are not there at all; who watches may see it later."""
+        phases = {
+            task: " ".join(self.random.choices(PODS, k=self.random.randint(0, size)))
+            for task, size in SIZES.items()
+        }
+        pods = {name: self.with_end(pod) for name, pod in pods_of(job, **phases).items()}
+        world = replace(world, live={**world.live, job.metadata.uid: pods})
+        self.note(world, job)
+        return self.watch(world) if self.random.random() < 0.5 else world
+
+    def with_end(self, pod: Pod) -> Pod:
+        """Of a pod that has ended the container has, mostly."""
+        if not pod.ended or self.random.random() < 0.2:
+            return pod
+        code = 0 if pod.phase == "Succeeded" else 3
+        return with_containers(pod, ended(code, message=self.random.choice(MESSAGES)), node="n")
+
+    def watch(self, world: World) -> World:
+        return replace(world, pods=world.live)
+
+    def note(self, world: World, job: Job) -> None:
+        """What its pods show, and what Volcano says of them."""
+        uid = job.metadata.uid
+        self.uids[(job.metadata.annotations or {})[labels.STEP]].add(uid)
+        pods = world.live.get(uid, {}).values()
+        shown: dict[str, Counter[str]] = {
+            task: Counter(pod.phase for pod in pods if pod.task == task) for task in SIZES
+        }
+        said = (job.status.task_status_count or {}).items()
+        for task, counts in (*shown.items(), *((t, Counter(s.phase or {})) for t, s in said)):
+            for phase, reached in REACHED.items():
+                key = uid, task, phase
+                self.most[key] = max(self.most[key], sum(counts[p] for p in reached))
+
+    def answer(self, world: World) -> World:
+        """The pods that are asked answer, or say something else."""
+        asked = world.plan().plan.probes
+        if not asked:
+            return world
+        probe = self.random.choice(asked)
+        key = probe.step, probe.uid
+        if world.probes.get(key, ProbeResult()).passed:
+            return world
+        passed = self.random.random() < 0.5
+        if passed:
+            self.note(world, world.jobs[probe.job])
+            self.answered.add(key)
+        result = ProbeResult(passed, "" if passed else self.random.choice(("503", "refused")))
+        return replace(world, probes={**world.probes, key: result})
+
+    def read(self, world: World, action: ReadPods) -> World:
+        """Sometimes they cannot be read, for now or at all."""
+        if self.random.random() < 0.8:
+            return world.acted(action)
+        later = self.random.choice((None, world.now, world.now + timedelta(seconds=2)))
+        answer = PodsRead(trouble="no", retry_at=later)
+        return replace(world, read={**world.read, action.uid: answer})
+
+    def planned(self, world: World, plan: Plan) -> World:
+        """What no plan asks for is forgotten, and so is what was read of a vcjob that goes on."""
+        wanted = {(probe.step, probe.uid) for probe in plan.probes}
+        ended = {job.metadata.uid for job in world.jobs.values() if job.ended}
+        return replace(
+            world,
+            probes={key: result for key, result in world.probes.items() if key in wanted},
+            read={uid: pods for uid, pods in world.read.items() if uid in ended},
+        )
+
+    # ------------------------------------------------------------------------ the laws
+
+    def may_have_passed(self, step: Step, target: str) -> bool:
+        """Whether anybody could have seen that a target passes the step's probe."""
+        return any(
+            self._phases(step, uid, self.most)
+            and (not _asks(step) or (step.name, uid) in self.answered)
+            for uid in self.uids[target]
+        )
+
+    def check_unsatisfiable(self, step: Step, world: World) -> None:
+        """Nothing is given up while the pods of an ended vcjob, if only they are read, show it."""
+        shown = [self._shows(step, target, world) for target in step.targets]
+        assert step.depends_on is not None
+        passes = any(shown) if step.depends_on.strategy == "any" else all(shown)
+        assert not passes, f"{step.name} was given up too early"
+
+    def _shows(self, step: Step, target: str, world: World) -> bool:
+        job = world.jobs.get(world.name_of(target))
+        if job is None or not job.ended or _asks(step):
+            return False
+        uid = job.metadata.uid
+        answer = world.read.get(uid)
+        trouble = answer is not None and answer.trouble and answer.retry_at is None
+        now = Insides(self.random)
+        now.note(world, job)
+        return not trouble and now._phases(step, uid, now.most)
+
+    def _phases(self, step: Step, uid: str, most: Counter[tuple[str, str, str]]) -> bool:
+        assert step.depends_on is not None and step.depends_on.probe is not None
+        return all(
+            entry.task_name in SIZES
+            and most[uid, entry.task_name, entry.phase or ""]
+            >= (entry.count or SIZES[entry.task_name])
+            for entry in step.depends_on.probe.task_status_list or ()
+        )
+
+
+def _asks(step: Step) -> bool:
+    probe = step.depends_on.probe if step.depends_on else None
+    return probe is not None and bool(probe.http_get_list)

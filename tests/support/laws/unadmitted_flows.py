@@ -1,0 +1,284 @@
+"""Flows, statuses and vcjobs as no admission lets them through and no version of ours writes them:
+from before admission, by hand, by another version. Each is drawn by dice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.control import Backoff, Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry
+from jobflow.api.flow_status import JobFlowStatus, JobRecord, RunCondition
+from jobflow.api.job import Job, JobCondition, JobState
+from jobflow.api.jobflow import (
+    DependsOn,
+    JobFlow,
+    JobFlowSpec,
+    Probe,
+    Step,
+    TaskStatusProbe,
+    TCPSocketProbe,
+)
+from jobflow.api.meta import ObjectMeta
+from support.plan.plan_world import FLOW_UID, NOW, World
+from support.plan.steps import template
+
+_NAMES = ("a", "b", "c", "a-0", "", "é")
+_NUMBERS = (None, 0, 1, 2, 3, -1, 100, 2**31 - 1, -(2**31))
+_EXPRESSIONS = (
+    *(None, "", "true", "false", "1", "params.x", "outputs.x > 1", "item", "index > 0", "[1,2]"),
+    *('steps["a"].phase == "Completed"', "x(", 'steps["zz"].phase', "params.x.map(y, y)"),
+)
+_DURATIONS = (None, "", "1s", "x", "99999999h", "0s", "1ns", "876000h")
+_PATCHES: tuple[dict[str, Any], ...] = (
+    {},
+    {"queue": "$(params.x)"},
+    {"queue": "$(item)", "tasks": None},
+    {"tasks": [{"name": "t", "replicas": "$(steps.a.outputs.y)"}]},
+    {"tasks": 3, "ttlSecondsAfterFinished": "$(index)"},
+)
+_TIMES = (
+    *(None, NOW, NOW - timedelta(hours=1), NOW + timedelta(days=1)),
+    *(datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+)
+_PHASES = (
+    *("", "Waiting", "Pending", "Running", "Completed", "Failed", "Skipped", "Aborting"),
+    *("Aborted", "Terminated", "Restarting", "weird"),
+)
+_REASONS = (
+    *("", "Cancelled", "Timeout", "Retrying", "JobLost", "Suspended", "FailurePolicy"),
+    *("DaemonEnded", "NotTaken", "UpstreamFailed", "Stopped", "Parallelism", "Starting", "weird"),
+)
+_JOBS = ("f-a", "f-a-0", "f-a-1", "f-b", "f-c-r1", "f-a-r1")
+_TEXTS = ("", "a", "t", "é", "x" * 500, "99999999999999h", "1e999", "c", "uid-c")
+_FLOW_PHASES = ("", "Pending", "Running", "Failed", "Succeed", "Terminating", "weird")
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "phase": (*_PHASES, *_FLOW_PHASES),
+    "state": _PHASES,
+    "reason": (*_REASONS, "Invalid"),
+    "job": ("", "x", *_JOBS),
+    "name": _JOBS,
+    "passed_targets": _NAMES,
+    "suspended_by": ("", "AbortJob", "SuspendFlow", "spec.suspend", "weird"),
+    "handled_commands": ("uid-c", "gone"),
+}
+"""The texts of a status, by their field; of other fields any."""
+_WHOLE = (0, 1, 2, -1, 100, 1000, 2**31 - 1, -(2**31))
+_COUNTS: Mapping[str, tuple[int, ...]] = {
+    "attempts": (0, 1, 1, 2, *_WHOLE),
+    "past_attempts": (0, 0, 0, 1, *_WHOLE),
+    "index": (0, 1, 2, *_WHOLE),
+    "suspended_seconds": (5, 10**9, 10**18, *_WHOLE),
+}
+
+
+def _nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"k": [value]}
+    return value
+
+
+_JSON = (None, 1, -1, 1e308, "q", [], {}, {"k": 1}, [1, {"k": 2}], _nested(50), "x" * 500)
+MANY = 5000
+"""Entries of a list or a map that is very long."""
+MOST_BYTES = 1_500_000
+"""About as much as a cluster stores of one object."""
+_COMMANDS = (
+    "AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob", "x"
+)  # fmt: skip
+
+
+def _numbered(entry: Any, number: int) -> Any:
+    """One more entry like this, that is not the same."""
+    if isinstance(entry, RunCondition):
+        return msgspec.structs.replace(entry, index=number, job=f"f-a-{number}")
+    if isinstance(entry, JobRecord):
+        return msgspec.structs.replace(entry, name=f"f-a-{number}")
+    return f"{entry}-{number}" if isinstance(entry, str) else entry
+
+
+class Odd:
+    """Draws one world after another."""
+
+    def __init__(self, dice: Random) -> None:
+        self._dice = dice
+        self._one = dice.choice
+
+    def world(self) -> World:
+        """A flow that was touched, what is there of it, and perhaps a Command."""
+        one = self._one
+        flow = JobFlow(
+            metadata=ObjectMeta(
+                name="f",
+                namespace="ns",
+                uid=FLOW_UID,
+                generation=1,
+                creation_timestamp=NOW,
+                deletion_timestamp=one([None, None, None, NOW]),
+            ),
+            spec=self._spec(),
+            status=self._status(),
+        )
+        known = {
+            name: template(name) for name in ("a", "b", "c") if self._rarely(4, otherwise=True)
+        }
+        world = World(flow, known)
+        jobs = {name: self._job(world, name) for name in _JOBS if self._rarely(3)}
+        world = replace(
+            world,
+            jobs=jobs,
+            deleted=frozenset(name for name in jobs if self._rarely(5)),
+            absent=frozenset(name for name in _JOBS if self._rarely(3)),
+        )
+        return world.with_command(one(_COMMANDS), name="c") if self._rarely(3) else world
+
+    def _rarely(self, one_in: int, *, otherwise: bool = False) -> bool:
+        return (self._dice.randrange(one_in) == 0) is not otherwise
+
+    # ------------------------------------------------------------------------- what is asked
+
+    def _spec(self) -> JobFlowSpec:
+        one = self._one
+        last = [self._step() for _ in range(self._dice.randint(0, 2))]
+        params = [Param(name="x", value=one([None, 1, [1, 2], {"a": None}, "t"]))]
+        return JobFlowSpec(
+            flows=one([None, *([[self._step() for _ in range(self._dice.randint(0, 4))]] * 20)]),
+            finally_=one([None, last]),
+            params=one([None, params]),
+            parallelism=one([None, one(_NUMBERS)]),
+            timeout=one(_DURATIONS),
+            failure_policy=one([None, "Stop", "Abort", "Continue", "x"]),
+            ttl_seconds_after_finished=one(_NUMBERS),
+            suspend=one([None, True]),
+            job_retain_policy=one([None, "delete", "x"]),
+            job_defaults=one([None, JobDefaults(queue="q", plugins={"svc": []})]),
+        )
+
+    def _step(self) -> Step:
+        one = self._one
+        return Step(
+            name=one(_NAMES),
+            template=one([None, "a", "zz"]),
+            depends_on=one([None, self._depends_on()]),
+            patch=self._patch(),
+            when=one([None, None, one(_EXPRESSIONS)]),
+            switch=one([None, None, [], [self._case(), Case()]]),
+            for_each=one([None, None, self._for_each()]),
+            repeat=one([None, None, Repeat(until=one(_EXPRESSIONS), max=one(_NUMBERS))]),
+            retry=one([None, self._retry()]),
+            timeout=one(_DURATIONS),
+            daemon=one([None, None, True]),
+            continue_on_failure=one([None, True]),
+        )
+
+    def _depends_on(self) -> DependsOn:
+        one = self._one
+        phase = TaskStatusProbe(
+            task_name=one(["t", None]), phase=one(["Running", "x", None]), count=one(_NUMBERS)
+        )
+        port = TCPSocketProbe(task_name="t", port=one(_NUMBERS))
+        probes = [Probe(), Probe(task_status_list=[phase]), Probe(tcp_socket_list=[port])]
+        return DependsOn(
+            targets=one([None, [], [one(_NAMES)], [one(_NAMES), one(_NAMES)]]),
+            strategy=one([None, "all", "any", "x"]),
+            condition=one([None, "Completed", "Failed", "Finished", "Running", "x"]),
+            probe=one([None, None, None, *probes]),
+        )
+
+    def _patch(self) -> Patch | None:
+        return self._one([None, None, Patch(job_spec=self._one(_PATCHES))])
+
+    def _case(self) -> Case:
+        one = self._one
+        return Case(when=one(_EXPRESSIONS), template=one([None, "b", "zz"]), patch=self._patch())
+
+    def _for_each(self) -> ForEach:
+        one = self._one
+        return ForEach(
+            items=one([None, [], [None], [{"k": None}, 2]]),
+            from_=one(_EXPRESSIONS),
+            count=one(_NUMBERS),
+            parallelism=one(_NUMBERS),
+        )
+
+    def _retry(self) -> Retry:
+        one = self._one
+        factor = one([None, 0.0, 1.0, -1.0, 1e308, 2.0])
+        backoff = Backoff(duration=one(_DURATIONS), factor=factor, max=one(_DURATIONS))
+        return Retry(
+            limit=one(_NUMBERS),
+            backoff=one([None, backoff]),
+            when=one(_EXPRESSIONS),
+            avoid_nodes=one([None, True]),
+        )
+
+    # --------------------------------------------------------------------- what is remembered
+
+    def _status(self) -> JobFlowStatus:
+        """A status of any content that its types allow; in most fields something is there."""
+        drawn = self._drawn(JobFlowStatus)
+        assert isinstance(drawn, JobFlowStatus)
+        return drawn
+
+    def _drawn(self, kind: Any, name: str = "") -> Any:
+        """A value of a type, for a field of this name; texts are mostly words that a plan knows."""
+        if get_origin(kind) is Annotated:
+            return self._drawn(get_args(kind)[0], name)
+        if get_origin(kind) in (Union, UnionType):
+            return self._drawn(get_args(kind)[0], name) if self._rarely(2) else None
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            hints = get_type_hints(kind, include_extras=True)
+            return kind(**{n: self._drawn(hint, n) for n, hint in hints.items()})
+        if get_origin(kind) in (dict, list):
+            return self._several(kind, name)
+        if kind is str:
+            return self._one(_WORDS.get(name, _JOBS if name.endswith("jobs") else _TEXTS))
+        return {
+            int: lambda: self._one(_COUNTS.get(name, _WHOLE)),
+            bool: lambda: self._one([False, True]),
+            datetime: lambda: self._one(_TIMES[1:]),
+            Any: lambda: self._one(_JSON),
+        }[kind]()
+
+    def _several(self, kind: Any, name: str) -> Any:
+        """A few entries, or very many that are much alike."""
+        inner = get_args(kind)[-1]
+        few = [self._drawn(inner, name) for _ in range(self._dice.randint(0, 3))]
+        many = few
+        if few and self._rarely(40):
+            size = len(msgspec.json.encode(few))
+            many = few * min(MANY // len(few), 1 + MOST_BYTES // size)
+        if get_origin(kind) is list:
+            return [_numbered(entry, n) if n >= len(few) else entry for n, entry in enumerate(many)]
+        keys = [f"f-{name}" for name in _NAMES] if name == "conditions" else list(_TEXTS)
+        self._dice.shuffle(keys)
+        return {keys[n] if n < len(keys) else f"f-{n}": entry for n, entry in enumerate(many)}
+
+    def _job(self, world: World, name: str) -> Job:
+        one = self._one
+        job = world.job(
+            one("abc"), one(["", "Pending", "Running", "Completed", "Failed", "Aborted"])
+        )
+        said = {labels.STEP: one("abc"), labels.ATTEMPT: one(["1", "2", "x", "", "9" * 9, "٣"])}
+        said |= one([{}, {labels.INDEX: one(["0", "1", "99999", "-1", "x"])}])
+        since = one(_TIMES)
+        state = JobState(phase=job.phase, last_transition_time=since)
+        ran = [JobCondition(status="Running", last_transition_time=since)]
+        odd = msgspec.structs.replace(job.status, state=state, conditions=ran)
+        metadata = msgspec.structs.replace(
+            job.metadata,
+            name=name,
+            uid=f"uid-{name}",
+            labels=said,
+            annotations=one([None, dict(said), {labels.TTL_SECONDS: "5"}]),
+            creation_timestamp=one(_TIMES),
+            deletion_timestamp=one([None, None, NOW]),
+        )
+        return msgspec.structs.replace(job, metadata=metadata, status=one([job.status, odd]))

@@ -1,0 +1,1 @@
+"""Servers and proxies that behave as a test says."""

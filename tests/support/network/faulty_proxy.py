@@ -1,0 +1,196 @@
+"""A reverse proxy between `jobflow serve` and a real API server, which fails as a test tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from support.cluster.control_plane import ControlPlane, token
+
+DROPPED = frozenset({"host", "connection", "transfer-encoding", "content-length"})
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer with an error; `carried_out`: what was asked for has been done all the same."""
+
+    code: int
+    reason: str
+    message: str = ""
+    retry_after: int | None = None
+    carried_out: bool = False
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """A `v1` Status as the API server sends it."""
+        details = {} if self.retry_after is None else {"retryAfterSeconds": self.retry_after}
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message or self.reason,
+            "reason": self.reason,
+            "details": details,
+            "code": self.code,
+        }
+
+    def answer(self) -> web.Response:
+        """The same as a response."""
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        return web.json_response(self.status, status=self.code, headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class EndWatch:
+    """Let a watch go on for so many seconds; `cut`: then break off in the middle of a frame."""
+
+    seconds: float
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFrame:
+    """Answer a watch with 200 and an ERROR event."""
+
+    error: Refuse
+
+
+Fault = Refuse | EndWatch | ErrorFrame | None
+Faults = Callable[[web.Request], Fault]
+
+
+def is_watch(request: web.Request) -> bool:
+    return "watch" in request.query
+
+
+def is_list(request: web.Request) -> bool:
+    """Of a kind as a whole: what reflectors ask."""
+    return request.method == "GET" and not is_watch(request) and "limit" in request.query
+
+
+class FaultyProxy:
+    """Passes everything on, but what `faults` says something else of."""
+
+    def __init__(self, plane: ControlPlane, home: Path) -> None:
+        self.faults: Faults = lambda request: None
+        self.faulted: Counter[str] = Counter()
+        """How often each kind of fault was seen by whoever asked."""
+        self._plane = plane
+        self._home = home
+        self._watches: list[web.Request] = []
+
+    async def __aenter__(self) -> FaultyProxy:
+        connector = aiohttp.TCPConnector(ssl=self._plane.trust(), limit=0)
+        self._session = aiohttp.ClientSession(self._plane.url, connector=connector)
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+
+    def heal(self) -> None:
+        """From now on nothing fails."""
+        self.faults = lambda request: None
+
+    def break_off_watches(self) -> None:
+        """All that are open now."""
+        for request in self._watches:
+            if request.transport is not None:
+                request.transport.abort()
+
+    def kubeconfig(self, user: str) -> Path:
+        """A kubeconfig of this user that leads here."""
+        config = json.loads(self._plane.kubeconfig(user).read_text())
+        config["clusters"][0]["cluster"] = {"server": self.url}
+        config["users"][0]["user"] = {"token": token(user)}
+        path = self._home / f"faulty-{user}.kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
+
+    # ---------------------------------------------------------------------- details
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        fault = self.faults(request)
+        match fault:
+            case Refuse(carried_out=False):
+                self.faulted[f"{fault.code}"] += 1
+                return fault.answer()
+            case ErrorFrame(error):
+                self.faulted[f"ERROR {error.code}"] += 1
+                frame = json.dumps({"type": "ERROR", "object": error.status}) + "\n"
+                return web.Response(text=frame, content_type="application/json")
+        async with await self._ask(request) as answer:
+            if is_watch(request) and answer.status == 200:
+                return await self._stream(request, answer, fault)
+            body = await answer.read()
+        if isinstance(fault, Refuse):
+            self.faulted[f"{fault.code} carried out"] += 1
+            return fault.answer()
+        return web.Response(status=answer.status, body=body, headers=_passed(answer.headers))
+
+    async def _ask(self, request: web.Request) -> aiohttp.ClientResponse:
+        return await self._session.request(
+            request.method,
+            request.raw_path,
+            data=await request.read() or None,
+            headers=_passed(request.headers),
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+
+    async def _stream(
+        self, request: web.Request, answer: aiohttp.ClientResponse, fault: Fault
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers=_passed(answer.headers))
+        await response.prepare(request)
+        seconds = fault.seconds if isinstance(fault, EndWatch) else None
+        self._watches.append(request)
+        try:
+            async with asyncio.timeout(seconds):
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+        except TimeoutError:
+            assert isinstance(fault, EndWatch)
+            self.faulted["cut" if fault.cut else "closed"] += 1
+            if fault.cut and request.transport is not None:
+                await response.write(b'{"type":"MODIFIED","obj')
+                request.transport.abort()
+        finally:
+            self._watches.remove(request)
+        return response
+
+
+def _passed(headers: Any) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in DROPPED}
+
+
+def in_bursts(*bursts: tuple[int, Callable[[], Fault]]) -> Faults:
+    """So many requests of each in turn, again and again; watches are let through."""
+
+    def row() -> Iterator[Callable[[], Fault]]:
+        while True:
+            for count, make in bursts:
+                yield from [make] * count
+
+    turns = row()
+    return lambda request: None if is_watch(request) else next(turns)()

@@ -1,0 +1,141 @@
+"""Servers on loopback in the place of pods, which behave as a test says byte by byte, and checks of
+them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.core.planning.actions import Check
+from support.network.probed_pods import pod, web
+
+Play = Callable[["Visit"], Awaitable[None]]
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+HTTP = web()
+TCP = web(path=None)
+
+
+class Visit:
+    """One connection that came in."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.request = b""
+
+    async def hear(self) -> bytes:
+        """The head of the request."""
+        self.request = await self._reader.readuntil(b"\r\n\r\n")
+        return self.request
+
+    async def say(self, what: bytes) -> None:
+        self._writer.write(what)
+        await self._writer.drain()
+
+    async def left(self) -> bool:
+        """Return once the other side has gone; whether it said nothing more."""
+        with suppress(ConnectionError):
+            return not await self._reader.read()
+        return True
+
+    def reset(self) -> None:
+        """Break off with a RST."""
+        linger = struct.pack("ii", 1, 0)
+        self._writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, linger
+        )
+        self._writer.transport.abort()
+
+
+class Server:
+    """What listens at `port`. `visits` are the connections that came in, in order."""
+
+    def __init__(self, play: Play) -> None:
+        self.port = 0
+        self.visits: list[Visit] = []
+        self._play = play
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visit = Visit(reader, writer)
+        self.visits.append(visit)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                await self._play(visit)
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def all_left(self) -> None:
+        """Return once every visit is over."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self.all_left()
+
+
+@asynccontextmanager
+async def server(play: Play, host: str = "127.0.0.1") -> AsyncIterator[Server]:
+    """One that plays this on every connection."""
+    made = Server(play)
+    async with await asyncio.start_server(made.serve, host, 0) as listening:
+        made.port = listening.sockets[0].getsockname()[1]
+        yield made
+        await made.end()
+
+
+def answering(answer: bytes) -> Play:
+    """Hears the request, says this, and waits until the other side leaves."""
+
+    async def play(visit: Visit) -> None:
+        await visit.hear()
+        await visit.say(answer)
+        await visit.left()
+
+    return play
+
+
+def status(line: str, *headers: str, version: str = "HTTP/1.1") -> bytes:
+    """The head of an answer: `status("302 Found", "Location: /")`."""
+    return "\r\n".join([f"{version} {line}", *headers, "", ""]).encode()
+
+
+async def ask(port: int, check: Check = HTTP, ip: str = "127.0.0.1") -> str:
+    """What is seen of a pod that listens there."""
+    return await check_pod(pod("web-0", ip=ip), replace(check, port=port), loopback=True)
+
+
+async def seen(play: Play, check: Check = HTTP) -> str:
+    """What is seen of a pod that plays this."""
+    async with server(play) as there:
+        return await ask(there.port, check)
+
+
+class Limits:
+    """The time limits of checks: they end when a test says so, and never by the clock."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._made: list[asyncio.Timeout] = []
+
+    def __call__(self, seconds: float) -> asyncio.Timeout:
+        self.seconds.append(seconds)
+        self._made.append(asyncio.Timeout(None))
+        return self._made[-1]
+
+    def time_is_up(self) -> None:
+        """For the last check."""
+        self._made[-1].reschedule(asyncio.get_running_loop().time())

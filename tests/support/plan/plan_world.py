@@ -1,0 +1,382 @@
+"""Worlds for tests of `plan`: a flow, what the cluster looks like to it, and a small driver.
+
+A world is a value; every `with_…` gives another one. Steps are named by themselves, vcjobs are
+made of them: `flow("a", b="a").with_jobs(a="Completed")`. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.command import Command
+from jobflow.api.flow_status import JobFlowStatus, JobRecord
+from jobflow.api.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
+from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.pod import Pod
+from jobflow.api.resources import JOBFLOWS
+from jobflow.core.names import attempt_name, job_name
+from jobflow.core.planning.actions import (
+    AbortJob,
+    Action,
+    CreateJob,
+    DeleteCommand,
+    DeleteFlow,
+    DeleteJob,
+    ReadPods,
+)
+from jobflow.core.planning.observed import FAILURES
+from jobflow.core.planning.plan import plan
+from jobflow.core.planning.view import Held, Holder, PodsRead, ProbeResult, Refusal, View
+from support.plan.foreign_jobs import owner
+from support.plan.plan_pods import pods_of
+from support.plan.planned import Planned
+from support.plan.steps import TEMPLATE_SPEC, after, template
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+FLOW_UID = "uid-f"
+PHASES_BEFORE = {
+    "": (),
+    "Pending": ("Pending",),
+    "Running": ("Pending", "Running"),
+    "Restarting": ("Pending", "Running", "Restarting"),
+}
+
+
+def flow(*entries: str, name: str = "f", retain: str | None = None, **steps: Any) -> World:
+    """Entries have no dependencies; `b="a c"` depends on a and c; `b=after(…)` says how, and
+    `b=step("a", when="false")` says more."""
+    made = [Step(name=entry) for entry in entries]
+    for step, depends_on in steps.items():
+        if isinstance(depends_on, str):
+            depends_on = after(depends_on)
+        said = depends_on if isinstance(depends_on, Step) else Step(depends_on=depends_on)
+        made.append(msgspec.structs.replace(said, name=step))
+    return world_of(made, name=name, retain=retain)
+
+
+def world_of(steps: list[Step], *, name: str = "f", retain: str | None = None) -> World:
+    """The world of a flow with these steps, a template for each, and nothing else."""
+    subject = JobFlow(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=FLOW_UID,
+            generation=1,
+            creation_timestamp=NOW,
+        ),
+        spec=JobFlowSpec(flows=steps, job_retain_policy=retain),
+    )
+    templates = {step.template_name: template(step.template_name) for step in steps}
+    return World(subject, templates)
+
+
+def job_status(phase: str, at: datetime, *, since: datetime | None = None) -> JobStatus:
+    """As Volcano writes it: every phase with its time, a second apart; `at` is the last one's."""
+    if not phase:
+        return JobStatus()
+    phases = PHASES_BEFORE.get(phase, ("Pending", "Running", phase))
+    times = [max(since or NOW, at - timedelta(seconds=n)) for n in range(len(phases))][::-1]
+    return JobStatus(
+        state=JobState(phase=phase, last_transition_time=times[-1]),
+        conditions=[
+            JobCondition(status=word, last_transition_time=time)
+            for word, time in zip(phases, times, strict=True)
+        ],
+        task_status_count={"t": TaskState(phase={phase: 1})} if phase == "Running" else None,
+    )
+
+
+@dataclass(frozen=True)
+class World:
+    """A flow as stored, the cluster as its View shows it, and the time."""
+
+    flow: JobFlow
+    templates: Mapping[str, JobTemplate]
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    deleted: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    held: Held | None = None
+    commands: Mapping[str, Command] | None = field(default_factory=dict)
+    aborts: Mapping[str, datetime] = field(default_factory=dict)
+    pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
+    """As they were last watched, by their vcjob's UID and by name."""
+    live: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
+    """As they are: what ReadPods finds."""
+    read: Mapping[str, PodsRead] = field(default_factory=dict)
+    probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
+    asked_before: bool = True
+    """Whether the pods of failed vcjobs have been read already, where no test gives them any: there
+    are none."""
+    now: datetime = NOW
+
+    @property
+    def view(self) -> View:
+        return View(
+            templates=self.templates,
+            jobs=self.jobs,
+            deleted=self.deleted,
+            absent=self.absent,
+            holders=self.holders,
+            refusals=self.refusals,
+            held=self.held,
+            commands=self.commands,
+            aborts=self.aborts,
+            pods=self.pods,
+            read={**self._asked_before(), **self.read},
+            probes=self.probes,
+        )
+
+    def _asked_before(self) -> dict[str, PodsRead]:
+        failed = [job.metadata.uid for job in self.jobs.values() if job.phase in FAILURES]
+        known = self.live.keys() | self.pods.keys()
+        return {uid: PodsRead() for uid in failed if uid not in known and self.asked_before}
+
+    def plan(self) -> Planned:
+        return Planned(plan(self.flow, self.view, now=self.now), self)
+
+    def with_spec(self, **changes: Any) -> World:
+        """The same flow with more in its spec, and a template for each step that this brings."""
+        spec = msgspec.structs.replace(self.flow.spec, **changes)
+        changed = msgspec.structs.replace(self.flow, spec=spec)
+        made = {name: template(name) for name in changed.templates}
+        return replace(self, flow=changed, templates={**made, **self.templates})
+
+    def with_last(self, *entries: str, **steps: Step) -> World:
+        """The same flow with these steps in `finally`."""
+        last = [Step(name=entry) for entry in entries]
+        last += [msgspec.structs.replace(said, name=name) for name, said in steps.items()]
+        return self.with_spec(finally_=last)
+
+    def name_of(self, step: str, run: int = 0, index: int | None = None) -> str:
+        return attempt_name(job_name(self.flow.metadata.name, step, index=index), run)
+
+    # ------------------------------------------------------------------- the cluster
+
+    def job(self, step: str, phase: str, *, run: int = 0, **annotations: str) -> Job:
+        """A vcjob of a step as JobFlow makes it, in `phase` since now."""
+        name = self.name_of(step, run)
+        old = self.jobs.get(name)
+        made = old.metadata.creation_timestamp if old is not None else self.now
+        metadata = ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=f"uid-{name}",
+            creation_timestamp=made,
+            labels={labels.STEP: step, labels.ATTEMPT: str(run + 1)},
+            annotations={labels.STEP: step, labels.TARGET_ENDS: "{}", **annotations},
+            owner_references=[owner(self.flow.metadata.name, self.flow.metadata.uid)],
+        )
+        status = job_status(phase, self.now, since=made)
+        return Job(metadata=metadata, spec=self.outline(step), status=status)
+
+    def outline(self, step: str) -> JobOutline:
+        """What is kept of the spec of a step's vcjob; of a step with a patch, its template's."""
+        made = self.templates.get(self._template_names.get(step, ""))
+        return msgspec.convert(made.spec if made else TEMPLATE_SPEC, JobOutline)
+
+    @cached_property
+    def _template_names(self) -> dict[str, str]:
+        return {step.name: step.template_name for step in reversed(self.flow.steps)}
+
+    def with_job(self, job: Job) -> World:
+        name = job.metadata.name
+        return replace(self, jobs={**self.jobs, name: job}, deleted=self.deleted - {name})
+
+    def with_jobs(self, **phases: str) -> World:
+        """The first vcjob of each of these steps, in this phase."""
+        made = [self.job(step, phase) for step, phase in phases.items()]
+        jobs = {job.metadata.name: job for job in made}
+        return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
+
+    def with_ttl(self, step: str, phase: str, seconds: object) -> World:
+        return self.with_job(self.job(step, phase, run=0, **{labels.TTL_SECONDS: str(seconds)}))
+
+    def last_seen(self, *steps: str) -> World:
+        """These steps' vcjobs are gone; their last objects are still known."""
+        return replace(self, deleted=self.deleted | {self.name_of(step) for step in steps})
+
+    def without_jobs(self, *steps: str) -> World:
+        """These steps' vcjobs are gone without a trace."""
+        gone = {self.name_of(step) for step in steps}
+        return replace(self, jobs={n: job for n, job in self.jobs.items() if n not in gone})
+
+    def with_pods(self, step: str, *, run: int = 0, watched: bool = True, **tasks: str) -> World:
+        """All pods of a step's vcjob: `with_pods("a", worker="Running Succeeded")`."""
+        job = self.jobs[self.name_of(step, run)]
+        pods = {job.metadata.uid: pods_of(job, **tasks)}
+        seen = {**self.pods, **pods} if watched else self.pods
+        return replace(self, live={**self.live, **pods}, pods=seen)
+
+    def with_probe(
+        self, step: str, target: str, message: str = "", *, passed: bool = False, run: int = 0
+    ) -> World:
+        """How the probe of a step on a target's vcjob stands."""
+        key = (step, f"uid-{self.name_of(target, run)}")
+        return replace(self, probes={**self.probes, key: ProbeResult(passed, message)})
+
+    def with_absent(self, *names: str) -> World:
+        return replace(self, absent=self.absent | frozenset(names))
+
+    def with_holder(self, step: str, holder: Holder) -> World:
+        return replace(self, holders={**self.holders, self.name_of(step): holder})
+
+    def with_refusal(
+        self,
+        step: str,
+        code: int,
+        message: str = "no",
+        *,
+        retry_in: float | None = None,
+        run: int = 0,
+    ) -> World:
+        retry_at = None if retry_in is None else self.now + timedelta(seconds=retry_in)
+        refusal = Refusal(code, message, retry_at)
+        return replace(self, refusals={**self.refusals, self.name_of(step, run): refusal})
+
+    def with_held(
+        self, *tried: str, room: int = 1, retry_in: float | None = 0, why: str = "exceeded quota"
+    ) -> World:
+        """The namespace takes no more vcjobs; `tried`: names that were refused, in this order."""
+        retry_at = None if retry_in is None else self.now + timedelta(seconds=retry_in)
+        return replace(self, held=Held(why, retry_at, tried, room))
+
+    def without_template(self, name: str) -> World:
+        return replace(self, templates={n: t for n, t in self.templates.items() if n != name})
+
+    def with_template(self, name: str) -> World:
+        return replace(self, templates={**self.templates, name: template(name)})
+
+    def with_command(
+        self, action: str = "TerminateJob", *, name: str = "c", uid: str = FLOW_UID, said: str = ""
+    ) -> World:
+        """Somebody has made a Command for the flow, now."""
+        command = Command(
+            metadata=ObjectMeta(
+                name=name, namespace="ns", uid=f"uid-{name}", creation_timestamp=self.now
+            ),
+            action=action,
+            target=OwnerReference(
+                api_version=JOBFLOWS.api_version,
+                kind=JOBFLOWS.kind,
+                name=self.flow.metadata.name,
+                uid=uid,
+            ),
+            message=said,
+        )
+        return replace(self, commands={**(self.commands or {}), name: command})
+
+    def cancelled(self) -> World:
+        """Somebody has cancelled the flow, and the controller has done all it can do at once."""
+        return self.with_command().settled()
+
+    def later(self, seconds: float) -> World:
+        return replace(self, now=self.now + timedelta(seconds=seconds))
+
+    # ---------------------------------------------------------------------- the flow
+
+    def stored(self) -> World:
+        """The status of the plan is written, nothing else is done."""
+        return self.with_status(self.plan().status)
+
+    def with_status(self, status: JobFlowStatus) -> World:
+        """As it comes back from the API server: through JSON."""
+        status = msgspec.json.decode(msgspec.json.encode(status), type=JobFlowStatus)
+        return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
+
+    def being_deleted(self) -> World:
+        metadata = msgspec.structs.replace(self.flow.metadata, deletion_timestamp=self.now)
+        return replace(self, flow=msgspec.structs.replace(self.flow, metadata=metadata))
+
+    # -------------------------------------------------------------------- the driver
+
+    def carried_out(self, planned: Planned | None = None, *, write: bool = True) -> World:
+        """What the cluster and the flow look like when the plan has been carried out."""
+        planned = planned or self.plan()
+        world = self
+        for action in planned.plan.actions:
+            world = world.acted(action)
+        return world.with_status(planned.status) if write else world
+
+    def acted(self, action: Action) -> World:
+        """One action, carried out without fault; a vcjob that is asked to abort does not react."""
+        match action:
+            case CreateJob():
+                assert action.name not in self.jobs or action.name in self.deleted, "made twice"
+                return self.with_job(self._made(action))
+            case DeleteJob():
+                assert self.jobs[action.name].metadata.uid == action.uid
+                return replace(self, deleted=self.deleted | {action.name})
+            case AbortJob():
+                assert self.jobs[action.name].metadata.uid == action.uid
+                return replace(self, aborts={**self.aborts, action.uid: self.now})
+            case DeleteCommand():
+                left = {n: c for n, c in (self.commands or {}).items() if n != action.name}
+                return replace(self, commands=left)
+            case ReadPods():
+                found = PodsRead(tuple(self.live.get(action.uid, {}).values()))
+                return replace(self, read={**self.read, action.uid: found})
+            case DeleteFlow():
+                assert action.uid == FLOW_UID
+                return self.being_deleted()
+        there = action.name in self.jobs and action.name not in self.deleted
+        return self if there else self.with_absent(action.name)
+
+    def _made(self, action: CreateJob) -> Job:
+        metadata = msgspec.convert(action.manifest["metadata"], ObjectMeta)
+        return Job(
+            metadata=msgspec.structs.replace(
+                metadata, uid=f"uid-{action.name}", creation_timestamp=self.now
+            ),
+            spec=msgspec.convert(action.manifest["spec"], JobOutline),
+        )
+
+    def settled(self) -> World:
+        """Plans carried out until one has nothing more to do."""
+        world = self
+        for _ in range(10 + 2 * len(world.flow.steps)):
+            planned = world.plan()
+            if planned.nothing:
+                return world
+            world = world.carried_out(planned)
+        raise AssertionError("plans without end")
+
+    def run(self, outcome: Callable[[str], str] = lambda step: "Completed") -> World:
+        """Carry the flow to its end; `outcome` says how a step's vcjob ends."""
+        world = self.settled()
+        while not world.flow.final:
+            live = [
+                name
+                for name, job in sorted(world.jobs.items())
+                if name not in world.deleted and not job.ended
+            ]
+            world = world.later(1)
+            for name in live:
+                step = (world.jobs[name].metadata.annotations or {})[labels.STEP]
+                world = world.ended(name, outcome(step))
+            if not live and (wake := world.plan().plan.requeue_after) is not None:
+                world = world.later(wake.total_seconds())
+            elif not live:
+                raise AssertionError(f"nothing can happen any more: {world.plan().phases}")
+            world = world.settled()
+        return world
+
+    def ended(self, name: str, phase: str) -> World:
+        """A vcjob goes into a phase."""
+        job = self.jobs[name]
+        status = job_status(phase, self.now, since=job.metadata.creation_timestamp)
+        return self.with_job(msgspec.structs.replace(job, status=status))
+
+    @property
+    def records(self) -> dict[str, JobRecord]:
+        return {record.name: record for record in self.flow.status.job_status_list or ()}

@@ -1,0 +1,148 @@
+"""A plan, and short questions that tests ask of it; steps are named by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from jobflow.api.flow_status import JobFlowStatus, StepCondition
+from jobflow.core.planning.actions import (
+    AbortJob,
+    Confirm,
+    CreateJob,
+    DeleteCommand,
+    DeleteJob,
+    Plan,
+    ReadPods,
+)
+
+if TYPE_CHECKING:
+    from support.plan.plan_world import World
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What was planned in a world."""
+
+    plan: Plan
+    world: World
+
+    @property
+    def status(self) -> JobFlowStatus:
+        return self.plan.status
+
+    @property
+    def creates(self) -> list[str]:
+        """Names of the vcjobs to be made."""
+        return [a.name for a in self.plan.actions if isinstance(a, CreateJob)]
+
+    @property
+    def deletes(self) -> list[str]:
+        return [a.name for a in self.plan.actions if isinstance(a, DeleteJob)]
+
+    @property
+    def confirms(self) -> list[str]:
+        return [a.name for a in self.plan.actions if isinstance(a, Confirm)]
+
+    @property
+    def aborts(self) -> list[str]:
+        """Names of the vcjobs that Volcano is asked to abort."""
+        return [a.name for a in self.plan.actions if isinstance(a, AbortJob)]
+
+    @property
+    def reads(self) -> list[str]:
+        """Names of the vcjobs whose pods are to be read."""
+        return [a.job for a in self.plan.actions if isinstance(a, ReadPods)]
+
+    @property
+    def probes(self) -> list[tuple[str, str]]:
+        """(step, target's vcjob) of what is to be probed."""
+        return [(probe.step, probe.job) for probe in self.plan.probes]
+
+    @property
+    def command_deletes(self) -> list[str]:
+        return [a.name for a in self.plan.actions if isinstance(a, DeleteCommand)]
+
+    @property
+    def conditions(self) -> dict[str, StepCondition]:
+        prefix = f"{self.world.flow.metadata.name}-"
+        found = self.status.conditions or {}
+        return {key.removeprefix(prefix): condition for key, condition in found.items()}
+
+    @property
+    def phases(self) -> dict[str, str]:
+        return {step: condition.phase for step, condition in self.conditions.items()}
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The message of each step that waits for others."""
+        return {
+            step: condition.message
+            for step, condition in self.conditions.items()
+            if condition.phase == "Waiting" and condition.reason == ""
+        }
+
+    @property
+    def waiting_for_probe(self) -> dict[str, str]:
+        """The message of each step one of whose targets is looked into."""
+        return {
+            step: condition.message
+            for step, condition in self.conditions.items()
+            if (condition.phase, condition.reason) == ("Waiting", "WaitingForProbe")
+        }
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        return self._reasons("Skipped")
+
+    @property
+    def failed(self) -> dict[str, str]:
+        return self._reasons("Failed")
+
+    @property
+    def held_up(self) -> dict[str, str]:
+        """The reason of each step that waits for something else than other steps."""
+        return {step: reason for step, reason in self._reasons("Waiting").items() if reason}
+
+    def _reasons(self, phase: str) -> dict[str, str]:
+        return {s: c.reason for s, c in self.conditions.items() if c.phase == phase}
+
+    @property
+    def phase(self) -> str:
+        return self.status.state.phase
+
+    @property
+    def reason(self) -> str:
+        return self.status.state.reason
+
+    @property
+    def message(self) -> str:
+        return self.status.state.message
+
+    @property
+    def events(self) -> list[str]:
+        return [event.reason for event in self.plan.events]
+
+    @property
+    def asks_at_once(self) -> bool:
+        """Whether it asks for a plan at or before its own time, which would be the same plan."""
+        after = self.plan.requeue_after
+        return after is not None and after <= timedelta(0)
+
+    @property
+    def wakes_for_nothing(self) -> bool:
+        """Whether it has nothing to do, and asks for a plan that will have nothing to do either."""
+        after = self.plan.requeue_after
+        if after is None or not self.nothing:
+            return False
+        return self.world.later(after.total_seconds()).plan().nothing
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing to do, to write or to tell."""
+        return (
+            not self.plan.actions
+            and not self.plan.events
+            and self.plan.status == self.world.flow.status
+        )

@@ -1,0 +1,56 @@
+"""Worlds in which a step looks into its target's vcjob. Nothing here decides anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from jobflow.api.job import TaskState
+from jobflow.api.jobflow import DependsOn, Probe, Step
+from support.plan.plan_world import World, after, template, world_of
+from support.plan.planned import Planned
+
+SERVE: dict[str, Any] = {
+    "tasks": [{"name": "ps", "replicas": 1}, {"name": "worker", "replicas": 3}],
+}
+SUCCEEDED = {"taskStatusList": [{"taskName": "worker", "phase": "Succeeded"}]}
+HEALTHY = {"httpGetList": [{"taskName": "ps", "path": "/healthz", "port": 8080}]}
+PORT = {"tcpSocketList": [{"taskName": "t", "port": 80}]}
+OPEN = {"tcpSocketList": [{"taskName": "worker", "port": 2222}]}
+
+
+def probed(targets: str, probe: dict[str, Any], **more: Any) -> DependsOn:
+    depends_on = after(targets, **more)
+    return msgspec.structs.replace(depends_on, probe=msgspec.convert(probe, Probe))
+
+
+def serving(probe: dict[str, Any], *, spec: Any = None, **more: Any) -> World:
+    """`next` looks into `serve`, whose vcjob runs a ps and three workers."""
+    steps = [Step(name="serve"), Step(name="next", depends_on=probed("serve", probe, **more))]
+    world = world_of(steps)
+    world = replace(world, templates={**world.templates, "serve": template("serve", spec or SERVE)})
+    return world.with_jobs(serve="Running").settled()
+
+
+def workers(world: World, phases: str, **more: Any) -> World:
+    return world.with_pods("serve", ps="Running", worker=phases, **more)
+
+
+def known(world: World) -> Planned:
+    """The plan once all that was to be read has been read, and nothing has been written."""
+    for _ in range(3):
+        planned = world.plan()
+        if not planned.reads:
+            return planned
+        world = world.carried_out(planned, write=False)
+    raise AssertionError("it reads without end")
+
+
+def counted(world: World, **tasks: dict[str, int]) -> World:
+    """Volcano has counted the pods of serve's vcjob."""
+    job = world.jobs["f-serve"]
+    count = {task: TaskState(phase=phases) for task, phases in tasks.items()}
+    status = msgspec.structs.replace(job.status, task_status_count=count)
+    return world.with_job(msgspec.structs.replace(job, status=status))

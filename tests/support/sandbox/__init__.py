@@ -1,0 +1,1 @@
+"""The sandbox's API server with the real controller on it."""

@@ -1,0 +1,79 @@
+"""A flow on a server, and the parts that carry out plans for it, for tests of `apply`."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.controller.apply.api_answers import Answers, Memory
+from jobflow.controller.apply.applied import Applied
+from jobflow.controller.apply.apply import Applier
+from jobflow.core.planning.actions import Action, CreateJob, Plan
+from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.server import Fault
+from jobflow.store import Store
+from support.sandbox.running_controller import NAMESPACE, Cluster
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class World:
+    """A flow on a server, and the parts that carry out a plan for it."""
+
+    def __init__(self, cluster: Cluster, flow: JobFlow) -> None:
+        self.cluster = cluster
+        self.flow = flow
+        self.store = Store()
+        self.store.flows.replace([flow], flow.metadata.resource_version)
+        self.store.jobs.replace([], flow.metadata.resource_version)
+        self.memory = Memory(dice=lambda: 0.0)
+        self.applier = Applier(cluster.client, self.store, self.memory, now=lambda: NOW)
+
+    @property
+    def answers(self) -> Answers:
+        return self.memory.of(self.flow)
+
+    async def apply(self, *actions: Action, status: JobFlowStatus | None = None) -> Applied:
+        plan = Plan(actions=actions, status=status or self.flow.status)
+        return await self.applier.apply(self.flow, plan, write_status=status is not None)
+
+    def create(self, name: str = "f-a") -> CreateJob:
+        return CreateJob("a", name, self.manifest(name))
+
+    def manifest(self, job: str, **owner: Any) -> dict[str, Any]:
+        meta = self.flow.metadata
+        reference = {
+            "apiVersion": JOBFLOWS.api_version,
+            "kind": "JobFlow",
+            "name": meta.name,
+            "uid": meta.uid,
+            "controller": True,
+            **owner,
+        }
+        return {
+            "apiVersion": JOBS.api_version,
+            "kind": "Job",
+            "metadata": {"name": job, "namespace": NAMESPACE, "ownerReferences": [reference]},
+            "spec": {"minAvailable": 1},
+        }
+
+    async def there(self, **owner: Any) -> Job:
+        """The vcjob f-a, made by somebody else and not brought by a watch yet."""
+        body = json.dumps(self.manifest("f-a", **owner)).encode()
+        return msgspec.json.decode(
+            await self.cluster.client.create(JOBS, NAMESPACE, body), type=Job
+        )
+
+    def fails(self, method: str, ending: str, how: Failure | None, **more: Any) -> None:
+        def strikes(request: Request) -> bool:
+            return request.method == method and request.path.endswith(ending)
+
+        self.cluster.server.faults.append(Fault(strikes, how, **more))

@@ -1,0 +1,279 @@
+"""What a flow comes to when the controller dies at one of its writes and another starts afresh."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from jobflow.api.command import Command
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import COMMANDS, EVENTS, JOBFLOWS
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.cache import Cache
+from jobflow.kube.client import Client
+from jobflow.kube.reflector import Reflector
+from support.cluster.fast_volcano import Plays, plays
+from support.sandbox.crashing_requests import Point
+from support.sandbox.running_controller import Product
+from support.time.leaping_loop import clock, now
+
+WITHIN_SECONDS = 7200.0
+"""Of the loop's time, which mostly leaps."""
+
+
+class Dying(Client):
+    """A client whose process dies at one of its writes: nothing is sent from there on."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.point = Point(-1, after=False)
+        """Nowhere."""
+        self.dead = asyncio.Event()
+        self.written: list[str] = []
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        here = False
+        if method != "GET":
+            here = len(self.written) == self.point.number
+            self.written.append(f"{method} {path}")
+        if here and not self.point.after:
+            self.dead.set()
+        await self._alive()
+        answer = await super().request(method, path, **more)
+        if here:
+            self.dead.set()
+        await self._alive()
+        return answer
+
+    async def _alive(self) -> None:
+        if self.dead.is_set():
+            await asyncio.Event().wait()
+
+
+class Watched:
+    """The one flow of a namespace, its vcjobs and Commands, as somebody sees them who gives it
+    Commands."""
+
+    def __init__(self, client: Client, namespace: str, player: Plays, within: float) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.player = player
+        self.within = within
+        self.changes = 0
+        """How many have been seen of the flow and of its vcjobs."""
+        self.flows = Cache[JobFlow](self._changes)
+        self.commands = Cache[Command](self._news)
+        self._changed = asyncio.Event()
+        player.changed = self._changes
+
+    async def run(self) -> None:
+        quick = Backoff(first=0.001, most=0.1)
+        async with asyncio.TaskGroup() as tasks:
+            for resource, kind, cache in (
+                (JOBFLOWS, JobFlow, self.flows),
+                (COMMANDS, Command, self.commands),
+            ):
+                follow: Reflector[Any] = Reflector(
+                    self.client, resource, kind, cache, namespace=self.namespace, backoff=quick
+                )
+                tasks.create_task(follow.run())
+
+    @property
+    def flow(self) -> JobFlow | None:
+        return next(iter(self.flows), None)
+
+    def phase(self, job: str) -> str:
+        """Of a vcjob; empty where there is none."""
+        found = self.player.jobs.get(self.namespace, job)
+        return found.status.state.phase if found is not None else ""
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Return as soon as it holds."""
+        try:
+            async with asyncio.timeout(self.within):
+                while not holds():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            status = self.flow.status if self.flow else None
+            raise AssertionError(f"never came true: {status}") from None
+
+    async def gone(self) -> JobFlow:
+        """The flow as it was last seen, once it and its vcjobs are gone."""
+        await self.until(lambda: self.flow is not None)
+        last: list[JobFlow] = []
+
+        def look() -> bool:
+            last[:] = [*self.flows] or last
+            return self.flow is None and not len(self.player.jobs)
+
+        await self.until(look)
+        return last[0]
+
+    async def ended(self) -> JobFlow:
+        """The flow, once it is final and no Command is left."""
+        await self.until(
+            lambda: self.flow is not None and self.flow.final and not len(self.commands)
+        )
+        assert self.flow is not None
+        return self.flow
+
+    async def order(self, action: str, name: str) -> None:
+        """Make a Command on the flow, and return when it is gone."""
+        assert self.flow is not None
+        meta = self.flow.metadata
+        target = {
+            "apiVersion": JOBFLOWS.api_version,
+            "kind": JOBFLOWS.kind,
+            "name": meta.name,
+            "uid": meta.uid,
+        }
+        body = {
+            "apiVersion": COMMANDS.api_version,
+            "kind": COMMANDS.kind,
+            "metadata": {"name": name, "namespace": self.namespace},
+            "action": action,
+            "target": target,
+        }
+        await self.client.create(COMMANDS, self.namespace, msgspec.json.encode(body))
+        await self.until(lambda: self.commands.get(self.namespace, name) is not None)
+        await self.until(lambda: self.commands.get(self.namespace, name) is None)
+
+    def _changes(self, *_: object) -> None:
+        self.changes += 1
+        self._changed.set()
+
+    def _news(self, *_: object) -> None:
+        self._changed.set()
+
+
+Orders = Callable[[Watched], Awaitable[None]]
+
+
+@dataclass
+class Tale:
+    """A flow and what it needs, and who gives it Commands."""
+
+    objects: Sequence[Mapping[str, Any]]
+    orders: Orders | None = None
+    stays: bool = True
+    """Whether the flow is there at the end."""
+
+
+@dataclass
+class End:
+    """What is the same wherever the controller died."""
+
+    state: Any
+    steps: Mapping[str, Any]
+    jobs: Mapping[str, int]
+    """By name: how many vcjobs were ever there under it."""
+    refused: Sequence[str]
+    """What Events say of Commands that were refused: one that is read twice is one of them."""
+
+
+@dataclass
+class Lives:
+    """How one run went."""
+
+    end: End
+    reached: bool
+    """Whether the point was reached before all was over."""
+    written: list[str] = field(default_factory=list)
+    """What the first life wrote."""
+
+
+async def lives(
+    connect: Callable[[], Awaitable[Dying]],
+    namespace: str,
+    tale: Tale,
+    point: Point,
+    *,
+    others: Callable[[], Awaitable[Client]] | None = None,
+    within: float = WITHIN_SECONDS,
+) -> Lives:
+    """Carry the tale through, with a death at this point. Its objects are there. `others`: how
+    those reach the server who are not the product."""
+    async with await (others or connect)() as mine, plays(mine, namespace) as player:
+        watched = Watched(mine, namespace, player, within)
+        following = asyncio.create_task(watched.run())
+        telling = asyncio.create_task(_told(watched, tale))
+        try:
+            reached, written = await _first_life(await connect(), namespace, telling, point)
+            done = await _second_life(await connect(), namespace, telling)
+        finally:
+            for task in (telling, following):
+                task.cancel()
+            await asyncio.gather(telling, following, return_exceptions=True)
+        made = {name: len(uids) for name, uids in sorted(player.uids.items())}
+        end = End(*_said(done), made, await _refused(mine, namespace))
+    return Lives(end, reached, written)
+
+
+async def _refused(client: Client, namespace: str) -> list[str]:
+    events = json.loads(await client.request("GET", EVENTS.path(namespace)))["items"]
+    return sorted(each["message"] for each in events if each["reason"] == "CommandRefused")
+
+
+async def _told(watched: Watched, tale: Tale) -> JobFlow:
+    if tale.orders is not None:
+        await watched.until(lambda: watched.flow is not None)
+        await tale.orders(watched)
+    return await (watched.ended() if tale.stays else watched.gone())
+
+
+async def _first_life(
+    client: Dying, namespace: str, telling: asyncio.Task[JobFlow], point: Point
+) -> tuple[bool, list[str]]:
+    """Until it dies, or until all is told and nothing more is to be written."""
+    async with client:
+        client.point, dead = point, client.dead
+        product = Product(client, namespace=namespace, now=now, clock=clock)
+        crashed = asyncio.create_task(dead.wait())
+        await asyncio.wait({telling, crashed}, return_when="FIRST_COMPLETED")
+        written = -1
+        while telling.done() and not dead.is_set() and written != len(client.written):
+            written = len(client.written)
+            await asyncio.sleep(2.0)
+        crashed.cancel()
+        product.check()
+        await product.kill()
+        return dead.is_set(), client.written
+
+
+async def _second_life(client: Dying, namespace: str, telling: asyncio.Task[JobFlow]) -> JobFlow:
+    async with client:
+        product = Product(client, namespace=namespace, now=now, clock=clock)
+        await asyncio.wait({telling, product.running}, return_when="FIRST_COMPLETED")
+        product.check()
+        written = -1
+        while written != len(client.written):
+            written = len(client.written)
+            await asyncio.sleep(2.0)
+        await product.kill()
+    return await telling
+
+
+def _said(flow: JobFlow) -> tuple[Any, Mapping[str, Any]]:
+    """What a flow's status says, without times and without what they come to."""
+    status = msgspec.to_builtins(flow.status)
+    steps = {}
+    for key, condition in status.get("conditions", {}).items():
+        runs = [_lasting(run) for run in condition.get("runs", ())]
+        steps[key] = {**_lasting(condition), "runs": runs}
+    return {**status["state"], "progress": status.get("progress")}, steps
+
+
+LASTING = (
+    "index", "phase", "reason", "message", "job", "attempts", "failures", "pastAttempts",
+    "outputs", "decisions", "abortTime",
+)  # fmt: skip
+
+
+def _lasting(condition: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: condition[name] for name in LASTING if name in condition}

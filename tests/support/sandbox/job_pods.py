@@ -1,0 +1,85 @@
+"""Pods of vcjobs on a server, as Volcano and a kubelet would make and move them, for tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jobflow.api.job import Job
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import JOBS, PODS
+from jobflow.kube.client import ApiError, Client
+from support.sandbox.running_controller import Ends
+
+
+def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
+    """A pod that the vcjob controls."""
+    owner = {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+    }
+    labels = {
+        "volcano.sh/job-name": job.name,
+        "volcano.sh/task-spec": task,
+        "volcano.sh/task-index": str(index),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{job.name}-{task}-{index}",
+            "namespace": job.namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+    }
+
+
+async def make_pod(client: Client, job: ObjectMeta, task: str = "main", index: int = 0) -> str:
+    """Make it; returns its name."""
+    body = pod_of(job, task, index)
+    await client.create(PODS, job.namespace, json.dumps(body).encode())
+    name: str = body["metadata"]["name"]
+    return name
+
+
+async def move_pod(client: Client, namespace: str, name: str, phase: str, **more: Any) -> None:
+    """Write its status."""
+    body = json.dumps({"status": {"phase": phase, **more}}).encode()
+    await client.patch(PODS, namespace, name, body, subresource="status")
+
+
+async def end_pod(
+    client: Client, namespace: str, name: str, *, code: int = 0, message: str = ""
+) -> None:
+    """Its only container ends."""
+    ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": ended},
+    }
+    phase = "Failed" if code else "Succeeded"
+    await move_pod(client, namespace, name, phase, containerStatuses=[container])
+
+
+class PodEnds(Ends):
+    """Every vcjob has a pod, which ends before the vcjob does and leaves a message."""
+
+    async def _end(self, job: Job, phase: str) -> None:
+        meta, client = job.metadata, self._client
+        code = 0 if phase.endswith("Completed") else 3
+        try:
+            name = await make_pod(client, meta)
+            await end_pod(client, meta.namespace, name, code=code, message=f"from {meta.name}")
+        except ApiError as error:
+            if not error.not_found:
+                raise
+        await super()._end(job, phase)

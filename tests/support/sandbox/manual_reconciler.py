@@ -1,0 +1,69 @@
+"""A reconciler without workers, whose plans are what a test says."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import JOBFLOWS
+from jobflow.controller import reconciler as module
+from jobflow.controller.apply.api_answers import Memory
+from jobflow.controller.apply.apply import Applier
+from jobflow.controller.apply.events import Recorder
+from jobflow.controller.probes.prober import Prober
+from jobflow.controller.queue import Queue
+from jobflow.controller.reconciler import Reconciler
+from jobflow.core.planning.actions import Plan
+from jobflow.core.planning.view import View
+from jobflow.kube.cache import Key
+from jobflow.store import Store
+from support.sandbox.running_controller import NAMESPACE, Cluster
+
+KEY = (NAMESPACE, "f")
+
+
+class World:
+    """A reconciler without workers, over a server with one flow, by a clock that the test moves."""
+
+    def __init__(self, servers: Cluster, subject: JobFlow) -> None:
+        self.servers = servers
+        self.now = 100.0
+        self.store = Store()
+        self.store.flows.replace([subject], subject.metadata.resource_version)
+        self.store.jobs.replace([], subject.metadata.resource_version)
+        self.queue = Queue[Key](clock=lambda: self.now, dice=lambda: 0.0)
+        self.recorder = Recorder(servers.client)
+        self.memory = Memory()
+        self.reconciler = Reconciler(
+            self.store,
+            Applier(servers.client, self.store, self.memory),
+            self.memory,
+            self.recorder,
+            self.queue,
+            Prober(self.store.pods.of, self.queue.add),
+            clock=lambda: self.now,
+        )
+
+    @property
+    def writes(self) -> int:
+        return self.servers.count("PATCH", JOBFLOWS, subresource="status")
+
+
+def planning(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
+    """Let every plan be this one; a status that is given as words becomes the state's message."""
+
+    def always(flow: JobFlow, view: View, *, now: datetime) -> Plan:
+        said = plan.get("says")
+        status = flow.status if said is None else saying(said)
+        rest = {key: value for key, value in plan.items() if key != "says"}
+        return Plan(**{"actions": (), "status": status, **rest})
+
+    monkeypatch.setattr(module, "plan_flow", always)
+
+
+def saying(message: str) -> JobFlowStatus:
+    return JobFlowStatus(state=FlowState(phase="Running", message=message))

@@ -1,0 +1,269 @@
+"""The real controller on the sandbox's API server, with a driver that ends vcjobs, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from jobflow.api.job import Job
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES, Resource
+from jobflow.controller.controller import Controller
+from jobflow.kube.backoff import Backoff
+from jobflow.kube.cache import Cache
+from jobflow.kube.client import ApiError, Client
+from jobflow.kube.reflector import Reflector
+from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.store import Store, feeds
+from support.time.leaping_loop import clock, now
+
+NAMESPACE = "default"
+WITHIN_SECONDS = 20.0
+ENDED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
+
+DIAMOND = {"a": "", "b": "a", "c": "a", "d": "b c", "e": "d"}
+
+
+def template(name: str, **spec: Any) -> dict[str, Any]:
+    """A JobTemplate of one task."""
+    pod = {"spec": {"containers": [{"name": "main", "image": "busybox"}], "restartPolicy": "Never"}}
+    tasks = [{"name": "main", "replicas": 1, "template": pod}]
+    return {
+        "apiVersion": JOBTEMPLATES.api_version,
+        "kind": "JobTemplate",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"minAvailable": 1, "tasks": tasks, **spec},
+    }
+
+
+def flow(name: str, steps: Mapping[str, str], **spec: Any) -> dict[str, Any]:
+    """A JobFlow: step -> the targets it waits for, separated by spaces."""
+    flows = [
+        {"name": step, "dependsOn": {"targets": targets.split()}} if targets else {"name": step}
+        for step, targets in steps.items()
+    ]
+    return {
+        "apiVersion": JOBFLOWS.api_version,
+        "kind": "JobFlow",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"flows": flows, **spec},
+    }
+
+
+class Ends:
+    """Plays Volcano: a fresh vcjob goes through the phases, separated by spaces, that `phases` has
+    for its name, or through `otherwise`. "" leaves it as it is."""
+
+    def __init__(self, client: Client, phases: Mapping[str, str], otherwise: str) -> None:
+        self._client = client
+        self._phases = dict(phases)
+        self._otherwise = otherwise
+        self._group: asyncio.TaskGroup | None = None
+        self._jobs = Cache[Job](self._changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._group:
+            await _reflector(self._client, self._jobs).run()
+
+    def _changed(self, old: Job | None, new: Job | None) -> None:
+        assert self._group is not None
+        if new is not None and old is None and not new.status.state.phase:
+            phase = self._phases.get(new.metadata.name, self._otherwise)
+            if phase:
+                self._group.create_task(self._end(new, phase))
+
+    async def _end(self, job: Job, phase: str) -> None:
+        try:
+            for word in phase.split():
+                meta = job.metadata
+                await set_phase(self._client, meta.name, word, namespace=meta.namespace)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+
+
+def _reflector(client: Client, cache: Cache[Any]) -> Reflector[Any]:
+    return Reflector(client, JOBS, Job, cache, backoff=Backoff(first=0.001, most=0.01))
+
+
+async def set_phase(client: Client, job: str, phase: str, *, namespace: str = NAMESPACE) -> None:
+    """Write a vcjob's phase as Volcano would."""
+    body = json.dumps({"status": {"state": {"phase": phase}}}).encode()
+    await client.patch(JOBS, namespace, job, body, subresource="status")
+
+
+class Cluster:
+    """A server and what a test asks of it."""
+
+    def __init__(self, server: ApiServer, client: Client) -> None:
+        self.server = server
+        self.client = client
+
+    async def apply(self, *objects: dict[str, Any]) -> None:
+        """Create objects of our kinds."""
+        for obj in objects:
+            resource = {"JobFlow": JOBFLOWS, "JobTemplate": JOBTEMPLATES, "Job": JOBS}[obj["kind"]]
+            await self.client.create(resource, NAMESPACE, json.dumps(obj).encode())
+
+    async def flow(self, name: str) -> JobFlow:
+        return await self.client.get(JOBFLOWS, NAMESPACE, name, JobFlow)
+
+    async def raw(self, resource: Resource) -> list[dict[str, Any]]:
+        """All objects of a kind."""
+        body = await self.client.request("GET", resource.path(NAMESPACE))
+        items: list[dict[str, Any]] = json.loads(body)["items"]
+        return items
+
+    async def jobs(self) -> dict[str, str]:
+        """Phase by name of the vcjobs that are there."""
+        items = await self.raw(JOBS)
+        return {
+            item["metadata"]["name"]: item.get("status", {}).get("state", {}).get("phase", "")
+            for item in items
+        }
+
+    async def events(self) -> list[dict[str, Any]]:
+        return await self.raw(EVENTS)
+
+    async def until(
+        self, name: str, holds: Callable[[JobFlow], bool], *, within: float = WITHIN_SECONDS
+    ) -> JobFlow:
+        """The flow, as soon as this holds of it."""
+
+        def look(flows: Mapping[str, JobFlow]) -> bool:
+            return name in flows and holds(flows[name])
+
+        return (await self.seen(JOBFLOWS, JobFlow, look, within=within))[name]
+
+    async def seen(
+        self,
+        resource: Resource,
+        kind: type[Any],
+        holds: Callable[[Mapping[str, Any]], bool],
+        *,
+        within: float = WITHIN_SECONDS,
+    ) -> Mapping[str, Any]:
+        """The objects of a kind by name, as soon as this holds of them."""
+        found: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        cache: Cache[Any] = Cache()
+
+        def look(*_: object) -> None:
+            objects = {obj.metadata.name: obj for obj in cache}
+            if cache.synced and not found.done() and holds(objects):
+                found.set_result(objects)
+
+        cache.on_change, cache.on_state = look, look
+        follow = Reflector(
+            self.client, resource, kind, cache, backoff=Backoff(first=0.001, most=0.01)
+        )
+        task = asyncio.create_task(follow.run())
+        try:
+            async with asyncio.timeout(within):
+                await asyncio.wait({found, task}, return_when="FIRST_COMPLETED")
+            return found.result() if found.done() else task.result()
+        except TimeoutError:
+            flows = "; ".join([await self.describe(flow) for flow in await self.flow_names()])
+            raise AssertionError(f"never came true: {flows}") from None
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def flow_names(self) -> list[str]:
+        return [item["metadata"]["name"] for item in await self.raw(JOBFLOWS)]
+
+    async def ended(self, name: str, *, within: float = WITHIN_SECONDS) -> JobFlow:
+        """The flow, when it is final."""
+        return await self.until(name, lambda flow: flow.final, within=within)
+
+    async def until_jobs(self, **phases: str | None) -> None:
+        """Return when each named vcjob (`_` for `-`) has this phase; None: when it is gone."""
+        wanted = {name.replace("_", "-"): phase for name, phase in phases.items()}
+
+        def look(jobs: Mapping[str, Job]) -> bool:
+            return all(
+                (jobs[name].status.state.phase if name in jobs else None) == phase
+                for name, phase in wanted.items()
+            )
+
+        await self.seen(JOBS, Job, look)
+
+    async def describe(self, name: str) -> str:
+        """What a failed wait says."""
+        status = (await self.flow(name)).status
+        return f"{name} is at {status.state} {status.conditions} jobs {await self.jobs()}"
+
+    def count(self, method: str, resource: Resource, *, subresource: str = "") -> int:
+        """Requests that succeeded since the server began."""
+        found = 0
+        for seen in self.server.requests:
+            parts = seen.path.rstrip("/").split("/")
+            is_status = parts[-1] == "status"
+            if seen.method == method and resource.plural in parts and 200 <= seen.code < 300:
+                found += is_status == (subresource == "status")
+        return found
+
+    @asynccontextmanager
+    async def ends(
+        self,
+        phases: Mapping[str, str] | None = None,
+        *,
+        otherwise: str = "Completed",
+        driver: type[Ends] = Ends,
+    ) -> AsyncIterator[None]:
+        """A driver that ends fresh vcjobs at once."""
+        async with Client.at(self.server.url) as client:
+            task = asyncio.create_task(driver(client, phases or {}, otherwise).run())
+            try:
+                yield
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    @asynccontextmanager
+    async def controller(self, client: Client | None = None) -> AsyncIterator[Controller]:
+        """The product's controller with its own store and reflectors; killed at the end."""
+        async with AsyncExitStack() as stack:
+            mine = client or await stack.enter_async_context(Client.at(self.server.url))
+            product = Product(mine)
+            try:
+                yield product.controller
+                product.check()
+            finally:
+                await product.kill()
+
+
+class Product:
+    """Store, reflectors and controller over one client, as tasks that can be killed."""
+
+    def __init__(self, client: Client, *, namespace: str = "", **options: Any) -> None:
+        self.store = Store()
+        times = {"now": now, "clock": clock} | options
+        self.controller = Controller(
+            client, self.store, dice=lambda: 1.0, events_per_second=10_000, **times
+        )
+        follow = feeds(self.store, client, namespace=namespace)
+        self.tasks = [asyncio.create_task(feed.run()) for feed in follow]
+        self.running = asyncio.create_task(self.controller.run())
+        self.tasks.append(self.running)
+
+    def check(self) -> None:
+        """Raise what a part of it died of."""
+        for task in self.tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    async def kill(self) -> None:
+        """As kill -9 would."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[Cluster]:
+    """A fresh API server."""
+    async with ApiServer() as server, Client.at(server.url) as client:
+        yield Cluster(server, client)

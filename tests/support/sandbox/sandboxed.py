@@ -1,0 +1,49 @@
+"""The sandbox's API server and a webhook in a thread of their own, for tests that run kubectl."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobflow.sandbox.apiserver.server import ApiServer
+from support.cluster.kubectl import Kubectl
+from support.network.webhook_server import Hook, hook
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running server; `hook` is asked only once a configuration names it."""
+
+    server: ApiServer
+    hook: Hook
+    kubectl: Kubectl
+
+
+@contextmanager
+def served(home: Path) -> Iterator[Served]:
+    """kubectl has its cache and its kubeconfig in `home`."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="sandbox")
+    thread.start()
+    found: asyncio.Future[Served] = asyncio.Future(loop=loop)
+    over = asyncio.Event()
+    running = asyncio.run_coroutine_threadsafe(_serve(home, found, over), loop)
+    try:
+        yield asyncio.run_coroutine_threadsafe(asyncio.wait_for(found, 10), loop).result()
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        running.result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _serve(home: Path, found: asyncio.Future[Served], over: asyncio.Event) -> None:
+    async with ApiServer() as server, hook() as asked:
+        server.write_kubeconfig(home / "kubeconfig")
+        found.set_result(Served(server, asked, Kubectl(home / "kubeconfig", home)))
+        await over.wait()

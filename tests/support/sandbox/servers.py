@@ -1,0 +1,140 @@
+"""One face for the sandbox's API server and a real kube-apiserver, for tests that run on both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from jobflow.api.resources import (
+    EVENTS,
+    JOBFLOWS,
+    JOBS,
+    JOBTEMPLATES,
+    NAMESPACES,
+    PODS,
+    VALIDATING_WEBHOOKS,
+)
+from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.server import ApiServer
+from support.cluster.control_plane import token
+from support.cluster.kubectl import Kubectl
+from support.cluster.real_cluster import RealCluster
+from support.network.webhook_server import Hook, configuration
+from support.sandbox.rest_client import Rest, flow
+
+WITHIN_SECONDS = 30
+
+
+class Server(Rest):
+    """A client of one server that looks at bare answers, in a namespace of its own."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        namespace: str,
+        client: Client,
+        kubectl: Kubectl,
+        expire: Callable[[], Awaitable[None]],
+        *,
+        real: bool,
+    ) -> None:
+        self._session = session
+        self.real = real
+        """Whether it is a kube-apiserver: only for what the sandbox leaves out by design."""
+        self.namespace = namespace
+        self.client = client
+        """The product's own."""
+        self.kubectl = kubectl
+        self.expire = expire
+        """Lets the server forget all versions of flows but the newest."""
+        self.flows = JOBFLOWS.path(namespace)
+        self.templates = JOBTEMPLATES.path(namespace)
+        self.vcjobs = JOBS.path(namespace)
+        self.pods = PODS.path(namespace)
+        self.events = EVENTS.path(namespace)
+
+    @property
+    def home(self) -> str:
+        """The path of the namespace."""
+        return NAMESPACES.path(name=self.namespace)
+
+    async def version(self) -> str:
+        """The version of a list of flows now."""
+        return str((await self.get(self.flows)).meta["resourceVersion"])
+
+    async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
+        """What is at this path, as soon as this holds of it (None: nothing is there)."""
+        async with asyncio.timeout(WITHIN_SECONDS):
+            while True:
+                answer = await self.get(path)
+                found = None if answer.code == 404 else answer.json
+                if holds(found):
+                    return found
+                await asyncio.sleep(0.05)
+
+    @asynccontextmanager
+    async def asking(self, *webhooks: dict[str, Any], hook: Hook) -> AsyncIterator[None]:
+        """Validating webhooks for this namespace alone, asked from now on; removed at the end.
+
+        `hook` is the one that hears of it first: a real API server takes a moment to begin.
+        """
+        made = configuration(*webhooks)
+        made["metadata"]["name"] = self.namespace
+        here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
+        for webhook in made["webhooks"]:
+            webhook["namespaceSelector"] = here
+        path = VALIDATING_WEBHOOKS.path()
+        await self.made(path, made)
+        try:
+            async with asyncio.timeout(WITHIN_SECONDS):
+                while not hook.asked:
+                    await self.post(self.flows, flow("first"), dryRun="All")
+                    await asyncio.sleep(0.02)
+            hook.asked.clear()
+            yield
+        finally:
+            await self.delete(f"{path}/{self.namespace}")
+
+
+@asynccontextmanager
+async def sandbox_server(namespace: str, home: Path) -> AsyncIterator[Server]:
+    """A fresh sandbox server."""
+    async with (
+        ApiServer(bookmark_seconds=1) as server,
+        Client.at(server.url, namespace=namespace) as client,
+    ):
+        async with aiohttp.ClientSession(server.url) as session:
+            server.write_kubeconfig(home / "kubeconfig")
+
+            async def expire() -> None:
+                server.expire_history()
+
+            kubectl = Kubectl(home / "kubeconfig", home)
+            api = Server(session, namespace, client, kubectl, expire, real=False)
+            await api.made(NAMESPACES.path(), {"metadata": {"name": namespace}})
+            yield api
+
+
+@asynccontextmanager
+async def real_server(real: RealCluster, prefix: str, home: Path) -> AsyncIterator[Server]:
+    """The session's real one."""
+    head = {"Authorization": f"Bearer {token('admin')}"}
+    connector = aiohttp.TCPConnector(ssl=real.plane.trust())
+    namespace = real.new_namespace(prefix)
+    async with (
+        await Client.from_kubeconfig(str(real.plane.kubeconfig("admin"))) as client,
+        aiohttp.ClientSession(real.plane.url, headers=head, connector=connector) as session,
+    ):
+
+        async def expire() -> None:
+            await asyncio.to_thread(real.plane.compact)
+
+        kubectl = Kubectl(real.plane.kubeconfig("admin"), home)
+        api = Server(session, namespace, client, kubectl, expire, real=True)
+        yield api
+        await api.delete(api.home)

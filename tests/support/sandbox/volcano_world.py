@@ -1,0 +1,149 @@
+"""An API server with the stand-in for Volcano on it, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from jobflow.api.resources import JOBS, PODS, Resource
+from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.sandbox.nodes.runner import Runner
+from jobflow.sandbox.nodes.simulate import Clock, utc_now
+from jobflow.sandbox.volcano.controller import JobController, SimulateRunner
+from support.time.alongside import alongside
+
+NAMESPACE = "default"
+Json = dict[str, Any]
+
+
+class World:
+    """An API server and a client of it."""
+
+    def __init__(self, server: ApiServer, client: Client) -> None:
+        self.server = server
+        self.client = client
+
+    async def create(self, *manifests: Json) -> None:
+        """Make vcjobs."""
+        for manifest in manifests:
+            await self.client.create(JOBS, NAMESPACE, msgspec.json.encode(manifest))
+
+    async def get(self, resource: Resource, name: str) -> Json:
+        """An object as it is now."""
+        body = await self.client.request("GET", resource.path(NAMESPACE, name))
+        answer: Json = msgspec.json.decode(body)
+        return answer
+
+    async def items(self, resource: Resource) -> list[Json]:
+        """All objects of a kind as they are now."""
+        body = await self.client.request("GET", resource.path(NAMESPACE))
+        items: list[Json] = msgspec.json.decode(body)["items"]
+        return items
+
+    async def pods(self) -> dict[str, str]:
+        """The phases of all pods."""
+        return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await self.items(PODS)}
+
+    async def until(self, holds: Callable[[dict[str, Json]], bool], kind: Resource = JOBS) -> None:
+        """Wait until something holds of all objects of a kind, by name."""
+        body = await self.client.request("GET", kind.path(NAMESPACE))
+        page = msgspec.json.decode(body)
+        objects = {item["metadata"]["name"]: item for item in page["items"]}
+        if holds(objects):
+            return
+        version = page["metadata"]["resourceVersion"]
+        frames = self.client.watch(kind, namespace=NAMESPACE, resource_version=version)
+        async with aclosing(frames):
+            async for line in frames:
+                frame = msgspec.json.decode(line)
+                name = frame["object"]["metadata"].get("name")
+                if frame["type"] == "DELETED":
+                    del objects[name]
+                elif frame["type"] != "BOOKMARK":
+                    objects[name] = frame["object"]
+                if holds(objects):
+                    return
+        raise AssertionError("the watch ended")
+
+    async def end_of(self, *names: str) -> list[Json]:
+        """These vcjobs, once they have ended and nothing more will be written."""
+        await self.until(lambda jobs: all(name in jobs and ended(jobs[name]) for name in names))
+        return [await self.get(JOBS, name) for name in names]
+
+    async def job_in(self, name: str, wanted: str) -> None:
+        """Wait until a vcjob is in a phase."""
+        await self.until(lambda jobs: phase(jobs.get(name, {})) == wanted)
+
+    async def pod_in(self, name: str, wanted: str) -> None:
+        """Wait until a pod is in a phase."""
+        await self.until(
+            lambda pods: pods.get(name, {}).get("status", {}).get("phase") == wanted, PODS
+        )
+
+    def writes(self) -> Counter[str]:
+        """Writes so far, by method and kind, but for the tests' own of vcjobs."""
+        counts = Counter(
+            f"{seen.method} {'/'.join(seen.path.split('/namespaces/')[1].split('/')[1::2])}"
+            for seen in self.server.requests
+            if seen.method != "GET" and 0 < seen.code < 300
+        )
+        del counts["POST jobs"]
+        return counts
+
+
+def phase(job: Json) -> str:
+    """`status.state.phase`."""
+    found: str = job.get("status", {}).get("state", {}).get("phase", "")
+    return found
+
+
+def phases(job: Json) -> list[str]:
+    """The phases that a vcjob's conditions name."""
+    return [entry["status"] for entry in job["status"]["conditions"]]
+
+
+def ended(job: Json) -> bool:
+    """Whether a vcjob has ended and its counts are gone: the last write there is."""
+    status = job.get("status", {})
+    over = phase(job) in ("Completed", "Failed", "Terminated", "Aborted")
+    return over and "runningDuration" in status and not {"terminating", "failed"} & set(status)
+
+
+@asynccontextmanager
+async def small_world() -> AsyncIterator[World]:
+    """An API server without a stand-in."""
+    async with ApiServer() as server, Client.at(server.url) as client:
+        yield World(server, client)
+
+
+@asynccontextmanager
+async def stand_in(
+    world: World,
+    *,
+    speed: float = math.inf,
+    clock: Clock = utc_now,
+    client: Client | None = None,
+    runner: Runner | None = None,
+) -> AsyncIterator[asyncio.Task[None]]:
+    """A stand-in at work."""
+    node = runner or SimulateRunner(speed, clock=clock)
+    controller = JobController(client or world.client, node, clock=clock)
+    async with alongside(controller.run()) as running:
+        yield running
+
+
+@asynccontextmanager
+async def volcano(
+    client: Client, *, speed: float = 1, runner: Runner | None = None
+) -> AsyncIterator[None]:
+    """A stand-in at work with a client of its own, which is closed at the end."""
+    controller = JobController(client, runner or SimulateRunner(speed))
+    async with client, alongside(controller.run()):
+        yield

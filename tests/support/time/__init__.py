@@ -1,0 +1,1 @@
+"""Event loops and processes whose time is simulated."""

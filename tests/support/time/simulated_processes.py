@@ -1,0 +1,323 @@
+"""Several processes that stand for election on one API server, all simulated: time, network,
+clocks, pauses. The code under test is the real Election, each in an event loop of its own.
+
+Time passes only between two steps, so a run of minutes takes milliseconds and is always the same
+for the same seed. What cannot be promised is left out: a pause between the last look at the clock
+and the system call that sends, and a network that keeps a write longer than `Timing.write`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+from jobflow.api.resources import JOBS
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.election import election
+from jobflow.kube.election.candidate import Timing
+from jobflow.kube.election.election import Election
+from jobflow.kube.election.fence import FencedClient
+from support.time.fault_plan import Life, Mishap, Weather
+from support.time.one_lease import NAME, NAMESPACE, Landed, Reply, Server, failure
+
+TICK = 1e-6
+WRITE_EVERY = 0.3
+PATIENCE = 200_000
+"""Steps of one run: more is a loop that gets nowhere."""
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop whose time is a process's."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        super().__init__()
+
+    def time(self) -> float:
+        return self._time()
+
+    def step(self) -> None:
+        """One iteration."""
+        self.call_soon(self.stop)
+        self.run_forever()
+
+    def due(self) -> float:
+        """When, by its own time, it has something to do."""
+        if self._ready:  # type: ignore[attr-defined]
+            return -math.inf
+        scheduled = self._scheduled  # type: ignore[attr-defined]
+        return scheduled[0].when() if scheduled else math.inf
+
+
+class Sending:
+    """What a simulated client has in place of connections."""
+
+    process: Process
+
+    async def _open(
+        self, method: str, path: str, query: Any, body: bytes | None, *more: Any
+    ) -> Any:
+        return await self.process.exchange(method, path, body or b"")
+
+
+class Plain(Sending, Client):
+    """The process's own client. The simulated network has no connections to wait for."""
+
+    def sibling(self) -> Client:
+        return self
+
+
+class Fenced(FencedClient):
+    """Writes over the simulated network, the fence looked at right before, as the real one does."""
+
+    def __init__(self, client: Plain, *more: Any) -> None:
+        super().__init__(client, *more)
+        self.process = client.process
+
+    async def _open(
+        self, method: str, path: str, query: Any, body: bytes | None, *more: Any
+    ) -> Any:
+        self._fence.check()
+        return await self.process.exchange(method, path, body or b"", write=True)
+
+
+class Process:
+    """One replica from its start to its end."""
+
+    def __init__(self, world: Simulation, number: int, life: Life, timing: Timing) -> None:
+        self.world, self.life = world, life
+        self.identity = f"process-{number}"
+        self.alive = True
+        self.paused_until = -math.inf
+        self.suspended = 0.0
+        self._offset = 1000.0 * number
+        self._skew = timedelta()
+        self._frozen: datetime | None = None
+        self.dice = random.Random(f"{world.seed} {number}")
+        self.loop = Loop(lambda: self.clock() - self.suspended * life.rate)
+        client = Plain(Credentials(Login("http://simulated")))
+        client.process = self
+        self.election = Election(
+            client,
+            self._lead,
+            namespace=NAMESPACE,
+            name=NAME,
+            identity=self.identity,
+            timing=timing,
+            clock=self.clock,
+            wall=self.wall,
+        )
+        self.running = self.loop.create_task(self.election.run())
+
+    def clock(self) -> float:
+        return self._offset + self.world.now * self.life.rate
+
+    def wall(self) -> datetime:
+        return self._frozen or self._wall()
+
+    def _wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.world.now) + self._skew
+
+    @property
+    def leads(self) -> bool:
+        return self.alive and self.election._candidate.leads(self.clock())
+
+    def wakes_at(self) -> float:
+        """When, in the world's time, it does something next."""
+        if not self.alive:
+            return math.inf
+        due = (self.loop.due() - self._offset) / self.life.rate + self.suspended
+        return max(self.world.now, self.paused_until, due + TICK)
+
+    def step(self) -> None:
+        self.loop.step()
+        if self.running.done():
+            self.end()
+
+    def end(self) -> None:
+        """Gone, however: what it has sent is on its way all the same."""
+        self.alive = False
+        if self.running.done():
+            self.running.result()
+        while tasks := asyncio.all_tasks(self.loop):
+            for task in tasks:
+                task.cancel()
+            self.loop.step()
+        self.loop.close()
+
+    def befall(self, mishap: Mishap) -> None:
+        if mishap.kind == "wall":
+            self._skew = timedelta(seconds=mishap.seconds)
+            self._frozen = None
+        elif mishap.kind == "freeze":
+            self._frozen = self._wall()
+        elif mishap.kind == "stop":
+            self.loop.call_soon(self.election.stop)
+        elif mishap.kind == "kill":
+            self.end()
+        else:
+            self.paused_until = max(self.paused_until, self.world.now + mishap.seconds)
+            if mishap.kind == "suspend":
+                self.suspended += mishap.seconds
+
+    # ------------------------------------------------------------------ what it does
+
+    async def _lead(self, client: Client, ending: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(self._write(client, ending))
+
+    async def _write(self, client: Client, ending: asyncio.Event) -> None:
+        while not ending.is_set():
+            with suppress(ApiError, *NETWORK_ERRORS):
+                await client.create(JOBS, "ns", b"{}")
+            await asyncio.sleep(WRITE_EVERY)
+
+    async def exchange(self, method: str, path: str, body: bytes, *, write: bool = False) -> Reply:
+        """A request and its answer over the network, as the weather has it."""
+        answer: asyncio.Future[Reply] = self.loop.create_future()
+        there, back, error = self._fate(self.life.weather(self.world.now))
+        if not self.alive or (write and there > self.world.timing.write):
+            there = math.inf
+
+        def arrive() -> None:
+            if error == "before":
+                reply = failure(500, "InternalError")
+            else:
+                reply = self.world.server.handle(self.world.now, method, path, body, self.identity)
+                if error == "after":
+                    reply = failure(500, "InternalError")
+            self.world.at(self.world.now + back, lambda: self._hear(answer, reply))
+
+        self.world.at(self.world.now + there, arrive)
+        return await answer
+
+    def _hear(self, answer: asyncio.Future[Reply], reply: Reply) -> None:
+        def tell() -> None:
+            if not answer.done():
+                answer.set_result(reply)
+
+        if self.alive:
+            self.loop.call_soon(tell)
+
+    def _fate(self, weather: Weather) -> tuple[float, float, str]:
+        """Seconds there and back; infinite: lost."""
+        if weather is Weather.MIXED:
+            weather = self.dice.choice([each for each in Weather if each is not Weather.MIXED])
+        quick = self.dice.uniform(0.001, 0.02), self.dice.uniform(0.001, 0.02)
+        match weather:
+            case Weather.SLOW:
+                return self.dice.uniform(0, 8), self.dice.uniform(0, 8), ""
+            case Weather.REQUESTS_LOST:
+                return math.inf, 0, ""
+            case Weather.ANSWERS_LOST:
+                return quick[0], math.inf, ""
+            case Weather.ERRORS_BEFORE:
+                return *quick, "before"
+            case Weather.ERRORS_AFTER:
+                return *quick, "after"
+        return *quick, ""
+
+
+class Simulation:
+    """A server, processes and time."""
+
+    def __init__(self, lives: list[Life], *, seed: int = 0, timing: Timing | None = None) -> None:
+        self.now = 0.0
+        self.seed = seed
+        self.timing = timing or Timing()
+        self.server = Server(lambda: self.leaders[-1][1] if self.leaders else None)
+        self.leaders: list[tuple[float, str]] = []
+        """Each process that began to lead, and when."""
+        self.final: str | None = None
+        """Who led at the end of the run."""
+        self.survivors: list[Process] = []
+        """Who was alive then."""
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._numbers = itertools.count()
+        self.processes = [self._start(life) for life in lives]
+        for index, life in enumerate(lives):
+            for mishap in life.mishaps:
+                self.at(mishap.at, lambda i=index, m=mishap: self._befall(i, m))
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Let this happen then; infinite: never."""
+        if when < math.inf:
+            heapq.heappush(self._events, (when, next(self._order), call))
+
+    def run(self, until: float) -> None:
+        """Let time pass; after every step at most one process may believe that it leads."""
+        with patch.object(election, "FencedClient", Fenced):
+            for _ in range(PATIENCE):
+                process = min(self.processes, key=Process.wakes_at)
+                event_at = self._events[0][0] if self._events else math.inf
+                self.now = max(self.now, min(process.wakes_at(), event_at))
+                if self.now >= until:
+                    self.now = until
+                    return
+                if event_at <= self.now:
+                    heapq.heappop(self._events)[2]()
+                else:
+                    process.step()
+                self._look()
+        raise AssertionError("it goes on and on without time passing")
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.alive:
+                process.end()
+
+    @property
+    def leader(self) -> Process | None:
+        """Who believes that it leads. Raises AssertionError for two."""
+        leaders = [process for process in self.processes if process.leads]
+        assert len(leaders) <= 1, f"at {self.now}: {[each.identity for each in leaders]} all lead"
+        return leaders[0] if leaders else None
+
+    def trespasses(self) -> list[Landed]:
+        """Writes that were stored while another held the Lease, or nobody."""
+        return [each for each in self.server.landed if each.holder != each.writer]
+
+    def latecomers(self) -> list[Landed]:
+        """Writes that were stored when another had begun to lead."""
+        return [each for each in self.server.landed if each.leader != each.writer]
+
+    def _look(self) -> None:
+        leader = self.leader
+        if leader is not None and (not self.leaders or self.leaders[-1][1] != leader.identity):
+            self.leaders.append((self.now, leader.identity))
+
+    def _start(self, life: Life) -> Process:
+        return Process(self, next(self._numbers), life, self.timing)
+
+    def _befall(self, index: int, mishap: Mishap) -> None:
+        process = self.processes[index]
+        if mishap.kind == "delete":
+            self.server.delete()
+        elif mishap.kind == "start":
+            if not process.alive:
+                self.processes[index] = self._start(process.life)
+        elif process.alive:
+            process.befall(mishap)
+
+
+def simulate(*lives: Life, until: float, seed: int = 0, timing: Timing | None = None) -> Simulation:
+    """A run from its start; everything is closed when it returns."""
+    world = Simulation(list(lives), seed=seed, timing=timing)
+    try:
+        world.run(until)
+        world.final = world.leader.identity if world.leader else None
+        world.survivors = [process for process in world.processes if process.alive]
+    finally:
+        world.close()
+    return world

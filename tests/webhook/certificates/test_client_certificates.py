@@ -1,0 +1,164 @@
+"""A webhook that takes connections from those alone who show a certificate, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from jobflow.runtime.http_listener import Listener
+from jobflow.webhook.app import create_app
+from jobflow.webhook.certificates import CertificateError, Live, WatchedClientCA, make_pki
+from jobflow.webhook.certificates.pki import Pair, make_authority, make_serving, pem, pem_key
+from support.admission.admissions import FakeCluster, review, stored
+from support.sandbox.manifests import jobflow
+
+SERVING, OTHER = make_pki(["127.0.0.1"]), make_pki(["127.0.0.1"])
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+CLIENTS, STRANGERS = (make_authority(now=NOW, lifetime=DAY) for _ in range(2))
+GOOD = review("CREATE", stored(jobflow("f", {"a": []})))
+
+
+def client_of(authority: Pair) -> Pair:
+    """A client's certificate under a CA."""
+    serving = make_serving(authority, ["apiserver"], now=NOW, lifetime=DAY / 2)
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(serving.certificate.subject)
+        .issuer_name(authority.certificate.subject)
+        .public_key(serving.key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(serving.certificate.not_valid_before_utc)
+        .not_valid_after(serving.certificate.not_valid_after_utc)
+        .add_extension(usage, critical=False)
+        .sign(authority.key, hashes.SHA256())
+    )
+    return Pair(certificate, serving.key)
+
+
+class Webhook:
+    """A served webhook, and clients of it."""
+
+    def __init__(self, live: Live, folder: Path) -> None:
+        self.live = live
+        self._folder = folder
+        self._listener = Listener(
+            create_app(FakeCluster()), port=0, flag="", host="127.0.0.1", tls=live.tls
+        )
+
+    async def serve(self) -> None:
+        await self._listener.serve()
+
+    def stop(self) -> None:
+        self._listener.stop()
+
+    async def answers(self, shown: Pair | None) -> bool:
+        """Whether a client gets an answer that shows this certificate, or none."""
+        trust = ssl.create_default_context(
+            cadata=(SERVING.ca_certificate + OTHER.ca_certificate).decode()
+        )
+        if shown is not None:
+            file = self._folder / "client.pem"
+            file.write_bytes(pem(shown.certificate) + pem_key(shown.key))
+            trust.load_cert_chain(file)
+        url = f"https://127.0.0.1:{self._listener.port}"
+        async with httpx.AsyncClient(verify=trust, base_url=url, trust_env=False) as client:
+            try:
+                answer = await client.post("/jobflows/validate", content=GOOD)
+            except (httpx.TransportError, ssl.SSLError):
+                return False
+        assert answer.json()["response"]["allowed"] is True
+        return True
+
+
+@pytest.fixture
+async def webhook(tmp_path: Path) -> AsyncIterator[Webhook]:
+    live = Live()
+    live.put(SERVING.certificate, SERVING.key, "tls.crt", "tls.key")
+    made = Webhook(live, tmp_path)
+    serving = asyncio.create_task(made.serve())
+    yield made
+    made.stop()
+    await serving
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "clients.crt"
+    path.write_bytes(pem(CLIENTS.certificate))
+    return path
+
+
+async def test_by_default_nobody_is_asked_for_one(webhook: Webhook) -> None:
+    assert await webhook.answers(None)
+
+
+async def test_who_shows_none_or_a_strangers_gets_no_answer(webhook: Webhook, file: Path) -> None:
+    WatchedClientCA(file, webhook.live)
+    assert await webhook.answers(client_of(CLIENTS))
+    assert not await webhook.answers(None)
+    assert not await webhook.answers(client_of(STRANGERS))
+    serving = make_serving(CLIENTS, ["apiserver"], now=NOW, lifetime=DAY / 2)
+    assert not await webhook.answers(serving), "it is no client's"
+
+
+async def test_it_stays_so_when_the_webhooks_own_certificate_changes(
+    webhook: Webhook, file: Path
+) -> None:
+    WatchedClientCA(file, webhook.live)
+    webhook.live.put(OTHER.certificate, OTHER.key, "tls.crt", "tls.key")
+    assert await webhook.answers(client_of(CLIENTS))
+    assert not await webhook.answers(None)
+
+
+async def test_a_file_that_changes_is_read_again(webhook: Webhook, file: Path) -> None:
+    watched = WatchedClientCA(file, webhook.live)
+    _change(file, pem(STRANGERS.certificate), watched)
+    assert await webhook.answers(client_of(STRANGERS))
+    assert not await webhook.answers(client_of(CLIENTS))
+    for content in (b"no PEM", b"\xff", b""):
+        _change(file, content, watched)
+    assert await webhook.answers(client_of(STRANGERS))
+    assert webhook.live.refused == 1, "the reason is the same each time"
+
+
+def _change(file: Path, content: bytes, watched: WatchedClientCA) -> None:
+    file.write_bytes(content)
+    watched.look()
+
+
+@pytest.mark.parametrize("content", [b"", b"no PEM", b"\xff", SERVING.key])
+def test_a_file_that_holds_no_ca_is_no_beginning(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "clients.crt"
+    path.write_bytes(content)
+    with pytest.raises(CertificateError, match=r"clients\.crt is not a PEM certificate of a CA$"):
+        WatchedClientCA(path, Live())
+
+
+def test_a_file_that_is_not_there_is_no_beginning(tmp_path: Path) -> None:
+    with pytest.raises(CertificateError, match="no such file"):
+        WatchedClientCA(tmp_path / "clients.crt", Live())
+
+
+async def test_before_the_webhook_has_a_certificate_clients_are_trusted_already(
+    tmp_path: Path, file: Path
+) -> None:
+    live = Live()
+    WatchedClientCA(file, live)
+    live.put(SERVING.certificate, SERVING.key, "tls.crt", "tls.key")
+    webhook = Webhook(live, tmp_path)
+    serving = asyncio.create_task(webhook.serve())
+    assert await webhook.answers(client_of(CLIENTS))
+    assert not await webhook.answers(None)
+    webhook.stop()
+    await serving

@@ -1,0 +1,238 @@
+"""The certificate in use: swapped under load, refused where it does not fit, read from files."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from jobflow.runtime.http_listener import Listener
+from jobflow.webhook.app import create_app
+from jobflow.webhook.certificates import (
+    CertificateError,
+    CertificateFiles,
+    Live,
+    Pki,
+    WatchedFiles,
+    make_pki,
+)
+from jobflow.webhook.certificates.pki import make_authority, make_serving, pem, pem_key
+from support.admission.admissions import FakeCluster, review
+from support.sandbox.manifests import jobflow
+from support.time.certificate_rings import BEGIN, Clock, handshake
+
+HOSTS = ["localhost", "127.0.0.1"]
+ONE, OTHER = make_pki(HOSTS), make_pki(HOSTS)
+
+
+def put(live: Live, pki: Pki) -> None:
+    live.put(pki.certificate, pki.key, "tls.crt", "tls.key")
+
+
+def der(pki: Pki) -> bytes:
+    return x509.load_pem_x509_certificate(pki.certificate).public_bytes(Encoding.DER)
+
+
+def ca(pki: Pki) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pki.ca_certificate)
+
+
+class TestPresenting:
+    @pytest.mark.parametrize("host", HOSTS)
+    def test_by_name_and_by_address(self, host: str) -> None:
+        live = Live()
+        put(live, ONE)
+        assert handshake(live, ca(ONE), host) == der(ONE)
+
+    def test_what_was_put_last(self) -> None:
+        live = Live()
+        put(live, ONE)
+        put(live, OTHER)
+        assert handshake(live, ca(OTHER)) == der(OTHER)
+        assert live.swaps == 1
+
+    def test_nothing_is_an_alert_and_no_crash(self) -> None:
+        live = Live()
+        with pytest.raises(ssl.SSLError, match="callback failed"):
+            handshake(live, ca(ONE))
+        assert live.waiting_for() == ["a certificate: there is none yet"]
+
+    def test_a_pair_that_does_not_match_leaves_the_one_before(self) -> None:
+        live = Live()
+        put(live, ONE)
+        for _ in range(2):
+            with pytest.raises(CertificateError, match=r"^tls\.key is not the key of tls\.crt$"):
+                live.put(OTHER.certificate, ONE.key, "tls.crt", "tls.key")
+        assert handshake(live, ca(ONE)) == der(ONE)
+        assert (live.swaps, live.refused) == (0, 1)
+        assert live.waiting_for() == []
+
+    @pytest.mark.parametrize("chain", [b"", b"hello", ONE.key], ids=["empty", "text", "a key"])
+    def test_what_is_no_certificate(self, chain: bytes) -> None:
+        with pytest.raises(CertificateError, match=r"^tls\.crt is no PEM certificate$"):
+            Live().put(chain, ONE.key, "tls.crt", "tls.key")
+
+    def test_not_before_it_begins_nor_after_it_ended(self) -> None:
+        clock = Clock()
+        authority = make_authority(now=BEGIN, lifetime=timedelta(days=9))
+        pair = make_serving(authority, HOSTS, now=BEGIN, lifetime=timedelta(days=3))
+        chain, key = pem(pair.certificate), pem_key(pair.key)
+        live = Live(now=clock)
+        clock.go(-timedelta(hours=2))
+        with pytest.raises(CertificateError, match="begins at 2026-08-01 11:00"):
+            live.put(chain, key, "tls.crt", "tls.key")
+        clock.go(timedelta(hours=2))
+        live.put(chain, key, "tls.crt", "tls.key")
+        clock.go(timedelta(days=3))
+        (why,) = live.waiting_for()
+        assert why.startswith("a certificate that is valid: the one in use ended at 2026-08-04")
+        with pytest.raises(CertificateError, match="ended at 2026-08-04"):
+            live.put(chain, key, "tls.crt", "tls.key")
+
+
+class TestFiles:
+    @pytest.fixture
+    def files(self, tmp_path: Path) -> CertificateFiles:
+        files = CertificateFiles(tmp_path / "tls.crt", tmp_path / "tls.key")
+        write(files, ONE)
+        return files
+
+    def test_are_read_when_they_change(self, files: CertificateFiles) -> None:
+        live = Live()
+        watched = WatchedFiles(files, live)
+        watched.look()
+        assert live.swaps == 0
+        write(files, OTHER)
+        watched.look()
+        assert handshake(live, ca(OTHER)) == der(OTHER)
+        assert (live.swaps, watched.waiting_for()) == (1, [])
+
+    async def test_are_looked_at_every_few_seconds(
+        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("jobflow.webhook.certificates.files.LOOK_SECONDS", 0.01)
+        live = Live()
+        task = asyncio.create_task(WatchedFiles(files, live).run())
+        write(files, OTHER)
+        async with asyncio.timeout(10):
+            while not live.swaps:  # noqa: ASYNC110 - looks at what tells nobody
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        assert handshake(live, ca(OTHER)) == der(OTHER)
+
+    def test_of_which_only_one_has_changed_are_refused_until_the_other_has(
+        self, files: CertificateFiles
+    ) -> None:
+        live = Live()
+        watched = WatchedFiles(files, live)
+        files.certificate.write_bytes(OTHER.certificate)
+        watched.look()
+        watched.look()
+        assert handshake(live, ca(ONE)) == der(ONE)
+        assert (live.swaps, live.refused) == (0, 1)
+        files.key.write_bytes(OTHER.key)
+        watched.look()
+        assert handshake(live, ca(OTHER)) == der(OTHER)
+
+    def test_that_change_all_the_time_are_taken_as_they_were_last_read(
+        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read = 0
+
+        def changing(path: Path) -> bytes:
+            nonlocal read
+            read += 1
+            return f"{path.name} {read}".encode()
+
+        monkeypatch.setattr(Path, "read_bytes", changing)
+        assert files.read() == (b"tls.crt 9", b"tls.key 10")
+
+    def test_that_cannot_be_read_say_why(
+        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(path: Path) -> bytes:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(Path, "read_bytes", broken)
+        with pytest.raises(CertificateError) as raised:
+            files.read()
+        assert str(raised.value) == f"{files.certificate}: Input/output error"
+
+    def test_that_are_gone_change_nothing(self, files: CertificateFiles) -> None:
+        live = Live()
+        watched = WatchedFiles(files, live)
+        files.key.unlink()
+        watched.look()
+        assert handshake(live, ca(ONE)) == der(ONE)
+        assert live.refused == 1
+
+    def test_that_do_not_fit_are_no_beginning(self, files: CertificateFiles) -> None:
+        files.key.write_bytes(OTHER.key)
+        with pytest.raises(CertificateError) as raised:
+            WatchedFiles(files, Live())
+        assert str(raised.value) == f"{files.key} is not the key of {files.certificate}"
+
+
+def write(files: CertificateFiles, pki: Pki) -> None:
+    files.certificate.write_bytes(pki.certificate)
+    files.key.write_bytes(pki.key)
+
+
+ROTATIONS, CLIENTS = 20, 8
+
+
+async def test_reviews_go_on_through_every_rotation() -> None:
+    """Clients that keep their connection and clients that open one a review: none fails."""
+    live = Live()
+    put(live, ONE)
+    listener = Listener(
+        create_app(FakeCluster()), port=0, flag="--webhook-port", host="127.0.0.1", tls=live.tls
+    )
+    trust = ssl.create_default_context(cadata=(ONE.ca_certificate + OTHER.ca_certificate).decode())
+    serving = asyncio.create_task(listener.serve())
+    stop = asyncio.Event()
+    clients = [
+        asyncio.create_task(ask(listener.port, trust, stop, keep=number % 2 == 0))
+        for number in range(CLIENTS)
+    ]
+    for rotation in range(ROTATIONS):
+        before = live.swaps
+        put(live, OTHER if rotation % 2 == 0 else ONE)
+        assert live.swaps == before + 1
+        await asyncio.sleep(0.02)
+    stop.set()
+    answered = await asyncio.gather(*clients)
+    listener.stop()
+    await serving
+    assert all(count > 0 for count in answered)
+
+
+async def ask(port: int, trust: ssl.SSLContext, stop: asyncio.Event, *, keep: bool) -> int:
+    """Ask for reviews until told to stop; returns how many were answered, raises for any fault."""
+    body = review("CREATE", jobflow("f", {"a": []}))
+    head = f"POST /jobflows/validate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
+    answered, connection = 0, None
+    while not stop.is_set():
+        if connection is None:
+            connection = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+        reader, writer = connection
+        writer.write(head.encode() + b"\r\n" + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        length = int(answer.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        await reader.readexactly(length)
+        answered += 1
+        if not keep:
+            writer.close()
+            await writer.wait_closed()
+            connection = None
+    if connection is not None:
+        connection[1].close()
+        await connection[1].wait_closed()
+    return answered

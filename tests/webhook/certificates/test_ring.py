@@ -1,0 +1,62 @@
+"""The content of the certificates' Secret: what is no ring, and what is due when."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import timedelta
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from jobflow.webhook.certificates import CertificateError
+from jobflow.webhook.certificates.pki import hosts_of, make_authority
+from jobflow.webhook.certificates.ring import Ring, change, new_ring, read_ring
+from support.time.certificate_rings import BEGIN, POLICY
+
+RING = new_ring(POLICY, now=BEGIN)
+
+
+def rsa_key() -> str:
+    key = rsa.generate_private_key(65537, 2048)
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return b64encode(text).decode()
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
+def test_a_part_that_is_missing_is_named(name: str) -> None:
+    data = RING.data()
+    assert read_ring(data).data() == data
+    del data[name]
+    with pytest.raises(CertificateError, match=f"^it has no {name}$"):
+        read_ring(data)
+
+
+def test_what_is_no_base64_is_named() -> None:
+    with pytest.raises(CertificateError, match=r"^ca\.key is no base64$"):
+        read_ring(RING.data() | {"ca.key": "é"})
+
+
+def test_a_key_of_another_kind_is_none() -> None:
+    with pytest.raises(CertificateError, match=r"^tls\.key is no EC key$"):
+        read_ring(RING.data() | {"tls.key": rsa_key()})
+
+
+def test_a_ca_is_for_no_host() -> None:
+    assert hosts_of(RING.newest.certificate) == []
+    assert hosts_of(RING.serving.certificate) == ["localhost", "127.0.0.1"]
+
+
+def test_an_ended_certificate_is_replaced_though_not_everyone_trusts_the_new_ca() -> None:
+    """Nobody can be served under the old one any more."""
+    newer = make_authority(now=BEGIN, lifetime=POLICY.authority)
+    ring = Ring(newer, (RING.newest.certificate,), RING.serving)
+    end = RING.serving.expires
+    assert change(ring, POLICY, now=end - timedelta(seconds=1), trusted=False) is None
+    due = change(ring, POLICY, now=end, trusted=False)
+    assert due is not None and due.reason == "there is a newer CA"
+    assert due.ring.issuer == newer.certificate

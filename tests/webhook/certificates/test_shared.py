@@ -1,0 +1,337 @@
+"""Replicas that share a certificate in a Secret, and an API server that is told to trust it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from jobflow.api.resources import SECRETS
+from jobflow.kube.client import ApiError
+from jobflow.webhook.certificates import Live, Policy, SharedCertificate, make_pki
+from jobflow.webhook.certificates.pki import make_authority, pem
+from support.time.certificate_rings import BEGIN, POLICY, SECRET, Shared, shared
+
+DUE = POLICY.serving * 2 / 3
+SETTLE = POLICY.settle
+OVERLAP = POLICY.overlap
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Shared]:
+    async with shared() as world:
+        yield world
+
+
+async def test_the_first_replica_makes_a_certificate_and_the_api_server_trusts_it(
+    world: Shared,
+) -> None:
+    await world.configure()
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        ring = await world.ring()
+        assert ring.serving.certificate == one.serves
+        assert await world.trusted() == [{ring.issuer}] * 2
+        assert one.source.waiting_for() == []
+
+
+async def test_replicas_that_start_at_once_agree(world: Shared) -> None:
+    await world.configure()
+    async with AsyncExitStack() as stack:
+        replicas = [await stack.enter_async_context(world.replica()) for _ in range(5)]
+        await world.until(lambda: all(each.serves for each in replicas))
+        ring = await world.ring()
+        assert {each.serves for each in replicas} == {ring.serving.certificate}
+        assert await world.trusted() == [{ring.issuer}] * 2
+        assert all(each.live.swaps == 0 for each in replicas)
+
+
+async def test_a_configuration_that_comes_later_is_told(world: Shared) -> None:
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        assert one.source.waiting_for() == []
+        await world.configure()
+        issuer = (await world.ring()).issuer
+        await until_trusted(world, {issuer})
+
+
+async def test_a_bundle_that_was_emptied_is_put_back(world: Shared) -> None:
+    await world.configure()
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        issuer = (await world.ring()).issuer
+        await world.configure()
+        await until_trusted(world, {issuer})
+        assert one.live.swaps == 0
+
+
+async def test_a_ca_that_is_not_ours_is_trusted_as_long_as_somebody_may_serve_under_it(
+    world: Shared,
+) -> None:
+    theirs = make_authority(now=BEGIN, lifetime=timedelta(days=100))
+    await world.configure(pem(theirs.certificate))
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        issuer = (await world.ring()).issuer
+        await until_trusted(world, {issuer, theirs.certificate})
+        await world.later(OVERLAP)
+        await until_trusted(world, {issuer})
+
+
+async def test_what_is_right_is_not_written_again(world: Shared) -> None:
+    await world.configure()
+    async with world.replica() as one, world.replica() as other:
+        await world.until(lambda: one.serves and other.serves)
+        before = writes(world)
+        for replica in (one, other):
+            for _ in range(3):
+                replica.source.look()
+                await asyncio.sleep(0.02)
+        assert writes(world) == before
+
+
+async def test_at_two_thirds_of_its_life_the_certificate_is_renewed_under_the_same_ca(
+    world: Shared,
+) -> None:
+    await world.configure()
+    async with world.replica() as one, world.replica() as other:
+        await world.until(lambda: one.serves and other.serves)
+        first = await world.ring()
+        await world.later(DUE - timedelta(seconds=1))
+        await asyncio.sleep(0.05)
+        assert (await world.ring()).data() == first.data()
+        await world.later(timedelta(seconds=1))
+        await world.until(lambda: one.live.swaps == other.live.swaps == 1)
+        second = await world.ring()
+        assert one.serves == other.serves == second.serving.certificate
+        assert second.authorities == first.authorities
+
+
+async def test_a_new_ca_is_trusted_before_anyone_serves_under_it(world: Shared) -> None:
+    await world.configure()
+    short = Policy(POLICY.hosts, authority=2 * POLICY.serving)
+    async with world.replica(short) as one, world.replica(short) as other:
+        await world.until(lambda: one.serves and other.serves)
+        old = (await world.ring()).issuer
+        await world.later(DUE)
+        await world.until(lambda: one.live.swaps == other.live.swaps == 1)
+        served = one.serves
+        await world.later(DUE)
+        new = await until_newest(world, other_than=old)
+        await until_trusted(world, {old, new})
+        await world.later(SETTLE - timedelta(seconds=1))
+        await asyncio.sleep(0.05)
+        assert (await world.ring()).issuer == old
+        assert one.serves == other.serves == served
+        await world.later(timedelta(seconds=1))
+        await world.until(lambda: one.live.swaps == other.live.swaps == 2)
+        assert (await world.ring()).issuer == new
+        assert await world.trusted() == [{old, new}] * 2
+        await world.later(OVERLAP)
+        await until_trusted(world, {new})
+        assert (await world.ring()).authorities == (new,)
+
+
+async def test_a_deleted_secret_is_a_new_ca_and_nobody_notices(world: Shared) -> None:
+    await world.configure()
+    async with world.replica() as one, world.replica() as other:
+        await world.until(lambda: one.serves and other.serves)
+        old, served = (await world.ring()).issuer, one.serves
+        await world.client.delete(SECRETS, "default", SECRET)
+        new = await until_newest(world, other_than=old)
+        await until_trusted(world, {old, new})
+        assert one.serves == other.serves == served
+        await world.later(SETTLE)
+        await world.until(lambda: one.serves == other.serves != served)
+        await world.later(OVERLAP)
+        await until_trusted(world, {new})
+
+
+async def test_deleted_while_nobody_ran_is_a_new_beginning(world: Shared) -> None:
+    await world.configure()
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+    old = (await world.ring()).issuer
+    await world.client.delete(SECRETS, "default", SECRET)
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        new = (await world.ring()).issuer
+        assert await world.trusted() == [{old, new}] * 2
+        await world.later(OVERLAP)
+        await until_trusted(world, {new})
+
+
+OTHER = make_pki(["localhost"])
+EDITS = {
+    "a key of another certificate": {"tls.key": OTHER.key},
+    "a certificate of another CA": {"tls.crt": OTHER.certificate, "tls.key": OTHER.key},
+    "a CA without its key": {"ca.crt": OTHER.ca_certificate},
+    "no PEM": {"ca.crt": b"hello"},
+    "an empty key": {"ca.key": b""},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+async def test_an_edit_that_makes_no_sense_is_undone(world: Shared, edit: dict[str, bytes]) -> None:
+    await world.configure()
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        before = await world.ring()
+        await change_secret(world, edit)
+        await until_ring(world, before.data())
+        assert one.live.refused == 1
+        assert one.live.swaps == 0
+        assert one.source.waiting_for() == []
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+async def test_an_edit_while_nobody_ran_is_replaced(world: Shared, edit: dict[str, bytes]) -> None:
+    await world.configure()
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+    await change_secret(world, edit)
+    async with world.replica() as one:
+        await world.until(lambda: one.serves and one.source.waiting_for() == [])
+        ring = await world.ring()
+        assert ring.serving.certificate == one.serves
+        assert all(ring.issuer in trusted for trusted in await world.trusted())
+
+
+async def test_a_whole_pki_put_there_by_hand_is_taken(world: Shared) -> None:
+    await world.configure()
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        old = one.serves
+        async with shared() as elsewhere, elsewhere.replica() as another:
+            await elsewhere.until(lambda: another.serves)
+            data = (await elsewhere.ring()).data()
+        body = json.dumps({"data": data}).encode()
+        await world.client.patch(SECRETS, "default", SECRET, body)
+        given = (await world.ring()).issuer
+        await world.until(lambda: one.source.waiting_for() == [])
+        for _ in range(2):
+            await world.later(SETTLE)
+            await asyncio.sleep(0.05)
+        await world.until(lambda: one.serves != old)
+        assert all(given in trusted for trusted in await world.trusted())
+
+
+async def test_replicas_of_two_versions_do_not_take_turns(world: Shared) -> None:
+    await world.configure()
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        wider = Policy(("other.example", "0:0::1"))
+        async with world.replica(wider) as other:
+            await world.until(lambda: other.serves and one.serves == other.serves)
+            names = (await world.ring()).serving.certificate
+            before = writes(world)
+            for replica in (one, other):
+                replica.source.look()
+            await asyncio.sleep(0.05)
+            assert writes(world) == before
+            assert one.serves == names
+
+
+async def test_after_years_without_anyone_all_is_made_anew(world: Shared) -> None:
+    await world.configure()
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+    before = await world.ring()
+    world.clock.go(POLICY.authority + timedelta(days=1))
+    async with world.replica() as one:
+        await world.until(lambda: one.serves)
+        ring = await world.ring()
+        assert not set(ring.authorities) & set(before.authorities)
+        assert await world.trusted() == [{ring.issuer}] * 2
+
+
+class TestWhatIsMissingIsSaid:
+    async def test_before_anything_was_read(self, world: Shared) -> None:
+        async with world.replica() as one:
+            (why,) = one.source.waiting_for()
+            assert why.startswith("a certificate: Secret default/certificate has not been read")
+
+    async def test_a_namespace_that_is_not_there(self, world: Shared) -> None:
+        live = Live()
+        source = SharedCertificate(
+            world.client, live, POLICY, namespace="nowhere", secret=SECRET, configurations=[]
+        )
+        task = asyncio.create_task(source.run())
+        await world.until(lambda: 'namespaces "nowhere" not found' in source.waiting_for()[0])
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def test_that_no_answer_comes_and_once_in_the_log(
+        self, world: Shared, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tried = 0
+
+        async def nobody(*asked: object, **more: object) -> bytes:
+            nonlocal tried
+            tried += 1
+            raise ConnectionError("nobody there")
+
+        with capture_logs() as lines:
+            async with world.replica() as one:
+                with monkeypatch.context() as patched:
+                    patched.setattr("jobflow.kube.client.Client.create", nobody)
+                    await world.until(lambda: tried >= 2)
+                    why = ["a certificate: ConnectionError: nobody there"]
+                    assert one.source.waiting_for() == why
+                await world.until(lambda: one.serves)
+                assert one.source.waiting_for() == []
+        told = [
+            line["error"] for line in lines if line["log_level"] == "warning" and "error" in line
+        ]
+        assert told == ["ConnectionError: nobody there"]
+
+    async def test_that_it_ended(self, world: Shared) -> None:
+        async with world.replica() as one:
+            await world.until(lambda: one.serves)
+        world.clock.go(POLICY.serving)
+        (why,) = one.live.waiting_for()
+        assert why.startswith("a certificate that is valid: the one in use ended at 2026-")
+
+
+async def change_secret(world: Shared, edit: dict[str, bytes]) -> None:
+    data = {name: b64encode(value).decode() for name, value in edit.items()}
+    body = json.dumps({"data": data}).encode()
+    await world.client.patch(SECRETS, "default", SECRET, body)
+
+
+async def until_trusted(world: Shared, authorities: set[object]) -> None:
+    async with asyncio.timeout(10):
+        while await world.trusted() != [authorities] * 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def until_ring(world: Shared, data: dict[str, str]) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            body = await world.client.request("GET", SECRETS.path("default", SECRET))
+            if json.loads(body)["data"] == data:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def until_newest(world: Shared, *, other_than: object) -> object:
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                newest = (await world.ring()).newest.certificate
+            except ApiError as error:
+                assert error.not_found
+            else:
+                if newest != other_than:
+                    return newest
+            await asyncio.sleep(0.01)
+
+
+def writes(world: Shared) -> int:
+    return sum(seen.method in ("POST", "PATCH", "PUT") for seen in world.server.requests)

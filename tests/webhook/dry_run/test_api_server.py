@@ -1,0 +1,271 @@
+"""Pod templates tried by an API server: what is sent, what of its answers counts, and what keeps
+it from answering. The server says what a test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from jobflow.api.resources import StatusCause
+from jobflow.kube.client import Client
+from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.errors import error_of
+from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.webhook.dry_run import api_server as dry_runs
+from jobflow.webhook.dry_run.api_server import AT_ONCE, DryRuns
+from jobflow.webhook.dry_run.template_pods import DryRun
+from support.network.scripted_server import Answer, ScriptedServer, failure
+
+PATH = "/api/v1/namespaces/team/podtemplates"
+POD = {"spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
+CAUSES = [
+    {
+        "reason": "FieldValueInvalid",
+        "field": "template.spec.containers[0].ports[0].containerPort",
+        "message": "Invalid value: 0: must be between 1 and 65535, inclusive",
+    }
+]
+UNREADABLE = (
+    'PodTemplate in version "v1" cannot be handled as a PodTemplate: quantities must match the '
+    "regular expression '^x$'"
+)
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Tries:
+    """Dry runs against a server, and what is told of them."""
+
+    def __init__(self, client: Client) -> None:
+        self.results: Counter[str] = Counter()
+        self.clock = Clock()
+        self._runs = DryRuns(client, self._observe, clock=self.clock)
+
+    async def one(self, template: Mapping[str, Any] = POD) -> DryRun:
+        (answer,) = await self.of(template)
+        assert answer is not None
+        return answer
+
+    async def of(self, *templates: Mapping[str, Any]) -> list[DryRun | None]:
+        return await self._runs.of(
+            "team", [json.dumps(template).encode() for template in templates]
+        )
+
+    def _observe(self, result: str) -> None:
+        self.results[result] += 1
+
+
+async def answered(answer: Answer) -> tuple[DryRun, Counter[str]]:
+    """What becomes of an answer."""
+    async with ScriptedServer() as server, Client.at(server.url) as client:
+        server.others.append(answer)
+        tries = Tries(client)
+        return await tries.one(), tries.results
+
+
+async def test_what_is_sent_is_a_dry_run_of_the_template_under_a_name_that_is_never_in_use() -> (
+    None
+):
+    async with ScriptedServer() as server, Client.at(server.url) as client:
+        server.others.append(Answer(201, {"kind": "PodTemplate"}))
+        assert await Tries(client).one() == DryRun()
+    (asked,) = server.asked
+    assert (asked.method, asked.path) == ("POST", PATH)
+    assert asked.query == {"dryRun": "All", "fieldValidation": "Warn"}
+    assert json.loads(asked.body) == {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"generateName": "jobflow-"},
+        "template": POD,
+    }
+
+
+async def test_what_is_invalid_is_told_in_the_servers_words() -> None:
+    answer, results = await answered(Answer(422, failure(422, "Invalid", "many", causes=CAUSES)))
+    (cause,) = CAUSES
+    assert answer == DryRun(faults=(StatusCause(**cause),))
+    assert results == {"refused": 1}
+
+
+@pytest.mark.parametrize(
+    "causes",
+    [
+        None,
+        [],
+        [{"message": "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"}],
+        [{"field": "metadata.labels", "message": "say whose it is"}],
+        [{"field": "templates", "message": "?"}],
+    ],
+)
+async def test_what_is_not_said_of_the_template_does_not_count(causes: Any) -> None:
+    refusal = failure(422, "Invalid", "no", causes=causes)
+    answer, results = await answered(Answer(422, refusal))
+    assert (answer, results) == (DryRun(), {"error": 1})
+
+
+async def test_a_template_that_cannot_be_read_is_refused() -> None:
+    """A wrong type, a quantity that is none: the server says so before it validates anything."""
+    answer, results = await answered(Answer(400, failure(400, "BadRequest", UNREADABLE)))
+    (fault,) = answer.faults
+    assert (fault.field, fault.reason) == ("template", "FieldValueTypeInvalid")
+    assert fault.message == "quantities must match the regular expression '^x$'"
+    assert results == {"refused": 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (Answer(400, failure(400, "BadRequest", "denied by a webhook")), "error"),
+        (Answer(401, failure(401)), "error"),
+        (Answer(403, failure(403, "Forbidden", "exceeded quota")), "forbidden"),
+        (Answer(403, failure(403, "Forbidden", "violates PodSecurity")), "forbidden"),
+        (Answer(404, failure(404)), "not_served"),
+        (Answer(409, failure(409, "AlreadyExists")), "error"),
+        (Answer(413, b"too large"), "error"),
+        (Answer(429, failure(429)), "busy"),
+        (Answer(500, failure(500)), "error"),
+        (Answer(503, b"<html>"), "error"),
+        (Answer(504, failure(504)), "timeout"),
+        (Answer(end="cut"), "unreachable"),
+        (Answer(422, b""), "error"),
+        (Answer(422, b"", end="cut"), "unreachable"),
+    ],
+    ids=lambda each: f"{each.code} {each.end}" if isinstance(each, Answer) else each,
+)
+async def test_only_the_template_itself_can_be_refused(answer: Answer, result: str) -> None:
+    found, results = await answered(answer)
+    assert found == DryRun()
+    assert results == {result: 1}
+
+
+async def test_nobody_there_refuses_nothing() -> None:
+    async with Client.at("http://127.0.0.1:1") as client:
+        tries = Tries(client)
+        assert await tries.one() == DryRun()
+    assert tries.results == {"unreachable": 1}
+
+
+async def test_the_sandbox_does_not_serve_the_kind_and_lets_everything_pass() -> None:
+    async with ApiServer() as server, Client.at(server.url) as client:
+        tries = Tries(client)
+        assert await tries.one({"spec": {}}) == DryRun()
+    assert tries.results == {"not_served": 1}
+
+
+async def test_warnings_come_along_also_with_a_refusal() -> None:
+    head = {"Warning": '299 - "unknown field \\"template.spec.comand\\"", 299 api "b, c"'}
+    said = ('unknown field "template.spec.comand"', "b, c")
+    answer, _ = await answered(Answer(201, {}, headers=head))
+    assert answer == DryRun(warnings=said)
+    refusal = failure(422, "Invalid", "", causes=CAUSES)
+    answer, _ = await answered(Answer(422, refusal, headers=head))
+    assert answer.warnings == said and answer.faults
+
+
+async def test_time_is_one_for_all_and_what_was_answered_in_it_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ScriptedServer() as server, Client.at(server.url) as client:
+        refusal = failure(422, "Invalid", "", causes=CAUSES)
+        server.others += [Answer(422, refusal), Answer(end="hang"), Answer(end="hang")]
+        tries = Tries(client)
+        monkeypatch.setattr(dry_runs, "SECONDS", 0.3)
+        answers = await tries.of(POD, {"metadata": {}}, {"metadata": {"labels": {}}})
+    assert [len(answer.faults) for answer in answers if answer is not None] == [1]
+    assert answers.count(None) == 2
+    assert tries.results == {"refused": 1, "timeout": 2}
+
+
+class Counting(Client):
+    """Answers once as many requests are under way as may be, or all that there are."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__(Credentials(Login("http://127.0.0.1:1")))
+        self.most = 0
+        self._expected = expected
+        self._now = 0
+        self._full = asyncio.Event()
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        if self._now == self._expected:
+            self._full.set()
+        await self._full.wait()
+        self._now -= 1
+        return b"{}"
+
+
+async def test_they_are_tried_together_but_not_more_than_so_many() -> None:
+    client = Counting(AT_ONCE)
+    tries = Tries(client)
+    templates = [{"metadata": {"labels": {"n": str(i)}}} for i in range(3 * AT_ONCE)]
+    assert await tries.of(*templates) == [DryRun()] * len(templates)
+    assert (client.most, tries.results) == (AT_ONCE, {"passed": len(templates)})
+
+
+async def test_a_review_that_is_given_up_leaves_nothing_behind() -> None:
+    async with ScriptedServer() as server, Client.at(server.url) as client:
+        server.others.append(Answer(end="hang"))
+        review = asyncio.create_task(Tries(client).one())
+        await server.until(lambda: server.asked)
+        review.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await review
+
+
+class Refusing(Client):
+    """Answers everything with this code."""
+
+    def __init__(self) -> None:
+        super().__init__(Credentials(Login("http://127.0.0.1:1")))
+        self.code = 403
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        class Response:
+            status = self.code
+            headers: Mapping[str, str] = {}
+
+        raise error_of(Response(), b"")  # type: ignore[arg-type]
+
+
+async def test_a_request_whose_time_runs_out_is_no_refusal() -> None:
+    class Slow(Refusing):
+        async def request(self, method: str, path: str, **more: Any) -> bytes:
+            raise TimeoutError
+
+    tries = Tries(Slow())
+    assert await tries.of(POD) == [None]
+    assert tries.results == {"timeout": 1}
+
+
+async def test_one_trouble_is_logged_once_a_minute() -> None:
+    client = Refusing()
+    tries = Tries(client)
+
+    async def told() -> list[str]:
+        with capture_logs() as lines:
+            for _ in range(50):
+                await tries.one()
+        return [f"{line['log_level']}: {line['event']}: {line['error']}" for line in lines]
+
+    assert await told() == ["warning: pod template not checked: 403 Forbidden: "]
+    assert await told() == []
+    client.code = 404
+    assert await told() == ["info: pod template not checked: 404 NotFound: "]
+    tries.clock.now = 61.0
+    assert len(await told()) == 1
+    assert tries.results == {"forbidden": 100, "not_served": 100}

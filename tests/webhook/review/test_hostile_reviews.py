@@ -1,0 +1,124 @@
+"""Whatever a review holds, the event loop is free again soon and the answer is one: 200,000 hostile
+reviews in `make test-long`, and a share of them in `make test`.
+
+The bound is CPU time, ten times as much as is aimed at, so that neither other load nor a slow
+machine breaks it; what is out of proportion does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.violations import MAX_SHOWN
+from jobflow.webhook.large_reviews.offload import SECONDS
+from jobflow.webhook.review.envelope import MAX_WARNING
+from jobflow.webhook.review.review import Answer, Outcome, Reviewer, reviewers
+from support.admission.admissions import UID, FakeCluster
+from support.laws.cpu_time import least_cpu
+from support.laws.effort_of_laws import THOROUGH
+from support.laws.hostile_reviews import Maker
+from support.sandbox.manifests import template
+
+BATCHES = 40
+REVIEWS = 200_000 if THOROUGH else 4_000
+MOST_CPU = 1.0
+"""Seconds of the event loop; the aim is a tenth of it."""
+MOST_CPU_ASIDE = 2 * SECONDS
+MOST_ANSWER = 300_000
+"""Bytes: a hundred faults of a kilobyte each, in causes and in the message."""
+
+ELSEWHERE = Answer(b"", operation="elsewhere")
+
+
+class Response(msgspec.Struct, forbid_unknown_fields=True):
+    uid: str
+    allowed: bool
+    status: dict[str, Any] | None = None
+    warnings: list[str] = []
+
+
+class Review(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    response: Response
+    api_version: str
+    kind: str
+
+
+class Cluster(FakeCluster):
+    """One whose templates are read once."""
+
+    @cached_property
+    def _templates(self) -> Mapping[str, JobTemplate]:
+        pod = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
+        big = [{"name": f"t{i}", "replicas": 1, "template": pod} for i in range(2_000)]
+        specs = {"big": {"tasks": big}, "bad": {"tasks": [{"name": "T", "replicas": -1}] * 9}}
+        made = {name: template(name) | {"spec": spec} for name, spec in specs.items()}
+        made |= {name: template(name) for name in "ab"}
+        return {name: msgspec.convert(each, JobTemplate) for name, each in made.items()}
+
+    def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
+        return self._templates
+
+
+class Aside:
+    """Takes note of what is not judged on the event loop."""
+
+    async def review(self, path: str, body: bytes) -> Answer:
+        return ELSEWHERE
+
+
+def answered(reviewer: Reviewer[Any], body: bytes) -> Answer:
+    """The answer of a review that waits for nobody."""
+    try:
+        reviewer.review(body).send(None)
+    except StopIteration as done:
+        answer: Answer = done.value
+        return answer
+    raise AssertionError("the review waits for something")
+
+
+def check(answer: Answer) -> None:
+    """That an answer is one, says all it has to and no more, and is no error of ours."""
+    assert answer.outcome is not Outcome.FAILED, answer.body
+    assert len(answer.body) < MOST_ANSWER
+    if answer.outcome is Outcome.MALFORMED:
+        assert answer.code == 400
+        assert msgspec.json.decode(answer.body)["kind"] == "Status"
+        return
+    said = msgspec.json.decode(answer.body, type=Review)
+    assert (said.api_version, said.kind) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert all(len(warning) <= MAX_WARNING for warning in said.response.warnings)
+    assert said.response.allowed is (answer.outcome is Outcome.ALLOWED)
+    if not said.response.allowed:
+        status = said.response.status
+        assert status is not None and status["code"] in (403, 422) and status["message"]
+        assert 1 <= len(status["details"]["causes"]) <= MAX_SHOWN + 1
+
+
+@pytest.mark.law
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_review_is_answered_in_bounded_time(batch: int) -> None:
+    cluster = Cluster({"a": None}, {"default": "Open", "closed": "Closed"})
+    loop, aside = reviewers(cluster, Aside()), reviewers(cluster)
+    maker = Maker(batch)
+    for number in range(REVIEWS // BATCHES):
+        path, body = maker.review()
+        about = f"review {number} of seed {batch}: {body[:300]!r} …, {len(body)} bytes"
+        answer, seconds = least_cpu(partial(answered, loop[path], body), MOST_CPU)
+        assert seconds < MOST_CPU, about
+        if answer is ELSEWHERE:
+            answer, seconds = least_cpu(partial(answered, aside[path], body), MOST_CPU_ASIDE)
+            assert seconds < MOST_CPU_ASIDE, about
+        check(answer)
+
+
+def test_equal_seeds_give_equal_reviews() -> None:
+    one, other = Maker(7), Maker(7)
+    assert [one.review() for _ in range(100)] == [other.review() for _ in range(100)]
+    assert UID.encode() in Maker(7).review()[1]
