@@ -20,7 +20,7 @@ from jobflow.api.jobflow import Step
 from jobflow.core.planning.context import TargetEnd
 from jobflow.core.planning.target_ends import MOST_BYTES, read, written
 from support.laws.effort_of_laws import tries
-from support.laws.random_walk import flows
+from support.laws.random_walk import flows_with_probes
 from support.plan.loop_worlds import ends, runs, stepped, there
 from support.plan.plan_world import World, after, flow, world_of
 from support.plan.steps import step
@@ -305,7 +305,7 @@ def gone_on(world: World, random: Random, ends_: int) -> World:
     return world
 
 
-@given(flows(), st.randoms(use_true_random=False), st.integers(1, 7))
+@given(flows_with_probes(), st.randoms(use_true_random=False), st.integers(1, 7))
 @tries(100)
 def test_a_lost_status_and_lost_vcjobs_change_no_end_that_is_told(
     made: World, random: Random, ends_: int

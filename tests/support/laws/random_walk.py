@@ -1,23 +1,27 @@
-"""Lives of flows for laws of `plan`: any flow that admission takes, and anything that may happen.
+"""Random walks of flows, for laws of `plan`: a flow, and anything that may happen to it.
 
-A life is a flow and what happened to it: plans carried out in part (a crash between any two
-requests) or in full, vcjobs that move and end, what goes on inside them (`insides`), vcjobs deleted
-by hand, creates refused, Commands, time. It keeps its own books of what was made, lost and ordered,
-and complains itself when a law is broken.
+A walk applies plans in part (a crash between any two requests) or in full, moves and ends jobs,
+deletes them by hand, refuses creates, makes Commands, takes templates away and lets time pass. It
+counts the jobs that were made and those that may be made again, and raises AssertionError as soon
+as a plan breaks a law. The laws are written from docs/reference.md, not from the code.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from random import Random
+from typing import Any
 
 from hypothesis import strategies as st
 
 from jobflow.api import labels
-from jobflow.api.flow_status import ENDED_STEP_PHASES
-from jobflow.api.jobflow import Condition, DependsOn, Step, Strategy
+from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
+from jobflow.api.job import Job
+from jobflow.api.jobflow import Condition, DependsOn, JobFlow, Step, Strategy
+from jobflow.api.meta import ObjectMeta
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import (
     AbortJob,
@@ -27,29 +31,39 @@ from jobflow.core.planning.actions import (
     DeleteJob,
     ReadPods,
 )
+from jobflow.core.planning.view import Refusal
+from model.random_flows import EVERY, TEMPLATES, Drawing
 from support.laws.random_pods import SPEC, Insides, probes
-from support.plan.plan_world import FLOW_UID, World, template, world_of
+from support.plan.plan_pods import pod_of
+from support.plan.plan_world import FLOW_UID, NOW, World, template, world_of
 from support.plan.planned import Planned
+from support.sandbox.containers import ended, with_containers
+
+Key = tuple[str, str]
+"""A step and an index; the index of a step without items or repeats is empty."""
 
 NAMES = "abcdefg"
-PHASES = ("Pending", "Running", "Restarting", "Completing", "Aborting")
-OUTCOMES = ("Completed", "Completed", "Failed", "Terminated", "Aborted")
-
-#: What a target's end is worth to each condition, written anew from DESIGN §2.
+PHASES = ("Pending", "Running", "Running", "Restarting", "Completing", "Aborting")
+OUTCOMES = ("Completed", "Completed", "Completed", "Failed", "Terminated", "Aborted")
+MESSAGES = ("", "oops", *(json.dumps({"n": n, "l": [1] * n}) for n in range(3)))
+COMMANDS = (
+    "SuspendFlow", "AbortJob", "ResumeJob", "ResumeJob", "TerminateJob", "TerminateNow",
+    "RestartJob", "CloseQueue",
+)  # fmt: skip
 GOOD_FOR = {
     "Completed": {"Completed"},
     "Failed": {"Failed"},
     "Finished": {"Completed", "Failed", "UpstreamFailed"},
     "Running": {"Completed", "Failed", "not yet"},
 }
+"""The ends of a target that satisfy each condition."""
 
 
 @st.composite
-def flows(draw: st.DrawFn) -> World:
-    """A flow that admission takes, its steps in any order."""
-    count = draw(st.integers(1, len(NAMES)))
+def flows_with_probes(draw: st.DrawFn) -> World:
+    """An admitted flow of dependencies and probes, its steps in any order."""
     steps = []
-    for n, name in enumerate(NAMES[:count]):
+    for n, name in enumerate(NAMES[: draw(st.integers(1, len(NAMES)))]):
         targets = draw(st.lists(st.sampled_from(NAMES[:n]), unique=True)) if n else []
         depends_on = DependsOn(
             targets=targets,
@@ -64,244 +78,327 @@ def flows(draw: st.DrawFn) -> World:
     return replace(world, templates=templates, asked_before=False)
 
 
-class Life:
-    """A world, and the books of what has happened in it."""
+@st.composite
+def controlled_flows(draw: st.DrawFn, features: frozenset[str] = EVERY) -> World:
+    """An admitted flow with these primitives."""
+    metadata = ObjectMeta(
+        name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
+    )
+    flow = JobFlow(metadata=metadata, spec=Drawing(draw, features).spec())
+    assert not validate_flow(flow, Known()).violations
+    known = {name: template(name, spec) for name, spec in TEMPLATES.items()}
+    return World(flow, known, asked_before=False)
 
-    def __init__(self, world: World, random: Random) -> None:
+
+class Walk:
+    """A world, and counts of what happened in it."""
+
+    def __init__(self, world: World, random: Random, *, probes: bool = False) -> None:
         self.world = world
         self.random = random
-        self.made: Counter[str] = Counter()
-        self.lost: Counter[str] = Counter()
-        self.ends: dict[str, tuple[str, str]] = {}
+        self.templates = world.templates
+        self.last = {step.name for step in world.flow.spec.finally_ or ()}
+        self.steps: dict[str, Step] = {
+            step.name: step for step in (*world.flow.steps, *(world.flow.spec.finally_ or ()))
+        }
+        self.insides = Insides(random) if probes else None
+        """What pods show, for flows with probes; other jobs have one pod each."""
+        self.made: Counter[Key] = Counter()
+        self.over: Counter[Key] = Counter()
+        """Attempts that failed, were lost or went back: at most as many may follow the first."""
         self.taken: Counter[str] = Counter()
         """How often each Command was recorded."""
-        self.ordered = 0
-        self.insides = Insides(random)
+        self.commands = 0
 
     # ------------------------------------------------------------------ what happens
 
     def happen(self) -> None:
-        """One thing, whatever it is."""
-        what = self.random.choice(
-            (self.reconcile, self.reconcile, self.crash, self.move, self.end, self.delete,
-             self.refuse, self.wait, self.template, self.command, self.obey, self.restart,
-             self.move_pods, self.watch, self.answer)
-        )  # fmt: skip
-        what()
+        events: list[Callable[[], Any]] = [
+            self.reconcile, self.reconcile, self.reconcile, self.crash, self.move, self.move,
+            self.end, self.end, self.obey, self.delete, self.refuse, self.wait, self.wait,
+            self.command, self.restart,
+        ]  # fmt: skip
+        if self.insides is not None:
+            events += [self.lose_template, self.move_pods, self.watch, self.answer]
+        self.random.choice(events)()
 
-    def reconcile(self) -> None:
-        self.carry_out(self.world.plan(), share=1.0, write=True)
-
-    def crash(self) -> None:
-        self.carry_out(self.world.plan(), share=0.5, write=self.random.random() < 0.5)
-
-    def carry_out(self, planned: Planned, *, share: float, write: bool) -> None:
-        """In any order; a crash leaves out what it likes."""
+    def reconcile(self, share: float = 1.0, *, write: bool = True) -> None:
+        """Apply a plan, its requests in any order; a crash leaves out some."""
+        planned = self.world.plan()
         self.check(planned)
-        self.world = self.insides.planned(self.world, planned.plan)
+        if self.insides is not None:
+            self.world = self.insides.planned(self.world, planned.plan)
         actions = list(planned.plan.actions)
         self.random.shuffle(actions)
         for action in actions:
-            if self.random.random() <= share:
-                if isinstance(action, CreateJob):
-                    self.made[action.step] += 1
-                reads = isinstance(action, ReadPods)
-                carry_out = self.insides.read if reads else World.acted
-                self.world = carry_out(self.world, action)
+            if self.random.random() > share:
+                continue
+            before = self.live()
+            reads = self.insides is not None and isinstance(action, ReadPods)
+            self.world = (self.insides.read if reads else World.acted)(self.world, action)
+            self.over.update(before[name] for name in before.keys() - self.live().keys())
+            if isinstance(action, CreateJob):
+                self.made[key_of(self.world.jobs[action.name])] += 1
         if write:
-            before = self.world.flow.status.handled_commands or []
-            self.taken.update(set(planned.status.handled_commands or []) - set(before))
-            stored = self.world.flow.status.conditions or {}
-            self.world = self.world.with_status(planned.status)
-            for step, condition in planned.conditions.items():
-                old = stored.get(self.world.name_of(step))
-                suspended = condition.reason == "Suspended" and condition.phase == "Waiting"
-                if suspended and old is not None and old.abort_time is not None:
-                    self.lost[step] += 1  # it was aborted, and may run again
-                if condition.phase in ENDED_STEP_PHASES:
-                    self.ends.setdefault(step, (condition.phase, condition.reason))
+            self.write(planned)
 
-    def live(self) -> list[str]:
+    def write(self, planned: Planned) -> None:
+        stored, status = self.world.flow.status, planned.status
+        self.taken.update({*(status.handled_commands or ())} - {*(stored.handled_commands or ())})
+        if self.world.flow.final:
+            if status.completion_time is None:
+                self.go_back(planned)
+            self.world = replace(self.world, refusals={}, held=None, absent=frozenset(), read={})
+        self.world = self.world.with_status(status)
+
+    def go_back(self, planned: Planned) -> None:
+        """The flow is retried: steps that do not stay Completed may run again."""
+        for name, condition in planned.conditions.items():
+            was = self.stored(name)
+            if was.phase == "Completed" and condition.phase != "Completed":
+                again = name in self.last or self.steps[name].daemon
+                assert again, f"{name} had completed"
+            stay = {str(r.index) for r in condition.runs or () if r.phase == "Completed"}
+            if self.has_fixed_items(name):
+                had = {str(r.index) for r in was.runs or () if r.phase == "Completed"}
+                assert had == stay, f"{name}: completed items run again"
+            for key in self.made:
+                if key[0] == name and condition.phase == "Waiting" and key[1] not in stay:
+                    self.over[key] = max(self.over[key], self.made[key])
+
+    def has_fixed_items(self, name: str) -> bool:
+        """Return whether every retry of the flow has the items of the first time."""
+        each = self.steps[name].for_each
+        return each is not None and each.from_ is None and name not in self.last
+
+    def crash(self) -> None:
+        """Stop in the middle of a plan; another process starts with an empty memory."""
+        self.reconcile(0.5, write=self.random.random() < 0.5)
+        self.restart()
+
+    def restart(self) -> None:
+        self.world = replace(
+            self.world, aborts={}, absent=frozenset(), read={}, probes={}, refusals={}, held=None
+        )
+
+    def live(self) -> dict[str, Key]:
         world = self.world
-        return [n for n in sorted(world.jobs) if n not in world.deleted and not world.jobs[n].ended]
-
-    def step_of(self, name: str) -> str:
-        return (self.world.jobs[name].metadata.annotations or {})[labels.STEP]
+        there = world.jobs.keys() - world.deleted
+        return {name: key_of(world.jobs[name]) for name in there if not world.jobs[name].ended}
 
     def move(self) -> None:
-        if names := self.live():
-            self.goes(self.random.choice(names), self.random.choice(PHASES))
+        if live := sorted(self.live()):
+            self.goes(self.random.choice(live), self.random.choice(PHASES))
 
     def end(self) -> None:
-        if names := self.live():
-            self.goes(self.random.choice(names), self.random.choice(OUTCOMES))
+        if live := sorted(self.live()):
+            self.goes(self.random.choice(live), self.random.choice(OUTCOMES))
 
     def goes(self, name: str, phase: str) -> None:
-        """A vcjob goes into a phase, its pods with it, though nobody may have seen them."""
+        """A job enters a phase, and so do its pods, which a watch may or may not show."""
+        key = key_of(self.world.jobs[name])
         self.world = self.world.ended(name, phase)
-        self.world = self.insides.move(self.world, self.world.jobs[name])
+        job = self.world.jobs[name]
+        if job.ended and phase != "Completed":
+            self.over[key] += self.steps[key[0]].retry is not None or self.is_aborted(key)
+        if self.insides is not None:
+            self.world = self.insides.move(self.world, job)
+        elif job.ended:
+            pod = pod_of(job, "t", 0, "Succeeded" if phase == "Completed" else "Failed")
+            container = ended(int(phase != "Completed"), message=self.random.choice(MESSAGES))
+            pods = {pod.metadata.name: with_containers(pod, container, node="n")}
+            live = {**self.world.live, job.metadata.uid: pods}
+            watched = live if self.random.random() < 0.5 else self.world.pods
+            self.world = replace(self.world, live=live, pods=watched)
 
     def move_pods(self) -> None:
-        if names := self.live():
-            job = self.world.jobs[self.random.choice(names)]
-            self.world = self.insides.move(self.world, job)
+        if self.insides is not None and (live := sorted(self.live())):
+            self.world = self.insides.move(self.world, self.world.jobs[self.random.choice(live)])
 
     def watch(self) -> None:
-        self.world = self.insides.watch(self.world)
+        self.world = replace(self.world, pods=self.world.live)
 
     def answer(self) -> None:
-        self.world = self.insides.answer(self.world)
+        if self.insides is not None:
+            self.world = self.insides.answer(self.world)
+
+    def obey(self) -> None:
+        """Volcano aborts the jobs that it was asked to abort; some complete instead."""
+        for name in sorted(self.live()):
+            if self.world.jobs[name].metadata.uid in self.world.aborts:
+                self.goes(name, self.random.choice(("Aborting", "Aborted", "Aborted", "Completed")))
 
     def delete(self) -> None:
-        """By hand: seen to the last, or unseen; a loss unless its end is known to anybody."""
-        names = [name for name in sorted(self.world.jobs) if name not in self.world.deleted]
-        if not names:
+        """A user deletes a job; the watch shows its last object, or not even that."""
+        names = sorted(self.world.jobs.keys() - self.world.deleted)
+        if not names or self.random.random() < 0.5:
             return
         name = self.random.choice(names)
-        job, step = self.world.jobs[name], self.step_of(name)
-        if self.random.random() < 0.5:
+        job = self.world.jobs[name]
+        seen = self.random.random() < 0.5
+        self.over[key_of(job)] += not (seen and job.ended)
+        if seen:
             self.world = replace(self.world, deleted=self.world.deleted | {name})
-            self.lost[step] += not job.ended
         else:
-            left = {n: j for n, j in self.world.jobs.items() if n != name}
-            self.world = replace(self.world, jobs=left)
-            self.lost[step] += 1
+            jobs = {each: job for each, job in self.world.jobs.items() if each != name}
+            self.world = replace(self.world, jobs=jobs)
 
     def refuse(self) -> None:
         names = [a.name for a in self.world.plan().plan.actions if isinstance(a, CreateJob)]
-        if names:
-            code = self.random.choice((400, 403, 403, 422))
-            step, _, run = self.random.choice(names)[2:].partition("-r")
-            self.world = self.world.with_refusal(step, code, retry_in=1.5, run=int(run or 0))
+        if names and self.random.random() < 0.3:
+            wait = self.random.choice((0.0, 2.0))
+            self.world = self.world.with_held(self.random.choice(names), retry_in=wait)
+        elif names and self.random.random() < 0.5:
+            again = self.world.now.replace(microsecond=0)
+            refusal = Refusal(self.random.choice((400, 403, 403, 422)), "no", again)
+            refusals = {**self.world.refusals, self.random.choice(names): refusal}
+            self.world = replace(self.world, refusals=refusals)
 
     def wait(self) -> None:
-        self.world = self.world.later(self.random.choice((0.3, 1, 7)))
+        self.world = self.world.later(self.random.choice((0.3, 1, 3, 11, 70)))
 
-    def template(self) -> None:
-        name = self.random.choice([step.name for step in self.world.flow.steps])
-        there = name in self.world.templates
-        world = self.world
-        self.world = world.without_template(name) if there else self.with_template(name)
-
-    def with_template(self, name: str) -> World:
-        templates = {**self.world.templates, name: template(name, SPEC)}
-        return replace(self.world, templates=templates)
+    def lose_template(self) -> None:
+        name = self.random.choice(sorted(self.templates))
+        there = {**self.templates, **self.world.templates}
+        self.world = replace(self.world, templates={n: t for n, t in there.items() if n != name})
 
     def command(self) -> None:
-        """Mostly something that ends nothing, so that most lives go on."""
-        action = self.random.choice(
-            ("TerminateJob", "SuspendFlow", "AbortJob", "ResumeJob", "ResumeJob", "CloseQueue")
-        )
-        uid = self.random.choice((FLOW_UID, FLOW_UID, "uid-old"))
-        self.ordered += 1
-        self.world = self.world.with_command(action, name=f"c{self.ordered}", uid=uid)
+        if self.random.random() < 0.5:
+            self.commands += 1
+            uid = self.random.choice((FLOW_UID, FLOW_UID, "uid-old"))
+            action = self.random.choice(COMMANDS)
+            self.world = self.world.with_command(action, name=f"c{self.commands}", uid=uid)
 
-    def obey(self) -> None:
-        """Volcano does what it was asked."""
-        for name in self.live():
-            if self.world.jobs[name].metadata.uid in self.world.aborts:
-                self.goes(name, self.random.choice(("Aborting", "Aborted")))
+    # ---------------------------------------------------------------------- the end
 
-    def restart(self) -> None:
-        """Another process goes on: what only the last one knew is lost."""
-        self.world = replace(self.world, aborts={}, absent=frozenset(), read={}, probes={})
+    def end_well(self, *, retries: bool = True) -> World:
+        """From here on nothing is lost or refused, and every job ends; a flow that ended may be
+        retried once."""
+        self.world = replace(self.world, refusals={}, held=None, templates=self.templates)
+        self.to_the_end()
+        if retries and self.random.random() < 0.5:
+            self.world = self.world.with_command("RestartJob", name="again")
+            self.to_the_end()
+        return self.world
 
-    def end_well(self) -> World:
-        """From here on nothing is lost or refused and every vcjob ends somehow."""
-        for step in self.world.flow.steps:
-            self.world = self.with_template(step.name)
-        outcomes = {step.name: self.random.choice(OUTCOMES) for step in self.world.flow.steps}
-        for turn in range(200):
-            if self.world.flow.final:
-                return self.world
+    def to_the_end(self) -> None:
+        for turn in range(400):
+            if self.world.flow.final and not self.world.commands:
+                return
             if self.world.flow.status.suspended_at is not None:
                 self.world = self.world.with_command("ResumeJob", name=f"on{turn}")
             before = self.world
             self.reconcile()
             self.answer()
             if self.world == before or not self.world.plan().plan.actions:
-                self.world = self.world.later(1)
-                for name in self.live():
-                    self.goes(name, outcomes[self.step_of(name)])
-        raise AssertionError(f"it does not end: {self.world.plan().conditions}")
+                self.world = self.world.later(5)
+                for name in sorted(self.live()):
+                    self.goes(name, self.random.choice(OUTCOMES))
+        raise AssertionError(f"the flow does not end: {self.world.plan().conditions}")
 
     # ------------------------------------------------------------------------ the laws
 
+    def stored(self, name: str) -> StepCondition:
+        conditions = self.world.flow.status.conditions or {}
+        return conditions.get(self.world.name_of(name), StepCondition())
+
     def check(self, planned: Planned) -> None:
-        """What must hold of every plan, at every moment."""
+        """Check what holds for every plan."""
         assert not planned.asks_at_once and not planned.wakes_for_nothing
+        live = self.live()
+        alive = Counter(live.values())
         for action in planned.plan.actions:
             if isinstance(action, CreateJob):
-                self.check_create(action, planned)
+                self.check_create(action, alive, planned)
             elif isinstance(action, Confirm):
-                assert action.name not in self.live()
+                assert action.name not in live
             elif isinstance(action, DeleteCommand):
                 assert action.uid in (self.world.flow.status.handled_commands or ()), "too early"
             elif isinstance(action, AbortJob):
-                self.check_abort(action)
-            elif isinstance(action, DeleteJob) and action.name in self.live():
-                self.check_delete(action)
-        for name, condition in planned.conditions.items():
-            if name in self.ends:
-                end = condition.phase, condition.reason
-                assert end == self.ends[name], f"{name} has ended already"
-                stored = (self.world.flow.status.conditions or {})[self.world.name_of(name)]
-                assert condition == stored, f"{name} is told otherwise than when it ended"
-            elif condition.reason == "ProbeUnsatisfiable":
-                self.insides.check_unsatisfiable(self.step(name), self.world)
+                assert self.is_aborted(live[action.name]), "aborted before that was written"
+            elif isinstance(action, DeleteJob) and action.name in live:
+                assert self.may_delete(live[action.name]), "deleted for no written reason"
+        most = self.world.flow.spec.parallelism
+        creates = any(isinstance(action, CreateJob) for action in planned.plan.actions)
+        assert most is None or not creates or sum(alive.values()) <= most
+        if planned.status.completion_time is not None or not self.world.flow.final:
+            self.check_ends(planned)
 
-    def check_create(self, action: CreateJob, planned: Planned) -> None:
-        step = action.step
-        assert step not in self.ends, "ended, and started again"
-        assert self.made[step] <= self.lost[step], "a second job although none was lost"
-        assert step not in {self.step_of(name) for name in self.live()}, "two at once"
+    def check_create(self, action: CreateJob, alive: Counter[Key], planned: Planned) -> None:
+        key = action.step, action.manifest["metadata"]["labels"].get(labels.INDEX, "")
+        step, stored = self.steps[action.step], self.stored(action.step)
+        runs = {str(run.index): run for run in stored.runs or ()}
+        assert self.made[key] <= self.over[key], f"{key}: nothing was lost, nothing has failed"
+        assert not alive[key], f"{key}: two at once"
+        alive[key] += 1
         assert not self.world.flow.final
-        assert self.world.flow.status.state.reason != "Cancelled"
-        assert planned.status.suspended_at is None
-        assert self.may_start(step, planned), "before its time"
+        assert planned.status.suspended_at is None, "created while suspended"
+        assert stored.phase not in ENDED_STEP_PHASES, "ended, and started again"
+        assert key[1] not in runs or runs[key[1]].phase not in ENDED_STEP_PHASES
+        decides = step.when is not None or step.switch is not None
+        assert stored.decisions is not None or not decides, "created before its decision was stored"
+        if step.repeat is not None and key[1] != "0":
+            assert runs[str(int(key[1]) - 1)].phase == "Completed", "the run before is not stored"
+        if step.for_each is not None and (most := step.for_each.parallelism) is not None:
+            assert sum(n for (name, _), n in alive.items() if name == step.name) <= most
+        if step.name in self.last:
+            rest = [self.stored(name) for name in self.steps if name not in self.last]
+            assert all(each.phase in ENDED_STEP_PHASES for each in rest), "finally too early"
+        else:
+            assert self.world.flow.status.state.reason not in ("Cancelled", "Timeout")
+        if self.insides is not None:
+            assert self.may_start(step, planned), "before its time"
 
-    def check_abort(self, action: AbortJob) -> None:
-        """Only what the stored status says is to be aborted."""
-        assert action.name in self.live()
-        assert self.since(action.name) is not None, "aborted before that was written"
+    def check_ends(self, planned: Planned) -> None:
+        """Check that the end of a step stays as it was written."""
+        for name in self.steps:
+            if name not in planned.conditions:
+                continue
+            stored, now = self.stored(name), planned.conditions[name]
+            if stored.phase in ENDED_STEP_PHASES:
+                ends = [(each.phase, each.reason, each.attempts) for each in (stored, now)]
+                assert ends[0] == ends[1], f"{name} has ended already"
+            elif now.reason == "ProbeUnsatisfiable" and self.insides is not None:
+                self.insides.check_unsatisfiable(self.steps[name], self.world)
 
-    def check_delete(self, action: DeleteJob) -> None:
-        """A vcjob that has not ended: after a minute, or where no step has any use for it."""
-        since = self.since(action.name)
-        assert since is not None or self.world.flow.status.state.reason == "Cancelled"
-        if since is not None and self.step_of(action.name) not in self.ends:
-            assert (self.world.now - since).total_seconds() >= 60
+    def is_aborted(self, key: Key) -> bool:
+        """Return whether the stored status says that a run is being aborted."""
+        stored = self.stored(key[0])
+        runs = [run for run in stored.runs or () if str(run.index) == key[1]] or [stored]
+        return any(run.abort_time is not None for run in runs)
 
-    def since(self, job: str) -> datetime | None:
-        """`abortTime` of the stored condition of a vcjob's step."""
-        conditions = self.world.flow.status.conditions or {}
-        condition = conditions.get(self.world.name_of(self.step_of(job)))
-        return condition.abort_time if condition is not None else None
+    def may_delete(self, key: Key) -> bool:
+        """Return whether a job may be deleted although it runs: its step or flow has ended."""
+        state = self.world.flow.status.state
+        ending = state.reason in ("Cancelled", "Timeout") or self.world.flow.final
+        failing = self.world.flow.spec.failure_policy == "Abort"
+        ended = self.stored(key[0]).phase in ENDED_STEP_PHASES
+        return self.is_aborted(key) or ended or ending or failing
 
-    def may_start(self, name: str, planned: Planned) -> bool:
-        step = self.step(name)
-        if self.made[name]:
+    # ---------------------------------------------- starts of flows without other primitives
+
+    def may_start(self, step: Step, planned: Planned) -> bool:
+        if self.made[step.name, ""]:
             return True
-        if "Failed" in planned.phases.values() and not self.handles(step, planned):
+        if "Failed" in planned.phases.values() and not self.handles_failure(step, planned):
             return False
         if step.depends_on is None:
             return True
         ends = [self.end_of(target, planned) for target in step.targets]
-        good = [self.good(step, target, planned) for target in step.targets]
+        good = [self.satisfies(step, target, planned) for target in step.targets]
         if step.depends_on.strategy == "any":
             return any(good)
-        passed = [end == "NotTaken" for end in ends]
-        return any(good) and all(g or p for g, p in zip(good, passed, strict=True))
+        return any(good) and all(
+            fits or end == "NotTaken" for fits, end in zip(good, ends, strict=True)
+        )
 
-    def good(self, step: Step, target: str, planned: Planned) -> bool:
-        """Whether a target is, or may have been, as the step wants it."""
+    def satisfies(self, step: Step, target: str, planned: Planned) -> bool:
+        """Return whether a target is, or may have been, as the step's condition or probe says."""
+        assert self.insides is not None
         if step.depends_on is not None and step.depends_on.probe is not None:
             return self.insides.may_have_passed(step, target)
-        wanted = step.depends_on.condition if step.depends_on else None
-        return self.end_of(target, planned) in GOOD_FOR[wanted or "Completed"]
-
-    def step(self, name: str) -> Step:
-        return next(step for step in self.world.flow.steps if step.name == name)
+        condition = step.depends_on.condition if step.depends_on else None
+        return self.end_of(target, planned) in GOOD_FOR[condition or "Completed"]
 
     def end_of(self, name: str, planned: Planned) -> str:
         condition = planned.conditions[name]
@@ -309,24 +406,33 @@ class Life:
             return condition.reason
         return condition.phase if condition.phase in ENDED_STEP_PHASES else "not yet"
 
-    def handles(self, step: Step, planned: Planned) -> bool:
-        """Whether it may start in a flow that has stopped."""
+    def handles_failure(self, step: Step, planned: Planned) -> bool:
+        """Return whether a step may start after another one failed."""
         if step.depends_on is None:
             return False
         if step.depends_on.probe is None and step.depends_on.condition in ("Failed", "Finished"):
             return True
-        targets = [other for other in self.world.flow.steps if other.name in step.targets]
         return any(
-            self.handles(target, planned) and self.good(step, target.name, planned)
-            for target in targets
+            self.handles_failure(self.steps[target], planned)
+            and self.satisfies(step, target, planned)
+            for target in step.targets
         )
 
 
-def lived(world: World, random: Random, things: int) -> Life:
-    life = Life(world, random)
-    for _ in range(things):
-        life.happen()
-    return life
+def key_of(job: Job) -> Key:
+    annotations = job.metadata.annotations or {}
+    return annotations[labels.STEP], annotations.get(labels.INDEX, "")
 
 
-lives = st.tuples(flows(), st.randoms(use_true_random=False), st.integers(0, 25))
+def walks(
+    worlds: st.SearchStrategy[World], most: int, *, probes: bool = False
+) -> st.SearchStrategy[Walk]:
+    """Walks of at most so many events; `probes`: pods show more than the end of their job."""
+
+    def walked(world: World, random: Random, events: int) -> Walk:
+        walk = Walk(world, random, probes=probes)
+        for _ in range(events):
+            walk.happen()
+        return walk
+
+    return st.builds(walked, worlds, st.randoms(use_true_random=False), st.integers(0, most))

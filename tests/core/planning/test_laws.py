@@ -1,0 +1,182 @@
+"""The laws of `plan`, on random walks of flows with probes, of flows with every primitive, and of
+steps with loops and retries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.control import Backoff, ForEach, Repeat, Retry
+from jobflow.api.flow_status import ENDED_STEP_PHASES
+from jobflow.core.planning.actions import AbortJob, Confirm, CreateJob, DeleteCommand, DeleteJob
+from model.random_flows import EVERY
+from support.laws.effort_of_laws import tries
+from support.laws.random_walk import Walk, controlled_flows, flows_with_probes, walks
+from support.laws.reordered_views import seen_in_another_order, steps_in_another_order
+from support.plan.loop_worlds import stepped
+
+JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
+"""Actions that wait until their reason is stored."""
+NEXT_ATTEMPT = (CreateJob, Confirm)
+"""Actions that follow an attempt whose end is stored, at once after a suspension."""
+SEEN = ("jobs", "templates", "refusals", "commands", "aborts", "pods", "live", "read", "probes")
+"""Mappings of the view."""
+ORDER_TELLS = frozenset({"parallelism", "refused"})
+"""Primitives by which the order of the steps makes a difference."""
+
+loops: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.builds(
+        lambda count, most: {"for_each": ForEach(count=count, parallelism=most)},
+        st.integers(0, 4),
+        st.sampled_from([None, 1, 2]),
+    ),
+    st.builds(
+        lambda at, most: {"repeat": Repeat(until=f"index == {at}", max=most)},
+        st.integers(0, 3),
+        st.integers(1, 3),
+    ),
+    st.just({}),
+)
+retries = st.none() | st.integers(0, 2).map(
+    lambda limit: Retry(limit=limit, backoff=Backoff(duration="1s"), avoid_nodes=True)
+)
+loop_worlds = st.builds(
+    lambda loop, retry, timeout: stepped(retry=retry, timeout=timeout, **loop),
+    loops,
+    retries,
+    st.sampled_from([None, "5s"]),
+)
+PROBES = walks(flows_with_probes(), 25, probes=True)
+CONTROL = walks(controlled_flows(), 40)
+LOOPS = walks(loop_worlds, 30)
+ANY = PROBES | CONTROL | LOOPS
+
+
+@given(ANY)
+@tries(240)
+def test_every_flow_ends_and_no_job_runs_again_without_a_reason(walk: Walk) -> None:
+    world = walk.end_well()
+    conditions = world.plan().conditions
+    assert {each.phase for each in conditions.values()} <= ENDED_STEP_PHASES
+    assert not walk.live()
+    assert world.settled().plan().nothing
+    for key, count in walk.made.items():
+        assert count <= 1 + walk.over[key]
+    assert set(walk.taken.values()) <= {1}, "a Command was obeyed twice"
+    assert world.settled().commands == {}
+    broken = any(
+        each.phase == "Failed" and not walk.steps[name].continue_on_failure
+        for name, each in conditions.items()
+    )
+    ended = world.flow.status.state.reason in ("Cancelled", "Timeout")
+    assert world.flow.status.state.phase == ("Failed" if broken or ended else "Succeed")
+
+
+@given(PROBES | LOOPS, st.booleans())
+@tries(120)
+def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, deaf: bool) -> None:
+    """The controller may restart again and again meanwhile."""
+    walk.world = walk.world.with_command(name="cancel")
+    started = walk.world.now
+    for _ in range(400):
+        if walk.world.flow.final:
+            break
+        before = walk.world
+        walk.reconcile()
+        walk.random.choice((walk.restart, walk.wait) if deaf else (walk.obey, walk.wait))()
+        if walk.world == before:
+            walk.world = walk.world.later(1)
+    assert walk.world.flow.final
+    assert (walk.world.now - started).total_seconds() < 300
+    assert not walk.live()
+    assert set(walk.taken.values()) <= {1}
+    assert walk.world.settled().commands == {}
+
+
+@given(ANY)
+@tries(140)
+def test_a_plan_depends_only_on_its_view_and_not_on_the_order_there(walk: Walk) -> None:
+    world = walk.world
+    planned = world.plan()
+    assert planned.plan == world.plan().plan
+    assert seen_in_another_order(world, walk.random, SEEN).plan().plan == planned.plan
+
+
+@given(PROBES | walks(controlled_flows(EVERY - ORDER_TELLS), 40))
+@tries(100)
+def test_the_order_of_the_steps_changes_no_decision(walk: Walk) -> None:
+    world, planned = walk.world, walk.world.plan()
+    other = steps_in_another_order(world, walk.random).plan()
+    assert set(other.creates) == set(planned.creates)
+    assert other.phases == planned.phases
+    assert (other.skipped, other.failed) == (planned.skipped, planned.failed)
+    assert other.phase == planned.phase
+
+
+@given(PROBES)
+@tries(60)
+def test_a_status_without_actions_allows_only_what_waited_for_it(walk: Walk) -> None:
+    world = walk.world
+    created: list[str] = []
+    for _ in range(6):
+        planned = world.plan()
+        if not planned.plan.actions:
+            rest = world.stored().plan()
+            follows = NEXT_ATTEMPT if planned.plan.urgent else ()
+            assert all(isinstance(a, JUSTIFIED_FIRST + follows) for a in rest.plan.actions)
+            assert rest.status == planned.status
+        created += planned.creates
+        world = world.carried_out(planned)
+    assert world.plan().nothing
+    assert len(created) == len(set(created))
+
+
+@given(ANY)
+@tries(120)
+def test_after_the_last_plan_a_restart_finds_nothing_to_do(walk: Walk) -> None:
+    world = walk.world.settled()
+    assert world.plan().nothing
+    again = replace(world, absent=frozenset(), read={}, aborts={}, refusals={})
+    assert not again.plan().plan.events
+    if not walk.world.refusals:
+        assert again.plan().creates == []
+
+
+@given(LOOPS)
+@tries(40)
+def test_the_end_of_a_run_stays_as_it_was_written(walk: Walk) -> None:
+    ended = {r.index: r for r in walk.stored("a").runs or () if r.phase in ENDED_STEP_PHASES}
+    walk.end_well(retries=False)
+    left = {run.index: run for run in walk.stored("a").runs or ()}
+    assert {index: left[index] for index in ended} == ended
+
+
+@given(CONTROL, st.sampled_from([None, "1m"]))
+@tries(40)
+def test_a_flow_that_is_being_deleted_stops_asking_for_plans(walk: Walk, timeout: Any) -> None:
+    """A finalizer keeps it: its jobs end, and then only time passes."""
+    walk.world = walk.world.with_spec(timeout=timeout).being_deleted()
+    for _ in range(100):
+        before = walk.world
+        walk.reconcile()
+        for name in sorted(walk.live()):
+            walk.goes(name, "Completed")
+        if walk.world == before:
+            wake = walk.world.plan().plan.requeue_after
+            if wake is None:
+                return
+            walk.world = walk.world.later(wake.total_seconds())
+    pytest.fail(f"it asks for plan after plan: {walk.world.plan().plan}")
+
+
+@given(ANY)
+@tries(80)
+def test_an_event_is_written_once(walk: Walk) -> None:
+    """However often a plan is made, the events of a status are written with that status."""
+    planned = walk.world.plan()
+    again = walk.world.with_status(planned.status).plan()
+    assert not set(planned.plan.events) & set(again.plan.events)
