@@ -51,7 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Core and webhook have to be covered by the examples in their own tests: a line that only a law
     or a test of something else has run through is not one that anybody looked at. Tracing the
     others would also double what they cost, as it would with flows of thousands of steps: their
-    tests say `no_cover` where they stand.
+    tests say `no_cover` where they stand. The longest tests begin first, because a process that
+    gets one last keeps the others waiting.
     """
     for item in items:
         if not isinstance(item, pytest.Function):
@@ -60,6 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.fixturenames.insert(0, "no_task_left_behind")
         if not item.nodeid.startswith(COVERING) or is_hypothesis_test(item.obj):
             item.add_marker("no_cover")
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
