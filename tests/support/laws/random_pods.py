@@ -161,7 +161,7 @@ class Insides:
         assert not passes, f"{step.name} was given up too early"
 
     def _shows(self, step: Step, target: str, world: World) -> bool:
-        job = world.jobs.get(world.name_of(target))
+        job = _latest(world, target)
         if job is None or not job.ended or _asks(step):
             return False
         uid = job.metadata.uid
@@ -179,6 +179,13 @@ class Insides:
             >= (entry.count or SIZES[entry.task_name])
             for entry in step.depends_on.probe.task_status_list or ()
         )
+
+
+def _latest(world: World, step: str) -> Job | None:
+    """The job of a step's last attempt, if it exists."""
+    condition = (world.flow.status.conditions or {}).get(world.name_of(step))
+    attempts = condition.attempts if condition is not None else 1
+    return world.jobs.get(world.name_of(step, max(attempts - 1, 0)))
 
 
 def _asks(step: Step) -> bool:
