@@ -109,7 +109,8 @@ def test_a_plan_depends_only_on_its_view_and_not_on_the_order_there(walk: Walk) 
 @given(PROBES | walks(controlled_flows(EVERY - ORDER_TELLS), 40))
 @tries(100)
 def test_the_order_of_the_steps_changes_no_decision(walk: Walk) -> None:
-    world, planned = walk.world, walk.world.plan()
+    world = replace(walk.world, held=None)  # a full namespace is tried in the order of the steps
+    planned = world.plan()
     other = steps_in_another_order(world, walk.random).plan()
     assert set(other.creates) == set(planned.creates)
     assert other.phases == planned.phases
