@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A third of the tests' time is waiting, so two cores have time for three of them.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test tests test-long explore test-cluster lint crds manifests bench bench-cluster lock sbom clean
+.PHONY: demo test tests test-long explore test-cluster lint crds manifests bench bench-cluster dist lock sbom clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: requirements.lock pyproject.toml
@@ -55,6 +55,10 @@ bench: $(VENV)/installed ## print the figures of docs/performance.md that need o
 bench-cluster: $(VENV)/installed ## those on a real kube-apiserver, and with very many objects
 	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/python -m bench cluster
 	$(BIN)/python -m bench copies
+
+DIST ?= dist
+dist: $(VENV)/installed ## build the wheel and the sdist of volcano-jobflow, without network
+	$(BIN)/hatchling build --directory $(DIST)
 
 LOCK := uv pip compile --generate-hashes --no-emit-index-url --python-version 3.11 --universal \
 	--no-annotate --no-header -q
