@@ -38,7 +38,7 @@ SHAPES = {
     "3 flows of a root, 98 parallel steps, a join": ([samples.wide(100)] * 3, 1.08),
     "5 chains of 30 steps": ([samples.chain(30)] * 5, 1.95),
 }
-"""Flows and the aim in flows/s: 1.8 and 2.5 times what Volcano reaches (DESIGN, Figures)."""
+"""Flows and the aim in flows/s: 1.8 and 2.5 times what Volcano reaches."""
 FLOWS_A_SECOND = 3
 CREATING = 16
 """Connections that flows are created through."""
