@@ -30,6 +30,7 @@ COOKBOOK = sorted((ROOT / "docs" / "cookbook").glob("*.md"))
 """Those that start a sandbox are carried out here, the others by tests/cli/test_cookbook.py."""
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *(page for page in COOKBOOK if "jobflow sandbox" in page.read_text(encoding="utf-8")),
 ]
