@@ -1,9 +1,10 @@
-"""docs/architecture.md draws the layers of the import contracts and names files that exist."""
+"""docs/architecture.md draws the layers of the import contracts; pages name files that exist."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,12 @@ def test_a_picture_shows_the_layers_of_the_import_contract(position: int, packag
     assert [set(name.split(" | ")) for name in names] == layers_of(package)
 
 
-def test_files_that_the_page_names_exist() -> None:
-    for path in re.findall(r"`((?:[\w-]+/)+[\w.-]+)`", PAGE):
+PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    folders = "|".join(path.name for base in (SOURCE, ROOT) for path in base.iterdir())
+    named = rf"`((?:{folders})/[\w./-]+)`"
+    for path in re.findall(named, page.read_text(encoding="utf-8")):
         assert (SOURCE / path).exists() or (ROOT / path).exists(), path
