@@ -1,7 +1,7 @@
 """The commands of README and docs run as written, and the reference lists the words of the code.
 
-A fence ```sh is a script, and ```sh exit=1 one that exits with 1. A fence ```text output after it is
-its output. `<!-- not run …` in the line before a script excludes it, with the reason.
+A fence ```sh is a script, and ```sh exit=1 one that exits with 1. A fence ```text output after it
+is its output. `<!-- not run …` in the line before a script excludes it, with the reason.
 """
 
 from __future__ import annotations
