@@ -28,6 +28,7 @@ from support.paths import ROOT
 REFERENCE = ROOT / "docs" / "reference.md"
 COOKBOOK = sorted((ROOT / "docs" / "cookbook").glob("*.md"))
 """Pages that start a sandbox are tested here, the others in tests/cli/test_cookbook.py."""
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -224,8 +225,15 @@ def _fields(path: str, schema: dict[str, object]) -> Iterator[str]:
         yield path
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in {*PAGES, *COOKBOOK}:
+def test_links_between_pages_lead_to_a_page_and_a_heading() -> None:
+    for page in {*PAGES, *COOKBOOK, *DECISIONS, ROOT / "SECURITY.md"}:
         text = page.read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for path, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
+            target = page.parent / path if path else page
+            assert target.exists(), f"{page.name}: {path}"
+            assert not heading or heading in _anchors(target), f"{page.name}: {path}#{heading}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
