@@ -85,7 +85,7 @@ def plans(runs: int) -> dict[str, list[float]]:
 
 
 def first_plans(runs: int) -> list[float]:
-    """Measure the milliseconds of the first plan of a flow of 1,000 steps, without a cached spec."""
+    """Measure the milliseconds of the first plan of a flow of 1,000 steps whose spec is new."""
     flow, view = _states()["before its first step"]
 
     def first(number: int) -> float:
