@@ -1,4 +1,4 @@
-"""Exit codes of the command line (docs/reference.md, Exit codes). Scripts rely on them."""
+"""Exit codes of the command line. Scripts rely on them (DESIGN §7)."""
 
 from __future__ import annotations
 

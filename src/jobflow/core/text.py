@@ -9,7 +9,7 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.meta import ObjectMeta
 
 MAX_MESSAGE = 256
-"""Most characters of a message in a status."""
+"""Most characters of a message in a status (DESIGN §3)."""
 
 SHOWN = 3
 """Most names in a message; the rest is a number."""

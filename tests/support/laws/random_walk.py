@@ -35,7 +35,7 @@ NAMES = "abcdefg"
 PHASES = ("Pending", "Running", "Restarting", "Completing", "Aborting")
 OUTCOMES = ("Completed", "Completed", "Failed", "Terminated", "Aborted")
 
-#: What a target's end is worth to each condition, written from docs/reference.md alone.
+#: What a target's end is worth to each condition, written anew from DESIGN §2.
 GOOD_FOR = {
     "Completed": {"Completed"},
     "Failed": {"Failed"},

@@ -74,7 +74,7 @@ class End:
 def run(
     files: Sequence[str], *, params: Sequence[str], nodes: Nodes, as_json: bool, lenient: bool
 ) -> int:
-    """Run the flows in FILEs to their end; return the exit code. `params`: NAME=VALUE;
+    """Carry the flows in FILEs through; returns the exit code (DESIGN §7). `params`: NAME=VALUE;
     `lenient`: as in lint."""
     try:
         report = examine(files, params, lenient=lenient)

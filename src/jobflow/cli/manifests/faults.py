@@ -56,7 +56,7 @@ class Fault:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def as_json(self) -> dict[str, str | int]:
-        """Return an element of the list of `jobflow lint -o json` (docs/reference.md, Files)."""
+        """The element of `jobflow lint -o json`'s list (DESIGN §7)."""
         return {
             "file": self.place.source.name,
             "line": self.place.line,

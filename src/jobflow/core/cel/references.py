@@ -1,7 +1,7 @@
 """References `$(params.x)` in patches: found, and replaced by values. They compute nothing.
 
 A reference is a path, not an expression. Every other `$(…)` stays as it stands, for shells and
-Kubernetes (`$(POD_NAME)`) have the same brackets; `$$(` writes `$(` (docs/reference.md).
+Kubernetes (`$(POD_NAME)`) have the same brackets; `$$(` writes `$(` (DESIGN §1, Expressions).
 """
 
 from __future__ import annotations

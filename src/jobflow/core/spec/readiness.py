@@ -4,9 +4,9 @@ The theory. A target either has not ended or has ended in one of six ways (`Step
 the dependant wants of it (`Condition`) that gives one `TargetState`: a table. A dependant's
 reaches, whatever their order and number, are folded into one by the `strategy`: the first of a
 ranking that occurs among them. The result is again a `TargetState`: MET starts the step, NOT_YET
-lets it wait, UNSATISFIABLE fails it, and the other three are the ways of being Skipped. The
-source of both tables is docs/reference.md, How a flow runs. If a step looks inside its targets
-with a probe, `steps/probes.py` gives their states.
+lets it wait, UNSATISFIABLE fails it, and the other three are the ways of being Skipped. DESIGN §2
+is the source of both tables. Where a step looks inside its targets with a probe, `probing` says how
+they stand.
 """
 
 from __future__ import annotations

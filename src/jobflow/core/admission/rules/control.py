@@ -1,6 +1,6 @@
 """The rules of what steers a flow: cases, loops, retries, time, failure, services and the end.
 
-Source: docs/reference.md; the bounds are explained in docs/decisions/bounds-of-control.md.
+Source: DESIGN §1, §2 and §4; the bounds are explained in docs/decisions/bounds-of-control.md.
 Expressions have rules of their own (`expression_rules`), and so have names (`clash_rules`).
 """
 

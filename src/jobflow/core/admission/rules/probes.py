@@ -1,6 +1,6 @@
 """The rules of probes: what a flow says of them, held against the tasks of known templates.
 
-Sources: docs/decisions/admission-of-probes.md, RFC 9110 (requests), RFC 9112 for the headers that
+Sources: DESIGN §1 and §4, RFC 9110 for what a request may carry, RFC 9112 for the headers that
 belong to the connection. Whether a probe holds is decided elsewhere: nothing here looks at a pod.
 """
 

@@ -1,6 +1,6 @@
 """The rules of a flow's own words: each a generator of violations. They look at nothing else.
 
-Sources: docs/reference.md and, for names, k8s.io/apimachinery/pkg/util/validation.
+Source: DESIGN of JobFlow's language and, for names, k8s.io/apimachinery/pkg/util/validation.
 What Volcano could carry to Succeed is admitted: a target given twice, for one, is no fault.
 """
 
