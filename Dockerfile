@@ -1,7 +1,7 @@
-# JobFlow's image: `docker build -t jobflow:0.1.0 .`
-# What is installed is what requirements-runtime.lock names, by hash.
-# The base is named by digest: python:3.11-slim-bookworm with Python 3.11.16, for amd64, arm64, arm/v7,
-# 386 and ppc64le. `docker buildx imagetools inspect python:3.11-slim-bookworm` prints the digest of a newer one.
+# The image of JobFlow: `docker build -t jobflow:0.1.0 .`
+# It installs the packages of requirements-runtime.lock, by hash.
+# The digest is that of python:3.11-slim-bookworm with Python 3.11.16, for amd64, arm64, arm/v7, 386
+# and ppc64le. `docker buildx imagetools inspect python:3.11-slim-bookworm` prints the digest of a newer one.
 ARG BASE=python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e079220a9457f25a93e3f1e3c31b
 
 FROM ${BASE} AS build
@@ -20,7 +20,7 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/whe
 
 FROM ${BASE}
 COPY --from=build /opt/jobflow /opt/jobflow
-# The root file system is read-only where it runs; /tmp is what there is to write to.
+# In a pod, the root file system is read-only; /tmp is writable.
 ENV PATH=/opt/jobflow/bin:$PATH HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
 EXPOSE 8080 8443

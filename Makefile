@@ -1,15 +1,15 @@
-# The two commands of the README are `make demo` and `make test`; each builds its own virtual
-# environment from the lock first. PYTHON chooses the interpreter, 3.11 to 3.13, and VENV the folder
-# of the environment, so that two interpreters do not share one.
+# The two commands of the README are `make demo` and `make test`. Each first creates a virtual
+# environment from the lock. PYTHON selects the interpreter, 3.11 to 3.13, and VENV the folder of the
+# environment, so that two interpreters do not share one.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
-# What is compiled is kept: by the first test process for the others, and for every `jobflow` they start.
+# Keep compiled modules: the first test process writes them for the others, and for each `jobflow`.
 unexport PYTHONDONTWRITEBYTECODE
-# A third of the tests' time is waiting, so two cores have time for three of them.
+# Tests wait for a third of their time, so three processes fit on two cores.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test coverage test-long explore test-cluster lint crds manifests bench bench-cluster lock sbom clean
+.PHONY: demo test coverage test-long explore test-cluster lint crds manifests bench bench-cluster dist lock sbom clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: requirements.lock pyproject.toml
@@ -18,7 +18,7 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-demo: $(VENV)/installed ## carry the examples through, without a cluster
+demo: $(VENV)/installed ## run three example flows, without a cluster
 	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
 test: $(VENV)/installed lint ## lint, and every test that needs no cluster: about three minutes
@@ -27,13 +27,13 @@ test: $(VENV)/installed lint ## lint, and every test that needs no cluster: abou
 coverage: $(VENV)/installed ## the same tests, and at least 95 % of core and webhook covered by them
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95
 
-test-long: $(VENV)/installed ## the laws with thirty times the examples, and what else takes long
+test-long: $(VENV)/installed ## property-based tests with thirty times the examples, and all slow tests
 	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900
 
-explore: $(VENV)/installed ## every state of small flows, by a process a core: an hour or more
+explore: $(VENV)/installed ## every state of small flows, with a process per core: an hour or more
 	PYTHONPATH=tests $(BIN)/python -m model.explorer $(EXPLORE_ARGS)
 
-test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, which Go builds once
+test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, which Go builds the first time
 	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
 lint: $(VENV)/installed
@@ -42,24 +42,28 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-crds: $(VENV)/installed ## write charts/jobflow/crds from the types
+crds: $(VENV)/installed ## write charts/jobflow/crds from the types in jobflow.api
 	$(BIN)/python -m jobflow.api.schema.crd charts/jobflow/crds
 
-manifests: crds ## write deploy/ and the table of pod types; IMAGE=REPOSITORY@sha256:DIGEST names the image
+manifests: crds ## write deploy/ and the table of pod types; IMAGE=REPOSITORY@sha256:DIGEST sets the image
 	$(BIN)/python tools/pod_types.py src/jobflow/api/schema/pod_types.py
 	$(BIN)/python charts/manifests.py deploy $(IMAGE)
 
 bench: $(VENV)/installed ## print the figures of docs/performance.md that need only this machine
 	$(BIN)/python -m bench
 
-bench-cluster: $(VENV)/installed ## those on a real kube-apiserver, and with very many objects
+bench-cluster: $(VENV)/installed ## print the figures on a real kube-apiserver, and with very many objects
 	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/python -m bench cluster
 	$(BIN)/python -m bench copies
 
-LOCK := uv pip compile --generate-hashes --no-emit-index-url --python-version 3.11 --universal \
-	--no-annotate --no-header -q
+DIST ?= dist
+dist: $(VENV)/installed ## build the wheel and the sdist of volcano-jobflow, without network
+	$(BIN)/hatchling build --directory $(DIST)
 
-lock: ## resolve the locks anew (needs uv): hashes only, no addresses; the image's are parts of all
+LOCK := uv pip compile --generate-hashes --no-emit-index-url --python-version 3.11 --universal \
+	--no-annotate --no-header -q $(LOCK_ARGS)
+
+lock: ## write the locks, with hashes and without addresses (needs uv); LOCK_ARGS=--upgrade updates them
 	$(LOCK) pyproject.toml --group dev -o requirements.lock
 	$(LOCK) pyproject.toml -c requirements.lock -o requirements-runtime.lock
 	$(LOCK) --group build -c requirements.lock -o requirements-build.lock
@@ -71,7 +75,7 @@ $(VENV)/sbom/installed: requirements-sbom.lock
 	touch $@
 
 SBOM ?= sbom.cdx.json
-sbom: $(VENV)/installed $(VENV)/sbom/installed ## write what the image installs as CycloneDX, from the lock
+sbom: $(VENV)/installed $(VENV)/sbom/installed ## write the packages of the image as CycloneDX, from the lock
 	$(VENV)/sbom/bin/cyclonedx-py requirements requirements-runtime.lock --pyproject pyproject.toml \
 		--output-reproducible --output-file $(SBOM)
 

@@ -1,6 +1,6 @@
-"""Figures of docs/performance.md: `python -m bench`. Nothing here is part of the product.
+"""The figures of docs/performance.md: `python -m bench`. This package is not part of JobFlow.
 
-The control plane that some of them need is the one of the tests, hence their folder on the path.
+Some figures need the control plane of the tests, so their folder is on the path.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """`python -m bench [what] [-o text|json] [--runs N] [--seconds S]`: the figures beside the aims.
 
-`core` (the default) needs nothing but this machine, `cluster` a real kube-apiserver, etcd and
-kube-controller-manager in the folder that KUBEBUILDER_ASSETS names, `copies` some memory.
+`core` (the default) needs only this machine, `cluster` a real kube-apiserver, etcd and
+kube-controller-manager in the folder that KUBEBUILDER_ASSETS names, `copies` more memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AIMS = {5: 6400, 100: 3000, 1000: 250}
 
 
 def on_this_machine(runs: int, seconds: float) -> Iterator[Figure]:
-    """Admission and the pure functions."""
+    """Measure admission and the pure functions."""
     for steps, rates in admission.rates(runs, seconds).items():
         what, aim = f"admission, {steps:,} steps", AIMS[steps]
         yield Figure(what, "reviews/s", rates.a_second, aim)

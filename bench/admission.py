@@ -1,4 +1,4 @@
-"""Reviews a second: the real webhook on one core, the client on another."""
+"""Reviews per second: the webhook on one core, the client on another."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ FLOWS = {
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Reviews of one size, a figure a run."""
+    """Measure reviews of one size; one value per run."""
 
     a_second: list[float]
     a_cpu_second: list[float]
-    """The same by the server's own CPU time: what the core gives when nobody else wants it."""
+    """Return reviews per CPU second of the server, independent of other processes."""
 
 
 def rates(runs: int, seconds: float) -> dict[int, Rates]:
-    """How fast reviews are answered, by number of steps."""
+    """Measure the rate of reviews by number of steps."""
     cores = sorted(os.sched_getaffinity(0))
     with _webhook(cores[0]) as (process, port, trust):
         os.sched_setaffinity(0, set(cores[1:]) or set(cores))
@@ -63,14 +63,14 @@ def _rates(
 
 
 def _cpu_seconds(process: int) -> float:
-    """User and system time of a process (proc(5), fields 14 and 15 of stat)."""
+    """Return the user and system time of a process (proc(5), fields 14 and 15 of stat)."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def _webhook(core: int) -> Iterator[tuple[int, int, ssl.SSLContext]]:
-    """A served webhook: its process id, its port, and what to trust it by."""
+    """A running webhook: its process id, its port, and the CA to verify it with."""
     with TemporaryDirectory(prefix="jobflow-bench-") as folder:
         command = [sys.executable, "-m", "bench.server", str(core), folder]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

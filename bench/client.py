@@ -1,4 +1,4 @@
-"""A client that keeps connections busy, raw enough for the server to be what is measured."""
+"""A client that keeps connections busy, and is simple enough that the server is the bottleneck."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALLOWED = b'"allowed":true'
 
 @dataclass(slots=True)
 class Load:
-    """What all connections send, until when, and how much was answered."""
+    """The request of all connections, the end of the measurement, and the number of answers."""
 
     request: bytes
     until: float
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
 
 
 async def reviews(port: int, trust: ssl.SSLContext, body: bytes, seconds: float) -> int:
-    """How many reviews of `body` are allowed in so many seconds, over 16 connections."""
+    """Return how many reviews of `body` are allowed in `seconds`, over 16 connections."""
     head = (
         "POST /jobflows/validate?timeout=10s HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         "User-Agent: kube-apiserver-admission\r\nAccept: application/json, */*\r\n"

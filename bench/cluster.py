@@ -1,8 +1,7 @@
 """Flows on a real kube-apiserver: `jobflow serve`, a driver that completes vcjobs, and a stopwatch.
 
 Everything runs on this machine: etcd, kube-apiserver (audit log on), kube-controller-manager, one
-replica with lease and webhook, which the API server asks, the driver, and this process, which
-creates flows and watches them.
+replica with Lease and webhook, the driver, and this process, which creates flows and watches them.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ SHAPES = {
     "3 flows of a root, 98 parallel steps, a join": ([samples.wide(100)] * 3, 1.08),
     "5 chains of 30 steps": ([samples.chain(30)] * 5, 1.95),
 }
-"""Flows and the aim in flows/s: 1.8 and 2.5 times what Volcano reaches (DESIGN, Figures)."""
+"""Flows, and the aim in flows/s: 1.8 and 2.5 times the rate of Volcano's controller."""
 FLOWS_A_SECOND = 3
 CREATING = 16
-"""Connections that flows are created through."""
+"""Connections for creating flows."""
 ENDED_WITHIN_SECONDS = 120
 QUIET_SECONDS = 1.0
-"""Nothing sent for so long: nothing more to send."""
+"""Seconds without a request after which all requests have been sent."""
 
 
 class _Event(msgspec.Struct):
@@ -55,21 +54,21 @@ class _Event(msgspec.Struct):
 
 @dataclass(slots=True)
 class Bench:
-    """What a measurement works with."""
+    """The parts of a measurement."""
 
     real: RealCluster
     driver: subprocess.Popen[str]
     where: Where
 
     def namespace(self) -> str:
-        """A fresh one, with the template of the samples."""
+        """Create a namespace with the template of the samples."""
         name = self.real.new_namespace("bench")
         path, body = JOBTEMPLATES.path(name), samples.template_manifest()
         self.real.admin.post(path, json=body).raise_for_status()
         return name
 
     def seen(self) -> list[Seen]:
-        """What the driver saw since it was asked last."""
+        """Return what the driver has seen since the last call."""
         assert self.driver.stdin and self.driver.stdout
         self.driver.stdin.write("\n")
         self.driver.stdin.flush()
@@ -78,7 +77,7 @@ class Bench:
 
 @contextmanager
 def _bench(profile: Path | None) -> Iterator[Bench]:
-    """Everything runs while the body does."""
+    """Run all processes during the body."""
     assets = find()
     if assets is None:
         raise SystemExit(MISSING)
@@ -112,7 +111,7 @@ def _driver(where: Where) -> Iterator[subprocess.Popen[str]]:
 
 
 def measured(runs: int, seconds: float, profile: Path | None = None) -> Iterator[Figure]:
-    """Every figure; under a profiler none that could be believed, so none."""
+    """Measure every figure. Under a profiler the figures would be wrong, so return none."""
     with _bench(profile) as bench:
         _warm_up(bench)
         for what, (flows, aim) in SHAPES.items():
@@ -129,7 +128,7 @@ def measured(runs: int, seconds: float, profile: Path | None = None) -> Iterator
 
 
 def _warm_up(bench: Bench) -> None:
-    """A few flows, so that connections are open and code is in memory."""
+    """Run a few flows, so that connections are open and code is loaded."""
     namespace = bench.namespace()
     serve.run(_carried(bench, namespace, [samples.diamond()] * 5))
     _requests(bench, namespace, 5)
@@ -157,7 +156,7 @@ def _handed_over(bench: Bench, runs: int, seconds: float) -> Iterator[Figure]:
 
 
 def _waits(seen: Iterable[Seen], targets: list[list[int]]) -> Iterator[float]:
-    """Seconds of each hand-over."""
+    """Return the seconds of each hand-over."""
     added: dict[str, float] = {}
     ended: dict[str, float] = {}
     for event in seen:
@@ -172,8 +171,10 @@ def _waits(seen: Iterable[Seen], targets: list[list[int]]) -> Iterator[float]:
 
 
 def _requests(bench: Bench, namespace: str, flows: int) -> dict[str, float]:
-    """Requests a flow that `serve` sent about this namespace, by verb and resource. Events are sent
-    in the background, a few a second: they are waited for."""
+    """Return the requests per flow that `serve` sent for this namespace, by verb and resource.
+
+    Waits for Events, which are sent in the background, a few per second.
+    """
     asked = bench.real.audit.asked(namespace, user="jobflow")
     last = 0
     while len(asked) > last:
@@ -198,7 +199,7 @@ def _by_verb(what: str, used: list[dict[str, float]]) -> Iterator[Figure]:
 async def _carried(
     bench: Bench, namespace: str, flows: list[list[list[int]]], *, pause: float = 0.0
 ) -> float:
-    """Seconds from the first create to the last flow's Succeed, as a watch tells it."""
+    """Return the seconds from the first create until the last flow is Succeed in a watch."""
     ends: dict[str, str] = {}
     over = asyncio.Event()
     read = msgspec.json.Decoder(_Event)

@@ -1,6 +1,6 @@
 """Memory and cold start of `jobflow serve` with 10,000 flows and 100,000 vcjobs.
 
-On a server that only lists them (bench.listserver): a real one would take minutes to be filled.
+The server only lists them (bench.listserver); filling a real one would take minutes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from support.cluster.control_plane import free_port
 FLOWS = 10_000
 WITHIN_SECONDS = 300
 SCALE = 1024
-"""/proc tells KiB."""
+"""/proc has KiB."""
 
 
 def measured(runs: int) -> Iterator[Figure]:
-    """Every figure."""
+    """Measure every figure."""
     with _list_server() as url:
         found = [_run(url) for _ in range(runs)]
         unexpected = httpx.get(f"{url}/unexpected", trust_env=False).json()
@@ -63,7 +63,7 @@ def _list_server() -> Iterator[str]:
 
 @contextmanager
 def _serve(url: str, home: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, float]]:
-    """The product without a lease and without a webhook: its process, its port, when it began."""
+    """Start `serve` without Lease and webhook; return its process, its port and its start time."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -95,7 +95,7 @@ def _until(process: subprocess.Popen[bytes], holds: Callable[[], bool]) -> None:
 
 
 def _get(url: str) -> str:
-    """What it answers; nothing while it does not."""
+    """Return its answer, or nothing while it does not answer."""
     try:
         return httpx.get(url, trust_env=False, timeout=30).text
     except httpx.TransportError:
@@ -112,7 +112,7 @@ def _reconciled(metrics: str) -> float:
 
 
 def _memory(process: subprocess.Popen[bytes], field: str) -> float:
-    """MiB, of proc(5)'s status."""
+    """Return a value of proc(5)'s status in MiB."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) / SCALE

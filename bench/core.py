@@ -1,4 +1,4 @@
-"""Milliseconds of the pure functions: rules and plan, as in the product after it has settled."""
+"""Milliseconds of the pure functions, rules and plan, with warm caches as in `jobflow serve`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CALLS = 5
 
 
 def validations(runs: int) -> dict[str, list[float]]:
-    """Milliseconds to validate a flow of 5,000 steps by its shape, a figure a run."""
+    """Measure the milliseconds to validate a flow of 5,000 steps, by shape; one value per run."""
     known = Known(templates={samples.TEMPLATE: samples.template()}, queues={"default": "Open"})
 
     def timed(flow: JobFlow) -> list[float]:
@@ -59,7 +59,7 @@ def validations(runs: int) -> dict[str, list[float]]:
 
 
 def new_validations(runs: int) -> dict[str, list[float]]:
-    """The same of flows with expressions and references that nobody has read before."""
+    """Measure the milliseconds to validate flows with expressions that are not in any cache."""
     known = Known(templates={samples.TEMPLATE: samples.template()}, queues={"default": "Open"})
 
     def validated(flow: JobFlow) -> float:
@@ -74,8 +74,8 @@ def new_validations(runs: int) -> dict[str, list[float]]:
 
 
 def plans(runs: int) -> dict[str, list[float]]:
-    """Milliseconds to plan a flow of 1,000 steps, a figure a run: before its first step, and when
-    half of them have completed, ten of these just now."""
+    """Measure the milliseconds to plan a flow of 1,000 steps, one value per run: before its first
+    step, and when half of the steps have completed, ten of them just now."""
 
     def timed(flow: JobFlow, view: View) -> list[float]:
         return [_milliseconds(lambda: plan(flow, view, now=NOW)) for _ in range(runs)]
@@ -85,7 +85,7 @@ def plans(runs: int) -> dict[str, list[float]]:
 
 
 def first_plans(runs: int) -> list[float]:
-    """Milliseconds of the first plan of a flow of 1,000 steps whose spec nobody has seen."""
+    """Measure the milliseconds of the first plan of a flow of 1,000 steps whose spec is new."""
     flow, view = _states()["before its first step"]
 
     def first(number: int) -> float:
@@ -99,8 +99,8 @@ def first_plans(runs: int) -> list[float]:
 
 
 def reconciles(runs: int) -> dict[str, list[float]]:
-    """Milliseconds of the controller's own work in one reconcile of the same: plan, ten vcjobs and
-    a status as requests, their answers taken into the store, its log. No request is sent."""
+    """Measure the milliseconds of one reconcile of a flow of 1,000 steps, without sending requests:
+    the plan, encoding ten vcjobs and a status, storing the answers, the log."""
     with open(os.devnull, "w") as nowhere:
         logs.configure(stream=nowhere)
         return {state: asyncio.run(_reconciled(*given, runs)) for state, given in _states().items()}
@@ -122,7 +122,7 @@ async def _reconciled(flow: JobFlow, view: View, runs: int) -> list[float]:
 
 
 class Answering(Client):
-    """An API server's answers to what the plan asks for, ready to be given."""
+    """Prepared answers of an API server to the requests of a plan."""
 
     def __init__(self, flow: JobFlow, view: View) -> None:
         super().__init__(Credentials(Login("http://127.0.0.1:1")))
@@ -141,13 +141,13 @@ class Answering(Client):
     async def request(
         self, method: str, path: str, *, body: bytes | None = None, **more: Any
     ) -> bytes:
-        """As Client's."""
+        """Answer like Client."""
         assert body is not None
         return self._jobs[body] if method == "POST" else self._flow
 
 
 def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
-    """As the controller makes it, over a store that holds what the view shows."""
+    """Create a reconciler over a store with the objects of the view."""
     store, memory = Store(), Memory()
     store.templates_cache.replace(view.templates.values(), "1")
     store.flows.replace([flow], "1")
@@ -160,7 +160,7 @@ def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
 
 
 def _states() -> dict[str, tuple[JobFlow, View]]:
-    """A flow of 1,000 steps in layers of ten, at its beginning and in the middle."""
+    """Return a flow of 1,000 steps in layers of ten, at its beginning and in the middle."""
     flow = samples.flow(samples.layered(1000))
     return {
         "before its first step": (flow, samples.view()),
@@ -169,7 +169,7 @@ def _states() -> dict[str, tuple[JobFlow, View]]:
 
 
 def _controlled() -> dict[str, JobFlow]:
-    """Flows whose course hangs on expressions."""
+    """Return flows with expressions in every step."""
     return {
         "conditions everywhere": samples.conditional(samples.layered(1000)),
         "forEach of 1,000": samples.searching(1000),
@@ -177,8 +177,8 @@ def _controlled() -> dict[str, JobFlow]:
 
 
 def advanced(flow: JobFlow, done: int = 500) -> tuple[JobFlow, View]:
-    """The flow when so many of its vcjobs have ended well, by plans that were carried out; their
-    pods have been asked for outputs, and have none. Raises ValueError if it never has so many."""
+    """Return the flow after this number of its vcjobs have completed, by applied plans; their pods
+    were read and have no outputs. Raises ValueError if it never has so many."""
     templates = samples.view().templates
     jobs: dict[str, Job] = {}
     read: dict[str, PodsRead] = {}
@@ -201,8 +201,8 @@ def advanced(flow: JobFlow, done: int = 500) -> tuple[JobFlow, View]:
 
 
 def carried(flow: JobFlow, rounds: int, phase: str) -> tuple[JobFlow, View]:
-    """The flow after so many rounds of vcjobs, by plans that were carried out: those of the last
-    round have just come to `phase`, the others have completed."""
+    """Return the flow after this number of rounds of vcjobs, by applied plans: those of the last
+    round have just entered `phase`, the others have completed."""
     templates = samples.view().templates
     jobs: dict[str, Job] = {}
     for done in range(rounds):
@@ -230,7 +230,7 @@ def _job(metadata: ObjectMeta, phase: str, now: datetime) -> Job:
 
 
 def _milliseconds(function: Callable[[], object]) -> float:
-    """Of one call, on average over a few. CPU time, which others on the machine do not add to."""
+    """Return the CPU time of one call, the average of a few. Other processes do not add to it."""
     begin = time.process_time()
     for _ in range(CALLS):
         function()

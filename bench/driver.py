@@ -1,7 +1,7 @@
-"""Plays Volcano as fast as it goes: completes each vcjob as soon as its ADDED event is there.
+"""A driver in place of Volcano: completes each vcjob as soon as its ADDED event arrives.
 
 `python -m bench.driver URL CA TOKEN` prints `watching`. For each line on stdin it prints one line
-of JSON: what the watch told since the last one, in the order it came.
+of JSON: the events of the watch since the last line, in their order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MERGE = "application/merge-patch+json"
 
 
 class Seen(msgspec.Struct, array_like=True):
-    """One event of a vcjob; `at` is time.perf_counter() when its last byte had come."""
+    """One event of a vcjob; `at` is time.perf_counter() when its last byte arrived."""
 
     at: float
     type: str
@@ -56,7 +56,7 @@ class _Frame(msgspec.Struct):
 
 
 class Driver:
-    """Completes vcjobs, and remembers what it saw."""
+    """Completes vcjobs and records the events that it sees."""
 
     def __init__(self, pool: Pool, tasks: asyncio.TaskGroup) -> None:
         self._pool = pool
@@ -65,7 +65,7 @@ class Driver:
         self._seen: list[Seen] = []
 
     def frame(self, line: bytes) -> str:
-        """An event of the watch; returns its version."""
+        """Handle an event of the watch; return its version."""
         at = time.perf_counter()
         event = self._read.decode(line)
         job, phase = event.object.metadata, event.object.status.state.phase
@@ -76,7 +76,7 @@ class Driver:
         return job.resourceVersion
 
     def report(self) -> bytes:
-        """What was seen since the last report."""
+        """Return the events since the last report."""
         seen, self._seen = self._seen, []
         return msgspec.json.encode(seen)
 

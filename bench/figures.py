@@ -1,4 +1,4 @@
-"""A figure: what was measured, a value a run, beside its aim. It measures nothing."""
+"""A figure: one value per run, and its aim. Nothing is measured here."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing that was measured, a value a run."""
+    """One measured quantity, with one value per run."""
 
     what: str
     unit: str
     values: list[float]
     aim: float | None = None
-    """None: there is none, it is only told."""
+    """None if there is no aim."""
 
     @property
     def median(self) -> float:
-        """The middle one of the runs."""
+        """The median of the runs."""
         return statistics.median(self.values)
 
     @property
@@ -30,14 +30,14 @@ class Figure:
 
     @property
     def share(self) -> float | None:
-        """How much of the aim is reached; 1 is all."""
+        """The share of the aim that is reached; 1 is all of it."""
         if self.aim is None or not self.median:
             return None
         return self.median / self.aim if self.more_is_better else self.aim / self.median
 
 
 def show(figures: Iterable[Figure], output: str) -> None:
-    """Print them: `text`, each as soon as it is there, or `json`."""
+    """Print figures: `text`, each as soon as it is measured, or `json`."""
     if output == "json":
         print(json.dumps([_as_json(figure) for figure in figures], indent=2))
         return

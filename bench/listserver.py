@@ -1,9 +1,8 @@
-"""An API server that has many flows, vcjobs and pods and nothing happens on it: lists, and quiet
-watches.
+"""An API server with many flows, vcjobs and pods that never change; its watches have no events.
 
 `python -m bench.listserver FLOWS` prints its port. Each flow is a chain of ten steps of which nine
-have completed and the last is running, so there are ten vcjobs a flow. Each vcjob has one pod, for
-a cluster of Kubernetes has at most 150,000.
+have completed and the last is running, so each flow has ten vcjobs. Each vcjob has one pod,
+because a Kubernetes cluster has at most 150,000.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from jobflow.core.planning.view import View
 STEPS = 10
 VERSION = "900000000"
 NAME, UID = "flow-nnnnnn", "00000000-0000-4000-8000-nnnnnn000000"
-"""The sample's; `nnnnnn` becomes the number of the flow."""
+"""The UID of the sample; `nnnnnn` becomes the number of the flow."""
 
 MANAGED: dict[str, Any] = {
     "manager": "jobflow",
@@ -42,7 +41,7 @@ FIELDS: dict[str, Any] = {
 
 
 class Kind:
-    """The objects of one kind, made anew for each page."""
+    """The objects of one kind, created for each page."""
 
     def __init__(self, a_flow: list[dict[str, Any]]) -> None:
         self.a_flow = len(a_flow)
@@ -51,7 +50,7 @@ class Kind:
         self._metadata = [msgspec.json.encode(each).decode() for each in bare]
 
     def page(self, begin: int, limit: int, flows: int, *, metadata_only: bool) -> bytes:
-        """Objects from number `begin` on."""
+        """Return the objects from number `begin` on."""
         count = flows * self.a_flow
         end = min(count, begin + limit) if limit else count
         texts = self._metadata if metadata_only else self._whole
@@ -64,7 +63,7 @@ class Kind:
 
 
 def kinds() -> dict[str, Kind]:
-    """By the path of their collection."""
+    """The objects by the path of their collection."""
     sample = msgspec.convert(samples.manifest(samples.chain(STEPS), NAME, UID), JobFlow)
     flow, view = core.carried(sample, STEPS, "Running")
     jobs = [_stored(job, JOBS.kind) for job in view.jobs.values()]
@@ -83,7 +82,7 @@ def kinds() -> dict[str, Kind]:
 
 
 def _pod(job: dict[str, Any], left: int) -> dict[str, Any]:
-    """The worker of a vcjob that has ended, unless it is the last one; as a kubelet writes it."""
+    """Return the pod of a vcjob as a kubelet writes it: ended, or running for the last vcjob."""
     meta = job["metadata"]
     name, ended = f"{meta['name']}-worker-0", {"exitCode": 0, "reason": "Completed"}
     state = {"terminated": ended} if left else {"running": {"startedAt": "2026-08-01T12:00:00Z"}}
@@ -128,7 +127,7 @@ def _pod(job: dict[str, Any], left: int) -> dict[str, Any]:
 
 
 def _as_volcano_writes(state: dict[str, Any]) -> dict[str, Any]:
-    """What else is in a vcjob's status: its phases so far, and how long it ran."""
+    """Return the rest of the status of a vcjob: its phases and its running time."""
     phases = ["Pending", "Running", *({"Completed"} & {state["phase"]})]
     told = [{"status": each, "lastTransitionTime": state["lastTransitionTime"]} for each in phases]
     return {"conditions": told, "minAvailable": 3, "runningDuration": "3.2s", "version": 3}
@@ -172,7 +171,7 @@ def create_app(flows: int) -> web.Application:
         return web.json_response({"kind": "Status", "code": 404, "message": "none"}, status=404)
 
     async def asked(request: web.Request) -> web.Response:
-        """What nobody should have asked for."""
+        """Answer a request that is not expected."""
         return web.json_response(unexpected)
 
     unexpected: list[str] = []
@@ -191,7 +190,7 @@ def _definition(request: web.Request) -> list[Any]:
 
 
 async def main(flows: int) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     runner = web.AppRunner(create_app(flows), handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -1,4 +1,4 @@
-"""The flows and reviews that are measured. It measures nothing."""
+"""The flows and reviews that are measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UID = "5d4a6a1c-7f5b-4f0e-9f1d-3d1c1c2b7a10"
 
 
 def manifest(targets: list[list[int]], name: str = "pipeline", uid: str = UID) -> dict[str, Any]:
-    """A JobFlow of steps that all run the same template; `targets` by index."""
+    """Return a JobFlow of steps that all run the same template; `targets` by index."""
     return {
         "apiVersion": "flow.volcano.sh/v1alpha1",
         "kind": "JobFlow",
@@ -42,7 +42,7 @@ def manifest(targets: list[list[int]], name: str = "pipeline", uid: str = UID) -
 
 
 def layered(steps: int, width: int = 10) -> list[list[int]]:
-    """Layers of `width` steps; each step depends on two of the layer before."""
+    """Return layers of `width` steps; each step depends on two of the previous layer."""
 
     def two_before(i: int) -> list[int]:
         start = (i // width - 1) * width
@@ -57,17 +57,17 @@ def diamond() -> list[list[int]]:
 
 
 def chain(steps: int) -> list[list[int]]:
-    """One after another."""
+    """Return a chain of steps."""
     return [[] if i == 0 else [i - 1] for i in range(steps)]
 
 
 def wide(steps: int) -> list[list[int]]:
-    """A root, all others behind it, and a join of them all."""
+    """Return a root, steps that depend on it, and a join of these."""
     return [[], *([0] for _ in range(steps - 2)), list(range(1, steps - 1))]
 
 
 def dense(steps: int, edges: int) -> list[list[int]]:
-    """So many edges, spread over all steps."""
+    """Return a flow with this number of edges, spread over all steps."""
     each, first = divmod(edges, steps - 1)
     return [list(range(max(0, i - each - (i <= first)), i)) for i in range(steps)]
 
@@ -99,18 +99,18 @@ def template_manifest() -> dict[str, Any]:
 
 
 def template() -> JobTemplate:
-    """The same as the type that plan takes."""
+    """Return the template as the type that plan takes."""
     stored = {"name": TEMPLATE, "namespace": NAMESPACE, "generation": 1}
     return msgspec.convert(template_manifest() | {"metadata": stored}, JobTemplate)
 
 
 def flow(targets: list[list[int]]) -> JobFlow:
-    """The same as the type that rules and plan take."""
+    """Return the flow as the type that rules and plan take."""
     return msgspec.convert(manifest(targets), JobFlow)
 
 
 def probing(targets: list[list[int]]) -> JobFlow:
-    """The same; every step that depends on others has a probe on both tasks of theirs."""
+    """Return a flow in which every step with targets has a probe on both of their tasks."""
     made = manifest(targets)
     for i, step in enumerate(made["spec"]["flows"]):
         if "dependsOn" in step:
@@ -122,8 +122,8 @@ def probing(targets: list[list[int]]) -> JobFlow:
 
 
 def conditional(targets: list[list[int]]) -> JobFlow:
-    """The same; every step has a patch with references and is retried on a condition, and every
-    step that depends on others runs on a condition about them."""
+    """Return a flow in which every step has a patch with references and a condition for its retry,
+    and every step with targets has a condition about them."""
     made = manifest(targets)
     made["spec"]["params"] = [{"name": "rounds", "value": 5}, {"name": "image", "value": "x:1"}]
     for i, step in enumerate(made["spec"]["flows"]):
@@ -138,7 +138,7 @@ def conditional(targets: list[list[int]]) -> JobFlow:
 
 
 def searching(items: int) -> JobFlow:
-    """One step that is run for each of so many items, and one behind it that chooses."""
+    """Return a step with this number of items, and a step after it with a condition."""
     made = manifest([[], [0]])
     search, choose = made["spec"]["flows"]
     search["forEach"] = {"items": [{"rate": i / items} for i in range(items)], "parallelism": 50}
@@ -156,7 +156,7 @@ def sent(targets: list[list[int]], name: str) -> bytes:
 
 
 def review(targets: list[list[int]]) -> bytes:
-    """An AdmissionReview of its creation, as an API server sends it."""
+    """Return an AdmissionReview of the creation of a flow, as an API server sends it."""
     kind = {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
     resource = {"group": "flow.volcano.sh", "version": "v1alpha1", "resource": "jobflows"}
     request = {
@@ -183,5 +183,5 @@ def review(targets: list[list[int]]) -> bytes:
 
 
 def view() -> View:
-    """What plan may look at before anything has run."""
+    """Return the view before any step has started."""
     return View(templates={TEMPLATE: template()})

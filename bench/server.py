@@ -1,4 +1,4 @@
-"""The webhook that is measured: the product's own app, TLS and memory settings, on one core.
+"""The measured webhook: the app, TLS and memory settings of `jobflow serve`, on one core.
 
 `python -m bench.server CORE FOLDER` writes a certificate to FOLDER, prints its port and serves.
 """
@@ -24,7 +24,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def known() -> Store:
-    """A cluster with the one template and queue of the samples."""
+    """A cluster with the template and the queue of the samples."""
     store = Store()
     template = samples.template()
     queue = Queue(metadata=template.metadata, status=QueueStatus(state="Open"))
@@ -36,7 +36,7 @@ def known() -> Store:
 
 
 async def main(folder: Path) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     pki = write_development_pki(folder, ["127.0.0.1"])
     async with Client.at(NOWHERE) as client:
         cluster = StoreCluster(known(), client)

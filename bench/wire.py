@@ -1,4 +1,4 @@
-"""HTTP/1.1 to an API server, raw enough for the server to be what is measured. Retries nothing."""
+"""HTTP/1.1 to an API server, simple enough that the server is the bottleneck. Without retries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Answered = asyncio.Future[tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """An API server and how to speak to it."""
+    """The address and the credentials of an API server."""
 
     url: str
     ca: str
@@ -31,7 +31,7 @@ class Where:
         return parts.hostname, parts.port
 
     def trust(self) -> ssl.SSLContext:
-        """What to trust it by."""
+        """The TLS context that verifies it."""
         return ssl.create_default_context(cafile=self.ca)
 
     def request(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
@@ -46,7 +46,7 @@ class Where:
 
 
 class Connection(asyncio.Protocol):
-    """One connection that asks for one thing at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, on_data: Callable[[bytes], None] | None = None) -> None:
         self._on_data = on_data
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
             self._answer.set_exception(error or ConnectionError("the server hung up"))
 
     def on_body(self, data: bytes) -> None:
-        """Called by the parser: as it comes to whoever watches, else kept."""
+        """Called by the parser: pass the data to the watch, or keep it."""
         if self._on_data is not None and self._parser.get_status_code() == 200:
             self._on_data(data)
         else:
@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
 
 
 class Pool:
-    """Connections, each with one request at a time; more wait for a free one."""
+    """Connections with one request each at a time; further requests wait for a free one."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -102,7 +102,7 @@ class Pool:
         return self
 
     async def ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
-        """The body of an answer; RuntimeError where it is an error."""
+        """Return the body of an answer. Raises RuntimeError if it is an error."""
         async with self._slots:
             connection = self._free.popleft()
             try:
@@ -121,10 +121,10 @@ class Pool:
 
 
 async def watch(where: Where, path: str, on_frame: Callable[[bytes], str]) -> None:
-    """Follow a watch from now on, each frame as soon as it is whole; ends by being cancelled.
+    """Follow a watch until it is cancelled; pass each frame on as soon as it is complete.
 
-    `on_frame` says which version the frame brought: from there it goes on where the API server has
-    ended the watch, as it does with who reads too slowly.
+    `on_frame` returns the version of the frame. The watch continues from there if the API server
+    ends it, as it does with slow readers.
     """
     begun, version = b"", ""
 

@@ -1,6 +1,6 @@
-"""Writes deploy/ from the chart, for `kubectl apply -f deploy/`; what is in it is decided there.
+"""deploy/ for `kubectl apply -f deploy/`, rendered from the chart.
 
-What only Helm understands is left out: hooks (their definitions are files here) and its labels.
+Hooks and Helm's own labels are left out. The definitions, which a hook applies, are files here.
 """
 
 from __future__ import annotations

@@ -1,32 +1,46 @@
-"""docs/architecture.md names every package once, and no file that does not exist."""
+"""docs/architecture.md draws the layers of the import contracts; pages name files that exist."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+import tomllib
+from pathlib import Path
+
+import pytest
 
 from support.paths import ROOT
 
 SOURCE = ROOT / "src" / "jobflow"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PICTURES = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def _section(head: str) -> str:
-    text = PAGE.read_text(encoding="utf-8")
-    return text.split(f"\n## {head}\n")[1].split("\n## ")[0]
+def layers_of(package: str) -> list[set[str]]:
+    """Return the packages in each layer of the import contract, the top layer first."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    [contract] = (
+        contract
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") == [package]
+    )
+    folder = SOURCE.parent.joinpath(*package.split("."))
+    layers = [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
+    packages = [{name for name in layer if (folder / name).is_dir()} for layer in layers]
+    return [layer for layer in packages if layer]
 
 
-def _rows(head: str) -> list[str]:
-    """What the rows of a section's tables begin with."""
-    return re.findall(r"^\| `(\w+)` \| \S", _section(head), re.MULTILINE)
+@pytest.mark.parametrize(("position", "package"), [(0, "jobflow"), (1, "jobflow.core")])
+def test_a_picture_shows_the_layers_of_the_import_contract(position: int, package: str) -> None:
+    names = [re.split(r" {2,}", line)[0] for line in PICTURES[position].splitlines()]
+    assert [set(name.split(" | ")) for name in names] == layers_of(package)
 
 
-def test_every_package_is_there_once() -> None:
-    there = [path.parent.name for path in SOURCE.glob("*/__init__.py")]
-    assert Counter(_rows("Packages")) == Counter(there)
+PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
 
 
-def test_files_it_names_are_there() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    for path in re.findall(r"`((?:[\w-]+/)+[\w.-]+)`", text):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    folders = "|".join(path.name for base in (SOURCE, ROOT) for path in base.iterdir())
+    named = rf"`((?:{folders})/[\w./-]+)`"
+    for path in re.findall(named, page.read_text(encoding="utf-8")):
         assert (SOURCE / path).exists() or (ROOT / path).exists(), path

@@ -1,7 +1,7 @@
-"""README and docs: their commands are run as they stand, and their words are those of the code.
+"""The commands of README and docs run as written, and the reference lists the words of the code.
 
-A fence ```sh is a script, ```sh exit=1 one that ends so; ```text output after it is what it
-prints. `<!-- not run …` in the line before keeps one from being run, and says why.
+A fence ```sh is a script, and ```sh exit=1 one that exits with 1. A fence ```text output after it
+is its output. `<!-- not run …` in the line before a script excludes it, with the reason.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from support.paths import ROOT
 
 REFERENCE = ROOT / "docs" / "reference.md"
 COOKBOOK = sorted((ROOT / "docs" / "cookbook").glob("*.md"))
-"""Those that start a sandbox are carried out here, the others by tests/cli/test_cookbook.py."""
+"""Pages that start a sandbox are tested here, the others in tests/cli/test_cookbook.py."""
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *(page for page in COOKBOOK if "jobflow sandbox" in page.read_text(encoding="utf-8")),
 ]
@@ -49,8 +51,8 @@ class Block:
     output: str | None
 
     @property
-    def stays(self) -> bool:
-        """Whether it is a server that goes on until it is stopped."""
+    def is_server(self) -> bool:
+        """Whether it is a server that runs until it is stopped."""
         return self.script.strip() == "jobflow sandbox"
 
     @property
@@ -68,7 +70,7 @@ def blocks(page: Path) -> list[Block]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What a script sees: a checkout in which it may write."""
+    """A checkout in which a script may write."""
     for name in ("examples", "docs", "charts"):
         (tmp_path / name).symlink_to(ROOT / name)
     binaries = tmp_path / ".venv" / "bin"
@@ -83,9 +85,9 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(checkout: Path) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    inherited = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
     path = f"{checkout}/.venv/bin{os.pathsep}{os.environ['PATH']}"
-    return kept | {
+    return inherited | {
         "PATH": path,
         "HOME": str(checkout),
         "NO_COLOR": "1",
@@ -100,8 +102,8 @@ def test_the_commands_of_a_page_do_what_it_says(
     servers: list[subprocess.Popen[str]] = []
     try:
         for block in blocks(page):
-            if block.stays:
-                servers.append(_started(block, checkout, environment))
+            if block.is_server:
+                servers.append(_start(block, checkout, environment))
             elif not block.needs_kubectl or shutil.which("kubectl"):
                 _run(block, checkout, environment)
     finally:
@@ -111,7 +113,7 @@ def test_the_commands_of_a_page_do_what_it_says(
             assert server.returncode == 0
 
 
-def _started(block: Block, folder: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+def _start(block: Block, folder: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
     server = subprocess.Popen(
         block.script.split(), cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     )
@@ -144,13 +146,13 @@ def test_the_readme_runs_what_it_shows() -> None:
 
 @pytest.mark.kubectl
 def test_kubectl_is_there_for_the_pages_that_use_it() -> None:
-    """Where it is absent those scripts are passed over; under CI this makes that a failure."""
+    """Scripts with kubectl are skipped without it; under CI this test fails then."""
     assert any(block.needs_kubectl for page in PAGES for block in blocks(page))
 
 
-def _words(section: str) -> set[str]:
-    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    return set(re.findall(r"`(\w+)`", text.split(f"\n## {section}\n")[1].split("\n## ")[0]))
+def _section(name: str) -> str:
+    text = REFERENCE.read_text(encoding="utf-8")
+    return text.split(f"\n## {name}\n")[1].split("\n## ")[0]
 
 
 def _in_code(pattern: str, *folders: str) -> Iterator[str]:
@@ -162,13 +164,12 @@ def _in_code(pattern: str, *folders: str) -> Iterator[str]:
 def test_every_event_is_in_the_reference() -> None:
     reasons = set(_in_code(r'Event\(EventType\.\w+, "(\w+)"', "core"))
     assert reasons
-    assert reasons <= _words("Events")
+    assert reasons <= set(re.findall(r"`(\w+)`", _section("Events")))
 
 
 def _tables(section: str) -> list[list[list[str]]]:
-    """The cells of the section's tables, without their heads."""
-    text = REFERENCE.read_text(encoding="utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
-    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    """Return the cells of the section's tables, without their heads."""
+    tables = re.findall(r"(?:^\|.*\n)+", _section(section), re.MULTILINE)
     return [
         [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
         for table in tables
@@ -176,12 +177,12 @@ def _tables(section: str) -> list[list[list[str]]]:
 
 
 def test_the_reference_has_every_reason_with_what_to_do_and_no_other() -> None:
-    of_steps, of_flows = _tables("Reasons")
-    assert {reason.strip("`") for _, reason, _, _ in of_steps} == {*StepReason, "(none)"}
-    assert {phase for phase, _, _, _ in of_steps} >= {*StepPhase}
-    named = {word for reasons, _, _ in of_flows for word in re.findall(r"\w+", reasons)}
+    steps, flows = _tables("Reasons")
+    assert {reason.strip("`") for _, reason, _, _ in steps} == {*StepReason, "(none)"}
+    assert {phase for phase, _, _, _ in steps} >= {*StepPhase}
+    named = {word for reasons, _, _ in flows for word in re.findall(r"\w+", reasons)}
     assert named - {"none"} == {*FlowReason, *HELD_UP}
-    assert all(all(row) for row in (*of_steps, *of_flows))
+    assert all(all(row) for row in (*steps, *flows))
 
 
 def test_reasons_come_from_their_list() -> None:
@@ -194,25 +195,25 @@ def test_reasons_come_from_their_list() -> None:
 def test_every_field_of_a_status_is_in_the_reference() -> None:
     [rows] = _tables("Status")
     words = {word for row in rows for word in re.findall(r"`(?:[\w[\]]*\.)*(\w+)(?:\[])?`", row[0])}
-    told = {word for row in rows for word in re.findall(r"`(\w+)`", row[1])}
+    described = {word for row in rows for word in re.findall(r"`(\w+)`", row[1])}
     status = openapi_schema("JobFlow")["properties"]["status"]["properties"]
     assert set(status) - {"state"} <= words
     assert set(status["state"]["properties"]) <= words
     assert set(status["conditions"]["additionalProperties"]["properties"]) <= words
     for inner in ("failure", "requestedHours"):
         fields = status["conditions"]["additionalProperties"]["properties"][inner]["properties"]
-        assert set(fields) <= told
+        assert set(fields) <= described
 
 
 def test_every_field_of_a_flow_is_in_the_reference() -> None:
     spec = openapi_schema("JobFlow")["properties"]["spec"]
     fields = set(_fields("spec", spec))
-    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    text = REFERENCE.read_text(encoding="utf-8")
     assert {field for field in fields if f"`{field}`" not in text} == set()
 
 
 def _fields(path: str, schema: dict[str, object]) -> Iterator[str]:
-    """Leaves as the reference writes them; a step of finally has the fields of any other."""
+    """The leaves as the reference writes them; steps of finally have the fields of other steps."""
     if path.endswith(".probe") or path == "spec.finally[]":
         yield path
     elif isinstance(below := schema.get("properties"), dict):
@@ -224,8 +225,15 @@ def _fields(path: str, schema: dict[str, object]) -> Iterator[str]:
         yield path
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in {*PAGES, *COOKBOOK}:
+def test_links_between_pages_lead_to_a_page_and_a_heading() -> None:
+    for page in {*PAGES, *COOKBOOK, *DECISIONS, ROOT / "SECURITY.md"}:
         text = page.read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for path, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
+            target = page.parent / path if path else page
+            assert target.exists(), f"{page.name}: {path}"
+            assert not heading or heading in _anchors(target), f"{page.name}: {path}#{heading}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -356,6 +356,6 @@ def test_names_stay_within_what_kubernetes_takes(values: dict[str, Any]) -> None
 def test_notes_say_what_was_chosen() -> None:
     assert "changes to them are refused" in Rendered().notes
     assert "stored unchecked" in Rendered(VALUES["lenient"]).notes
-    assert "There is no webhook" in Rendered(VALUES["controller only"]).notes
-    assert "There is no controller" in Rendered(VALUES["webhook only"]).notes
+    assert "The webhook is off" in Rendered(VALUES["controller only"]).notes
+    assert "The controller is off" in Rendered(VALUES["webhook only"]).notes
     assert "jobflow crds |" in Rendered(VALUES["bare"]).notes

@@ -165,7 +165,7 @@ FLOWS: dict[str, Callable[[], World]] = {
 def rows() -> tuple[list[tuple[str, str]], list[str]]:
     """What the reference has: (phase, reason) of steps, reasons of flows."""
     section = REFERENCE.read_text(encoding="utf-8").split("\n## Reasons\n")[1].split("\n## ")[0]
-    of_steps, of_flows = section.split("\nOf a flow ")
+    of_steps, of_flows = section.split("\nReasons of a flow ")
     steps = [(cells[0], reason) for cells in _cells(of_steps) for reason in _names(cells[1])]
     return steps, [reason for cells in _cells(of_flows) for reason in _names(cells[0])]
 

@@ -1,7 +1,7 @@
 """The model test: flows carried through by `plan` and judged by an interpreter that knows nothing
 of it.
 
-`reference` is that interpreter. It is written from DESIGN §1 and §2 alone, keeps its own books,
+`reference` is that interpreter. It is written from docs/reference.md alone, keeps its own books,
 goes over every step again and again until nothing changes any more, and knows no status, no View
 and no action. `acting` has vcjobs that live as a script says, `random_flows` draws flows and
 scripts, `carrying` lets `plan` carry a flow through in simulated time and asks the reference, at
@@ -9,8 +9,8 @@ every moment at which nothing more is to be done: were the right vcjobs made, in
 be, with the right names, templates, items and nodes; has every step ended that had to, as it had
 to; and in the end, has the flow. `landed` is the one switch: which primitives random flows have.
 
-Where DESIGN leaves something open, the reference takes a reading, or takes either answer and goes
-on from the one that it sees. The readings, many of them those of docs/decisions (runs,
+Where that page leaves something open, the reference takes a reading, or takes either answer and
+goes on from the one that it sees. The readings, many of them those of docs/decisions (runs,
 policies-of-a-flow, skips-and-stop, commands-and-cancel):
 
 - A step is begun once it has had a vcjob. Its failure is known when the step has ended, so a

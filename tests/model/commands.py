@@ -1,4 +1,4 @@
-"""What Commands do to a flow (DESIGN §1 Commands, §2): suspend, resume, cancel, retry."""
+"""What Commands do to a flow (docs/reference.md, Commands): suspend, resume, cancel, retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a vcjob is called, and what stands in it (DESIGN §1, §2: Names, Precedence)."""
+"""What a vcjob is called, and what stands in it (docs/reference.md, JobFlow)."""
 
 from __future__ import annotations
 

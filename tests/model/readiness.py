@@ -1,4 +1,4 @@
-"""When a step's dependencies are met, and what becomes of it when they cannot be (DESIGN §2)."""
+"""When a step's dependencies are met, and what it ends as otherwise (docs/reference.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The interpreter: what must become of a flow, told what its vcjobs do (DESIGN §1 and §2).
+"""The interpreter: what must become of a flow, told what its vcjobs do (docs/reference.md).
 
 At every moment it goes over all steps until nothing changes. It is slow, and it is meant to be
-plain: a rule of DESIGN is a function here, in the words of DESIGN.
+plain: a rule of docs/reference.md is a function here, in the words of that page.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 38 characters, so that what is appended stays within 63. */}}
+{{/* At most 38 characters, so that names with a suffix have at most 63. */}}
 {{- define "jobflow.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 38 | trimSuffix "-" -}}
@@ -32,7 +32,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{/* The scope of the rights, in the words of RBAC: Role if one namespace is followed. */}}
+{{/* The kind of the rights: Role if namespace is set, otherwise ClusterRole. */}}
 {{- define "jobflow.roleKind" -}}
 {{- if .Values.namespace }}Role{{ else }}ClusterRole{{ end }}
 {{- end -}}
@@ -45,8 +45,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* The Role or ClusterRole of what flows need, and its binding. A release in the namespace that it
-follows has a second Role there, for its Lease and Secret. */}}
+{{/* The Role or ClusterRole with the rights for flows, and its binding. A release whose own namespace
+is the value of namespace has a second Role there, for its Lease and Secret. */}}
 {{- define "jobflow.flowsRole" -}}
 {{ include "jobflow.fullname" . }}{{ if .Values.namespace }}-flows{{ end }}
 {{- end -}}
@@ -76,7 +76,7 @@ follows has a second Role there, for its Lease and Secret. */}}
 {{- default (printf "%s-webhook-certificate" (include "jobflow.fullname" .)) .Values.certificates.secretName -}}
 {{- end -}}
 
-{{/* Where every pod of the release runs, the pod of the CRD hook included. */}}
+{{/* Placement of all pods of the release, the pod of the CRD hook included. */}}
 {{- define "jobflow.placement" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
@@ -119,7 +119,7 @@ affinity:
 {{ $seconds }}
 {{- end -}}
 
-{{/* Refuse the values that serve or the API server refuses and that no schema can compare. */}}
+{{/* Refuse values that `jobflow serve` or the API server refuses and that a schema cannot compare. */}}
 {{- define "jobflow.check" -}}
 {{- $name := include "jobflow.fullname" . -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
@@ -148,7 +148,7 @@ affinity:
 {{- end -}}
 {{- end -}}
 
-{{/* What every pod of ours may do to its node: nothing. */}}
+{{/* The security context of all containers, without any rights on the node. */}}
 {{- define "jobflow.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532

@@ -134,7 +134,7 @@ def test_the_order_in_which_things_go(monkeypatch: pytest.MonkeyPatch, dropped: 
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("phase", "end"), [("Completed", "Succeed"), ("Aborted", "Failed")])
 def test_five_thousand_steps_fit(phase: str, end: str) -> None:
-    """DESIGN §3: with names of at most 20 characters they always stay under 1 MiB."""
+    """With names of at most 20 characters they always stay under 1 MiB."""
     world = large(5000, phase, name="f" * 20, width=20)
     planned = world.plan()
     assert size(planned.status) < 1024 * 1024

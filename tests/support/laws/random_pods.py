@@ -1,7 +1,7 @@
 """What goes on inside the vcjobs of a life, and what steps with a probe may make of it.
 
 Pods move, are watched late or never, and answer or not; the books say what anybody could have seen.
-The meaning of a probe is written anew here, from DESIGN §1 and §2.
+The meaning of a probe is written a second time here, from docs/reference.md, Probes.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _LISTS: Mapping[str, str] = {
     JobPhase.ABORTING: "terminated_jobs",
     JobPhase.ABORTED: "terminated_jobs",
 }
-"""Which list a vcjob is in, by its phase (DESIGN §3)."""
+"""The list of a vcjob by its phase (docs/reference.md, Status)."""
 UNKNOWN_LIST = "un_know_jobs"
 """The list of those in another phase, and of those that are gone with no end seen."""
 JOB_LISTS = frozenset({*_LISTS.values(), UNKNOWN_LIST})

@@ -1,6 +1,6 @@
 """How vcjobs that are not to go on are brought to their end, whether Volcano listens or not.
 
-The theory (DESIGN §2, "Aborting is level-triggered"). First the intent is written: the reason and
+The theory (docs/decisions/commands-and-cancel.md). First the intent is written: the reason and
 `abortTime` of the step's condition. Once it is stored, Volcano is asked to abort the vcjob, again
 every AGAIN while that shows no effect, and after PATIENCE the vcjob is deleted. When it has ended,
 or is gone, the recorded intent gives the reason. Whether to abort at all is decided by what holds

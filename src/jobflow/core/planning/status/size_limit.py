@@ -1,4 +1,4 @@
-"""Keeps a status small enough to store: what may be dropped, and in which order (DESIGN §3).
+"""Size limit of a status: what is dropped, and in which order (docs/reference.md, Status).
 
 Never dropped: phase, reason, attempts, passedTargets, decisions and outputs of a step and of its
 runs, and the lists of vcjobs. What was dropped of an ended vcjob is gone for good, since it is only
