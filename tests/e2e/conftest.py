@@ -51,7 +51,7 @@ def _until_ready(process: subprocess.Popen[str]) -> list[str]:
             killer.cancel()
             return lines
     killer.cancel()
-    pytest.fail("no `ready` from jobflow sandbox: " + "\n".join(lines))
+    pytest.fail("no `ready` from jobflow: error: " + "\n".join(lines))
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_a_running_flow_is_cancelled_and_deleted(kubectl: Kubectl, namespace: st
     done = cancel(kubectl, "test", "-n", namespace, "--wait")
     assert (done.returncode, done.stderr) == (0, "")
     last = done.stdout.splitlines()[-1]
-    assert last == "JobFlow test: Failed, 5/5 steps over (Cancelled): the flow was cancelled"
+    assert last == "JobFlow test: Failed, 5/5 steps finished (Cancelled): the flow was cancelled"
     assert_cancelled(kubectl, namespace)
     kubectl("-n", namespace, "wait", "--for=delete", "command", "--all", "--timeout=30s")
     assert cancel(kubectl, "test", "-n", namespace).returncode == 1

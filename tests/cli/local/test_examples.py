@@ -12,7 +12,7 @@ import pytest
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.cli.manifests.objects import load
-from jobflow.cli.manifests.typed import shaped
+from jobflow.cli.manifests.typed import to_typed
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
 from jobflow.core.admission.rule import Rule
 from jobflow.core.admission.rules.expressions import expressions_are_few, references_are_small
@@ -162,8 +162,8 @@ def test_a_flow_that_is_created_suspended_is_not_waited_for() -> None:
     answer = jobflow("run", EXAMPLES / "suspend.yaml")
     assert answer.code == 2
     assert answer.err == (
-        "jobflow run: JobFlow overnight is suspended (spec.suspend): resume it on a cluster with "
-        "`jobflow resume overnight`, or take suspend out to run it here\n"
+        "jobflow: error: JobFlow overnight is suspended (spec.suspend): remove suspend to "
+        "run it here, or resume it on a cluster with `jobflow resume overnight`\n"
     )
 
 
@@ -200,7 +200,7 @@ def _flows() -> list[FlowFacts]:
     """Every refused flow as the rules see it, with the templates of its file."""
     outlines = []
     for path in REFUSED:
-        read = [shaped(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
+        read = [to_typed(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
         objects = [each.object for each in read if each is not None]
         templates = {t.metadata.name: t for t in objects if isinstance(t, JobTemplate)}
         outlines += [FlowFacts(f, Known(templates)) for f in objects if isinstance(f, JobFlow)]

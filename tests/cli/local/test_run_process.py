@@ -14,10 +14,10 @@ import pytest
 from rich.text import Text
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.display.failed_logs import failures, harmless
+from jobflow.cli.display.failed_logs import failed_logs, without_escapes
 from jobflow.cli.signals import interruption
 from jobflow.sandbox.nodes.process.runner import FailedRun
-from support.sandbox.command_line import Said, jobflow
+from support.sandbox.command_line import Result, jobflow
 from support.sandbox.processes import Json, Pids, living, pod_task, sh, wait_for_end
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -49,7 +49,7 @@ def flow(*steps: Json, **templates: Json) -> str:
     return "\n---\n".join(msgspec.json.encode(document).decode() for document in documents)
 
 
-def run(text: str, *options: str) -> Said:
+def run(text: str, *options: str) -> Result:
     return jobflow("run", "--runner", "process", *options, "-", stdin=text)
 
 
@@ -59,7 +59,7 @@ def test_of_a_failed_item_the_end_of_its_log_is_shown(home: Path) -> None:
     )
     assert answer.code == 1
     lines = answer.out.splitlines()
-    assert "a: pod f-a-0-t-0 (c), exit code 3, it wrote:" in lines
+    assert "a: pod f-a-0-t-0 (c), exit code 3, log:" in lines
     assert "  │ no disk" in lines
 
 
@@ -71,7 +71,7 @@ def test_a_failed_step_shows_the_end_of_its_log(home: Path) -> None:
     head = lines.index("a: pod f-a-t-0 (c), exit code 3, last 20 of 32 lines:")
     shown = [*map(str, range(13, 31)), "red\ufffd", "20%"]
     assert lines[head + 1 : head + 21] == [f"  │ {line}" for line in shown]
-    log = lines[head + 21].removeprefix("  log: ")
+    log = lines[head + 21].removeprefix("  file: ")
     assert (home / log).read_text().startswith("1\n2\n3\n")
     assert lines[-1] == f"Logs: {Path(log).parents[2]}"
 
@@ -120,7 +120,10 @@ def test_no_place_for_logs(home: Path) -> None:
     (home / ".jobflow").write_text("")
     answer = run(flow({"name": "a"}, a=pod_task(sh("true"))))
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == "jobflow run: .jobflow/logs: Not a directory; logs are kept there\n"
+    assert (
+        answer.err
+        == "jobflow: error: .jobflow/logs: Not a directory; it has to be a folder for the logs\n"
+    )
 
 
 class Started:
@@ -195,7 +198,7 @@ def failed_run(log: Path, pod: str = "f-a-t-0", container: str = "c", code: int 
 
 
 def shown(flow: JobFlow, *runs: FailedRun, width: int | None = None) -> list[str]:
-    return [line.plain for line in failures(flow, runs, width)]
+    return [line.plain for line in failed_logs(flow, runs, width)]
 
 
 def test_the_container_that_status_names_is_shown_else_the_first_that_failed(
@@ -203,8 +206,8 @@ def test_the_container_that_status_names_is_shown_else_the_first_that_failed(
 ) -> None:
     runs = [failed_run(tmp_path / "x", f"f-a-t-{n}", code=n) for n in (1, 2, 1, 3)]
     named = failed("f", failure={"pod": "f-a-t-2", "container": "c"})  # type: ignore[arg-type]
-    assert shown(named, *runs)[1] == "a: pod f-a-t-2 (c), exit code 2, wrote nothing"
-    assert shown(failed("f"), *runs)[1] == "a: pod f-a-t-1 (c), exit code 1, wrote nothing"
+    assert shown(named, *runs)[1] == "a: pod f-a-t-2 (c), exit code 2, empty log"
+    assert shown(failed("f"), *runs)[1] == "a: pod f-a-t-1 (c), exit code 1, empty log"
     assert shown(failed("f", phase="Completed"), *runs) == []
     assert shown(failed("f")) == []
 
@@ -231,4 +234,4 @@ def test_lines_are_cut_to_the_terminal(tmp_path: Path) -> None:
     ],
 )
 def test_a_log_cannot_play_with_the_terminal(line: str, harmless_line: str) -> None:
-    assert harmless(line) == harmless_line
+    assert without_escapes(line) == harmless_line

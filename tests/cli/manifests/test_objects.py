@@ -1,4 +1,4 @@
-"""Objects in files, and where in the text each JSON path stands."""
+"""Objects in files, and the place of each JSON path in the text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from jobflow.cli.manifests.objects import Manifest, Manifests, child, load
+from jobflow.cli.manifests.objects import Manifest, Manifests, load
 
 FLOW = """\
 apiVersion: flow.volcano.sh/v1alpha1
@@ -77,9 +77,9 @@ def test_what_an_alias_brings_is_at_its_anchor() -> None:
 
 def test_a_misspelt_key_is_also_found_by_its_right_name() -> None:
     manifest = only(FLOW.replace("flows:", "Flows:"))
-    manifest.read_as("spec.Flows", "flows")
+    manifest.add_alias("spec.Flows", "flows")
     assert str(manifest.place("spec.flows[0].name")) == "<stdin>:9:13"
-    manifest.read_as("spec.nothing", "something")
+    manifest.add_alias("spec.nothing", "something")
     assert str(manifest.place("spec.something")) == "<stdin>:7:1"
 
 
@@ -99,14 +99,14 @@ def test_a_list_without_items_is_an_object(text: str) -> None:
     assert len(loaded(text).objects) == 1
 
 
-NO_OBJECT = "no Kubernetes object: that is a mapping with apiVersion, kind, metadata and spec"
+NO_OBJECT = "not a Kubernetes object: write a mapping with apiVersion, kind, metadata and spec"
 
 
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
-        ("", ["<stdin>: Unreadable: empty: no object in it"]),
-        ("# nothing\n---\n", ["<stdin>: Unreadable: empty: no object in it"]),
+        ("", ["<stdin>: Unreadable: contains no object"]),
+        ("# nothing\n---\n", ["<stdin>: Unreadable: contains no object"]),
         ("just text", [f"<stdin>:1:1: Unreadable: {NO_OBJECT}"]),
         ("[1]", [f"<stdin>:1:1: Unreadable: {NO_OBJECT}"]),
         ("kind: List\nitems: [5]", [f"<stdin>:2:9: Unreadable: {NO_OBJECT}"]),
@@ -130,11 +130,3 @@ def test_duplicates_have_paths_and_come_once_though_aliased() -> None:
 def test_metadata_of_any_shape_has_no_name(metadata: str) -> None:
     manifest = only(f"metadata: {metadata}")
     assert (manifest.name, manifest.namespace) == ("", "default")
-
-
-@pytest.mark.parametrize(
-    ("path", "key", "whole"),
-    [("", "a", "a"), ("a", "b-c_d", "a.b-c_d"), ("a", "b.c/d", "a[b.c/d]"), ("", "", "[]")],
-)
-def test_paths_are_written_as_the_api_server_writes_them(path: str, key: str, whole: str) -> None:
-    assert child(path, key) == whole

@@ -53,15 +53,15 @@ WRONG = [
     ),
     ("a: @b", "1:4 not YAML: no value begins with @; put it in quotes"),
     ("a: `b`", "1:4 not YAML: no value begins with `; put it in quotes"),
-    ('a: "b" c', "1:8 not YAML: text after a quoted value; quote the whole of it"),
+    ('a: "b" c', "1:8 not YAML: text after a quoted value; quote all of it"),
     (
         "a: b\n- c",
-        "2:1 not YAML: this does not go on the mapping begun at line 1, column 1; "
+        "2:1 not YAML: this does not continue the mapping begun at line 1, column 1; "
         "check the indentation",
     ),
     (
         "- a\nb: c",
-        "2:1 not YAML: this does not go on the list begun at line 1, column 1; "
+        "2:1 not YAML: this does not continue the list begun at line 1, column 1; "
         "check the indentation",
     ),
     ("a: >-b\n", "1:6 not YAML: after | or > the text begins on the next line"),
@@ -72,19 +72,19 @@ WRONG = [
     ),
     (
         "name: {{ .Values.name }}",
-        "1:8 a key has to be text; {{ … }} of a Helm or Jinja template has to be rendered first",
+        "1:8 a key must be text; render {{ … }} of a Helm or Jinja template first",
     ),
-    ("[a]: b", "1:1 a key has to be text"),
-    ("~: b", "1:1 a key has to be text"),
-    ("a: *b", "1:4 *b refers to an anchor that is not above it"),
+    ("[a]: b", "1:1 a key must be text"),
+    ("~: b", "1:1 a key must be text"),
+    ("a: *b", "1:4 *b has no anchor above it"),
     ("a: &a [*a]", "1:8 the value of anchor &a contains itself"),
-    ("a: .inf", "1:4 .inf is no number that JSON can hold"),
-    ("<<: 5", "1:5 <<: merges a mapping or a list of mappings, nothing else"),
-    ("a: !!binary äöü", "1:4 !!binary holds no base64 of UTF-8 text"),
-    ("a: b\0c", "1:5 not text: it holds a NUL character, as binary files do"),
+    ("a: .inf", "1:4 .inf is a number that JSON does not have"),
+    ("<<: 5", "1:5 <<: can only merge a mapping or a list of mappings"),
+    ("a: !!binary äöü", "1:4 !!binary must contain base64 of UTF-8 text"),
+    ("a: b\0c", "1:5 contains a NUL character; save the file as UTF-8 text"),
     ("a: \x1b[31m", "1:4 control character U+001B is not allowed in YAML"),
     ("a: 1\nb: \ud800", "2:4 control character U+D800 is not allowed in YAML"),
-    (BOMB, f"6:32 more than {MAX_NODES:,} values, aliases followed"),
+    (BOMB, f"6:32 more than {MAX_NODES:,} values, with those of aliases"),
     ("[" * 100_000, f"1:{MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
     ("- " * 100_000, f"1:{2 * MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
     ("{a: " * 100_000, f"1:{4 * MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
@@ -108,7 +108,7 @@ def test_after_too_many_values_nothing_more_is_read() -> None:
     document = f"- &a [{'x, ' * 50}]\n" + "- *a\n" * 49 + "---\n"
     *right, last = read(document * (most + 10))
     assert len(right) == most
-    assert last == f"{51 * most + 1}:13 more than {MAX_NODES:,} values, aliases followed"
+    assert last == f"{51 * most + 1}:13 more than {MAX_NODES:,} values, with those of aliases"
 
 
 def test_a_fault_in_one_document_does_not_hide_the_others() -> None:
