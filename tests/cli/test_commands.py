@@ -100,7 +100,7 @@ def test_certs_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = jobflow("certs", tmp_path / "file")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == f"jobflow: error: {tmp_path}/file: File exists; choose another folder\n"
+    assert answer.err == f"jobflow: error: {tmp_path}/file: File exists\n"
 
 
 def test_certs_for_an_invalid_name(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_certs_for_an_invalid_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (("--tls-cert", "tls.crt"), "--tls-cert and --tls-key go together"),
         (("--ca-lifetime", "1h"), "--ca-lifetime has to be at least twice"),
@@ -120,21 +120,21 @@ def test_certs_for_an_invalid_name(tmp_path: Path) -> None:
         (("--no-webhook", "--kubeconfig", "missing"), "missing"),
     ],
 )
-def test_serve_names_wrong_settings(arguments: tuple[str, ...], said: str) -> None:
+def test_serve_names_wrong_settings(arguments: tuple[str, ...], sentence: str) -> None:
     answer = jobflow("serve", *arguments)
     assert (answer.code, answer.out) == (2, "")
-    assert said in answer.err
+    assert sentence in answer.err
     assert all(line.startswith("jobflow: error: ") for line in answer.err.splitlines())
 
 
 def test_the_help_of_serve_lists_all_settings() -> None:
-    said = " ".join(re.sub(r"-\n +", "-", jobflow("serve", "--help").out).split())
+    text = " ".join(re.sub(r"-\n +", "-", jobflow("serve", "--help").out).split())
     assert len(list(entries())) == len(Settings.model_fields)
     for entry in entries():
         begun = entry.flag if entry.metavar is None else f"{entry.flag} {entry.metavar}"
         default = f"; default: {entry.default}]" if entry.default else "]"
-        assert f"{begun} {entry.description}. [{entry.variable}{default}" in said
-    assert "--lease-duration TIME" in said and "default: 15s]" in said
+        assert f"{begun} {entry.description}. [{entry.variable}{default}" in text
+    assert "--lease-duration TIME" in text and "default: 15s]" in text
 
 
 def test_a_wrong_value_is_named_by_flag_and_variable() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SUCCESS = 0
 """The command did what it was asked for; `lint`: no faults; `run`: every flow is Succeed."""
@@ -27,13 +29,26 @@ def unreachable(error: Exception) -> str:
     return f"the API server does not answer: {str(error) or type(error).__name__}"
 
 
-def print_error(*sentences: object) -> None:
+def print_error(*sentences: object, severity: str = "error") -> None:
     """Print `jobflow: error: SENTENCE` to stderr, one line each."""
     for sentence in sentences:
-        print(f"jobflow: error: {sentence}", file=sys.stderr)
+        print(f"jobflow: {severity}: {sentence}", file=sys.stderr)
 
 
 def print_warning(*sentences: str) -> None:
     """Print `jobflow: warning: SENTENCE` to stderr, one line each."""
-    for sentence in sentences:
-        print(f"jobflow: warning: {sentence}", file=sys.stderr)
+    print_error(*sentences, severity="warning")
+
+
+@contextmanager
+def exit_on(code: int, *errors: type[Exception], file: object = "") -> Iterator[None]:
+    """End the command with `code` after printing one of `errors`, whose lines are sentences. An
+    OSError that names no file is about `file`."""
+    try:
+        yield
+    except errors as error:
+        if isinstance(error, OSError) and (name := error.filename or file):
+            print_error(f"{name}: {error.strerror}")
+        else:
+            print_error(*str(error).splitlines())
+        raise SystemExit(code) from None

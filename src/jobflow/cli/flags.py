@@ -27,9 +27,9 @@ class Nodes:
 
     runner: RunnerName
     speed: float = 1.0
-    """Of simulate: jobs run so many times as fast."""
+    """Factor by which simulated jobs run faster."""
     max_restarts: int = 3
-    """Of process: restarts of each container."""
+    """Most restarts of each container that is a process."""
 
 
 class Output(StrEnum):

@@ -38,14 +38,14 @@ async def applied(tmp_path: Path, *answers: Answer) -> tuple[Result, list[Asked]
         }
         path = tmp_path / "kubeconfig"
         path.write_text(json.dumps(config))
-        said = await asyncio.to_thread(jobflow, "crds", "--apply", "--kubeconfig", path)
-        return said, server.asked
+        result = await asyncio.to_thread(jobflow, "crds", "--apply", "--kubeconfig", path)
+        return result, server.asked
 
 
 async def test_each_is_applied_by_force_until_it_is_served(tmp_path: Path) -> None:
-    said, asked = await applied(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
-    assert (said.code, said.err) == (0, "")
-    assert [line.split()[-1] for line in said.out.splitlines()] == ["applied", "applied"]
+    result, asked = await applied(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
+    assert (result.code, result.err) == (0, "")
+    assert [line.split()[-1] for line in result.out.splitlines()] == ["applied", "applied"]
     assert [each.method for each in asked] == ["PATCH", "GET", "GET", "PATCH", "GET"]
     for each in asked:
         if each.method == "PATCH":
@@ -78,25 +78,25 @@ TAKEN: dict[str, Any] = {
 async def test_a_definition_that_is_not_served(
     tmp_path: Path, answers: tuple[Answer, ...], sentence: str
 ) -> None:
-    said, _ = await applied(tmp_path, *answers)
-    assert said.code == 1
-    assert said.err.startswith(f"jobflow: error: {sentence}")
+    result, _ = await applied(tmp_path, *answers)
+    assert result.code == 1
+    assert result.err.startswith(f"jobflow: error: {sentence}")
 
 
 async def test_a_kind_that_is_never_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crds, "SERVED_WITHIN_SECONDS", 0.0)
-    said, _ = await applied(tmp_path, Answer(200, {}), definition(Established="False"))
-    assert said.code == 1
-    assert "jobflows.flow.volcano.sh is not served 0 s after it was applied" in said.err
+    result, _ = await applied(tmp_path, Answer(200, {}), definition(Established="False"))
+    assert result.code == 1
+    assert "jobflows.flow.volcano.sh is not served 0 s after it was applied" in result.err
 
 
 def test_no_kubeconfig(tmp_path: Path) -> None:
-    said = jobflow("crds", "--apply", "--kubeconfig", tmp_path / "none")
-    assert (said.code, said.out) == (2, "")
-    assert said.err == f"jobflow: error: kubeconfig {tmp_path / 'none'}: no such file\n"
+    result = jobflow("crds", "--apply", "--kubeconfig", tmp_path / "none")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"jobflow: error: kubeconfig {tmp_path / 'none'}: no such file\n"
 
 
 def test_a_kubeconfig_without_apply() -> None:
-    said = jobflow("crds", "--kubeconfig", "k")
-    assert (said.code, said.out) == (2, "")
-    assert "needs --apply" in said.err
+    result = jobflow("crds", "--kubeconfig", "k")
+    assert (result.code, result.out) == (2, "")
+    assert "needs --apply" in result.err

@@ -33,7 +33,7 @@ def only(text: str) -> Manifest:
     return manifest
 
 
-def said(text: str) -> list[str]:
+def faults_of(text: str) -> list[str]:
     return [f"{fault.place}: {fault.reason}: {fault.message}" for fault in loaded(text).faults]
 
 
@@ -54,6 +54,7 @@ def said(text: str) -> list[str]:
         ("spec.flows[1].dependsOn.strategy", 10, 7, 9),
         ("spec.flows[1].name.what[3]", 12, 7, 4),
         ("spec.flows[x].name", 8, 3, 5),
+        ("spec.flows[0].dependsOn", 9, 7, 1),
         ("nothing.of.it", 1, 1, 1),
     ],
 )
@@ -62,15 +63,11 @@ def test_a_path_has_a_place(path: str, line: int, column: int, width: int) -> No
     assert (place.line, place.column, place.width) == (line, column, width)
 
 
-def test_a_missing_field_of_a_list_item_is_at_the_item() -> None:
-    assert str(only(FLOW).place("spec.flows[0].dependsOn")) == "<stdin>:9:7"
-
-
 def test_an_unknown_field_is_at_its_key() -> None:
     assert str(only(FLOW).place("metadata.name", of_key=True)) == "<stdin>:4:3"
 
 
-def test_what_an_alias_brings_is_at_its_anchor() -> None:
+def test_the_value_of_an_alias_is_at_its_anchor() -> None:
     manifest = only("kind: A\nx: &x\n  b: 1\nspec:\n  <<: *x\n")
     assert str(manifest.place("spec.b")) == "<stdin>:3:6"
 
@@ -116,8 +113,8 @@ NO_OBJECT = "not a Kubernetes object: write a mapping with apiVersion, kind, met
         ),
     ],
 )
-def test_what_is_no_object(text: str, faults: list[str]) -> None:
-    assert said(text) == faults
+def test_text_without_an_object(text: str, faults: list[str]) -> None:
+    assert faults_of(text) == faults
 
 
 def test_duplicates_have_paths_and_come_once_though_aliased() -> None:

@@ -58,7 +58,7 @@ def test_numbers(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["many", '"4"', "[4]", '{"n": 4}', "{n: 4}", "yes", "", "a=b=c"])
-def test_what_is_no_number_does_not_fit_the_expression(value: str) -> None:
+def test_other_types_do_not_fit_the_expression(value: str) -> None:
     assert lint(f"workers={value}") == ["14:13 spec.flows[0].when"]
 
 
@@ -72,7 +72,7 @@ def test_a_value_of_the_file_is_replaced() -> None:
     assert lint("workers=4", "mode=slw") == ["8:13 spec.params[1].value"]
 
 
-def test_every_flow_that_has_it_takes_it() -> None:
+def test_every_flow_with_the_param_takes_the_value() -> None:
     two = f"{BOTH}---\n{FLOW.format(name='two')}"
     assert lint("workers=4", text=two) == []
     other = two.replace("    - name: workers\n", "    - name: other\n      value: 1\n", 1)
@@ -82,7 +82,7 @@ def test_every_flow_that_has_it_takes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "said"),
+    ("params", "sentence"),
     [
         (["workers"], "--param workers: write it as --param NAME=VALUE"),
         (["=3"], "--param =3: write it as --param NAME=VALUE"),
@@ -108,9 +108,9 @@ def test_every_flow_that_has_it_takes_it() -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["lint", "run"])
-def test_what_is_no_param(command: str, params: list[str], said: str) -> None:
+def test_wrong_params(command: str, params: list[str], sentence: str) -> None:
     answer = jobflow(command, *flags(params), "-", stdin=BOTH)
-    assert (answer.code, answer.out, answer.err) == (2, "", f"jobflow: error: {said}\n")
+    assert (answer.code, answer.out, answer.err) == (2, "", f"jobflow: error: {sentence}\n")
 
 
 def test_files_without_params() -> None:
@@ -119,7 +119,7 @@ def test_files_without_params() -> None:
     assert answer.err == "jobflow: error: --param x: no JobFlow in the files has params\n"
 
 
-def test_unreadable_files_are_told_of_all_the_same() -> None:
+def test_unreadable_files_are_reported_first() -> None:
     answer = jobflow("lint", "--param", "x=1", "-", stdin="{")
     assert answer.code == 2
     assert "not YAML" in answer.out
@@ -143,7 +143,7 @@ def test_a_flow_runs_with_the_values(
     assert (condition["phase"], condition.get("reason")) == phase
 
 
-def test_anchors_are_no_obstacle(tmp_path: Path) -> None:
+def test_params_shared_by_an_alias(tmp_path: Path) -> None:
     """Params that two flows share by an alias are one list in the file."""
     shared = "  params: &params\n    - name: workers\n"
     first, second = FLOW.format(name="one"), FLOW.format(name="two")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobflow.cli.errors import SUCCESS, UNUSABLE, print_error
+from jobflow.cli.errors import SUCCESS, UNUSABLE, exit_on
 from jobflow.webhook.certificates import CertificateError, write_development_pki
 
 _LOCALHOST = ("localhost", "127.0.0.1", "::1")
@@ -13,14 +13,8 @@ _LOCALHOST = ("localhost", "127.0.0.1", "::1")
 
 def write_certs(directory: Path, hosts: Sequence[str]) -> int:
     """Write the files, print their names and return the exit code."""
-    try:
+    with exit_on(UNUSABLE, CertificateError, OSError, file=directory):
         written = write_development_pki(directory, [*_LOCALHOST, *hosts])
-    except CertificateError as error:
-        print_error(error)
-        return UNUSABLE
-    except OSError as error:
-        print_error(f"{error.filename or directory}: {error.strerror}; choose another folder")
-        return UNUSABLE
     serving = written.serving
     for path in (written.ca_certificate, written.ca_key, serving.certificate, serving.key):
         print(path)

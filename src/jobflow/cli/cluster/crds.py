@@ -11,7 +11,7 @@ import msgspec
 
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.schema.crd import crd, to_yaml
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error, unreachable
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, unreachable
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError
 
@@ -32,18 +32,12 @@ def apply_crds(kubeconfig: str | None) -> int:
     """Apply the definitions, wait until they are served and return the exit code."""
     from jobflow.runtime.event_loop import run
 
-    try:
-        run(_apply(kubeconfig))
-    except ConfigError as error:
-        print_error(error)
-        return UNUSABLE
-    except (ApiError, CommandError) as error:
-        print_error(error)
-    except NETWORK_ERRORS as error:
-        print_error(unreachable(error))
-    else:
-        return SUCCESS
-    return FAILED
+    with exit_on(UNUSABLE, ConfigError), exit_on(FAILED, ApiError, CommandError):
+        try:
+            run(_apply(kubeconfig))
+        except NETWORK_ERRORS as error:
+            raise CommandError(FAILED, unreachable(error)) from None
+    return SUCCESS
 
 
 async def _apply(kubeconfig: str | None) -> None:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from jobflow.app.serve import START_ERRORS, PartDied, run
 from jobflow.app.serve import serve as serve_cluster
 from jobflow.app.settings import Entry, Settings, entries, problems
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, print_error
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on, print_error
 from jobflow.runtime import logs
 
 
@@ -25,14 +25,8 @@ def serve(flags: Mapping[str, Any]) -> int:
         print_error(*problems(error))
         return UNUSABLE
     logs.configure(level=logging.getLevelNamesMapping()[settings.log_level.upper()])
-    try:
+    with exit_on(UNUSABLE, *START_ERRORS), exit_on(FAILED, PartDied):
         run(serve_cluster(settings))
-    except START_ERRORS as error:
-        print_error(error)
-        return UNUSABLE
-    except PartDied as error:
-        print_error(error)
-        return FAILED
     return SUCCESS
 
 

@@ -45,12 +45,7 @@ def why(
 
 @commands.command(
     short_help="Cancel a flow: abort its jobs, skip what has not started.",
-    epilog=examples(
-        "jobflow cancel train",
-        "jobflow cancel train -n team --wait",
-        "jobflow cancel train --now",
-        "jobflow cancel train -o json",
-    ),
+    epilog=examples("jobflow cancel train -n team --wait", "jobflow cancel train --now -o json"),
 )
 def cancel(
     flow: FlowName,
@@ -80,11 +75,7 @@ def cancel(
 
 @commands.command(
     short_help="Suspend a flow: start nothing until it is resumed.",
-    epilog=examples(
-        "jobflow suspend train",
-        "jobflow suspend train --abort --wait",
-        "jobflow suspend train -n team -o json",
-    ),
+    epilog=examples("jobflow suspend train -n team", "jobflow suspend train --abort --wait"),
 )
 def suspend(
     flow: FlowName,
@@ -138,11 +129,7 @@ def resume(
 
 @commands.command(
     short_help="Retry a failed flow from the steps that failed.",
-    epilog=examples(
-        "jobflow retry train",
-        "jobflow retry train --wait",
-        "jobflow retry train -n team -o json",
-    ),
+    epilog=examples("jobflow retry train -n team", "jobflow retry train --wait"),
 )
 def retry(
     flow: FlowName,

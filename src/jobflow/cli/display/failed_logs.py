@@ -17,7 +17,7 @@ from jobflow.sandbox.nodes.process.runner import START_ERROR, FailedRun
 MAX_LINES = 20
 MAX_STEPS = 5
 _MAX_CHARACTERS = 2000
-"""Of a line, if no terminal limits its width."""
+"""Longest line if there is no terminal."""
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 

@@ -43,12 +43,12 @@ def branches(flow: JobFlow, *, max_level: int = MAX_LEVEL) -> list[Branch]:
         parent = tree.add(step, graph.targets[step])
         below.setdefault(parent, []).append(step)
     daemons = frozenset(step.name for step in flow.steps if step.daemon)
-    shown = []
+    lines = []
     for step, level in _walk(below, max_level):
         parent = tree.parent[step] if tree.depth[step] <= max_level + 1 else _ROOT
         above = "" if parent == _ROOT else graph.names[parent]
-        shown.append(Branch(flow.steps[step], level, _follows(flow.steps[step], daemons, above)))
-    return shown + [Branch(step, 0, "finally") for step in flow.spec.finally_ or ()]
+        lines.append(Branch(flow.steps[step], level, _follows(flow.steps[step], daemons, above)))
+    return lines + [Branch(step, 0, "finally") for step in flow.spec.finally_ or ()]
 
 
 def guides(levels: Sequence[int]) -> list[str]:

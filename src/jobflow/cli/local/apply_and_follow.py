@@ -168,8 +168,8 @@ async def follow(
 
 
 def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
-    """Return why an unfinished flow can never finish here, where nothing is applied or sent
-    later, or "". `templates` are those that were applied."""
+    """Return why an unfinished flow can never finish here, because nothing else will be applied,
+    or "". `templates` are the applied ones."""
     if flow.status.suspended_at is not None:
         idle_phases = (*ENDED_STEP_PHASES, StepPhase.WAITING)
         conditions = (flow.status.conditions or {}).values()

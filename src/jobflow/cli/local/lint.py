@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from jobflow.cli.display.report import print_report, print_warnings
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, print_error
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
 from jobflow.cli.manifests.check import Report, check
 from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.cli.manifests.objects import load
@@ -18,11 +18,8 @@ from jobflow.cli.manifests.params import ParamsError, parse_params, set_params
 
 def lint_files(files: Sequence[str], *, params: Sequence[str], as_json: bool, lenient: bool) -> int:
     """Check FILEs, print the report and return the exit code."""
-    try:
+    with exit_on(UNUSABLE, ParamsError):
         report = check_files(files, params, lenient=lenient)
-    except ParamsError as error:
-        print_error(*error.sentences)
-        return UNUSABLE
     if as_json:
         json.dump([fault.as_json() for fault in report.faults], sys.stdout, indent=2)
         sys.stdout.write("\n")

@@ -23,7 +23,15 @@ from jobflow.cli.display.failed_logs import failed_logs
 from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
 from jobflow.cli.display.report import print_fault, print_report, print_warnings
 from jobflow.cli.display.tree import Tree, table
-from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, UNUSABLE, print_error, print_warning
+from jobflow.cli.errors import (
+    FAILED,
+    INTERRUPTED,
+    SUCCESS,
+    UNUSABLE,
+    exit_on,
+    print_error,
+    print_warning,
+)
 from jobflow.cli.flags import Nodes
 from jobflow.cli.local.apply_and_follow import FlowsFollower, apply, follow
 from jobflow.cli.local.lint import check_files
@@ -71,11 +79,8 @@ def run_flows(
     files: Sequence[str], *, params: Sequence[str], nodes: Nodes, as_json: bool, lenient: bool
 ) -> int:
     """Run the flows in FILEs and return the exit code. `params` and `lenient` as for lint."""
-    try:
+    with exit_on(UNUSABLE, ParamsError):
         report = check_files(files, params, lenient=lenient)
-    except ParamsError as error:
-        print_error(*error.sentences)
-        return UNUSABLE
     errors = Console(stderr=True, highlight=False)
     if report.faults:
         print_report(report, errors)
@@ -90,15 +95,11 @@ def run_flows(
     display = Display()
     if not as_json:
         display = LiveTrees(console) if console.is_terminal else ChangeLog(console)
-    try:
-        with node_runner(nodes) as runner:
-            result = run(_run_in_sandbox(report, runner, display))
-            if isinstance(runner, ProcessRunner):
-                result.failed_runs = runner.failures
-                result.logs = runner.folder if runner.used else None
-    except (PartDied, LogFolderError, *START_ERRORS) as error:
-        print_error(error)
-        return UNUSABLE
+    with exit_on(UNUSABLE, PartDied, LogFolderError, *START_ERRORS), node_runner(nodes) as runner:
+        result = run(_run_in_sandbox(report, runner, display))
+        if isinstance(runner, ProcessRunner):
+            result.failed_runs = runner.failures
+            result.logs = runner.folder if runner.used else None
     if as_json:
         _print_list(result)
     else:

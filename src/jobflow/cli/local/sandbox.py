@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, run, sandbox_world
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, print_error
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
 from jobflow.cli.flags import Nodes
 from jobflow.cli.local.node_runner import LogFolderError, node_runner
 from jobflow.cli.signals import interruption
@@ -18,19 +18,15 @@ from jobflow.sandbox.nodes.process.runner import ProcessRunner
 def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes) -> int:
     """Run the sandbox until a signal and return the exit code."""
     logs.configure(level=logging.WARNING)
-    try:
-        with node_runner(nodes) as runner:
-            path = kubeconfig.absolute()
-            run(_serve(Sandbox(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)))
-    except (LogFolderError, *START_ERRORS) as error:
-        print_error(error)
-        return UNUSABLE
-    except OSError as error:
-        print_error(f"{error.filename or kubeconfig}: {error.strerror}")
-        return UNUSABLE
-    except PartDied as error:
-        print_error(error)
-        return FAILED
+    cannot_start = (LogFolderError, *START_ERRORS)
+    with (
+        exit_on(UNUSABLE, OSError, file=kubeconfig),
+        exit_on(UNUSABLE, *cannot_start),
+        exit_on(FAILED, PartDied),
+        node_runner(nodes) as runner,
+    ):
+        path = kubeconfig.absolute()
+        run(_serve(Sandbox(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)))
     return SUCCESS
 
 

@@ -21,11 +21,7 @@ from jobflow.core.violations import some
 
 
 class ParamsError(Exception):
-    """Wrong --param flags: a sentence for each."""
-
-    def __init__(self, sentences: Sequence[str]) -> None:
-        super().__init__(*sentences)
-        self.sentences = sentences
+    """Wrong --param flags: a line for each."""
 
 
 def parse_params(arguments: Iterable[str]) -> dict[str, Node]:
@@ -43,7 +39,7 @@ def parse_params(arguments: Iterable[str]) -> dict[str, Node]:
         else:
             values[name] = node
     if errors:
-        raise ParamsError(errors)
+        raise ParamsError("\n".join(errors))
     return values
 
 
@@ -72,7 +68,7 @@ def set_params(values: Mapping[str, Node], manifests: Iterable[Manifest]) -> Non
                 _set_value(param, values[name])
                 manifest.__dict__.pop("data", None)  # cached with the old value
     if unknown := [name for name in values if name not in known]:
-        raise ParamsError([_unknown(name, [*known]) for name in unknown])
+        raise ParamsError("\n".join(_unknown(name, [*known]) for name in unknown))
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from jobflow.cli.manifests.yaml_errors import NotYAMLError, Span, from_libyaml, 
 from jobflow.cli.manifests.yaml_scalars import NotJSONError, key_text, plain_value
 
 MAX_NODES = 500_000
-"""Most values in one text; an alias counts as all it stands for. A flow of 5,000 steps has about
+"""Most values in one text; an alias counts as all its values. A flow of 5,000 steps has about
 50,000."""
 
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
@@ -40,7 +40,7 @@ class ScalarNode:
 
 @dataclass(slots=True)
 class ListNode:
-    """A sequence. `size` counts the nodes in it; an alias counts as all it stands for."""
+    """A sequence. `size` counts the nodes in it; an alias counts as all its values."""
 
     span: Span
     items: list[Node] = field(default_factory=list)
