@@ -45,7 +45,7 @@ def why(
 
 @commands.command(
     short_help="Cancel a flow: abort its jobs, skip what has not started.",
-    epilog=examples("jobflow cancel train -n team --wait", "jobflow cancel train --now -o json"),
+    epilog=examples("jobflow cancel train", "jobflow cancel train --now --wait -n team"),
 )
 def cancel(
     flow: FlowName,
@@ -75,7 +75,7 @@ def cancel(
 
 @commands.command(
     short_help="Suspend a flow: start nothing until it is resumed.",
-    epilog=examples("jobflow suspend train -n team", "jobflow suspend train --abort --wait"),
+    epilog=examples("jobflow suspend train", "jobflow suspend train --abort --wait -n team"),
 )
 def suspend(
     flow: FlowName,
@@ -129,7 +129,7 @@ def resume(
 
 @commands.command(
     short_help="Retry a failed flow from the steps that failed.",
-    epilog=examples("jobflow retry train -n team", "jobflow retry train --wait"),
+    epilog=examples("jobflow retry train", "jobflow retry train --wait -n team -o json"),
 )
 def retry(
     flow: FlowName,

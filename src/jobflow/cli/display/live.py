@@ -1,4 +1,4 @@
-"""Displays flows while they run: live trees on a terminal, one line per change elsewhere."""
+"""Displays of running flows: live trees on a terminal, one line per change elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints faults and warnings of manifests: location, sentence, and the source line with carets."""
+"""The report on manifests: faults and warnings with place, sentence, source line and carets."""
 
 from __future__ import annotations
 

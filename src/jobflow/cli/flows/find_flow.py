@@ -1,4 +1,4 @@
-"""Reads the JobFlow that a command names from the cluster, and prints why that failed."""
+"""The JobFlow that a command names, read from the cluster, and the errors that prevent it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends a Command about a flow, as vcctl does for vcjobs. The controller decides what it does."""
+"""Commands about a flow, sent as vcctl sends them for vcjobs; the controller handles them."""
 
 from __future__ import annotations
 

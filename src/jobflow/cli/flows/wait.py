@@ -1,4 +1,4 @@
-"""Waits until a flow of a cluster has reached a state, and prints its progress."""
+"""`--wait`: waits until a flow has reached a state, and prints its progress."""
 
 from __future__ import annotations
 

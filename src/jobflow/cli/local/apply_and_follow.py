@@ -1,4 +1,4 @@
-"""Applies manifests to the sandbox's API server and watches their flows until they finish."""
+"""Manifests in the sandbox: how they are applied, and how their flows are watched to the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks manifests with the rules of admission and reports all faults with their places.
+"""The check of manifests by the rules of admission, with the places of all faults.
 
 A value with one fault is read as if it were right and checked further, so that one report has all
 faults.

@@ -91,9 +91,9 @@ def documents(text: str) -> Iterator[Node | NotYAMLError]:
         return
     if text.lstrip().startswith("{"):
         text = _SURROGATES.sub(_joined_escape, text)
-    budget = _Budget()
+    nodes_left = MAX_NODES
     for first_line, chunk in _chunks(text):
-        builder = _Builder(first_line, budget)
+        builder = _Builder(first_line, nodes_left)
         try:
             for event in yaml.parse(chunk, Loader=yaml.CLoader):
                 builder.take(event)
@@ -102,7 +102,8 @@ def documents(text: str) -> Iterator[Node | NotYAMLError]:
         except NotYAMLError as failed:
             builder.give_up(failed)
         yield from builder.documents
-        if budget.nodes < 0:
+        nodes_left = builder.nodes_left
+        if nodes_left < 0:
             return
 
 
@@ -136,20 +137,13 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
         line += len(_LINE_BREAK.findall(chunk))
 
 
-@dataclass(slots=True)
-class _Budget:
-    """Nodes that one text may still add."""
-
-    nodes: int = MAX_NODES
-
-
 class _Builder:
     """Builds nodes from events; `documents` has the complete ones."""
 
-    def __init__(self, first_line: int, budget: _Budget) -> None:
+    def __init__(self, first_line: int, nodes_left: int) -> None:
         self.documents: list[Node | NotYAMLError] = []
         self._first_line = first_line
-        self._budget = budget
+        self.nodes_left = nodes_left
         self._open: list[_Frame] = []
         self._anchors: dict[str, Node | None] = {}
 
@@ -203,8 +197,8 @@ class _Builder:
         return node
 
     def _spend(self, nodes: int, span: Span) -> None:
-        self._budget.nodes -= nodes
-        if self._budget.nodes < 0:
+        self.nodes_left -= nodes
+        if self.nodes_left < 0:
             raise NotYAMLError(span, f"more than {MAX_NODES:,} values, with those of aliases")
 
     def _expects_key(self) -> bool:
