@@ -1,4 +1,4 @@
-"""A sandbox's API server for commands that ask a cluster."""
+"""The sandbox's API server, for commands that need a cluster."""
 
 from __future__ import annotations
 

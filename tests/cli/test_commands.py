@@ -1,4 +1,4 @@
-"""The commands that only print or write, help, and what a wrong call says."""
+"""Help, wrong calls, and the commands that only print or write files."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_wrong_call_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert (answer.code, "Traceback" in answer.err) == (2, False)
 
 
-def test_help_imports_neither_the_server_nor_the_client() -> None:
-    """Counted in modules, for a clock says little: `--help` has to answer at once."""
+def test_help_imports_no_heavy_module() -> None:
+    """`--help` has to answer at once; imports are counted because a clock would be unreliable."""
     script = (
         "import sys; sys.argv = ['jobflow', '--help']\n"
         "from jobflow.cli.main import main\n"
@@ -79,21 +79,13 @@ def test_help_imports_neither_the_server_nor_the_client() -> None:
     assert done.stderr == "[]\n"
 
 
-def test_crds_are_two_documents_of_yaml() -> None:
+def test_crds_are_those_of_the_chart() -> None:
     answer = jobflow("crds")
     assert answer.code == 0
-    crds = list(yaml.safe_load_all(answer.out))
-    assert [crd["metadata"]["name"] for crd in crds] == [
-        "jobflows.flow.volcano.sh",
-        "jobtemplates.flow.volcano.sh",
-    ]
-
-
-def test_crds_are_those_of_the_chart() -> None:
     files = sorted(Path("charts/jobflow/crds").glob("*.yaml"))
-    assert [yaml.safe_load(file.read_text()) for file in files] == list(
-        yaml.safe_load_all(jobflow("crds").out)
-    )
+    assert [file.stem.split("_")[1] for file in files] == ["jobflows", "jobtemplates"]
+    chart = [yaml.safe_load(file.read_text()) for file in files]
+    assert chart == list(yaml.safe_load_all(answer.out))
 
 
 def test_certs_are_written_and_named(tmp_path: Path) -> None:
@@ -104,21 +96,21 @@ def test_certs_are_written_and_named(tmp_path: Path) -> None:
     assert (tmp_path / "pki" / "tls.key").stat().st_mode & 0o077 == 0
 
 
-def test_certs_where_nothing_can_be_written(tmp_path: Path) -> None:
+def test_certs_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = jobflow("certs", tmp_path / "file")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == f"jobflow certs: {tmp_path}/file: File exists\n"
+    assert answer.err == f"jobflow: error: {tmp_path}/file: File exists\n"
 
 
-def test_certs_for_a_name_that_is_none(tmp_path: Path) -> None:
+def test_certs_for_an_invalid_name(tmp_path: Path) -> None:
     answer = jobflow("certs", tmp_path, "--host", "hôte")
     assert answer.code == 2
-    assert answer.err.startswith("jobflow certs: ") and "hôte" in answer.err
+    assert answer.err.startswith("jobflow: error: ") and "hôte" in answer.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (("--tls-cert", "tls.crt"), "--tls-cert and --tls-key go together"),
         (("--ca-lifetime", "1h"), "--ca-lifetime has to be at least twice"),
@@ -128,27 +120,27 @@ def test_certs_for_a_name_that_is_none(tmp_path: Path) -> None:
         (("--no-webhook", "--kubeconfig", "missing"), "missing"),
     ],
 )
-def test_serve_says_what_it_lacks(arguments: tuple[str, ...], said: str) -> None:
+def test_serve_names_wrong_settings(arguments: tuple[str, ...], sentence: str) -> None:
     answer = jobflow("serve", *arguments)
     assert (answer.code, answer.out) == (2, "")
-    assert said in answer.err
-    assert all(line.startswith("jobflow serve: ") for line in answer.err.splitlines())
+    assert sentence in answer.err
+    assert all(line.startswith("jobflow: error: ") for line in answer.err.splitlines())
 
 
-def test_serves_help_is_made_of_the_settings() -> None:
-    said = " ".join(re.sub(r"-\n +", "-", jobflow("serve", "--help").out).split())
+def test_the_help_of_serve_lists_all_settings() -> None:
+    text = " ".join(re.sub(r"-\n +", "-", jobflow("serve", "--help").out).split())
     assert len(list(entries())) == len(Settings.model_fields)
     for entry in entries():
         begun = entry.flag if entry.metavar is None else f"{entry.flag} {entry.metavar}"
         default = f"; default: {entry.default}]" if entry.default else "]"
-        assert f"{begun} {entry.description}. [{entry.variable}{default}" in said
-    assert "--lease-duration TIME" in said and "default: 15s]" in said
+        assert f"{begun} {entry.description}. [{entry.variable}{default}" in text
+    assert "--lease-duration TIME" in text and "default: 15s]" in text
 
 
-def test_a_wrong_value_is_named_by_flag_and_variable_not_by_typer() -> None:
+def test_a_wrong_value_is_named_by_flag_and_variable() -> None:
     answer = jobflow("serve", "--webhook-port", "https", "--retry-period", "often")
     assert answer.code == 2
-    assert [line.partition(": ")[2].partition(": ")[0] for line in answer.err.splitlines()] == [
+    assert [line.split(": ")[2] for line in answer.err.splitlines()] == [
         "--retry-period (JOBFLOW_RETRY_PERIOD)",
         "--webhook-port (JOBFLOW_WEBHOOK_PORT)",
     ]
@@ -159,7 +151,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         answer = jobflow("sandbox", "--port", port, "--kubeconfig", tmp_path / "kubeconfig")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"jobflow sandbox: cannot listen on 127.0.0.1:{port}: ")
+    assert answer.err.startswith(f"jobflow: error: cannot listen on 127.0.0.1:{port}: ")
     assert answer.err.endswith("; choose another port by --port\n")
 
 
@@ -169,7 +161,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     [("--version",), ("crds",), ("lint", DIAMOND), ("lint", "-o", "json", DIAMOND)]
     + [("run", "--speed", "100", DIAMOND), ("run", "--speed", "100", "-o", "json", DIAMOND)],
 )
-def test_a_full_disk_is_told_in_a_sentence(arguments: tuple[str, ...]) -> None:
+def test_a_full_disk_is_one_error(arguments: tuple[str, ...]) -> None:
     with FULL.open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "jobflow.cli.main", *arguments],
@@ -179,4 +171,5 @@ def test_a_full_disk_is_told_in_a_sentence(arguments: tuple[str, ...]) -> None:
             timeout=60,
         )
     assert done.returncode == 2
-    assert done.stderr == "jobflow: cannot write the answer: No space left on device\n"
+    sentence = "cannot write to standard output: No space left on device; free some space"
+    assert done.stderr == f"jobflow: error: {sentence}\n"

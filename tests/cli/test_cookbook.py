@@ -1,6 +1,6 @@
-"""The cookbook: what a page shows of a flow is in the example, and its command does what it says.
+"""The cookbook: excerpts are from the examples, and commands print the tables of the pages.
 
-Pages that need a sandbox for kubectl are carried out by tests/test_docs_commands.py.
+tests/test_docs_commands.py runs the pages that need a sandbox for kubectl.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_what_a_page_shows_is_in_its_example(page: Path) -> None:
 
 @pytest.fixture(scope="module")
 def ended() -> dict[str, JobFlow]:
-    """The flow of each page as its command leaves it."""
+    """Return the finished flow of each page."""
     commands = {page.stem: recipe(page)["command"] for page in PAGES}
     plain = {
         name: Path(found[1])
@@ -77,10 +77,10 @@ def test_the_command_of_a_page_ends_in_the_table_it_shows(
 ) -> None:
     flow, found = ended[page.stem], recipe(page)
     shown = "".join(f"{line.plain}\n" for line in table(flow, datetime.now(UTC)))
-    assert TIMES.sub(_always_alike, shown) == found["table"]
+    assert TIMES.sub(_without_times, shown) == found["table"]
     assert found["code"] == ("1" if flow.status.state.phase == "Failed" else None)
 
 
-def _always_alike(found: re.Match[str]) -> str:
-    """Another time of the day, and a second whatever it took."""
+def _without_times(found: re.Match[str]) -> str:
+    """Replace the time of day, and any duration by 1s."""
     return "12:00:00   " + ("1s".ljust(len(found[1] + found[2])) if found[2] else "1s")

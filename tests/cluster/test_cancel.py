@@ -51,7 +51,7 @@ async def test_a_running_flow_is_cancelled_then_deleted(
         done = await asyncio.to_thread(cancel, kubectl, "test", *here, "--wait")
     assert (done.returncode, done.stderr) == (0, "")
     last = done.stdout.splitlines()[-1]
-    assert last == "JobFlow test: Failed, 5/5 steps over (Cancelled): the flow was cancelled"
+    assert last == "JobFlow test: Failed, 5/5 steps finished (Cancelled): the flow was cancelled"
     await api.until(COMMANDS.path(api.namespace), lambda listed: listed["items"] == [])
     flow = (await api.get(f"{api.flows}/test")).json
     ends = {key: (c["phase"], c.get("reason")) for key, c in flow["status"]["conditions"].items()}

@@ -203,7 +203,7 @@ def test_files_that_do_not_match_are_no_beginning(real: RealCluster, tmp_path: P
     one.launch()
     assert one.exit_code() == 2
     said = f"{one.pki.serving.key} is not the key of {one.pki.serving.certificate}"
-    assert one.log().splitlines()[-1] == f"jobflow serve: {said}"
+    assert one.log().splitlines()[-1] == f"jobflow: error: {said}"
 
 
 async def test_who_may_not_write_the_secret_is_told(real: RealCluster, tmp_path: Path) -> None:

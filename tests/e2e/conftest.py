@@ -1,4 +1,4 @@
-"""A `jobflow sandbox` of its own for this folder, and kubectl pointed at it."""
+"""A `jobflow sandbox` for the tests of this folder, and a kubectl that uses it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
 
 
 def _until_ready(process: subprocess.Popen[str]) -> list[str]:
-    """The lines printed up to `ready`; fails with them where it does not come."""
+    """Return the lines up to `ready`; fail with them if it does not come."""
     assert process.stdout is not None
     lines: list[str] = []
     killer = threading.Timer(READY_WITHIN_SECONDS, process.kill)
@@ -51,7 +51,7 @@ def _until_ready(process: subprocess.Popen[str]) -> list[str]:
             killer.cancel()
             return lines
     killer.cancel()
-    pytest.fail("no `ready` from jobflow sandbox: " + "\n".join(lines))
+    pytest.fail("no `ready` from jobflow: error: " + "\n".join(lines))
 
 
 @pytest.fixture

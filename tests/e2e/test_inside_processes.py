@@ -1,4 +1,4 @@
-"""Steps that look inside jobs whose pods are processes: real requests, whatever answers them."""
+"""Probes and outputs of jobs whose pods are processes: real requests and real messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def apply(world: World, steps: list[Json], **tasks: Json) -> Cluster:
-    """A flow `f`, and templates of one task each."""
+    """Apply the flow `f` and templates with one task each."""
     for name, task in tasks.items():
         made = template_of(name, tasks=[task], minAvailable=task["replicas"])
         await world.client.create(JOBTEMPLATES, "default", json.dumps(made).encode())
@@ -50,8 +50,8 @@ def asks(port: int, path: str = "/readyz") -> dict[str, list[Json]]:
     return {"httpGetList": [{"taskName": "t", "path": path, "port": port}]}
 
 
-def said(flow: JobFlow) -> dict[str, str]:
-    """Phase, reason and message of each step, in words."""
+def step_states(flow: JobFlow) -> dict[str, str]:
+    """Return `phase reason: message` of each step."""
     conditions = flow.status.conditions or {}
     return {
         name.removeprefix("f-"): f"{each.phase} {each.reason}: {each.message}"
@@ -59,12 +59,12 @@ def said(flow: JobFlow) -> dict[str, str]:
     }
 
 
-def all_said(words: dict[str, str]) -> Callable[[JobFlow], bool]:
-    def hold(flow: JobFlow) -> bool:
-        found = said(flow)
-        return all(text in found.get(name, "") for name, text in words.items())
+def all_contain(texts: dict[str, str]) -> Callable[[JobFlow], bool]:
+    def check(flow: JobFlow) -> bool:
+        states = step_states(flow)
+        return all(text in states.get(name, "") for name, text in texts.items())
 
-    return hold
+    return check
 
 
 WAITS = {
@@ -76,18 +76,12 @@ WAITS = {
 }
 
 
-async def test_whatever_answers_is_said_and_bounded_and_followed_nowhere(
+async def test_answers_of_services_are_bounded_reported_and_not_followed(
     world: World, tmp_path: Path
 ) -> None:
-    service = pod_task(
-        {
-            "name": "c",
-            "image": "python:3.12",
-            "command": [sys.executable, str(STRANGE)],
-            "env": [POD_IP],
-            "workingDir": str(tmp_path),
-        }
-    )
+    command = [sys.executable, str(STRANGE)]
+    container = {"name": "c", "image": "python:3.12", "command": command, "env": [POD_IP]}
+    service = pod_task(container | {"workingDir": str(tmp_path)})
     steps = [
         {"name": "serve"},
         step("busy", "serve", **asks(8401)),
@@ -99,47 +93,50 @@ async def test_whatever_answers_is_said_and_bounded_and_followed_nowhere(
     ]
     flows = await apply(world, steps, serve=service, done=pod_task(sh("true")))
 
-    waiting = await flows.until("f", all_said(WAITS))
+    waiting = await flows.until("f", all_contain(WAITS))
     for name in WAITS:
-        assert said(waiting)[name].startswith("Waiting WaitingForProbe: waits for serve: 127.")
-    passed = await flows.until("f", all_said({"elsewhere": "Completed"}))
-    assert said(passed)["serve"].startswith("Running"), "a redirect is an answer"
+        assert step_states(waiting)[name].startswith(
+            "Waiting WaitingForProbe: waits for serve: 127."
+        )
+    passed = await flows.until("f", all_contain({"elsewhere": "Completed"}))
+    assert step_states(passed)["serve"].startswith("Running"), "a redirect is an answer"
     assert not (tmp_path / "followed").exists()
 
     (tmp_path / "ready").touch()
-    await flows.until("f", all_said({"busy": "Completed", "serve": "Running"}))
+    await flows.until("f", all_contain({"busy": "Completed", "serve": "Running"}))
     (tmp_path / "end").touch()
-    over = await flows.ended("f")
-    assert over.status.state.phase == "Failed"
+    finished = await flows.ended("f")
+    assert finished.status.state.phase == "Failed"
     for name in ("endless", "mute", "slow", "closed"):
-        assert said(over)[name].startswith("Failed ProbeUnsatisfiable: ")
-        # what was seen last, which may be how the process ended
-        assert re.search(r":84\d\d(/readyz)? of pod f-serve-t-0 ", said(over)[name])
+        assert step_states(finished)[name].startswith("Failed ProbeUnsatisfiable: ")
+
+        assert re.search(r":84\d\d(/readyz)? of pod f-serve-t-0 ", step_states(finished)[name])
 
 
-async def test_a_task_that_loses_a_pod_has_to_have_it_again(world: World, tmp_path: Path) -> None:
-    """The first pod is ready, the second is not yet; then the first is replaced by one that is not.
-    Only when both are ready at once does the step start."""
+async def test_a_probe_waits_for_the_replacement_of_a_lost_pod(
+    world: World, tmp_path: Path
+) -> None:
+    """The step starts once both pods are ready at the same time."""
     script = (
-        f"{sys.executable} -c '{SERVE_WHEN_TOLD}' & "
+        f"{sys.executable} -c '{READY_IF_FILE_EXISTS}' & "
         f"while ! [ -e {tmp_path}/end ]; do sleep 0.02; done; kill $!"
     )
     service = pod_task(sh(script, env=[POD_IP], workingDir=str(tmp_path)), replicas=2)
     steps = [{"name": "serve"}, step("client", "serve", **asks(8411))]
     flows = await apply(world, steps, serve=service, done=pod_task(sh("true")))
     (tmp_path / "f-serve-t-0").touch()
-    await flows.until("f", all_said({"client": "of pod f-serve-t-1 answers 503"}))
+    await flows.until("f", all_contain({"client": "of pod f-serve-t-1 answers 503"}))
     (tmp_path / "f-serve-t-0").unlink()
     await world.client.request("DELETE", "/api/v1/namespaces/default/pods/f-serve-t-0")
     (tmp_path / "f-serve-t-1").touch()
-    await flows.until("f", all_said({"client": "of pod f-serve-t-0 answers 503"}))
+    await flows.until("f", all_contain({"client": "of pod f-serve-t-0 answers 503"}))
     (tmp_path / "f-serve-t-0").touch()
-    await flows.until("f", all_said({"client": "Completed", "serve": "Running"}))
+    await flows.until("f", all_contain({"client": "Completed", "serve": "Running"}))
     (tmp_path / "end").touch()
     assert (await flows.ended("f")).status.state.phase == "Succeed"
 
 
-SERVE_WHEN_TOLD = """
+READY_IF_FILE_EXISTS = """
 import os
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer
@@ -167,8 +164,8 @@ async def test_termination_messages_of_every_kind(world: World) -> None:
         [{"name": name} for name in tasks],
         **{name: pod_task(sh(script)) for name, script in tasks.items()},
     )
-    over = await flows.ended("f")
-    conditions: dict[str, Any] = over.status.conditions or {}
+    finished = await flows.ended("f")
+    conditions: dict[str, Any] = finished.status.conditions or {}
     assert {name: conditions[f"f-{name}"].outputs for name in ("object", "list", "latin")} == {
         "object": {"a": 1},
         "list": {"text": "[1, 2]"},
@@ -176,5 +173,5 @@ async def test_termination_messages_of_every_kind(world: World) -> None:
     }
     assert conditions["f-none"].outputs in (None, {})
     for name in ("large", "bytes"):
-        assert said(over)[name].startswith("Failed OutputsTooLarge: ")
-    assert over.status.state.phase == "Failed"
+        assert step_states(finished)[name].startswith("Failed OutputsTooLarge: ")
+    assert finished.status.state.phase == "Failed"

@@ -1,4 +1,4 @@
-"""What a user of kubectl does and sees with a flow, from apply to delete."""
+"""Flows in kubectl, from apply to delete."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_documentation_sample_succeeds(kubectl: Kubectl, namespace: str) -> 
     } == {f"test-{step}": "Completed" for step in DIAMOND}
 
 
-def test_a_suspended_flow_is_told_from_a_pending_one(kubectl: Kubectl, namespace: str) -> None:
+def test_a_suspended_flow_is_listed_as_suspended(kubectl: Kubectl, namespace: str) -> None:
     suspended = jobflow("test", DIAMOND)
     suspended["spec"]["suspend"] = True
     kubectl("-n", namespace, "apply", "-f", "-", stdin=json.dumps(suspended))
@@ -62,10 +62,10 @@ def test_a_suspended_flow_is_told_from_a_pending_one(kubectl: Kubectl, namespace
     assert row[:5] == ["test", "Pending", "Suspended", "0/5", "0s"]
 
 
-def test_describe_tells_the_story_by_events(kubectl: Kubectl, namespace: str) -> None:
+def test_describe_has_events_of_all_steps(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
     wait_for(kubectl, namespace, "Succeed")
-    for _ in range(50):  # Events are sent behind the status, at a bounded rate
+    for _ in range(50):  # Events follow the status at a limited rate
         described = kubectl("-n", namespace, "describe", "jf", "test").out
         events = described[described.index("Events:") :]
         if "FlowSucceeded" in events:
@@ -90,7 +90,7 @@ def test_watch_shows_the_phases_in_order(kubectl: Kubectl, namespace: str) -> No
 
 
 def _phases_until_the_end(watch: subprocess.Popen[str]) -> list[str]:
-    """The Status column of `get jf -w`, each phase once."""
+    """Return the phases that `get jf -w` prints, each once."""
     assert watch.stdout is not None
     phases: list[str] = []
     for line in watch.stdout:
@@ -105,8 +105,10 @@ def _phases_until_the_end(watch: subprocess.Popen[str]) -> list[str]:
 
 def test_explain_is_the_manual(kubectl: Kubectl) -> None:
     explained = kubectl("explain", "jf.spec.flows.dependsOn").out
-    for words in ("targets", "strategy", "condition", "Names of the steps this one waits for"):
+    for words in ("targets", "strategy", "condition"):
         assert words in explained
+    assert "aborted" in kubectl("explain", "jf.status.conditions.abortTime").out
+    assert "Commands" in kubectl("explain", "jf.status.handledCommands").out
 
 
 def test_a_running_flow_keeps_its_spec_and_takes_a_label(kubectl: Kubectl, namespace: str) -> None:
@@ -136,7 +138,7 @@ def test_a_template_in_use_is_not_deleted(kubectl: Kubectl, namespace: str) -> N
     kubectl("-n", namespace, "delete", "jt", "e")
 
 
-def test_deleting_a_finished_flow_takes_its_jobs_along(kubectl: Kubectl, namespace: str) -> None:
+def test_deleting_a_finished_flow_deletes_its_jobs(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
     wait_for(kubectl, namespace, "Succeed")
     kubectl("-n", namespace, "delete", "jf", "test")
@@ -145,7 +147,7 @@ def test_deleting_a_finished_flow_takes_its_jobs_along(kubectl: Kubectl, namespa
     assert len(kubectl("-n", namespace, "get", "jt", "-o", "name").out.split()) == 5
 
 
-def test_all_faults_of_a_flow_come_in_one_answer(kubectl: Kubectl, namespace: str) -> None:
+def test_all_faults_of_a_flow_are_in_one_answer(kubectl: Kubectl, namespace: str) -> None:
     steps = {"a": ["c"], "b": ["a"], "c": ["b"], "d": ["nowhere"]}
     broken = jobflow("broken", steps)
     broken["spec"]["flows"].append({"name": "d"})

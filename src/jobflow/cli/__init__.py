@@ -1,1 +1,1 @@
-"""The command line, one file a verb group."""
+"""The command line: `commands` has the flags and help, the other packages do the work."""

@@ -1,4 +1,4 @@
-"""What several commands take: arguments and flags as typer reads them, and how help ends."""
+"""Arguments and flags that several commands share, and the examples below a command's help."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 
 
 def examples(*lines: str) -> str:
-    """The foot of a command's help; \b keeps click from flowing the lines together."""
+    """Return the examples below a command's help; \b keeps click from joining the lines."""
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
 class RunnerName(StrEnum):
-    """Who plays the nodes in the sandbox."""
+    """How the sandbox runs pods."""
 
     SIMULATE = "simulate"
     PROCESS = "process"
@@ -23,17 +23,17 @@ class RunnerName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Who plays the nodes, and how."""
+    """How the sandbox runs pods, with the options of each runner."""
 
     runner: RunnerName
     speed: float = 1.0
-    """Of simulate."""
+    """Factor by which simulated jobs run faster."""
     max_restarts: int = 3
-    """Of process: of a container."""
+    """Most restarts of each container that is a process."""
 
 
 class Output(StrEnum):
-    """How a command answers."""
+    """Format of a command's output."""
 
     TEXT = "text"
     JSON = "json"
@@ -43,7 +43,7 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE",
-        help="YAML or JSON, a folder of them, or - for stdin.",
+        help="YAML or JSON files, folders with such files, or - for stdin.",
         show_default=False,
     ),
 ]
@@ -52,8 +52,7 @@ Params = Annotated[
     typer.Option(
         "--param",
         metavar="NAME=VALUE",
-        help="A value of a param, in YAML or JSON, for every flow in FILEs that has it; may be "
-        "given again for others.",
+        help="Set a param of every flow that declares it; VALUE is YAML or JSON. May be repeated.",
         show_default=False,
     ),
 ]
@@ -61,8 +60,8 @@ Lenient = Annotated[
     bool,
     typer.Option(
         "--lenient",
-        help="Only warn about fields of jobs and pods that this version does not know, and "
-        "about everything else that admission only warns about.",
+        help="Report as a warning whatever the webhook would only warn about, such as unknown "
+        "fields of jobs and pods.",
     ),
 ]
 Speed = Annotated[
@@ -70,15 +69,16 @@ Speed = Annotated[
     typer.Option(
         "--speed",
         metavar="N",
-        help="With simulate: jobs run N times as fast; nothing else does. Default: 1.",
+        help="With --runner simulate: run jobs N times as fast; timeouts and delays of the flow "
+        "stay as they are. Default: 1.",
     ),
 ]
 Runner = Annotated[
     RunnerName,
     typer.Option(
         "--runner",
-        help="simulate: pods do what annotations of their template say. process: their commands "
-        "run on this machine.",
+        help="simulate: no command runs; annotations of the JobTemplate set how long a pod runs "
+        "and how it ends. process: run each container's command on this machine.",
     ),
 ]
 MaxRestarts = Annotated[
@@ -86,34 +86,33 @@ MaxRestarts = Annotated[
     typer.Option(
         "--max-restarts",
         metavar="N",
-        help="With process: how often a container is started again, where its restartPolicy says "
-        "so. Default: 3.",
+        help="With --runner process: restarts of a container that its restartPolicy allows. "
+        "Default: 3.",
     ),
 ]
 
-FlowName = Annotated[str, typer.Argument(metavar="FLOW", help="The JobFlow.", show_default=False)]
+FlowName = Annotated[
+    str, typer.Argument(metavar="FLOW", help="Name of the JobFlow.", show_default=False)
+]
 Namespace = Annotated[
     str | None,
-    typer.Option("-n", "--namespace", metavar="NS", help="Default: the kubeconfig's."),
+    typer.Option("-n", "--namespace", metavar="NS", help="Default: that of the kubeconfig."),
 ]
-KUBECONFIG = "Default: $KUBECONFIG, ~/.kube/config, or in a pod its account."
+KUBECONFIG = "Default: $KUBECONFIG, ~/.kube/config, or the service account of the pod."
 Kubeconfig = Annotated[str | None, typer.Option(metavar="PATH", help=KUBECONFIG)]
 
 
 def nodes(runner: RunnerName, speed: float | None, max_restarts: int | None) -> Nodes:
-    """What the flags say together. Raises BadParameter."""
-    if speed is not None and runner is not RunnerName.SIMULATE:
-        raise typer.BadParameter(
-            f"it goes with --runner simulate; with {runner.value} commands take as long as they "
-            "take",
-            param_hint="'--speed'",
-        )
-    if speed is not None and not 0 < speed < float("inf"):
-        raise typer.BadParameter("it has to be more than 0", param_hint="'--speed'")
-    if max_restarts is not None and runner is not RunnerName.PROCESS:
-        raise typer.BadParameter("it goes with --runner process", param_hint="'--max-restarts'")
-    if max_restarts is not None and max_restarts < 0:
-        raise typer.BadParameter("it has to be 0 or more", param_hint="'--max-restarts'")
+    """Combine the flags that choose a runner. Raises BadParameter."""
+    simulated = runner is RunnerName.SIMULATE
+    for flag, fault in (
+        ("--speed", speed is not None and not simulated and "needs --runner simulate"),
+        ("--speed", speed is not None and not 0 < speed < float("inf") and "must be more than 0"),
+        ("--max-restarts", max_restarts is not None and simulated and "needs --runner process"),
+        ("--max-restarts", (max_restarts or 0) < 0 and "must be 0 or more"),
+    ):
+        if fault:
+            raise typer.BadParameter(fault, param_hint=f"'{flag}'")
     return Nodes(
         runner,
         speed=1.0 if speed is None else speed,

@@ -1,5 +1,5 @@
-"""A command whose flags are made only when it is called or asked for help: what they are made from
-takes long to import, and `jobflow --help` has to answer at once."""
+"""A command that builds its flags only when it is called or asked for help, so that `jobflow
+--help` does not import what the flags are made from."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import typer
 from typer.core import TyperCommand
 
 
-class LateCommand(TyperCommand):
-    """Its callback carries nothing out: it returns the function that does, whose parameters are
-    the command's flags."""
+class LazyCommand(TyperCommand):
+    """A command whose callback returns the function to run; its parameters are the flags."""
 
     @cached_property
-    def _made(self) -> Any:
+    def _command(self) -> Any:
         assert self.callback is not None
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command()(self.callback())
         return typer.main.get_command(app)
 
     def get_params(self, ctx: Any) -> Any:
-        return self._made.get_params(ctx)
+        return self._command.get_params(ctx)
 
     def invoke(self, ctx: Any) -> Any:
-        return self._made.invoke(ctx)
+        return self._command.invoke(ctx)

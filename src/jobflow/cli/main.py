@@ -1,4 +1,4 @@
-"""The command line: one program out of its commands, and how it ends."""
+"""The `jobflow` program: all commands, and its handling of Ctrl-C and a full disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from typing import Annotated
 import typer
 
 from jobflow import __version__
-from jobflow.cli.commands import cluster as cluster_commands
-from jobflow.cli.commands import flows as flow_commands
-from jobflow.cli.commands import local as sandbox_commands
-from jobflow.cli.exit_codes import INTERRUPTED, UNUSABLE
+from jobflow.cli.commands import cluster, flows, local
+from jobflow.cli.errors import INTERRUPTED, UNUSABLE, print_error
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of standard output: a full disk for the most part."""
 
 app = typer.Typer(
     name="jobflow",
@@ -26,13 +23,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.add_typer(sandbox_commands.commands)
-app.add_typer(flow_commands.commands)
-app.add_typer(cluster_commands.commands)
+for group in (local, flows, cluster):
+    app.add_typer(group.commands)
 
 
 def main() -> None:
-    """Run the command line. The process ends with an exit code of `outcome`."""
+    """Run the command line and end the process with one of the exit codes of `cli.errors`."""
     try:
         app()
     except KeyboardInterrupt:
@@ -40,11 +36,11 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
-        print(f"jobflow: cannot write the answer: {error.strerror}", file=sys.stderr)
-        os._exit(UNUSABLE)  # or Python would try to write it once more, and say so
+        print_error(f"cannot write to standard output: {error.strerror}; free some space")
+        os._exit(UNUSABLE)  # sys.exit would flush stdout, fail again and print a second error
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"jobflow {__version__}")
         raise typer.Exit
@@ -54,7 +50,9 @@ def _version(wanted: bool) -> None:
 def jobflow(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Run many Volcano jobs on Kubernetes as one flow."""

@@ -1,5 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as an event, so that a command can end in order. The second one ends
-it."""
+"""SIGINT, SIGTERM and SIGHUP as an event, so that a command can clean up. A second signal kills."""
 
 from __future__ import annotations
 
@@ -14,27 +13,30 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interruption() -> Iterator[asyncio.Event]:
-    """An event that the first of the signals sets while the body runs."""
+    """Yield an event that the first signal sets."""
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # nohup ignores SIGHUP, and it has to stay ignored
     numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
-    def told() -> None:
-        event.set()
+    def remove_handlers() -> None:
         for number in numbers:
             loop.remove_signal_handler(number)
 
-    for number in numbers:  # nohup has SIGHUP ignored, and that is to stay so
-        loop.add_signal_handler(number, told)
+    def interrupt() -> None:
+        event.set()
+        remove_handlers()
+
+    for number in numbers:
+        loop.add_signal_handler(number, interrupt)
     try:
         yield event
     finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+        remove_handlers()
 
 
-async def unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do some work, but only until the event is set; returns whether it was done."""
+async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Run `work` until it is done or the event is set; return whether it is done."""
     task = asyncio.ensure_future(work)
     interrupted = asyncio.ensure_future(event.wait())
     try:

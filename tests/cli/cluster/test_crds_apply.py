@@ -1,4 +1,4 @@
-"""`jobflow crds --apply` against a server that answers oddly; tests/chart has a real one."""
+"""`jobflow crds --apply` against a scripted server; tests/chart has a real one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from jobflow.cli.cluster import crds
 from support.network.scripted_server import Answer, Asked, ScriptedServer
-from support.sandbox.command_line import Said, jobflow
+from support.sandbox.command_line import Result, jobflow
 
 
 def definition(**conditions: str) -> Answer:
@@ -24,8 +24,8 @@ UNSEEN = Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions
 SERVED = definition(NamesAccepted="True", Established="True")
 
 
-async def applied(tmp_path: Path, *answers: Answer) -> tuple[Said, list[Asked]]:
-    """What the command says of a server with these answers, and what it asked of it."""
+async def applied(tmp_path: Path, *answers: Answer) -> tuple[Result, list[Asked]]:
+    """Run the command against a server with these answers; return its result and requests."""
     async with ScriptedServer() as server:
         server.others.extend(answers)
         config = {
@@ -38,14 +38,14 @@ async def applied(tmp_path: Path, *answers: Answer) -> tuple[Said, list[Asked]]:
         }
         path = tmp_path / "kubeconfig"
         path.write_text(json.dumps(config))
-        said = await asyncio.to_thread(jobflow, "crds", "--apply", "--kubeconfig", path)
-        return said, server.asked
+        result = await asyncio.to_thread(jobflow, "crds", "--apply", "--kubeconfig", path)
+        return result, server.asked
 
 
-async def test_each_is_applied_by_force_and_seen_to_be_served(tmp_path: Path) -> None:
-    said, asked = await applied(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
-    assert (said.code, said.err) == (0, "")
-    assert [line.split()[-1] for line in said.out.splitlines()] == ["applied", "applied"]
+async def test_each_is_applied_by_force_until_it_is_served(tmp_path: Path) -> None:
+    result, asked = await applied(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
+    assert (result.code, result.err) == (0, "")
+    assert [line.split()[-1] for line in result.out.splitlines()] == ["applied", "applied"]
     assert [each.method for each in asked] == ["PATCH", "GET", "GET", "PATCH", "GET"]
     for each in asked:
         if each.method == "PATCH":
@@ -75,30 +75,28 @@ TAKEN: dict[str, Any] = {
     ],
     ids=["refused", "name taken", "cut off"],
 )
-async def test_what_the_cluster_does_not_take_is_said(
+async def test_a_definition_that_is_not_served(
     tmp_path: Path, answers: tuple[Answer, ...], sentence: str
 ) -> None:
-    said, _ = await applied(tmp_path, *answers)
-    assert said.code == 1
-    assert said.err.startswith(f"jobflow crds: {sentence}")
+    result, _ = await applied(tmp_path, *answers)
+    assert result.code == 1
+    assert result.err.startswith(f"jobflow: error: {sentence}")
 
 
-async def test_a_kind_that_is_never_served_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(crds, "ESTABLISHED_WITHIN_SECONDS", 0.0)
-    said, _ = await applied(tmp_path, Answer(200, {}), definition(Established="False"))
-    assert said.code == 1
-    assert "jobflows.flow.volcano.sh is not served 0 s after it was applied" in said.err
+async def test_a_kind_that_is_never_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crds, "SERVED_WITHIN_SECONDS", 0.0)
+    result, _ = await applied(tmp_path, Answer(200, {}), definition(Established="False"))
+    assert result.code == 1
+    assert "jobflows.flow.volcano.sh is not served 0 s after it was applied" in result.err
 
 
-def test_without_a_cluster_there_is_nothing_to_apply_to(tmp_path: Path) -> None:
-    said = jobflow("crds", "--apply", "--kubeconfig", tmp_path / "none")
-    assert (said.code, said.out) == (2, "")
-    assert said.err == f"jobflow crds: kubeconfig {tmp_path / 'none'}: no such file\n"
+def test_no_kubeconfig(tmp_path: Path) -> None:
+    result = jobflow("crds", "--apply", "--kubeconfig", tmp_path / "none")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"jobflow: error: kubeconfig {tmp_path / 'none'}: no such file\n"
 
 
-def test_a_kubeconfig_alone_is_a_misunderstanding() -> None:
-    said = jobflow("crds", "--kubeconfig", "k")
-    assert (said.code, said.out) == (2, "")
-    assert "it needs --apply" in said.err
+def test_a_kubeconfig_without_apply() -> None:
+    result = jobflow("crds", "--kubeconfig", "k")
+    assert (result.code, result.out) == (2, "")
+    assert "needs --apply" in result.err

@@ -1,4 +1,4 @@
-"""What is shown while flows run: on a terminal trees that fit it, elsewhere a line a change."""
+"""Displays of running flows: trees on a terminal, one line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ import re
 
 from rich.console import Console
 
-from jobflow.cli.display.live import ChangeLog, LiveTrees, Nothing
+from jobflow.api.jobflow import JobFlow
+from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
 from support.plan.flow_statuses import DIAMOND, FAILED, NOW, standing
 
-DONE = standing(
-    "test",
-    "Succeed",
-    **dict.fromkeys("abcde", "Completed"),
-)
+DONE = standing("test", "Succeed", **dict.fromkeys("abcde", "Completed"))
 
 
-def logged(*flows: object) -> list[str]:
-    console = Console(file=io.StringIO(), force_terminal=False, width=80)
-    with ChangeLog(console) as display:
+def logged(*flows: JobFlow) -> list[str]:
+    out = io.StringIO()
+    with ChangeLog(Console(file=out, force_terminal=False, width=80)) as display:
         for flow in flows:
-            display.show(flow)  # type: ignore[arg-type]
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+            display.show(flow)
+    return out.getvalue().splitlines()
 
 
-def test_one_line_a_change_and_none_for_what_stays() -> None:
+def test_only_changes_are_logged() -> None:
     lines = logged(DIAMOND, DIAMOND, DONE)
     assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in lines)
     assert [line[10:] for line in lines] == [
@@ -41,7 +38,7 @@ def test_one_line_a_change_and_none_for_what_stays() -> None:
     ]
 
 
-def test_failures_say_why_in_one_line_without_escape_codes() -> None:
+def test_a_failure_is_logged_with_its_reason_and_no_escape_codes() -> None:
     lines = logged(FAILED)
     assert lines[0][10:] == (
         "training/train  Failed  "
@@ -78,7 +75,7 @@ def test_more_flows_than_lines() -> None:
     assert lines[-1] == "… 21 more flows"
 
 
-def test_a_live_tree_follows_its_flow_and_leaves_nothing_behind() -> None:
+def test_a_live_tree_shows_changes_and_is_erased_at_the_end() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, height=24, color_system=None)
     with LiveTrees(console) as display:
@@ -91,6 +88,6 @@ def test_a_live_tree_follows_its_flow_and_leaves_nothing_behind() -> None:
     assert out.getvalue().endswith("\x1b[2K")
 
 
-def test_nothing_shows_nothing() -> None:
-    with Nothing() as display:
+def test_the_base_display_prints_nothing() -> None:
+    with Display() as display:
         display.show(DIAMOND)

@@ -1,4 +1,4 @@
-"""Where steps stand in the tree: below what everything before them runs through."""
+"""Positions of steps in the tree: below their immediate dominator."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from jobflow.cli.display.tree_layout import branches, guides
 from support.plan.plan_world import after, flow
 
 
-def tree(wanted: JobFlow, **options: int) -> list[str]:
-    drawn = branches(wanted, **options)
+def tree(jobflow: JobFlow, **options: int) -> list[str]:
+    drawn = branches(jobflow, **options)
     lefts = guides([branch.level for branch in drawn])
     return [
         f"{left}{branch.step.name}{'  ' + branch.follows if branch.follows else ''}"
@@ -30,7 +30,7 @@ def test_the_diamond() -> None:
     ]
 
 
-def test_several_entries_and_a_join_of_them() -> None:
+def test_two_entry_steps_and_their_join() -> None:
     assert tree(flow("a", "b", c="a b", d="a", e="c d").flow) == [
         "├─ a",
         "│  └─ d",
@@ -40,11 +40,11 @@ def test_several_entries_and_a_join_of_them() -> None:
     ]
 
 
-def test_steps_in_any_order_of_writing() -> None:
+def test_spec_order_does_not_matter() -> None:
     assert tree(flow(c="b", b="a", a=None).flow) == ["└─ a", "   └─ b", "      └─ c"]
 
 
-def test_words_say_what_the_place_does_not() -> None:
+def test_dependencies_that_the_position_does_not_show_are_written() -> None:
     steps = {
         "b": after("a", condition="Failed"),
         "c": after("a", condition="Finished"),
@@ -55,14 +55,14 @@ def test_words_say_what_the_place_does_not() -> None:
     assert [line.split("  ")[-1] for line in tree(flow("a", **steps).flow)] == [
         "└─ a",
         "if a fails",
-        "when a has ended",
+        "when a has finished",
         "once a runs",
         "after any of b, c",
         "if any of b, c, d and 1 more fails",
     ]
 
 
-def test_what_is_too_deep_goes_on_at_the_same_level() -> None:
+def test_steps_deeper_than_the_limit_stay_on_its_level() -> None:
     chain = flow("s0", **{f"s{i}": f"s{i - 1}" for i in range(1, 5)})
     assert tree(chain.flow, max_level=2) == [
         "└─ s0",
@@ -85,7 +85,7 @@ def test_5000_steps_are_laid_out_without_recursion(shape: str) -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 30), max_size=4), max_size=30), st.integers(0, 6))
-def test_every_step_has_one_line_behind_all_it_depends_on(
+def test_every_step_has_one_line_after_all_its_dependencies(
     targets: list[set[int]], max_level: int
 ) -> None:
     steps = {

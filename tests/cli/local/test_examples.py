@@ -1,4 +1,4 @@
-"""The examples: those that run end as they say, those that are refused are refused as they say."""
+"""The examples: how those that run finish, and why the refused ones are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.cli.manifests.objects import load
-from jobflow.cli.manifests.typed import shaped
+from jobflow.cli.manifests.typed import to_typed
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
 from jobflow.core.admission.rule import Rule
 from jobflow.core.admission.rules.expressions import expressions_are_few, references_are_small
@@ -34,30 +34,10 @@ from support.sandbox.several_flows import carried_through
 
 EXAMPLES = Path("examples")
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
-ENDS = {
-    "continue-on-failure": "Succeed",
-    "daemon": "Succeed",
-    "diamond": "Succeed",
-    "entries-and-exits": "Succeed",
-    "failure-policy": "Failed",
-    "finally": "Failed",
-    "for-each": "Succeed",
-    "hyperparameter-search": "Succeed",
-    "job-defaults": "Succeed",
-    "on-failure": "Failed",
-    "parallelism": "Succeed",
-    "parameter-server": "Succeed",
-    "params": "Succeed",
-    "patch": "Succeed",
-    "probed-service": "Succeed",
-    "repeat": "Succeed",
-    "retry": "Succeed",
+EXAMPLES_BY_NAME = {path.stem: path for path in sorted(EXAMPLES.glob("*.yaml"))}
+ENDS = dict.fromkeys(EXAMPLES_BY_NAME, "Succeed") | {
+    **dict.fromkeys(("failure-policy", "finally", "on-failure", "timeout"), "Failed"),
     "suspend": "Pending",
-    "switch": "Succeed",
-    "timeout": "Failed",
-    "training-pipeline": "Succeed",
-    "ttl": "Succeed",
-    "when": "Succeed",
 }
 STEPS = {
     "continue-on-failure": {"warm-up": "Failed JobFailed", "serve": "Completed"},
@@ -89,11 +69,7 @@ STEPS = {
         "improve": "Skipped NotTaken", "report": "Completed",
     },
 }  # fmt: skip
-"""Those that have something to show by it."""
-
-
-def test_every_example_has_an_end() -> None:
-    assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(ENDS)
+"""Phase and reason of the steps of examples that are about them."""
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -106,50 +82,45 @@ def test_an_example_has_no_faults_and_teaches(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def ended() -> dict[str, dict[str, Any]]:
-    """Status of each example's flow at its end."""
-    flows = carried_through({name: EXAMPLES / f"{name}.yaml" for name in ENDS})
+    """Return the status of each example's finished flow."""
+    flows = carried_through(EXAMPLES_BY_NAME)
     return {name: flow["status"] for name, flow in flows.items()}
 
 
-def stands(status: dict[str, Any]) -> dict[str, str]:
-    """Phase and reason of each step."""
-    return {
-        name: f"{each['phase']} {each.get('reason', '')}".strip()
-        for name, each in status["conditions"].items()
-    }
-
-
 @pytest.mark.parametrize(("name", "phase"), ENDS.items())
-def test_an_example_ends_as_it_says(
+def test_the_phase_of_a_finished_example(
     name: str, phase: str, ended: dict[str, dict[str, Any]]
 ) -> None:
     assert ended[name]["state"]["phase"] == phase, ended[name]
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_steps_of_an_example_end_as_it_says(
-    name: str, ended: dict[str, dict[str, Any]]
-) -> None:
-    found = stands(ended[name])
+def test_the_steps_of_a_finished_example(name: str, ended: dict[str, dict[str, Any]]) -> None:
+    found = {
+        step: f"{each['phase']} {each.get('reason', '')}".strip()
+        for step, each in ended[name]["conditions"].items()
+    }
     flow = next(iter(found)).removesuffix(next(iter(STEPS[name])))
     assert found == {f"{flow}{step}": how for step, how in STEPS[name].items()}
 
 
-def jobs_of(status: dict[str, Any]) -> list[str]:
-    return sorted(record["name"] for record in status["jobStatusList"])
-
-
 def test_runs_of_the_examples(ended: dict[str, dict[str, Any]]) -> None:
-    assert jobs_of(ended["for-each"]) == [
-        *(f"corpus-clean-{i}" for i in range(3)), "corpus-count-0", "corpus-count-1", "corpus-split"
-    ]  # fmt: skip
+    jobs = {
+        name: sorted(record["name"] for record in status["jobStatusList"])
+        for name, status in ended.items()
+        if name in ("for-each", "retry")
+    }
+    cleaned = [f"corpus-clean-{i}" for i in range(3)]
+    assert jobs == {
+        "for-each": [*cleaned, "corpus-count-0", "corpus-count-1", "corpus-split"],
+        "retry": ["ingest-download", "ingest-download-r1", "ingest-load"],
+    }
     assert len(ended["repeat"]["conditions"]["training-train"]["runs"]) == 3
-    assert jobs_of(ended["retry"]) == ["ingest-download", "ingest-download-r1", "ingest-load"]
     assert ended["switch"]["conditions"]["pricing-price"]["decisions"] == {"case": 1}
     assert len(ended["hyperparameter-search"]["conditions"]["search-retrain"]["runs"]) == 5
 
 
-def test_the_examples_with_params_take_others() -> None:
+def test_the_example_with_params_takes_others() -> None:
     params = ("--param", "env=prod", "--param", "workers=4")
     answer = jobflow("run", "--speed", "50", "-o", "json", *params, EXAMPLES / "params.yaml")
     (flow,) = answer.json["items"]
@@ -158,16 +129,16 @@ def test_the_examples_with_params_take_others() -> None:
     assert conditions["model-train"]["taskStatusCount"]["main"]["phase"] == {"Succeeded": 4}
 
 
-def test_a_flow_that_is_created_suspended_is_not_waited_for() -> None:
+def test_a_suspended_flow_is_not_waited_for() -> None:
     answer = jobflow("run", EXAMPLES / "suspend.yaml")
     assert answer.code == 2
     assert answer.err == (
-        "jobflow run: JobFlow overnight is suspended (spec.suspend): resume it on a cluster with "
-        "`jobflow resume overnight`, or take suspend out to run it here\n"
+        "jobflow: error: JobFlow overnight is suspended (spec.suspend): remove suspend to "
+        "run it here, or resume it on a cluster with `jobflow resume overnight`\n"
     )
 
 
-def test_without_the_failure_the_on_failure_example_takes_the_other_branches() -> None:
+def test_the_on_failure_example_without_its_failure() -> None:
     text = (EXAMPLES / "on-failure.yaml").read_text()
     kept = "".join(
         line
@@ -197,29 +168,29 @@ def test_a_refused_example_is_refused_as_its_head_says(path: Path) -> None:
 
 
 def _flows() -> list[FlowFacts]:
-    """Every refused flow as the rules see it, with the templates of its file."""
-    outlines = []
+    """Return the facts of every refused flow, with the templates of its file."""
+    found = []
     for path in REFUSED:
-        read = [shaped(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
+        read = [to_typed(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
         objects = [each.object for each in read if each is not None]
         templates = {t.metadata.name: t for t in objects if isinstance(t, JobTemplate)}
-        outlines += [FlowFacts(f, Known(templates)) for f in objects if isinstance(f, JobFlow)]
-    return outlines
+        found += [FlowFacts(f, Known(templates)) for f in objects if isinstance(f, JobFlow)]
+    return found
 
 
-TOO_LONG_TO_READ = {
+TOO_LONG = {
     status_fits,
     expressions_are_few,
     params_are_few,
     param_values_are_small,
     references_are_small,
 }
-"""It takes some thousand steps, or as much of something else; tests/core has such flows."""
+"""Rules whose faults take thousands of lines; tests/core has such flows."""
 
 
 @pytest.mark.parametrize(
     "rule",
-    [rule for group in CREATE_RULES for rule in group.rules if rule not in TOO_LONG_TO_READ],
+    [rule for group in CREATE_RULES for rule in group.rules if rule not in TOO_LONG],
     ids=lambda rule: rule.__name__,
 )
 def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
@@ -235,7 +206,7 @@ def test_every_doubt_of_flows_that_lint_refuses_has_a_refused_example(rule: Flow
     assert any(doubt.reason for facts in _flows() for doubt in rule(facts))
 
 
-def test_rules_that_are_passed_by_would_find_nothing_in_the_refused_examples() -> None:
+def test_skipped_rules_would_find_nothing_in_the_refused_examples() -> None:
     groups = (*CREATE_RULES, *FLOW_SUSPICIONS, *FLOW_DOUBTS)
     assert [each for facts in _flows() for each in passed_by(groups, facts)] == []
 

@@ -1,4 +1,4 @@
-"""The examples whose commands run on any machine, carried out for real by the runner `process`."""
+"""The examples whose commands run on any machine, run by `--runner process`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EXAMPLES = Path("examples").resolve()
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the logs go, and what the steps of a pipeline hand on to each other."""
+    """Return the folder of the logs and of the files that steps share."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return tmp_path
 
 
-def carried_out(name: str) -> dict[str, Any]:
-    """Status of the example's flow at its end."""
+def run_example(name: str) -> dict[str, Any]:
+    """Run the example and return the status of its flow."""
     answer = jobflow("run", "--runner", "process", "-o", "json", EXAMPLES / name)
     assert (answer.code, answer.err) == (0, ""), answer
     (flow,) = answer.json["items"]
@@ -30,13 +30,13 @@ def carried_out(name: str) -> dict[str, Any]:
 
 
 def logs(folder: Path) -> dict[str, str]:
-    """What each pod wrote, by its name."""
+    """Return the log of each pod by its name."""
     found = (folder / ".jobflow" / "logs").glob("*/default/*/*.log")
     return {path.parent.name: path.read_text() for path in found}
 
 
-def test_parameter_servers_are_ended_and_the_workers_success_is_what_counts(folder: Path) -> None:
-    status = carried_out("parameter-server.yaml")
+def test_the_success_of_workers_ends_the_parameter_servers(folder: Path) -> None:
+    status = run_example("parameter-server.yaml")
     assert status["conditions"]["mnist-export"]["phase"] == "Completed"
     assert logs(folder) == {
         "mnist-train-ps-0": "serving parameters\n",
@@ -48,7 +48,7 @@ def test_parameter_servers_are_ended_and_the_workers_success_is_what_counts(fold
 
 
 def test_clients_start_when_every_pod_of_the_service_answers(folder: Path) -> None:
-    status = carried_out("probed-service.yaml")
+    status = run_example("probed-service.yaml")
     jobs = {entry["name"]: entry for entry in status["jobStatusList"]}
     ended = jobs["serving-model"]["endTimestamp"]
     assert jobs["serving-evaluate"]["startTimestamp"] < ended
@@ -58,7 +58,7 @@ def test_clients_start_when_every_pod_of_the_service_answers(folder: Path) -> No
 
 
 def test_the_pipeline_trains_and_publishes_what_it_trained(folder: Path) -> None:
-    status = carried_out("training-pipeline.yaml")
+    status = run_example("training-pipeline.yaml")
     outputs = {name: each.get("outputs") for name, each in status["conditions"].items()}
     assert outputs["training-prepare"] == {"points": 300}
     assert outputs["training-evaluate"]["error"] < 0.2
@@ -67,8 +67,8 @@ def test_the_pipeline_trains_and_publishes_what_it_trained(folder: Path) -> None
     assert (folder / "training" / "model.json").exists()
 
 
-def test_the_search_tries_chooses_retrains_and_publishes_only_what_is_better(folder: Path) -> None:
-    status = carried_out("hyperparameter-search.yaml")
+def test_the_search_retrains_until_the_result_is_good_enough(folder: Path) -> None:
+    status = run_example("hyperparameter-search.yaml")
     conditions = status["conditions"]
     trials = conditions["search-search"]["runs"]
     accuracies = [trial["outputs"]["accuracy"] for trial in trials]
@@ -79,6 +79,6 @@ def test_the_search_tries_chooses_retrains_and_publishes_only_what_is_better(fol
     assert len(rounds) > 1 and rounds[-1] >= 0.95 > max(rounds[:-1])
     assert conditions["search-board"]["reason"] == "DaemonEnded"
     assert conditions["search-release"]["decisions"] == {"case": 0}
-    heard = logs(folder)["search-board-main-0"].splitlines()
-    assert len(heard) == len(trials) + len(rounds)
+    requests = logs(folder)["search-board-main-0"].splitlines()
+    assert len(requests) == len(trials) + len(rounds)
     assert [path.name for path in (folder / "search").iterdir()] == ["published.json"]

@@ -1,4 +1,4 @@
-"""`jobflow run --runner process`: commands that really run, and what is left of them: nothing."""
+"""`jobflow run --runner process`: logs of failed steps, real probes, and cleaning up."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from rich.text import Text
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.display.failed_logs import failures, harmless
+from jobflow.cli.display.failed_logs import failed_logs, without_escapes
 from jobflow.cli.signals import interruption
 from jobflow.sandbox.nodes.process.runner import FailedRun
-from support.sandbox.command_line import Said, jobflow
+from support.sandbox.command_line import Result, jobflow
 from support.sandbox.processes import Json, Pids, living, pod_task, sh, wait_for_end
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -37,7 +37,7 @@ def pids(tmp_path: Path) -> Iterator[Pids]:
 
 
 def flow(*steps: Json, **templates: Json) -> str:
-    """A flow of these steps, and templates of one task each, as YAML (JSON is some)."""
+    """Return a flow and templates with one task each, as JSON documents."""
     kinds = {"apiVersion": "flow.volcano.sh/v1alpha1"}
     documents: list[Json] = [
         {**kinds, "kind": "JobFlow", "metadata": {"name": "f"}, "spec": {"flows": list(steps)}}
@@ -49,21 +49,18 @@ def flow(*steps: Json, **templates: Json) -> str:
     return "\n---\n".join(msgspec.json.encode(document).decode() for document in documents)
 
 
-def run(text: str, *options: str) -> Said:
+def run(text: str, *options: str) -> Result:
     return jobflow("run", "--runner", "process", *options, "-", stdin=text)
 
 
-def test_of_a_failed_item_the_end_of_its_log_is_shown(home: Path) -> None:
-    answer = run(
-        flow({"name": "a", "forEach": {"count": 1}}, a=pod_task(sh("echo no disk; exit 3")))
-    )
+def test_the_log_of_a_failed_item_is_printed(home: Path) -> None:
+    step = {"name": "a", "forEach": {"count": 1}}
+    answer = run(flow(step, a=pod_task(sh("echo no disk; exit 3"))))
     assert answer.code == 1
-    lines = answer.out.splitlines()
-    assert "a: pod f-a-0-t-0 (c), exit code 3, it wrote:" in lines
-    assert "  │ no disk" in lines
+    assert "a: pod f-a-0-t-0 (c), exit code 3, log:\n  │ no disk\n" in answer.out
 
 
-def test_a_failed_step_shows_the_end_of_its_log(home: Path) -> None:
+def test_the_last_lines_of_a_failed_steps_log_are_printed(home: Path) -> None:
     script = "seq 30; printf '\\033[31mred\\033[0m\\a\\n10%%\\r20%%\\n' >&2; exit 3"
     answer = run(flow({"name": "a"}, a=pod_task(sh(script))))
     assert answer.code == 1
@@ -71,12 +68,12 @@ def test_a_failed_step_shows_the_end_of_its_log(home: Path) -> None:
     head = lines.index("a: pod f-a-t-0 (c), exit code 3, last 20 of 32 lines:")
     shown = [*map(str, range(13, 31)), "red\ufffd", "20%"]
     assert lines[head + 1 : head + 21] == [f"  │ {line}" for line in shown]
-    log = lines[head + 21].removeprefix("  log: ")
+    log = lines[head + 21].removeprefix("  file: ")
     assert (home / log).read_text().startswith("1\n2\n3\n")
     assert lines[-1] == f"Logs: {Path(log).parents[2]}"
 
 
-def test_json_is_json_alone_and_outputs_are_real(home: Path) -> None:
+def test_json_has_real_outputs_and_nothing_else_is_printed(home: Path) -> None:
     script = "echo noise; echo '{\"acc\": 0.9}' > /dev/termination-log"
     answer = run(flow({"name": "a"}, a=pod_task(sh(script))), "-o", "json")
     [item] = answer.json["items"]
@@ -85,12 +82,11 @@ def test_json_is_json_alone_and_outputs_are_real(home: Path) -> None:
 
 
 def test_a_command_that_does_not_exist(home: Path) -> None:
-    answer = run(
-        flow({"name": "a"}, a=pod_task({"name": "c", "image": "x", "command": ["no-such"]}))
-    )
+    container = {"name": "c", "image": "x", "command": ["no-such"]}
+    answer = run(flow({"name": "a"}, a=pod_task(container)))
     assert answer.code == 1
-    said = 'not started: exec: "no-such": executable file not found in $PATH'
-    assert f"a: pod f-a-t-0 (c), {said}\n" in answer.out
+    error = 'not started: exec: "no-such": executable file not found in $PATH'
+    assert f"a: pod f-a-t-0 (c), {error}\n" in answer.out
 
 
 def test_a_container_without_a_command_says_what_to_do(home: Path) -> None:
@@ -120,11 +116,14 @@ def test_no_place_for_logs(home: Path) -> None:
     (home / ".jobflow").write_text("")
     answer = run(flow({"name": "a"}, a=pod_task(sh("true"))))
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == "jobflow run: .jobflow/logs: Not a directory; logs are kept there\n"
+    assert (
+        answer.err
+        == "jobflow: error: .jobflow/logs: Not a directory; it has to be a folder for the logs\n"
+    )
 
 
-class Started:
-    """`jobflow run` as a process of its own, with three processes that run and hide."""
+class RunningCommand:
+    """`jobflow run` as a process, whose step starts three processes that try to escape."""
 
     def __init__(self, home: Path, pids: Pids) -> None:
         task = pod_task(sh(pids.runaways()))
@@ -149,29 +148,29 @@ class Started:
 
 @linux
 def test_ctrl_c_leaves_no_process_behind(home: Path, pids: Pids) -> None:
-    started = Started(home, pids)
-    code, out = started.end(signal.SIGINT)
-    assert not living(*started.pids)
+    running = RunningCommand(home, pids)
+    code, out = running.end(signal.SIGINT)
+    assert not living(*running.pids)
     assert code == 130
     assert out.splitlines()[-3].split()[:3] == ["a", "f-a", "Running"]
 
 
 @linux
-def test_killed_it_leaves_no_process_behind(home: Path, pids: Pids) -> None:
-    started = Started(home, pids)
-    started.end(signal.SIGKILL)
-    for pid in started.pids:
+def test_sigkill_leaves_no_process_behind(home: Path, pids: Pids) -> None:
+    running = RunningCommand(home, pids)
+    running.end(signal.SIGKILL)
+    for pid in running.pids:
         wait_for_end(pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_other_signals_end_it_in_order_too(number: signal.Signals) -> None:
+async def test_other_signals_interrupt_too(number: signal.Signals) -> None:
     with interruption() as stop:
         os.kill(os.getpid(), number)
         await stop.wait()
 
 
-async def test_what_nohup_ignores_stays_ignored() -> None:
+async def test_sighup_stays_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with interruption():
@@ -194,32 +193,32 @@ def failed_run(log: Path, pod: str = "f-a-t-0", container: str = "c", code: int 
     return FailedRun("ns", "f-a", "t", pod, container, code, "", "", log)
 
 
-def shown(flow: JobFlow, *runs: FailedRun, width: int | None = None) -> list[str]:
-    return [line.plain for line in failures(flow, runs, width)]
+def printed(flow: JobFlow, *runs: FailedRun, width: int | None = None) -> list[str]:
+    return [line.plain for line in failed_logs(flow, runs, width)]
 
 
-def test_the_container_that_status_names_is_shown_else_the_first_that_failed(
+def test_the_log_of_the_container_in_the_status_else_of_the_first_that_failed(
     tmp_path: Path,
 ) -> None:
     runs = [failed_run(tmp_path / "x", f"f-a-t-{n}", code=n) for n in (1, 2, 1, 3)]
     named = failed("f", failure={"pod": "f-a-t-2", "container": "c"})  # type: ignore[arg-type]
-    assert shown(named, *runs)[1] == "a: pod f-a-t-2 (c), exit code 2, wrote nothing"
-    assert shown(failed("f"), *runs)[1] == "a: pod f-a-t-1 (c), exit code 1, wrote nothing"
-    assert shown(failed("f", phase="Completed"), *runs) == []
-    assert shown(failed("f")) == []
+    assert printed(named, *runs)[1] == "a: pod f-a-t-2 (c), exit code 2, empty log"
+    assert printed(failed("f"), *runs)[1] == "a: pod f-a-t-1 (c), exit code 1, empty log"
+    assert printed(failed("f", phase="Completed"), *runs) == []
+    assert printed(failed("f")) == []
 
 
 def test_lines_are_cut_to_the_terminal(tmp_path: Path) -> None:
     log = tmp_path / "c.log"
     log.write_text("日本語" * 50 + "\nshort")
     for width in (80, 160):
-        lines = shown(failed("f"), failed_run(log), width=width)
+        lines = printed(failed("f"), failed_run(log), width=width)
         assert all(Text(line).cell_len <= width for line in lines[:-1])
         assert lines[2].endswith("…")
 
 
 @pytest.mark.parametrize(
-    ("line", "harmless_line"),
+    ("line", "text"),
     [
         ("\x1b]0;title\x07text", "text"),
         ("\x1b[2J\x1b[1;1Hover", "over"),
@@ -230,5 +229,5 @@ def test_lines_are_cut_to_the_terminal(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_a_log_cannot_play_with_the_terminal(line: str, harmless_line: str) -> None:
-    assert harmless(line) == harmless_line
+def test_escape_sequences_of_a_log_are_removed(line: str, text: str) -> None:
+    assert without_escapes(line) == text

@@ -1,4 +1,4 @@
-"""Objects in files, and where in the text each JSON path stands."""
+"""Objects in files, and the place of each JSON path in the text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from jobflow.cli.manifests.objects import Manifest, Manifests, child, load
+from jobflow.cli.manifests.objects import Manifest, Manifests, load
 
 FLOW = """\
 apiVersion: flow.volcano.sh/v1alpha1
@@ -33,7 +33,7 @@ def only(text: str) -> Manifest:
     return manifest
 
 
-def said(text: str) -> list[str]:
+def faults_of(text: str) -> list[str]:
     return [f"{fault.place}: {fault.reason}: {fault.message}" for fault in loaded(text).faults]
 
 
@@ -54,6 +54,7 @@ def said(text: str) -> list[str]:
         ("spec.flows[1].dependsOn.strategy", 10, 7, 9),
         ("spec.flows[1].name.what[3]", 12, 7, 4),
         ("spec.flows[x].name", 8, 3, 5),
+        ("spec.flows[0].dependsOn", 9, 7, 1),
         ("nothing.of.it", 1, 1, 1),
     ],
 )
@@ -62,24 +63,20 @@ def test_a_path_has_a_place(path: str, line: int, column: int, width: int) -> No
     assert (place.line, place.column, place.width) == (line, column, width)
 
 
-def test_a_missing_field_of_a_list_item_is_at_the_item() -> None:
-    assert str(only(FLOW).place("spec.flows[0].dependsOn")) == "<stdin>:9:7"
-
-
 def test_an_unknown_field_is_at_its_key() -> None:
     assert str(only(FLOW).place("metadata.name", of_key=True)) == "<stdin>:4:3"
 
 
-def test_what_an_alias_brings_is_at_its_anchor() -> None:
+def test_the_value_of_an_alias_is_at_its_anchor() -> None:
     manifest = only("kind: A\nx: &x\n  b: 1\nspec:\n  <<: *x\n")
     assert str(manifest.place("spec.b")) == "<stdin>:3:6"
 
 
 def test_a_misspelt_key_is_also_found_by_its_right_name() -> None:
     manifest = only(FLOW.replace("flows:", "Flows:"))
-    manifest.read_as("spec.Flows", "flows")
+    manifest.add_alias("spec.Flows", "flows")
     assert str(manifest.place("spec.flows[0].name")) == "<stdin>:9:13"
-    manifest.read_as("spec.nothing", "something")
+    manifest.add_alias("spec.nothing", "something")
     assert str(manifest.place("spec.something")) == "<stdin>:7:1"
 
 
@@ -99,14 +96,14 @@ def test_a_list_without_items_is_an_object(text: str) -> None:
     assert len(loaded(text).objects) == 1
 
 
-NO_OBJECT = "no Kubernetes object: that is a mapping with apiVersion, kind, metadata and spec"
+NO_OBJECT = "not a Kubernetes object: write a mapping with apiVersion, kind, metadata and spec"
 
 
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
-        ("", ["<stdin>: Unreadable: empty: no object in it"]),
-        ("# nothing\n---\n", ["<stdin>: Unreadable: empty: no object in it"]),
+        ("", ["<stdin>: Unreadable: contains no object"]),
+        ("# nothing\n---\n", ["<stdin>: Unreadable: contains no object"]),
         ("just text", [f"<stdin>:1:1: Unreadable: {NO_OBJECT}"]),
         ("[1]", [f"<stdin>:1:1: Unreadable: {NO_OBJECT}"]),
         ("kind: List\nitems: [5]", [f"<stdin>:2:9: Unreadable: {NO_OBJECT}"]),
@@ -116,8 +113,8 @@ NO_OBJECT = "no Kubernetes object: that is a mapping with apiVersion, kind, meta
         ),
     ],
 )
-def test_what_is_no_object(text: str, faults: list[str]) -> None:
-    assert said(text) == faults
+def test_text_without_an_object(text: str, faults: list[str]) -> None:
+    assert faults_of(text) == faults
 
 
 def test_duplicates_have_paths_and_come_once_though_aliased() -> None:
@@ -130,11 +127,3 @@ def test_duplicates_have_paths_and_come_once_though_aliased() -> None:
 def test_metadata_of_any_shape_has_no_name(metadata: str) -> None:
     manifest = only(f"metadata: {metadata}")
     assert (manifest.name, manifest.namespace) == ("", "default")
-
-
-@pytest.mark.parametrize(
-    ("path", "key", "whole"),
-    [("", "a", "a"), ("a", "b-c_d", "a.b-c_d"), ("a", "b.c/d", "a[b.c/d]"), ("", "", "[]")],
-)
-def test_paths_are_written_as_the_api_server_writes_them(path: str, key: str, whole: str) -> None:
-    assert child(path, key) == whole

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.sandbox.command_line import jobflow
+from support.sandbox.manifests import template
 
 FLOW = """\
 apiVersion: flow.volcano.sh/v1alpha1
@@ -30,31 +33,17 @@ spec:
           plugins:
             env: ["--n=$(params.workers) --mode=$(params.mode)"]
 """
-TEMPLATE = """\
-apiVersion: flow.volcano.sh/v1alpha1
-kind: JobTemplate
-metadata:
-  name: t
-  annotations:
-    sandbox.jobflow.volcano.sh/duration: 10ms
-spec:
-  minAvailable: 1
-  tasks:
-    - name: t
-      replicas: 1
-      template:
-        spec:
-          containers:
-            - name: c
-              image: busybox
-"""
+TEMPLATE = json.dumps(template("t", duration="10ms")) + "\n"
 BOTH = f"{FLOW.format(name='one')}---\n{TEMPLATE}"
+
+
+def flags(params: Iterable[str]) -> list[str]:
+    return [word for param in params for word in ("--param", param)]
 
 
 def lint(*params: str, text: str = BOTH) -> list[str]:
     """The faults of a text as `line:column path`."""
-    flags = [word for param in params for word in ("--param", param)]
-    answer = jobflow("lint", "-o", "json", *flags, "-", stdin=text)
+    answer = jobflow("lint", "-o", "json", *flags(params), "-", stdin=text)
     return [f"{f['line']}:{f['column']} {f['path']}" for f in answer.json]
 
 
@@ -69,7 +58,7 @@ def test_numbers(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["many", '"4"', "[4]", '{"n": 4}', "{n: 4}", "yes", "", "a=b=c"])
-def test_what_is_no_number_does_not_fit_the_expression(value: str) -> None:
+def test_other_types_do_not_fit_the_expression(value: str) -> None:
     assert lint(f"workers={value}") == ["14:13 spec.flows[0].when"]
 
 
@@ -83,7 +72,7 @@ def test_a_value_of_the_file_is_replaced() -> None:
     assert lint("workers=4", "mode=slw") == ["8:13 spec.params[1].value"]
 
 
-def test_every_flow_that_has_it_takes_it() -> None:
+def test_every_flow_with_the_param_takes_the_value() -> None:
     two = f"{BOTH}---\n{FLOW.format(name='two')}"
     assert lint("workers=4", text=two) == []
     other = two.replace("    - name: workers\n", "    - name: other\n      value: 1\n", 1)
@@ -93,18 +82,18 @@ def test_every_flow_that_has_it_takes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "said"),
+    ("params", "sentence"),
     [
         (["workers"], "--param workers: write it as --param NAME=VALUE"),
         (["=3"], "--param =3: write it as --param NAME=VALUE"),
-        (["workers=1", "workers=2"], "--param workers is given twice"),
+        (["workers=1", "workers=2"], "--param workers is given twice: remove one of them"),
         (
             ["wrkers=1"],
-            '--param wrkers: no JobFlow in the files has such a param; did you mean "workers"?',
+            '--param wrkers: no JobFlow in the files has this param; did you mean "workers"?',
         ),
         (
             ["x=1"],
-            "--param x: no JobFlow in the files has such a param; there are workers, mode",
+            "--param x: no JobFlow in the files has this param; their params are workers, mode",
         ),
         (
             ["workers=[1"],
@@ -114,46 +103,47 @@ def test_every_flow_that_has_it_takes_it() -> None:
         (["workers=1\n---\n2"], "--param workers: its value is more than one YAML document"),
         (
             ["workers=.inf"],
-            "--param workers: its value cannot be read: .inf is no number that JSON can hold",
+            "--param workers: its value cannot be read: .inf is a number that JSON does not have",
         ),
     ],
 )
 @pytest.mark.parametrize("command", ["lint", "run"])
-def test_what_is_no_param(command: str, params: list[str], said: str) -> None:
-    flags = [word for param in params for word in ("--param", param)]
-    answer = jobflow(command, *flags, "-", stdin=BOTH)
-    assert (answer.code, answer.out, answer.err) == (2, "", f"jobflow {command}: {said}\n")
+def test_wrong_params(command: str, params: list[str], sentence: str) -> None:
+    answer = jobflow(command, *flags(params), "-", stdin=BOTH)
+    assert (answer.code, answer.out, answer.err) == (2, "", f"jobflow: error: {sentence}\n")
 
 
 def test_files_without_params() -> None:
     answer = jobflow("lint", "--param", "x=1", "-", stdin=TEMPLATE)
     assert answer.code == 2
-    assert answer.err == "jobflow lint: --param x: no JobFlow in the files has params\n"
+    assert answer.err == "jobflow: error: --param x: no JobFlow in the files has params\n"
 
 
-def test_unreadable_files_are_told_of_all_the_same() -> None:
+def test_unreadable_files_are_reported_first() -> None:
     answer = jobflow("lint", "--param", "x=1", "-", stdin="{")
     assert answer.code == 2
     assert "not YAML" in answer.out
 
 
-def ran(*params: str) -> dict[str, Any]:
-    flags = [word for param in params for word in ("--param", param)]
-    answer = jobflow("run", "-o", "json", "--speed", "50", *flags, "-", stdin=BOTH)
+@pytest.mark.parametrize(
+    ("params", "values", "phase"),
+    [
+        (("workers=4", 'mode="slow"'), [4, "slow"], ("Completed", None)),
+        (("workers=1",), [1, "fast"], ("Skipped", "NotTaken")),
+    ],
+)
+def test_a_flow_runs_with_the_values(
+    params: tuple[str, ...], values: list[Any], phase: tuple[str, str | None]
+) -> None:
+    answer = jobflow("run", "-o", "json", "--speed", "50", *flags(params), "-", stdin=BOTH)
     assert answer.code == 0, answer.err
     (flow,) = answer.json["items"]
-    return dict(flow)
+    condition = flow["status"]["conditions"]["one-a"]
+    assert [param["value"] for param in flow["spec"]["params"]] == values
+    assert (condition["phase"], condition.get("reason")) == phase
 
 
-def test_a_flow_runs_with_it() -> None:
-    flow = ran("workers=4", 'mode="slow"')
-    assert [param["value"] for param in flow["spec"]["params"]] == [4, "slow"]
-    assert flow["status"]["conditions"]["one-a"]["phase"] == "Completed"
-    skipped = ran("workers=1")["status"]["conditions"]["one-a"]
-    assert (skipped["phase"], skipped["reason"]) == ("Skipped", "NotTaken")
-
-
-def test_anchors_are_no_obstacle(tmp_path: Path) -> None:
+def test_params_shared_by_an_alias(tmp_path: Path) -> None:
     """Params that two flows share by an alias are one list in the file."""
     shared = "  params: &params\n    - name: workers\n"
     first, second = FLOW.format(name="one"), FLOW.format(name="two")

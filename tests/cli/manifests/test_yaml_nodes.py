@@ -1,4 +1,4 @@
-"""Texts that are no YAML, or too much of it: one sentence with a place each, and never a hang."""
+"""Texts that are YAML and texts that are not: values, errors with places, and limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobflow.cli.manifests.yaml_nodes import MAX_DEPTH, MAX_NODES, MappingNode, 
 
 
 def read(text: str) -> list[Any]:
-    """Each document as JSON; what is wrong as `line:column message`."""
+    """Return each document as JSON, or its error as `line:column message`."""
     return [
         f"{each.span.line}:{each.span.column} {each.message}"
         if isinstance(each, NotYAMLError)
@@ -53,15 +53,15 @@ WRONG = [
     ),
     ("a: @b", "1:4 not YAML: no value begins with @; put it in quotes"),
     ("a: `b`", "1:4 not YAML: no value begins with `; put it in quotes"),
-    ('a: "b" c', "1:8 not YAML: text after a quoted value; quote the whole of it"),
+    ('a: "b" c', "1:8 not YAML: text after a quoted value; quote all of it"),
     (
         "a: b\n- c",
-        "2:1 not YAML: this does not go on the mapping begun at line 1, column 1; "
+        "2:1 not YAML: this does not continue the mapping begun at line 1, column 1; "
         "check the indentation",
     ),
     (
         "- a\nb: c",
-        "2:1 not YAML: this does not go on the list begun at line 1, column 1; "
+        "2:1 not YAML: this does not continue the list begun at line 1, column 1; "
         "check the indentation",
     ),
     ("a: >-b\n", "1:6 not YAML: after | or > the text begins on the next line"),
@@ -72,46 +72,46 @@ WRONG = [
     ),
     (
         "name: {{ .Values.name }}",
-        "1:8 a key has to be text; {{ … }} of a Helm or Jinja template has to be rendered first",
+        "1:8 a key must be text; render {{ … }} of a Helm or Jinja template first",
     ),
-    ("[a]: b", "1:1 a key has to be text"),
-    ("~: b", "1:1 a key has to be text"),
-    ("a: *b", "1:4 *b refers to an anchor that is not above it"),
+    ("[a]: b", "1:1 a key must be text"),
+    ("~: b", "1:1 a key must be text"),
+    ("a: *b", "1:4 *b has no anchor above it"),
     ("a: &a [*a]", "1:8 the value of anchor &a contains itself"),
-    ("a: .inf", "1:4 .inf is no number that JSON can hold"),
-    ("<<: 5", "1:5 <<: merges a mapping or a list of mappings, nothing else"),
-    ("a: !!binary äöü", "1:4 !!binary holds no base64 of UTF-8 text"),
-    ("a: b\0c", "1:5 not text: it holds a NUL character, as binary files do"),
+    ("a: .inf", "1:4 .inf is a number that JSON does not have"),
+    ("<<: 5", "1:5 <<: can only merge a mapping or a list of mappings"),
+    ("a: !!binary äöü", "1:4 !!binary must contain base64 of UTF-8 text"),
+    ("a: b\0c", "1:5 contains a NUL character; save the file as UTF-8 text"),
     ("a: \x1b[31m", "1:4 control character U+001B is not allowed in YAML"),
     ("a: 1\nb: \ud800", "2:4 control character U+D800 is not allowed in YAML"),
-    (BOMB, f"6:32 more than {MAX_NODES:,} values, aliases followed"),
+    (BOMB, f"6:32 more than {MAX_NODES:,} values, with those of aliases"),
     ("[" * 100_000, f"1:{MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
     ("- " * 100_000, f"1:{2 * MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
     ("{a: " * 100_000, f"1:{4 * MAX_DEPTH + 1} nested more than {MAX_DEPTH} deep"),
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), WRONG)
-def test_what_is_no_yaml_is_said_in_one_sentence_with_its_place(text: str, said: str) -> None:
-    assert read(text) == [said]
+@pytest.mark.parametrize(("text", "error"), WRONG)
+def test_invalid_yaml_has_one_error_with_its_place(text: str, error: str) -> None:
+    assert read(text) == [error]
 
 
 def test_aliases_that_nest_deeply_count_as_deep() -> None:
     levels = "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 2 * MAX_DEPTH))
-    (said,) = read(f"a0: &a0 [x]\n{levels}")
-    assert said.endswith(f"nested more than {MAX_DEPTH} deep")
+    (error,) = read(f"a0: &a0 [x]\n{levels}")
+    assert error.endswith(f"nested more than {MAX_DEPTH} deep")
 
 
-def test_after_too_many_values_nothing_more_is_read() -> None:
+def test_nothing_is_read_after_too_many_values() -> None:
     most, left = divmod(MAX_NODES, 1 + 50 * 51)  # a document is a list of 50 lists of 50 values
     assert left == 4  # the outer list, the first inner one and two of its values
     document = f"- &a [{'x, ' * 50}]\n" + "- *a\n" * 49 + "---\n"
     *right, last = read(document * (most + 10))
     assert len(right) == most
-    assert last == f"{51 * most + 1}:13 more than {MAX_NODES:,} values, aliases followed"
+    assert last == f"{51 * most + 1}:13 more than {MAX_NODES:,} values, with those of aliases"
 
 
-def test_a_fault_in_one_document_does_not_hide_the_others() -> None:
+def test_an_error_in_one_document_does_not_hide_the_others() -> None:
     found = read("a: 1\n---\nb: [\n---\nc: @\n---\nd: 1\n")
     assert found == [
         {"a": 1},
@@ -122,10 +122,10 @@ def test_a_fault_in_one_document_does_not_hide_the_others() -> None:
 
 
 def test_json_objects_one_after_another_need_a_line_between_them() -> None:
-    said = (
+    error = (
         "1:9 not YAML: more text after the end of a document; put --- on a line between documents"
     )
-    assert read('{"a": 1}{"b": 2}') == [{"a": 1}, said]
+    assert read('{"a": 1}{"b": 2}') == [{"a": 1}, error]
 
 
 RIGHT: list[tuple[str, list[Any]]] = [
@@ -155,11 +155,11 @@ RIGHT: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "expected"), RIGHT)
-def test_what_is_yaml_is_read_as_kubectl_reads_it(text: str, expected: list[Any]) -> None:
+def test_yaml_is_read_as_kubectl_reads_it(text: str, expected: list[Any]) -> None:
     assert read(text) == expected
 
 
-def test_a_key_given_twice_is_remembered_with_both_places() -> None:
+def test_a_repeated_key_has_both_places() -> None:
     (node,) = documents("a: 1\nb:\n  c: 1\n  c: 2\na: 3\n")
     assert isinstance(node, MappingNode)
     (again,) = node.duplicates
@@ -167,7 +167,7 @@ def test_a_key_given_twice_is_remembered_with_both_places() -> None:
     assert data_of(node) == {"a": 3, "b": {"c": 2}}
 
 
-def test_what_a_merge_brings_is_no_duplicate() -> None:
+def test_a_merged_key_is_no_duplicate() -> None:
     (node,) = documents("b: &b {a: 1}\nc: {<<: *b, a: 2}\n")
     assert isinstance(node, MappingNode)
     inner = node.entries["c"].value

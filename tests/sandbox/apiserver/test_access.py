@@ -137,7 +137,7 @@ def test_the_command_says_so_and_exits(tmp_path: Path) -> None:
     with written(path, kubeconfig("https://127.0.0.1:1", None)):
         said = jobflow("sandbox", "--kubeconfig", path)
     assert said.code == 2
-    assert said.err.startswith(f"jobflow sandbox: {path} is in use by another sandbox")
+    assert said.err.startswith(f"jobflow: error: {path} is in use by another sandbox")
 
 
 def test_logs_are_private(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command line as tests call it: in this process, both streams kept apart."""
+"""The command line, run in this process with both streams captured."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from jobflow.cli.main import app
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What one command said."""
+class Result:
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -28,18 +28,18 @@ class Said:
         return json.loads(self.out)
 
 
-def jobflow(*arguments: object, stdin: str | bytes = b"") -> Said:
-    """Run `jobflow ARGUMENTS`; nothing but an exit may come out of it."""
+def jobflow(*arguments: object, stdin: str | bytes = b"") -> Result:
+    """Run `jobflow ARGUMENTS`. No exception may leave it but SystemExit."""
     runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"})
-    with _logging_kept():
+    with _logging_restored():
         done = runner.invoke(app, [str(argument) for argument in arguments], input=stdin)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return Said(done.exit_code, done.stdout, done.stderr)
+    return Result(done.exit_code, done.stdout, done.stderr)
 
 
 @contextmanager
-def _logging_kept() -> Iterator[None]:
-    """Commands configure logging for a process that is theirs; here it is not."""
+def _logging_restored() -> Iterator[None]:
+    """Commands configure the logging of the whole process."""
     root = logging.getLogger()
     handlers, level, config = root.handlers, root.level, structlog.get_config()
     try:

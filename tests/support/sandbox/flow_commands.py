@@ -1,52 +1,75 @@
-"""Commands about one flow of the sandbox's API server, as a user calls them."""
+"""Commands about one flow of the sandbox's API server, as a user runs them."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+from jobflow.api.resources import JOBFLOWS
+from jobflow.cli.flows.send_command import CommandOptions, Verb, send_and_wait
 from jobflow.kube.client import Client
-from support.sandbox.command_line import Said, jobflow
-from support.sandbox.running_controller import Cluster, flow, template
+from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.server import Fault
+from support.sandbox.command_line import Result, jobflow
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 from support.sandbox.volcano_world import volcano
 
 JOBFLOW = Path(sys.executable).with_name("jobflow")
 
 
-async def asked(kubeconfig: Path, *arguments: str) -> Said:
-    """What a command says, and its exit code: in a thread, for it runs a loop of its own."""
+async def run_command(kubeconfig: Path, *arguments: str) -> Result:
+    """Run a command in a thread, because it runs an event loop."""
     return await asyncio.to_thread(jobflow, *arguments, "--kubeconfig", str(kubeconfig))
 
 
-async def waited_for(kubeconfig: Path, *arguments: str) -> Said:
-    """The same with `--wait`: a process, for it listens to signals."""
+async def run_process(kubeconfig: Path, *arguments: str) -> Result:
+    """Run the installed command as a process, because `--wait` handles signals."""
     process = await asyncio.create_subprocess_exec(
         JOBFLOW,
-        *(*arguments, "--wait", "--kubeconfig", str(kubeconfig)),
+        *(*arguments, "--kubeconfig", str(kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(30):
         out, err = await process.communicate()
     assert process.returncode is not None
-    return Said(process.returncode, out.decode(), err.decode())
+    return Result(process.returncode, out.decode(), err.decode())
 
 
-def stand_in(world: Cluster) -> AbstractAsyncContextManager[None]:
-    """Somebody who carries vcjobs, and Commands on them, out."""
+async def send_and_wait_for_f(verb: Verb, kubeconfig: Path) -> int:
+    """Run a command about the flow f with `--wait` on the test's own loop."""
+    options = CommandOptions("f", None, str(kubeconfig), wait=True, as_json=False)
+    return await send_and_wait(verb, options)
+
+
+def volcano_on(world: Cluster) -> AbstractAsyncContextManager[None]:
+    """Run a stand-in for Volcano, which runs vcjobs and handles Commands about them."""
     return volcano(Client.at(world.server.url))
 
 
-def slow(name: str) -> dict[str, Any]:
-    """A template whose jobs run for an hour."""
-    made = template(name)
-    made["metadata"]["annotations"] = {"sandbox.jobflow.volcano.sh/duration": "1h"}
-    return made
-
-
 async def long_flow(world: Cluster, name: str = "f", **spec: Any) -> None:
-    """b waits for a, which runs for an hour."""
-    await world.apply(slow("a"), template("b"), flow(name, {"a": "", "b": "a"}, **spec))
+    """Apply a flow in which b waits for a, which runs for an hour."""
+    slow = template("a")
+    slow["metadata"]["annotations"] = {"sandbox.jobflow.volcano.sh/duration": "1h"}
+    await world.apply(slow, template("b"), flow(name, {"a": "", "b": "a"}, **spec))
+
+
+async def set_status(world: Cluster, status: dict[str, Any], name: str = "f") -> None:
+    """Merge fields into the status of a flow."""
+    body = json.dumps({"status": status}).encode()
+    await world.client.patch(JOBFLOWS, NAMESPACE, name, body, subresource="status")
+
+
+def forbid(world: Cluster, method: str, end: str) -> None:
+    """Let the API server refuse requests to paths with this end: `/jobflows`, `/jobflows/f`."""
+    world.server.faults.append(
+        Fault(
+            lambda request: request.method == method and request.path.endswith(end),
+            failure(403, "Forbidden", "alice must not"),
+            times=None,
+        )
+    )

@@ -1,102 +1,70 @@
-"""`jobflow crds`: the CustomResourceDefinitions, printed or applied. api.crd writes them."""
+"""`jobflow crds`: prints the CustomResourceDefinitions, or applies them to a cluster."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 
 import msgspec
 
-from jobflow.api.meta import Struct
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.schema.crd import crd, to_yaml
-from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, unreachable
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError
 
 KINDS = (JOBFLOWS.kind, JOBTEMPLATES.kind)
 FIELD_MANAGER = "jobflow-crds"
 APPLY_PATCH = "application/apply-patch+yaml"
-ESTABLISHED_WITHIN_SECONDS = 30.0
-LOOK_AGAIN_SECONDS = 0.2
+SERVED_WITHIN_SECONDS = 30.0
+POLL_SECONDS = 0.2
 
 
-class Condition(Struct, frozen=True, kw_only=True):
-    """One entry of a CustomResourceDefinition's `status.conditions`."""
-
-    type: str = ""
-    status: str = ""
-    message: str = ""
-
-
-class DefinitionStatus(Struct, frozen=True, kw_only=True):
-    """`status` of a CustomResourceDefinition, as far as it says whether the kind is served."""
-
-    conditions: list[Condition] | None = None
-    """null until the server has looked at the definition."""
-
-
-class Definition(Struct, frozen=True, kw_only=True):
-    """`apiextensions.k8s.io/v1` CustomResourceDefinition."""
-
-    status: DefinitionStatus = msgspec.field(default_factory=DefinitionStatus)
-
-
-class NotEstablished(Exception):
-    """A definition is stored, and yet its kind is not served. The text says which and why."""
-
-
-def crds() -> int:
-    """Print both, as two documents."""
+def print_crds() -> int:
+    """Print the definitions as YAML documents and return the exit code."""
     sys.stdout.write("---\n".join(to_yaml(crd(kind)) for kind in KINDS))
-    return FINE
+    return SUCCESS
 
 
-def apply(kubeconfig: str | None) -> int:
-    """Apply both and wait until they are served: 0; 1 where the cluster does not take them, 2
-    where there is no cluster to ask."""
+def apply_crds(kubeconfig: str | None) -> int:
+    """Apply the definitions, wait until they are served and return the exit code."""
     from jobflow.runtime.event_loop import run
 
-    try:
-        run(_apply(kubeconfig))
-    except ConfigError as error:
-        complain("crds", str(error))
-        return UNUSABLE
-    except (ApiError, NotEstablished) as error:
-        complain("crds", str(error))
-    except NETWORK_ERRORS as error:
-        complain("crds", f"the API server does not answer: {str(error) or type(error).__name__}")
-    else:
-        return FINE
-    return FAULTY
+    with exit_on(UNUSABLE, ConfigError), exit_on(FAILED, ApiError, CommandError):
+        try:
+            run(_apply(kubeconfig))
+        except NETWORK_ERRORS as error:
+            raise CommandError(FAILED, unreachable(error)) from None
+    return SUCCESS
 
 
 async def _apply(kubeconfig: str | None) -> None:
-    """Server-side apply by a manager of its own; fields that others hold become ours, for an older
-    schema of theirs would prune what flows say. What only others set stays as it is."""
+    """Apply server-side and by force: an older schema of another field manager would prune fields
+    of flows. Fields that only others set stay as they are."""
     query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
     async with await Client.from_kubeconfig(kubeconfig) as client:
         for manifest in map(crd, KINDS):
             name = manifest["metadata"]["name"]
             body = msgspec.json.encode(manifest)
             await client.patch(CRDS, "", name, body, content_type=APPLY_PATCH, query=query)
-            await _established(client, name)
+            await _until_served(client, name)
             print(f"customresourcedefinition.apiextensions.k8s.io/{name} applied")
 
 
-async def _established(client: Client, name: str) -> None:
-    """Return once the kind is served. Raises NotEstablished."""
-    deadline = time.monotonic() + ESTABLISHED_WITHIN_SECONDS
+async def _until_served(client: Client, name: str) -> None:
+    """Return once the kind is served. Raises CommandError if its names are taken or after 30 s."""
+    deadline = time.monotonic() + SERVED_WITHIN_SECONDS
     while True:
-        status = (await client.get(CRDS, "", name, Definition)).status
-        conditions = {each.type: each for each in status.conditions or ()}
-        if (names := conditions.get("NamesAccepted")) and names.status == "False":
-            raise NotEstablished(f"{name} is not served: {names.message}")
-        if (established := conditions.get("Established")) and established.status == "True":
+        definition = json.loads(await client.request("GET", CRDS.path("", name)))
+        listed = (definition.get("status") or {}).get("conditions")
+        conditions = {condition["type"]: condition for condition in listed or ()}
+        if (names := conditions.get("NamesAccepted", {})).get("status") == "False":
+            raise CommandError(FAILED, f"{name} is not served: {names.get('message', '')}")
+        if conditions.get("Established", {}).get("status") == "True":
             return
         if time.monotonic() > deadline:
-            raise NotEstablished(
-                f"{name} is not served {ESTABLISHED_WITHIN_SECONDS:.0f} s after it was applied"
-            )
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            after = f"{SERVED_WITHIN_SECONDS:.0f} s after it was applied"
+            raise CommandError(FAILED, f"{name} is not served {after}")
+        await asyncio.sleep(POLL_SECONDS)

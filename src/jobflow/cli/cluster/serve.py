@@ -1,5 +1,4 @@
-"""`jobflow serve`: settings in, exit code out. A flag is written once, as a field of the settings.
-What is served is jobflow.serve's business."""
+"""`jobflow serve`: runs the webhook and the controller. Its flags are the fields of `Settings`."""
 
 from __future__ import annotations
 
@@ -14,54 +13,40 @@ from pydantic import ValidationError
 from jobflow.app.serve import START_ERRORS, PartDied, run
 from jobflow.app.serve import serve as serve_cluster
 from jobflow.app.settings import Entry, Settings, entries, problems
-from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on, print_error
 from jobflow.runtime import logs
 
 
 def serve(flags: Mapping[str, Any]) -> int:
-    """Serve until told to stop: 0; 1 where a part died, 2 where it could not begin."""
+    """Serve until SIGTERM and return the exit code: 1 if a part died, 2 if it could not start."""
     try:
         settings = Settings(**flags)
     except ValidationError as error:
-        complain("serve", *problems(error))
+        print_error(*problems(error))
         return UNUSABLE
     logs.configure(level=logging.getLevelNamesMapping()[settings.log_level.upper()])
-    try:
+    with exit_on(UNUSABLE, *START_ERRORS), exit_on(FAILED, PartDied):
         run(serve_cluster(settings))
-    except START_ERRORS as error:
-        complain("serve", str(error))
-        return UNUSABLE
-    except PartDied as error:
-        complain("serve", str(error))
-        return FAULTY
-    return FINE
+    return SUCCESS
 
 
 def command() -> Callable[..., None]:
-    """What typer calls: a function with a parameter for each setting; None: it was not given."""
+    """Return the function that typer calls, with a parameter for each setting."""
 
-    def called(**flags: Any) -> None:
-        given = {name: value for name, value in flags.items() if value is not None}
-        raise typer.Exit(serve(given))
+    def run_serve(**flags: Any) -> None:
+        raise typer.Exit(serve({name: each for name, each in flags.items() if each is not None}))
 
     parameters = [_parameter(entry) for entry in entries()]
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return called
+    run_serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_serve.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run_serve
 
 
 def _parameter(entry: Entry) -> inspect.Parameter:
-    """A flag takes text, as the environment does: the settings alone judge it."""
-    option = typer.Option(entry.flag, metavar=entry.metavar, help=_help(entry), show_default=False)
-    takes: Any = str | None if entry.metavar else bool | None
-    return inspect.Parameter(
-        entry.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[takes, option],
-    )
-
-
-def _help(entry: Entry) -> str:
+    """Return a flag that takes any text, because `Settings` validates it, as it does variables."""
     default = f"; default: {entry.default}" if entry.default else ""
-    return f"{entry.description}. [{entry.variable}{default}]"
+    text = f"{entry.description}. [{entry.variable}{default}]"
+    option = typer.Option(entry.flag, metavar=entry.metavar, help=text, show_default=False)
+    value: Any = str | None if entry.metavar else bool | None
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(entry.name, kind, default=None, annotation=Annotated[value, option])

@@ -1,5 +1,4 @@
-"""The commands for a cluster: names, flags, help. What one does is in a module of its own, imported
-only when it is called."""
+"""Flags and help of the commands for cluster operators. Each imports its module when called."""
 
 from __future__ import annotations
 
@@ -10,23 +9,23 @@ from typing import Annotated
 import typer
 
 from jobflow.cli.flags import KUBECONFIG, examples
-from jobflow.cli.lazy_command import LateCommand
+from jobflow.cli.lazy_command import LazyCommand
 
 commands = typer.Typer()
 
 
 @commands.command(
-    cls=LateCommand,
-    short_help="Serve the webhook and run the controller for a cluster.",
+    cls=LazyCommand,
+    short_help="Run the webhook and the controller.",
     epilog=examples(
         "jobflow serve --tls-cert certs/tls.crt --tls-key certs/tls.key",
         "jobflow serve --kubeconfig ~/.kube/config --no-webhook",
     ),
 )
 def serve() -> Callable[..., None]:
-    """Serve the webhook and run the controller for a cluster. SIGTERM ends it cleanly.
+    """Run the webhook and the controller until SIGTERM.
 
-    Every flag is also in the environment, under the name in brackets; a flag goes before it.
+    Every flag can also be set by the environment variable in brackets; the flag wins.
     """
     from jobflow.cli.cluster.serve import command
 
@@ -42,37 +41,40 @@ def crds(
         bool,
         typer.Option(
             "--apply",
-            help="Apply them to a cluster instead (server-side, by force) and wait until they are "
-            "served.",
+            help="Apply them to the cluster (server-side, forcing conflicts) and wait until they "
+            "are served.",
         ),
     ] = False,
     kubeconfig: Annotated[
         str | None, typer.Option(metavar="PATH", help=f"With --apply. {KUBECONFIG}")
     ] = None,
 ) -> None:
-    """Print the CustomResourceDefinitions as YAML, or apply them.
+    """Print the CustomResourceDefinitions as YAML, or apply them to a cluster.
 
-    Exit code of --apply: 0 served; 1 the cluster does not take them; 2 no cluster to ask.
+    Exit code with --apply: 0 served; 1 refused, or the cluster does not answer; 2 no kubeconfig.
     """
-    from jobflow.cli.cluster import crds as definitions
+    from jobflow.cli.cluster.crds import apply_crds, print_crds
 
     if kubeconfig is not None and not apply:
-        raise typer.BadParameter("it needs --apply", param_hint="'--kubeconfig'")
-    raise typer.Exit(definitions.apply(kubeconfig) if apply else definitions.crds())
+        raise typer.BadParameter("needs --apply", param_hint="'--kubeconfig'")
+    raise typer.Exit(apply_crds(kubeconfig) if apply else print_crds())
 
 
 @commands.command(
-    short_help="Write a development CA and a serving certificate.",
+    short_help="Write a CA and a serving certificate for development.",
     epilog=examples("jobflow certs certs", "jobflow certs certs --host webhook.example.com"),
 )
 def certs(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the files.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further name or IP the webhook is reached by."),
+        typer.Option(metavar="NAME", help="Another name or IP address of the webhook."),
     ] = None,
 ) -> None:
-    """Write a development CA and a serving certificate for localhost. Not for production."""
-    from jobflow.cli.cluster.certs import certs as write_certs
+    """Write a CA and a serving certificate for localhost, for development only.
+
+    Exit code: 0 written; 2 not written.
+    """
+    from jobflow.cli.cluster.certs import write_certs
 
     raise typer.Exit(write_certs(directory, host or []))

@@ -1,5 +1,5 @@
-"""The commands about one flow on a cluster: names, flags, help. What one does is in a module of its
-own, imported only when it is called."""
+"""Flags and help of the commands about one flow of a cluster. Each imports its module when
+called."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from jobflow.cli.flags import FlowName, Kubeconfig, Namespace, Output, examples
 
 commands = typer.Typer()
 
-Answer = Annotated[
+OutputFlag = Annotated[
     Output, typer.Option("-o", "--output", help="Text, or one JSON object at the end.")
 ]
 
 
 @commands.command(
-    short_help="Say why a flow, or a step of it, stands where it stands.",
+    short_help="Explain why a flow or a step waits, runs or failed.",
     epilog=examples("jobflow why train", "jobflow why train evaluate -n team -o json"),
 )
 def why(
     flow: FlowName,
     step: Annotated[
         str | None,
-        typer.Argument(metavar="STEP", help="A step of it; else the whole.", show_default=False),
+        typer.Argument(metavar="STEP", help="A step of the flow.", show_default=False),
     ] = None,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
@@ -32,61 +32,50 @@ def why(
         Output, typer.Option("-o", "--output", help="One paragraph, or one JSON object.")
     ] = Output.TEXT,
 ) -> None:
-    """Say in a paragraph why a flow stands where it stands: what it waits for and how long, what
-    would free it, what has failed, what comes next. Of a step: the chain behind it, down to where
-    that begins.
+    """Explain in one paragraph what a flow waits for and how long, what failed, what to do about it
+    and what runs next. With STEP, follow its dependencies back to the cause.
 
-    Exit code: 0 answered; 1 it may not be read; 2 no such flow or step, or no cluster.
+    Exit code: 0 answered; 1 no right to read the flow; 2 no such flow or step, or no cluster.
     """
-    from jobflow.cli.flows.why import Question
-    from jobflow.cli.flows.why import why as answer
+    from jobflow.cli.flows.why import Question, explain_flow
 
-    as_json = output is Output.JSON
-    raise typer.Exit(answer(Question(flow, step, namespace, kubeconfig, as_json=as_json)))
+    question = Question(flow, step, namespace, kubeconfig, as_json=output is Output.JSON)
+    raise typer.Exit(explain_flow(question))
 
 
 @commands.command(
-    short_help="End a flow: abort what runs, skip the rest.",
-    epilog=examples(
-        "jobflow cancel train",
-        "jobflow cancel train -n team --wait",
-        "jobflow cancel train --now",
-        "jobflow cancel train -o json",
-    ),
+    short_help="Cancel a flow: abort its jobs, skip what has not started.",
+    epilog=examples("jobflow cancel train", "jobflow cancel train --now --wait -n team"),
 )
 def cancel(
     flow: FlowName,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     now: Annotated[
-        bool, typer.Option("--now", help="End finally too, even if it already runs.")
+        bool, typer.Option("--now", help="Cancel the finally steps too, even if they already run.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until every job has ended, telling how it goes.")
+        bool, typer.Option("--wait", help="Wait until the flow has finished; print progress.")
     ] = False,
-    output: Answer = Output.TEXT,
+    output: OutputFlag = Output.TEXT,
 ) -> None:
-    """End a flow: jobs that run are aborted, steps that have not begun are skipped, finally runs,
-    and the flow is Failed (Cancelled) once every job has ended. With --now, finally is ended too,
-    even if the flow is already ending.
+    """Cancel a flow: abort the jobs that run, skip the steps that have not started, run finally.
+    The flow is Failed (Cancelled) once all jobs have finished. With --now, finally is cancelled
+    too.
 
-    Exit code: 0 asked for, with --wait: done; 1 refused, or the flow is over or already being
-    cancelled; 2 no such flow, or no cluster; 130 interrupted.
+    Exit code: 0 requested, with --wait: the flow has finished; 1 refused, or the flow has finished
+    or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
     from jobflow.cli.flows.cancel import CANCEL, CANCEL_NOW
-    from jobflow.cli.flows.send_command import Order, ask
+    from jobflow.cli.flows.send_command import CommandOptions, send
 
-    order = Order(flow, namespace, kubeconfig, wait=wait, as_json=output is Output.JSON)
-    raise typer.Exit(ask(CANCEL_NOW if now else CANCEL, order))
+    options = CommandOptions(flow, namespace, kubeconfig, wait, output is Output.JSON)
+    raise typer.Exit(send(CANCEL_NOW if now else CANCEL, options))
 
 
 @commands.command(
-    short_help="Suspend a flow: nothing starts until it is resumed.",
-    epilog=examples(
-        "jobflow suspend train",
-        "jobflow suspend train --abort --wait",
-        "jobflow suspend train -n team -o json",
-    ),
+    short_help="Suspend a flow: start nothing until it is resumed.",
+    epilog=examples("jobflow suspend train", "jobflow suspend train --abort --wait -n team"),
 )
 def suspend(
     flow: FlowName,
@@ -94,24 +83,25 @@ def suspend(
     kubeconfig: Kubeconfig = None,
     abort: Annotated[
         bool,
-        typer.Option("--abort", help="Abort what runs; on resume it starts as a new attempt."),
+        typer.Option("--abort", help="Abort the jobs that run; resume starts a new attempt."),
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until nothing of it runs, telling how it goes.")
+        bool, typer.Option("--wait", help="Wait until no job is running; print progress.")
     ] = False,
-    output: Answer = Output.TEXT,
+    output: OutputFlag = Output.TEXT,
 ) -> None:
-    """Suspend a flow: nothing of it starts until it is resumed, finally included. What runs already
-    runs to its end, or with --abort is aborted.
+    """Suspend a flow: no step starts until it is resumed, not even finally. Jobs that run finish;
+    with --abort they are aborted.
 
-    Exit code: 0 asked for, with --wait: done; 1 refused, the flow is over or suspended already, or
-    with --wait was resumed meanwhile; 2 no such flow, or no cluster; 130 interrupted.
+    Exit code: 0 requested, with --wait: no job is running; 1 refused, the flow has finished or is
+    already suspended, or with --wait: it was resumed; 2 no such flow, or no cluster; 130
+    interrupted.
     """
-    from jobflow.cli.flows.send_command import Order, ask
+    from jobflow.cli.flows.send_command import CommandOptions, send
     from jobflow.cli.flows.suspend import SUSPEND, SUSPEND_AND_ABORT
 
-    order = Order(flow, namespace, kubeconfig, wait=wait, as_json=output is Output.JSON)
-    raise typer.Exit(ask(SUSPEND_AND_ABORT if abort else SUSPEND, order))
+    options = CommandOptions(flow, namespace, kubeconfig, wait, output is Output.JSON)
+    raise typer.Exit(send(SUSPEND_AND_ABORT if abort else SUSPEND, options))
 
 
 @commands.command(
@@ -122,47 +112,43 @@ def resume(
     flow: FlowName,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
-    output: Answer = Output.TEXT,
+    output: OutputFlag = Output.TEXT,
 ) -> None:
-    """Resume a flow that is suspended, also one that was created so. Steps whose jobs were aborted
-    start anew; that does not count against their retries.
+    """Resume a suspended flow, also one that was created with `suspend: true`. Steps whose jobs
+    were aborted start a new attempt, which does not count against their retry limit.
 
-    Exit code: 0 asked for; 1 refused, or the flow is over or not suspended; 2 no such flow, or no
-    cluster.
+    Exit code: 0 requested; 1 refused, or the flow has finished or is not suspended; 2 no such flow,
+    or no cluster.
     """
-    from jobflow.cli.flows.send_command import Order, ask
+    from jobflow.cli.flows.send_command import CommandOptions, send
     from jobflow.cli.flows.suspend import RESUME
 
-    order = Order(flow, namespace, kubeconfig, wait=False, as_json=output is Output.JSON)
-    raise typer.Exit(ask(RESUME, order))
+    options = CommandOptions(flow, namespace, kubeconfig, False, output is Output.JSON)
+    raise typer.Exit(send(RESUME, options))
 
 
 @commands.command(
-    short_help="Run a failed flow again from what failed.",
-    epilog=examples(
-        "jobflow retry train",
-        "jobflow retry train --wait",
-        "jobflow retry train -n team -o json",
-    ),
+    short_help="Retry a failed flow from the steps that failed.",
+    epilog=examples("jobflow retry train", "jobflow retry train --wait -n team -o json"),
 )
 def retry(
     flow: FlowName,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until it is over again, telling how it goes.")
+        bool,
+        typer.Option("--wait", help="Wait until the flow has finished again; print progress."),
     ] = False,
-    output: Answer = Output.TEXT,
+    output: OutputFlag = Output.TEXT,
 ) -> None:
-    """Run a flow that has Failed again, from the steps that failed: what has completed stays so,
-    what failed, or was skipped for that, waits again, and finally runs once more. Jobs are made
-    from their templates as these are now.
+    """Retry a Failed flow: steps that failed, or were skipped because of that, run again, and so
+    does finally. Completed steps stay as they are. New jobs use the JobTemplates as they are now.
 
-    Exit code: 0 asked for, with --wait: it has succeeded; 1 refused, the flow has not failed, or
-    with --wait: it has failed again; 2 no such flow, or no cluster; 130 interrupted.
+    Exit code: 0 requested, with --wait: the flow is Succeed; 1 refused, the flow has not failed, or
+    with --wait: it failed again; 2 no such flow, or no cluster; 130 interrupted.
     """
     from jobflow.cli.flows.retry import RETRY
-    from jobflow.cli.flows.send_command import Order, ask
+    from jobflow.cli.flows.send_command import CommandOptions, send
 
-    order = Order(flow, namespace, kubeconfig, wait=wait, as_json=output is Output.JSON)
-    raise typer.Exit(ask(RETRY, order))
+    options = CommandOptions(flow, namespace, kubeconfig, wait, output is Output.JSON)
+    raise typer.Exit(send(RETRY, options))

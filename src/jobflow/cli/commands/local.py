@@ -1,5 +1,4 @@
-"""The commands that need no cluster: names, flags, help. What one does is in a module of its own,
-imported only when it is called."""
+"""Flags and help of the commands that need no cluster. Each imports its module when called."""
 
 from __future__ import annotations
 
@@ -26,14 +25,14 @@ commands = typer.Typer()
 
 
 class RunOutput(StrEnum):
-    """How `jobflow run` answers."""
+    """Format of the output of `jobflow run`."""
 
     TREE = "tree"
     JSON = "json"
 
 
 @commands.command(
-    short_help="Carry flows through in a sandbox, without a cluster.",
+    short_help="Run flows in a sandbox, without a cluster.",
     epilog=examples(
         "jobflow run flow.yaml",
         "jobflow run --speed 10 -o json templates/ flow.yaml",
@@ -52,28 +51,27 @@ def run(
     output: Annotated[
         RunOutput,
         typer.Option(
-            "-o", "--output", help="A live tree and a table, or the final JobFlows as a v1 List."
+            "-o", "--output", help="A live tree and a table, or the finished JobFlows as a v1 List."
         ),
     ] = RunOutput.TREE,
 ) -> None:
-    """Carry flows through in a sandbox on this machine, no cluster needed.
+    """Run flows in a sandbox on this machine, without a cluster.
 
-    With --runner process, logs are kept in .jobflow/logs, and the end of that of a failed step is
-    shown under its tree.
+    With --runner process, logs are written to .jobflow/logs, and the last lines of the log of each
+    failed step are printed.
 
-    Exit code: 0 every flow is Succeed; 1 a flow Failed; 2 refused, unreadable, or waiting for
-    templates that FILEs lack; 130 interrupted.
+    Exit code: 0 every flow is Succeed; 1 a flow is Failed; 2 refused, unreadable, or a flow cannot
+    finish because a JobTemplate is missing or it is suspended; 130 interrupted.
     """
-    from jobflow.cli.local.run import run as run_flows
+    from jobflow.cli.local.run import run_flows
 
-    how = nodes(runner, speed, max_restarts)
-    as_json = output is RunOutput.JSON
-    code = run_flows(files, params=param or (), nodes=how, as_json=as_json, lenient=lenient)
+    choice, as_json = nodes(runner, speed, max_restarts), output is RunOutput.JSON
+    code = run_flows(files, params=param or (), nodes=choice, as_json=as_json, lenient=lenient)
     raise typer.Exit(code)
 
 
 @commands.command(
-    short_help="Check manifests without a cluster: all faults at once.",
+    short_help="Check manifests without a cluster and report all faults at once.",
     epilog=examples(
         "jobflow lint flow.yaml",
         "jobflow lint --param workers=4 flow.yaml",
@@ -88,19 +86,19 @@ def lint(
         Output, typer.Option("-o", "--output", help="Text, or one JSON list of faults.")
     ] = Output.TEXT,
 ) -> None:
-    """Check JobFlows and JobTemplates without a cluster: all faults at once, each with its place.
+    """Check JobFlows and JobTemplates without a cluster. All faults are reported at once, each with
+    file, line and column.
 
-    Exit code: 0 nothing is wrong; 1 something is; 2 a file cannot be read.
+    Exit code: 0 no faults; 1 faults; 2 a file cannot be read.
     """
-    from jobflow.cli.local.lint import lint as lint_files
+    from jobflow.cli.local.lint import lint_files
 
     as_json = output is Output.JSON
-    code = lint_files(files, params=param or (), as_json=as_json, lenient=lenient)
-    raise typer.Exit(code)
+    raise typer.Exit(lint_files(files, params=param or (), as_json=as_json, lenient=lenient))
 
 
 @commands.command(
-    short_help="Keep a sandbox up for kubectl.",
+    short_help="Start a sandbox for kubectl.",
     epilog=examples(
         "jobflow sandbox",
         "jobflow sandbox --runner process",
@@ -109,34 +107,30 @@ def lint(
 )
 def sandbox(
     port: Annotated[
-        int,
-        typer.Option(metavar="P", min=0, max=65535, help="Of the API server; 0: any free one."),
+        int, typer.Option(metavar="P", min=0, max=65535, help="Port of the API server; 0: any.")
     ] = 0,
     webhook_port: Annotated[
-        int, typer.Option(metavar="P", min=0, max=65535, help="Of the webhook; 0: any free one.")
+        int, typer.Option(metavar="P", min=0, max=65535, help="Port of the webhook; 0: any.")
     ] = 0,
     kubeconfig: Annotated[
         Path,
-        typer.Option(
-            metavar="PATH", help="The kubeconfig to write; removed when the sandbox ends."
-        ),
+        typer.Option(metavar="PATH", help="The kubeconfig to write; deleted at the end."),
     ] = Path(".jobflow/kubeconfig"),
     runner: Runner = RunnerName.SIMULATE,
     speed: Speed = None,
     max_restarts: MaxRestarts = None,
 ) -> None:
-    """Keep a sandbox up for kubectl: API server, webhook, controller and a stand-in for Volcano.
+    """Start a sandbox for kubectl: an API server, the webhook, the controller and a stand-in for
+    Volcano's job controller.
 
-    Prints the line that points kubectl at it, then `ready`. Ctrl-C ends it; nothing is kept but the
-    logs of --runner process, in .jobflow/logs.
+    Prints `export KUBECONFIG=…`, then `ready`, and runs until Ctrl-C. Everything is lost then but
+    the logs of --runner process, in .jobflow/logs.
+
+    Exit code: 0 ended by Ctrl-C; 1 a part of the sandbox failed; 2 it could not start.
     """
-    from jobflow.cli.local.sandbox import sandbox as keep_sandbox
+    from jobflow.cli.local.sandbox import run_sandbox
 
+    choice = nodes(runner, speed, max_restarts)
     raise typer.Exit(
-        keep_sandbox(
-            port=port,
-            webhook_port=webhook_port,
-            kubeconfig=kubeconfig,
-            nodes=nodes(runner, speed, max_restarts),
-        )
+        run_sandbox(port=port, webhook_port=webhook_port, kubeconfig=kubeconfig, nodes=choice)
     )

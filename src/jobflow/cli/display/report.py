@@ -1,40 +1,40 @@
-"""Shows faults and warnings to people: the place, the sentence, the source line with a caret."""
+"""The report on manifests: faults and warnings with place, sentence, source line and carets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from jobflow.cli.manifests.check import Report
-from jobflow.cli.manifests.faults import Fault, Place
+from jobflow.cli.manifests.faults import ManifestFault, SourcePlace
+from jobflow.core.text import counted
 
 _BEFORE_CARET = 40
-"""How much of a long line stays to the left of what the caret points at."""
+"""Columns of a long line to the left of the first caret."""
 _GUTTER = 7
 
 
-def show(report: Report, console: Console) -> None:
-    """Every fault and warning of a report, then one line that sums up."""
+def print_report(report: Report, console: Console) -> None:
+    """Print all faults and warnings, then one line of summary."""
     for fault in report.faults:
         print_fault(fault, console)
     print_warnings(report, console)
-    console.print(summary(report), soft_wrap=True)
+    console.print(_summary(report), soft_wrap=True)
 
 
 def print_warnings(report: Report, console: Console) -> None:
-    """`file:line:column: warning: …` for each."""
-    for warned in report.warnings:
-        console.print(_head(warned.place, "warning", "yellow", warned.message), soft_wrap=True)
+    """Print `file:line:column: warning: message` for each warning."""
+    for warning in report.warnings:
+        console.print(_head(warning.place, "warning", "yellow", warning.message), soft_wrap=True)
 
 
-def print_fault(fault: Fault, console: Console) -> None:
-    """`file:line:column: error: path: message`, then the line itself and a caret under the place.
+def print_fault(fault: ManifestFault, console: Console) -> None:
+    """Print `file:line:column: error: path: message`, then the source line and its carets.
 
-    Lines are not wrapped: on a terminal it does that itself, elsewhere a line stays one line.
+    Lines are not wrapped: a terminal does that, and in a pipe a line has to stay one line.
     """
     text = _head(fault.place, "error", "red", fault.sentence)
     for line in excerpt(fault.place, console.width if console.is_terminal else 120):
@@ -42,32 +42,34 @@ def print_fault(fault: Fault, console: Console) -> None:
     console.print(text, soft_wrap=True)
 
 
-def _head(place: Place, word: str, colour: str, sentence: str) -> Text:
+def _head(place: SourcePlace, severity: str, colour: str, sentence: str) -> Text:
     return Text.assemble(
-        (f"{visible(str(place))}: ", "bold"), (f"{word}: ", f"bold {colour}"), visible(sentence)
+        (f"{printable(str(place))}: ", "bold"),
+        (f"{severity}: ", f"bold {colour}"),
+        printable(sentence),
     )
 
 
-def excerpt(place: Place, width: int) -> Iterator[str]:
-    """The source line and, below it, carets under the place; of a long line the part around it."""
+def excerpt(place: SourcePlace, width: int) -> Iterator[str]:
+    """Return the source line, cut to `width` around the place, and the carets below it."""
     if not place.line:
         return
-    line = visible(place.text)
+    line = printable(place.text)
     start = min(place.column - 1, len(line))
-    room = max(width - _GUTTER - 2, 20)
-    if cell_len(line) > room:
-        cut = max(start - min(_BEFORE_CARET, room // 2), 0)
+    columns = max(width - _GUTTER - 2, 20)
+    if cell_len(line) > columns:
+        cut = max(start - min(_BEFORE_CARET, columns // 2), 0)
         line, start = ("…" if cut else "") + line[cut:], start - cut + (1 if cut else 0)
-        if cell_len(line) > room:
-            line = set_cell_size(line, room - 1).rstrip() + "…"
-    under = cell_len(line[:start])
-    carets = max(1, cell_len(line[start : start + place.width]))
+        if cell_len(line) > columns:
+            line = set_cell_size(line, columns - 1).rstrip() + "…"
+    indent = " " * cell_len(line[:start])
+    carets = "^" * max(1, cell_len(line[start : start + place.width]))
     yield f"{place.line:>{_GUTTER - 2}} | {line}".rstrip()
-    yield f"{'':>{_GUTTER - 2}} | {' ' * under}{'^' * carets}"
+    yield f"{'':>{_GUTTER - 2}} | {indent}{carets}"
 
 
-def visible(text: str) -> str:
-    """Text that cannot move the cursor or change colours: one cell for what has no glyph."""
+def printable(text: str) -> str:
+    """Replace characters that could move the cursor or change colours by one cell each."""
     if text.isprintable():
         return text
     return "".join(
@@ -75,22 +77,17 @@ def visible(text: str) -> str:
     )
 
 
-def summary(report: Report) -> str:
-    """What was looked at and how it stands, in one line."""
+def _summary(report: Report) -> str:
+    flows, templates = len(report.flows), len(report.templates)
     if report.faults:
         files = len({fault.place.source.name for fault in report.faults})
-        said = f"{_count(len(report.faults), 'fault')} in {_count(files, 'file')}"
+        text = f"{counted(len(report.faults), 'fault')} in {counted(files, 'file')}"
     else:
-        flows, templates = len(report.flows), len(report.templates)
-        said = f"{_count(flows, 'JobFlow')} and {_count(templates, 'JobTemplate')}: no faults"
+        text = f"{counted(flows, 'JobFlow')} and {counted(templates, 'JobTemplate')}: no faults"
     if report.warnings:
-        said += f", {_count(len(report.warnings), 'warning')}"
+        text += f", {counted(len(report.warnings), 'warning')}"
     if report.others:
         kinds = sorted({str(manifest.kind) for manifest in report.others})
-        shown = ", ".join(islice(kinds, 3)) + (", …" if len(kinds) > 3 else "")
-        said += f"; passed over {_count(len(report.others), 'object')} of other kinds ({shown})"
-    return said
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        names = ", ".join(kinds[:3]) + (", …" if len(kinds) > 3 else "")
+        text += f"; ignored {counted(len(report.others), 'object')} of other kinds ({names})"
+    return text

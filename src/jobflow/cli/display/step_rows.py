@@ -1,9 +1,9 @@
-"""What a flow's status says of each step, as rows to show: phase, times, what to tell. Pure."""
+"""One row per step of a flow, read from its status: phase, job, times and what to report."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,126 +18,122 @@ from jobflow.api.flow_status import (
 )
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.cli.display.report import visible
+from jobflow.cli.display.report import printable
 from jobflow.core.explain.progress import case_taken, run_progress
 from jobflow.core.names import job_name
 from jobflow.core.text import listed
 
-_LONGEST_OUTPUTS = 60
-"""Characters of outputs that are shown."""
+_MAX_OUTPUTS = 60
+"""Characters of outputs; longer ones are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step as it stands."""
+    """One step as it is now."""
 
     step: str
     job: str
-    """Its current or last vcjob, of a forEach all of them; empty where none was made."""
+    """The current or last job; all jobs of a forEach; "" before the first."""
     last_job: str
-    """The vcjob by which it stands as it does, of a forEach that failed the item's."""
+    """The job that decided the phase; of a failed forEach that of the item."""
     phase: str
     reason: str
     message: str
     attempts: int
     start: datetime | None
-    """When its current or last vcjob was made; of forEach and repeat the first."""
+    """Creation of the current or last job; of forEach and repeat the first."""
     end: datetime | None
     since: datetime | None
-    """Since when it is in this phase for this reason."""
+    """Last change of phase or reason."""
     pods: Mapping[str, TaskState] | None
-    """By task, while it runs."""
+    """Pods by task while the step runs."""
     failure: StepFailure | None
     outputs: str
-    """`acc=0.9, epochs=3`, where they are short; of a repeat those of its last run."""
+    """`acc=0.9, epochs=3` if they are short; of a repeat those of its last run."""
     next_attempt: datetime | None
-    """When it runs again, while it waits for that."""
+    """Time of the next attempt while the step waits for it."""
     runs: str
-    """`12/40 items done, 3 running, 1 failed`; empty where it has but one run."""
+    """`12/40 items done, 3 running, 1 failed`; "" for a step with one run."""
     few_runs: str
-    """The same in fewer words."""
+    """A shorter form of `runs`."""
     case: str
-    """`case 2 of 3: price-large`, where it has a switch."""
+    """`case 2 of 3: price-large`, if it has a switch."""
+
+    @property
+    def is_completed(self) -> bool:
+        return self.phase == StepPhase.COMPLETED
 
     def duration(self, now: datetime) -> timedelta | None:
-        """How long its vcjobs took, or take at `now`; None where none was made."""
+        """Time from its first job's start to its end or `now`; None before the first job."""
         if self.start is None:
             return None
         return max((self.end or now) - self.start, timedelta())
 
-    def lasting(self, now: datetime) -> timedelta | None:
-        """How long its vcjob took or takes, or how long the step has waited for one."""
+    def time_in_phase(self, now: datetime) -> timedelta | None:
+        """The duration, or how long a Waiting step has waited."""
         if self.phase == StepPhase.WAITING:
             return None if self.since is None else max(now - self.since, timedelta())
         return self.duration(now)
 
     @property
-    def told(self) -> str:
-        """Reason and message, as far as there are any."""
-        return told(self.reason, self.message)
+    def with_reason(self) -> str:
+        """`Reason: message`."""
+        return with_reason(self.reason, self.message)
 
     @property
     def brief(self) -> str:
-        """The same in fewer words, for where there is little room: what is in the way, or by what
-        it failed."""
+        """A shorter form of `with_reason`: the blocker, or the cause of the failure."""
         if self.phase == StepPhase.WAITING:
-            return self._failed_by or self.message.partition(": ")[2] or self.message
+            return self._failure_cause or self.message.partition(": ")[2] or self.message
         if self.phase != StepPhase.FAILED:
-            return self.told
-        ended = self.message.partition(f"the job {self.last_job} ended ")[2]
-        return self._failed_by or ended or self.told
+            return self.with_reason
+        end = self.message.partition(f"the job {self.last_job} ended ")[2]
+        return self._failure_cause or end or self.with_reason
 
     @property
-    def _failed_by(self) -> str:
-        """`exit code 3 (Error): pod train-worker-1`, where a pod is known by which it failed."""
-        if (by := self.failure) is None or not by.pod:
+    def _failure_cause(self) -> str:
+        """`exit code 3 (Error): pod train-worker-1`, if the failed pod is known."""
+        if (failure := self.failure) is None or not failure.pod:
             return ""
-        code = "" if by.exit_code is None else f"exit code {by.exit_code}"
-        how = f"{code} ({by.reason})" if code and by.reason else code or by.reason or "failed"
-        return f"{how}: pod {by.pod}"
+        code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
+        both = f"{code} ({failure.reason})" if code and failure.reason else ""
+        return f"{both or code or failure.reason or 'failed'}: pod {failure.pod}"
 
     @property
     def result(self) -> str:
-        """What a step that has completed has come to."""
-        return "; ".join(filter(None, (self.told, self.case, self.runs, self.outputs)))
+        """Everything to report of a Completed step."""
+        return "; ".join(filter(None, (self.with_reason, self.case, self.runs, self.outputs)))
 
 
-def told(reason: str, message: str) -> str:
-    """`Reason: message`, as far as there is any."""
-    return ": ".join(part for part in (reason, message) if part)
+def with_reason(reason: str, message: str) -> str:
+    """`Reason: message`, or the one that is not empty."""
+    return ": ".join(filter(None, (reason, message)))
 
 
-def rows(flow: JobFlow) -> list[StepRow]:
-    """A row for each step, in the order of `spec.flows`; those of `finally` behind them."""
-    return list(_rows(flow))
-
-
-def _rows(flow: JobFlow) -> Iterator[StepRow]:
+def step_rows(flow: JobFlow) -> list[StepRow]:
+    """Return a row per step in spec order; the steps of `finally` last."""
     conditions = flow.status.conditions or {}
     records = {record.name: record for record in flow.status.job_status_list or ()}
-    nothing = StepCondition(phase=StepPhase.WAITING)
-    for step in flow.all_steps:
-        key = job_name(flow.metadata.name, step.name)
-        condition = conditions.get(key, nothing)
-        if condition.runs:
-            yield _row(step, condition, _jobs(key, step, condition), _span(condition, records))
-        else:
-            yield _row(step, condition, condition.job, _times(condition, records))
+    waiting = StepCondition(phase=StepPhase.WAITING)
+    keys = (job_name(flow.metadata.name, step.name) for step in flow.all_steps)
+    return [
+        _row(key, step, conditions.get(key, waiting), records)
+        for key, step in zip(keys, flow.all_steps, strict=True)
+    ]
 
 
 Times = tuple[datetime | None, datetime | None]
-"""Of a start and an end."""
+"""Start and end."""
 
 
 def _times(condition: RunCondition, records: Mapping[str, JobRecord]) -> Times:
-    """Of the current or last vcjob of a run."""
     record = records.get(condition.job)
     start = record.start_timestamp if record else None
     return start or condition.create_time, record.end_timestamp if record else None
 
 
-def _span(condition: StepCondition, records: Mapping[str, JobRecord]) -> Times:
-    """From the first vcjob of a forEach or repeat to the end of the last."""
+def _loop_times(condition: StepCondition, records: Mapping[str, JobRecord]) -> Times:
+    """Return the start of the first run, and the end of the last once the step has finished."""
     times = [_times(run, records) for run in condition.runs or ()]
     start = min((start for start, _ in times if start), default=None)
     if condition.phase not in ENDED_STEP_PHASES:
@@ -146,7 +142,7 @@ def _span(condition: StepCondition, records: Mapping[str, JobRecord]) -> Times:
 
 
 def _jobs(key: str, step: Step, condition: StepCondition) -> str:
-    """`train-0 … 39` of a forEach; of a repeat the vcjob of its last run."""
+    """`train-0 … 39` of a forEach, else the current or last job."""
     indices = [run.index for run in condition.runs or () if run.index is not None]
     if step.repeat is not None or not indices:
         return condition.job
@@ -154,24 +150,26 @@ def _jobs(key: str, step: Step, condition: StepCondition) -> str:
     return f"{key}-{min(indices)}{last}"
 
 
-def _row(step: Step, condition: StepCondition, job: str, times: Times) -> StepRow:
-    start, end = times
+def _row(
+    key: str, step: Step, condition: StepCondition, records: Mapping[str, JobRecord]
+) -> StepRow:
+    start, end = (_loop_times if condition.runs else _times)(condition, records)
     last = (condition.runs or (condition,))[-1]
-    alone = condition if step.for_each is not None else last
+    is_for_each = step.for_each is not None
     return StepRow(
         step=step.name,
-        job=job,
+        job=_jobs(key, step, condition),
         last_job=condition.job,
         phase=condition.phase or StepPhase.WAITING,
         reason=condition.reason,
-        message=visible(_message(step, condition)),
-        attempts=0 if step.for_each is not None else last.attempts,
+        message=printable(_message(step, condition)),
+        attempts=0 if is_for_each else last.attempts,
         start=start,
         end=end,
         since=condition.last_transition_time,
-        pods=condition.task_status_count if _runs(condition) and not step.for_each else None,
+        pods=condition.task_status_count if _is_running(condition) and not is_for_each else None,
         failure=condition.failure,
-        outputs=_outputs(alone.outputs or {}),
+        outputs=_outputs((condition if is_for_each else last).outputs or {}),
         next_attempt=condition.next_attempt_time,
         runs=run_progress(step, condition),
         few_runs=run_progress(step, condition, brief=True),
@@ -180,20 +178,19 @@ def _row(step: Step, condition: StepCondition, job: str, times: Times) -> StepRo
 
 
 def _message(step: Step, condition: StepCondition) -> str:
-    """What the status says; of items that run only what is in the way of one, for the rest is said
-    by their numbers."""
-    if step.for_each is not None and condition.runs and _runs(condition):
+    """Return the status's message, without the counts of items, which `runs` shows."""
+    if step.for_each is not None and condition.runs and _is_running(condition):
         return condition.message.partition("; ")[2]
     return condition.message
 
 
-def _runs(condition: StepCondition) -> bool:
+def _is_running(condition: StepCondition) -> bool:
     return condition.phase not in ENDED_STEP_PHASES and condition.phase != StepPhase.WAITING
 
 
 def _outputs(outputs: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{name}={_value(value)}" for name, value in outputs.items())
-    return said if len(said) <= _LONGEST_OUTPUTS else ""
+    text = ", ".join(f"{name}={_value(value)}" for name, value in outputs.items())
+    return text if len(text) <= _MAX_OUTPUTS else ""
 
 
 def _value(value: Any) -> str:
@@ -201,18 +198,18 @@ def _value(value: Any) -> str:
 
 
 def requested_hours(flow: JobFlow) -> str:
-    """`1.25 core hours, 2.5 GiB hours and 0.5 GPU hours`: what its jobs held of the cluster, as far
-    as they have ended; empty where that is nothing."""
+    """`1.25 core hours, 2.5 GiB hours and 0.5 GPU hours`: requests of all finished jobs."""
     hours = [c.requested_hours for c in (flow.status.conditions or {}).values()]
     known = [each for each in hours if each is not None]
-    totals = [
-        (sum(float(each.cpu or 0) for each in known), "core"),
-        (sum(float(each.memory or 0) for each in known), "GiB"),
-        (sum(float(each.gpu or 0) for each in known), "GPU"),
-    ]
-    said = [
-        f"{total:.4f}".rstrip("0").rstrip(".") + f" {unit} hours"
-        for total, unit in totals
-        if total >= 0.00005
-    ]
-    return listed(said)
+    totals = {
+        "core": sum(float(each.cpu or 0) for each in known),
+        "GiB": sum(float(each.memory or 0) for each in known),
+        "GPU": sum(float(each.gpu or 0) for each in known),
+    }
+    return listed(
+        [
+            f"{total:.4f}".rstrip("0").rstrip(".") + f" {unit} hours"
+            for unit, total in totals.items()
+            if total >= 0.00005
+        ]
+    )

@@ -1,4 +1,4 @@
-"""`jobflow cancel`: asks for a flow's end."""
+"""`jobflow cancel`: the Commands that cancel a flow, and when they make no sense."""
 
 from __future__ import annotations
 
@@ -7,55 +7,48 @@ from dataclasses import replace
 from jobflow.api.command import Action
 from jobflow.api.flow_status import CANCELLED
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.flows.send_command import Verb, over_already
-from jobflow.cli.flows.wait import Until
+from jobflow.cli.flows.send_command import Verb, finished_message
+from jobflow.cli.flows.wait import Goal
 from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.text import typed
 
 
-def _is_cancelled(before: JobFlow, now: JobFlow) -> bool:
-    return now.status.state.reason == CANCELLED
-
-
-def _is_cancelled_now(before: JobFlow, now: JobFlow) -> bool:
-    return now.status.finally_cancelled
-
-
-def _not_to_cancel(flow: JobFlow) -> str:
-    if why := _not_to_cancel_now(flow):
+def _cancel_refusal(flow: JobFlow) -> str:
+    if why := _cancel_now_refusal(flow):
         return why
     if flow.status.state.reason not in HALTS:
         return ""
     now = typed("jobflow cancel --now", flow.metadata)
-    return f"{_ending(flow)} and its finally has run; {now} ends finally too"
+    return f"{_halting(flow)} and its finally has run; {now} cancels finally too"
 
 
-def _not_to_cancel_now(flow: JobFlow) -> str:
-    if over := over_already(flow):
-        return over
-    if flow.status.state.reason not in HALTS:
-        return ""
+def _cancel_now_refusal(flow: JobFlow) -> str:
+    if flow.final or flow.status.state.reason not in HALTS:
+        return finished_message(flow)
     if flow.status.finally_cancelled:
-        return f"{_ending(flow)}, and its finally is being cancelled too"
-    return "" if flow.spec.finally_ else f"{_ending(flow)}, and it has no finally"
+        return f"{_halting(flow)}; its finally is being cancelled too"
+    return "" if flow.spec.finally_ else f"{_halting(flow)}; it has no finally"
 
 
-def _ending(flow: JobFlow) -> str:
+def _halting(flow: JobFlow) -> str:
     reason = flow.status.state.reason
-    being = "cancelled" if reason == CANCELLED else f"ended ({reason})"
-    return f"is already being {being} and is over once its jobs have ended"
+    verb = "cancelled" if reason == CANCELLED else f"ended ({reason})"
+    return f"is already being {verb} and finishes once its jobs have finished"
 
 
 CANCEL = Verb(
     name="cancel",
-    doing="cancelling",
+    gerund="cancelling",
     action=Action.TERMINATE_JOB,
-    refused=_not_to_cancel,
-    until=Until("cancel", taken_up=_is_cancelled, done=lambda flow: flow.final),
+    refusal=_cancel_refusal,
+    goal=Goal(
+        handled=lambda before, now: now.status.state.reason == CANCELLED,
+        reached=lambda flow: flow.final,
+    ),
 )
 CANCEL_NOW = replace(
     CANCEL,
     action=Action.TERMINATE_NOW,
-    refused=_not_to_cancel_now,
-    until=replace(CANCEL.until, taken_up=_is_cancelled_now),
+    refusal=_cancel_now_refusal,
+    goal=replace(CANCEL.goal, handled=lambda before, now: now.status.finally_cancelled),
 )

@@ -1,53 +1,46 @@
-"""`jobflow retry`: asks for a flow that has Failed to be taken up again from what failed."""
+"""`jobflow retry`: the Command that runs a Failed flow again, and when it makes no sense."""
 
 from __future__ import annotations
 
 from jobflow.api.command import Action
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.exit_codes import FAULTY, FINE
+from jobflow.cli.errors import FAILED, SUCCESS
 from jobflow.cli.flows.send_command import Verb
-from jobflow.cli.flows.wait import Until, state_of
+from jobflow.cli.flows.wait import Goal, state_of
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import typed
 
 
-def _not_to_retry(flow: JobFlow) -> str:
+def _refusal(flow: JobFlow) -> str:
     phase = flow.status.state.phase
     if flow.status.state.reason == FlowReason.INVALID:
-        return "was refused as invalid, and would be again: delete it, correct it and apply it anew"
+        return "is invalid, and a retry would fail again: delete it, correct it and apply it again"
     if phase == FlowPhase.FAILED:
         return ""
     if phase == FlowPhase.SUCCEED:
-        return (
-            "has succeeded, so there is nothing to retry; to run it once more, delete it and apply "
-            "it again"
-        )
+        return "has succeeded; to run it once more, delete it and apply it again"
     if flow.status.suspended_at is not None:
-        resume = typed("jobflow resume", flow.metadata)
-        return f"is not over but suspended: {resume} lets it go on"
+        return f"is suspended; {typed('jobflow resume', flow.metadata)} resumes it"
     return (
-        f"has not Failed, it is {state_of(flow)}. Only a flow that has Failed is retried; "
-        f"{typed('jobflow why', flow.metadata)} says what it waits for, and "
-        f"{typed('jobflow cancel', flow.metadata)} ends it"
+        f"is {state_of(flow)}; only a Failed flow can be retried. "
+        f"{typed('jobflow why', flow.metadata)} explains what it waits for, "
+        f"{typed('jobflow cancel', flow.metadata)} cancels it"
     )
-
-
-def _is_taken_up(before: JobFlow, now: JobFlow) -> bool:
-    """Whether it goes on, or has ended once more."""
-    return not now.final or now.status.completion_time != before.status.completion_time
 
 
 RETRY = Verb(
     name="retry",
-    doing="retrying",
+    gerund="retrying",
     action=Action.RESTART_JOB,
-    refused=_not_to_retry,
-    until=Until(
-        "retry",
-        taken_up=_is_taken_up,
-        done=lambda flow: flow.final,
-        too_late=lambda flow: False,
+    refusal=_refusal,
+    goal=Goal(
+        # a watch may skip versions, so the flow may already have finished again
+        handled=lambda before, now: (
+            not now.final or now.status.completion_time != before.status.completion_time
+        ),
+        reached=lambda flow: flow.final,
+        is_lost=lambda flow: False,
     ),
-    code=lambda flow: FINE if flow.status.state.phase == FlowPhase.SUCCEED else FAULTY,
+    exit_code=lambda flow: SUCCESS if flow.status.state.phase == FlowPhase.SUCCEED else FAILED,
 )

@@ -1,5 +1,4 @@
-"""Asks for something to be done with a flow, by a Command, as vcctl does for vcjobs. It decides
-nothing: the controller does, and refuses what comes too late."""
+"""Commands about a flow, sent as vcctl sends them for vcjobs; the controller handles them."""
 
 from __future__ import annotations
 
@@ -11,16 +10,16 @@ from jobflow.api.command import Action, Command, encoded
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS
-from jobflow.cli.exit_codes import FAULTY, FINE, INTERRUPTED
-from jobflow.cli.flows.find_flow import Stopped, ended, found_flow
-from jobflow.cli.flows.wait import Until, following, state_of
-from jobflow.cli.signals import interruption, unless
+from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError
+from jobflow.cli.flows.find_flow import find_flow, run_command
+from jobflow.cli.flows.wait import Goal, state_of, waiter
+from jobflow.cli.signals import interruption, run_unless
 from jobflow.kube.client import ApiError, Client, decoder
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the user asks for."""
+class CommandOptions:
+    """Arguments and flags of `jobflow cancel`, `suspend`, `resume` and `retry`."""
 
     flow: str
     namespace: str | None
@@ -31,57 +30,51 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What can be asked for."""
+    """One of these commands: its Command, when it is refused and what `--wait` waits for."""
 
     name: str
-    """Of the command line, also in `asked to …`."""
-    doing: str
+    """`cancel`, also in `cancel requested`."""
+    gerund: str
     """`cancelling`."""
     action: Action
-    refused: Callable[[JobFlow], str]
-    """Why it makes no sense for the flow as it stands; empty where it does."""
-    until: Until
-    """What is waited for."""
-    code: Callable[[JobFlow], int] = lambda flow: FINE
-    """The exit code once that has come, by how the flow then stands."""
+    refusal: Callable[[JobFlow], str]
+    """Returns why it makes no sense for the flow as it is now, or ""."""
+    goal: Goal
+    exit_code: Callable[[JobFlow], int] = lambda flow: SUCCESS
+    """The exit code of `--wait` by the flow that has reached the goal."""
 
 
-def ask(verb: Verb, order: Order) -> int:
-    """Ask for it: 0; 1 where that is refused or makes no sense, 2 where there is no such flow or no
-    cluster."""
-    return ended(verb.name, asked(verb, order))
+def send(verb: Verb, options: CommandOptions) -> int:
+    """Send the Command, wait if asked to, and return the exit code."""
+    return run_command(send_and_wait(verb, options))
 
 
-async def asked(verb: Verb, order: Order) -> int:
-    """The same within a loop. Raises Stopped."""
-    async with await Client.from_kubeconfig(order.kubeconfig) as client:
-        namespace = order.namespace or client.namespace
-        flow = await found_flow(client, namespace, order.flow)
-        if flow.metadata.deletion_timestamp is not None:
-            raise Stopped(FAULTY, f"JobFlow {order.flow} is being deleted")
-        if why := verb.refused(flow):
-            raise Stopped(FAULTY, f"JobFlow {order.flow} {why}")
-        command = await _send(client, flow, verb)
-        if not order.as_json:
-            print(f"JobFlow {order.flow}: asked to {verb.name} (Command {command})", flush=True)
-        code = FINE
-        if order.wait:
+async def send_and_wait(verb: Verb, options: CommandOptions) -> int:
+    """Send the Command, wait if asked to, and return the exit code. Raises CommandError."""
+    async with await Client.from_kubeconfig(options.kubeconfig) as client:
+        namespace = options.namespace or client.namespace
+        flow = await find_flow(client, namespace, options.flow)
+        deleted = flow.metadata.deletion_timestamp is not None
+        if why := "is being deleted" if deleted else verb.refusal(flow):
+            raise CommandError(FAILED, f"JobFlow {options.flow} {why}")
+        command = await _create(client, flow, verb)
+        if not options.as_json:
+            print(f"JobFlow {options.flow}: {verb.name} requested (Command {command})", flush=True)
+        code = SUCCESS
+        if options.wait:
             with interruption() as stop:
-                async with following(client, flow, verb.until, quiet=order.as_json) as follower:
-                    if not await unless(stop, follower.until_done()):
+                async with waiter(client, flow, verb.goal, quiet=options.as_json) as waiting:
+                    if not await run_unless(stop, waiting.until_reached()):
                         return INTERRUPTED
-                    flow = follower.flow
-            code = verb.code(flow)
-        if order.as_json:
-            print(json.dumps(_answer(flow, command), indent=2, ensure_ascii=False))
+                    flow = waiting.flow
+            code = verb.exit_code(flow)
+        if options.as_json:
+            print(json.dumps(_summary(flow, command), indent=2, ensure_ascii=False))
         return code
 
 
-async def _send(client: Client, flow: JobFlow, verb: Verb) -> str:
-    """Make the Command; returns its name. Raises Stopped.
-
-    Its owner is the flow, so that a Command that nobody carries out goes with it.
-    """
+async def _create(client: Client, flow: JobFlow, verb: Verb) -> str:
+    """Create the Command, owned by the flow so that both are deleted together; return its name."""
     meta = flow.metadata
     target = OwnerReference(
         api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=meta.name, uid=meta.uid
@@ -96,32 +89,32 @@ async def _send(client: Client, flow: JobFlow, verb: Verb) -> str:
         target=target,
     )
     try:
-        made = await client.create(COMMANDS, meta.namespace, encoded(command))
+        created = await client.create(COMMANDS, meta.namespace, encoded(command))
     except ApiError as error:
-        raise Stopped(FAULTY, _why_not(error, verb, meta.namespace)) from None
-    return decoder(Object).decode(made).metadata.name
+        raise CommandError(FAILED, _explained(error, verb, meta.namespace)) from None
+    return decoder(Object).decode(created).metadata.name
 
 
-def _why_not(error: ApiError, verb: Verb, namespace: str) -> str:
-    if error.not_found and not error.namespace_gone:
+def _explained(error: ApiError, verb: Verb, namespace: str) -> str:
+    if error.namespace_gone or error.code not in (403, 404):
+        return error.message
+    if error.code == 403:
         return (
-            f"this cluster serves no Commands ({COMMANDS.api_version}), which Volcano brings: "
-            f"there is no {verb.doing} a flow without them"
-        )
-    if error.code == 403 and not error.namespace_gone:
-        return (
-            f"{verb.doing} takes the right to create commands.{COMMANDS.group} in the namespace "
+            f"{verb.gerund} needs the right to create commands.{COMMANDS.group} in namespace "
             f'"{namespace}": {error.message}'
         )
-    return error.message
+    return (
+        f"this cluster has no Commands ({COMMANDS.api_version}), which {verb.gerund} needs: "
+        "install Volcano"
+    )
 
 
-def over_already(flow: JobFlow) -> str:
-    """That the flow has ended; empty where it has not."""
-    return f"is over already: {state_of(flow)}" if flow.final else ""
+def finished_message(flow: JobFlow) -> str:
+    """Return that the flow has already finished, or "" if it has not."""
+    return f"has already finished: {state_of(flow)}" if flow.final else ""
 
 
-def _answer(flow: JobFlow, command: str) -> dict[str, str]:
+def _summary(flow: JobFlow, command: str) -> dict[str, str]:
     meta, status = flow.metadata, flow.status
     return {
         "namespace": meta.namespace,

@@ -1,86 +1,78 @@
-"""`jobflow suspend` and `jobflow resume`: ask for a flow to be stopped for a while, and carried
-on."""
+"""`jobflow suspend` and `jobflow resume`: their Commands, and when they make no sense."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from jobflow.api.command import Action
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase, StepPhase
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.exit_codes import FAULTY, FINE, complain
-from jobflow.cli.flows.send_command import Verb, over_already
-from jobflow.cli.flows.wait import Until, state_of
+from jobflow.cli.errors import FAILED, SUCCESS, print_error
+from jobflow.cli.flows.send_command import Verb, finished_message
+from jobflow.cli.flows.wait import Goal, state_of
 from jobflow.core.text import typed
 
-_AT_REST = frozenset({*ENDED_STEP_PHASES, StepPhase.WAITING, ""})
-"""Phases of a step of which no job is there."""
+_IDLE_PHASES = frozenset({*ENDED_STEP_PHASES, StepPhase.WAITING, ""})
 
 
-def _is_suspended(before: JobFlow, now: JobFlow) -> bool:
-    return now.status.suspended_at is not None
+def _is_suspended(flow: JobFlow) -> bool:
+    return not flow.final and flow.status.suspended_at is not None
 
 
-def _is_at_rest(flow: JobFlow) -> bool:
-    """Whether nothing of the flow runs."""
-    return all(each.phase in _AT_REST for each in (flow.status.conditions or {}).values())
+def _is_idle(flow: JobFlow) -> bool:
+    conditions = (flow.status.conditions or {}).values()
+    return all(condition.phase in _IDLE_PHASES for condition in conditions)
 
 
-def _settled(flow: JobFlow) -> bool:
-    """Whether nothing runs any more, or it has been resumed meanwhile."""
-    return flow.final or flow.status.suspended_at is None or _is_at_rest(flow)
+def _exit_code(flow: JobFlow) -> int:
+    if flow.final or _is_suspended(flow):
+        return SUCCESS
+    print_error(f"JobFlow {flow.metadata.name} was resumed in the meantime")
+    return FAILED
 
 
-def _code(flow: JobFlow) -> int:
-    if flow.final or flow.status.suspended_at is not None:
-        return FINE
-    complain("suspend", f"JobFlow {flow.metadata.name} was resumed meanwhile")
-    return FAULTY
-
-
-def _not_to_suspend(flow: JobFlow) -> str:
-    if flow.final or flow.status.suspended_at is None:
-        return over_already(flow)
+def _suspend_refusal(flow: JobFlow) -> str:
+    if not _is_suspended(flow):
+        return finished_message(flow)
     abort = typed("jobflow suspend --abort", flow.metadata)
-    running = "" if _is_at_rest(flow) else f"; {abort} aborts what runs"
-    resume = typed("jobflow resume", flow.metadata)
-    return f"is suspended already: {resume} lets it go on{running}"
+    running = "" if _is_idle(flow) else f", {abort} aborts its jobs"
+    return f"is already suspended; {typed('jobflow resume', flow.metadata)} resumes it{running}"
 
 
-def _not_to_abort(flow: JobFlow) -> str:
-    suspended = not flow.final and flow.status.suspended_at is not None
-    return _not_to_suspend(flow) if not suspended or _is_at_rest(flow) else ""
+def _abort_refusal(flow: JobFlow) -> str:
+    can_abort = _is_suspended(flow) and not _is_idle(flow)
+    return "" if can_abort else _suspend_refusal(flow)
 
 
-def _not_to_resume(flow: JobFlow) -> str:
-    if over := over_already(flow):
-        retry = typed("jobflow retry", flow.metadata)
-        return over if flow.status.state.phase == "Succeed" else f"{over}; {retry} takes it up anew"
-    taken_up = bool(flow.status.state.phase)
-    if flow.status.suspended_at is not None or (flow.spec.suspend and not taken_up):
-        return ""
+def _resume_refusal(flow: JobFlow) -> str:
+    phase = flow.status.state.phase
+    if phase == FlowPhase.FAILED:
+        return f"{finished_message(flow)}; {typed('jobflow retry', flow.metadata)} runs it again"
+    created_suspended = flow.spec.suspend and not phase
+    if flow.final or _is_suspended(flow) or created_suspended:
+        return finished_message(flow)
     return f"is not suspended: {state_of(flow)}"
 
 
 SUSPEND = Verb(
     name="suspend",
-    doing="suspending",
+    gerund="suspending",
     action=Action.SUSPEND_FLOW,
-    refused=_not_to_suspend,
-    until=Until("suspend", taken_up=_is_suspended, done=_settled),
-    code=_code,
+    refusal=_suspend_refusal,
+    goal=Goal(
+        handled=lambda before, now: now.status.suspended_at is not None,
+        reached=lambda flow: not _is_suspended(flow) or _is_idle(flow),
+    ),
+    exit_code=_exit_code,
 )
-SUSPEND_AND_ABORT = replace(SUSPEND, action=Action.ABORT_JOB, refused=_not_to_abort)
+SUSPEND_AND_ABORT = replace(SUSPEND, action=Action.ABORT_JOB, refusal=_abort_refusal)
 RESUME = Verb(
     name="resume",
-    doing="resuming",
+    gerund="resuming",
     action=Action.RESUME_JOB,
-    refused=_not_to_resume,
-    until=Until(
-        "resume",
-        taken_up=lambda before, now: (
-            bool(now.status.state.phase) and now.status.suspended_at is None
-        ),
-        done=lambda flow: True,
+    refusal=_resume_refusal,
+    goal=Goal(
+        handled=lambda before, now: bool(now.status.state.phase) and not _is_suspended(now),
+        reached=lambda flow: True,
     ),
 )

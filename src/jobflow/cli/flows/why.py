@@ -1,28 +1,26 @@
-"""`jobflow why`: reads one flow and says why it, or a step of it, stands where it stands."""
+"""`jobflow why`: explains why a flow or a step waits, runs or failed."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from rich.console import Console
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.cli.display.report import visible
-from jobflow.cli.exit_codes import FINE, UNUSABLE
-from jobflow.cli.flows.find_flow import Stopped, ended, found_flow
-from jobflow.core.explain.explain import Explanation, explain, explain_step, unknown_step
+from jobflow.cli.display.report import printable
+from jobflow.cli.errors import SUCCESS, UNUSABLE, CommandError
+from jobflow.cli.flows.find_flow import find_flow, run_command
+from jobflow.core.explain.explain import explain, explain_step, unknown_step
 from jobflow.kube.client import Client
 
-WIDEST = 100
-"""Columns of a paragraph, however wide the terminal: longer lines are hard to read."""
+MAX_WIDTH = 100
+"""Columns of the paragraph on a wider terminal, because longer lines are hard to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the user asks."""
+    """Arguments and flags of `jobflow why`."""
 
     flow: str
     step: str | None
@@ -31,49 +29,45 @@ class Question:
     as_json: bool
 
 
-def why(question: Question) -> int:
-    """Answer: 0; 1 where the flow may not be read, 2 where there is no such flow or step or no
-    cluster."""
-    return ended("why", _answered(question))
+def explain_flow(question: Question) -> int:
+    """Print the explanation and return the exit code."""
+    return run_command(print_explanation(question))
 
 
-async def _answered(question: Question) -> int:
+async def print_explanation(question: Question) -> int:
+    """Print the explanation. Raises CommandError."""
     async with await Client.from_kubeconfig(question.kubeconfig) as client:
         namespace = question.namespace or client.namespace
-        flow = await found_flow(client, namespace, question.flow)
+        flow = await find_flow(client, namespace, question.flow)
     now = datetime.now(UTC)
     if question.step is None:
-        said = explain(flow, now=now)
-    elif strange := unknown_step(flow, question.step):
-        raise Stopped(UNUSABLE, strange)
+        explanation = explain(flow, now=now)
+    elif unknown := unknown_step(flow, question.step):
+        raise CommandError(UNUSABLE, unknown)
     else:
-        said = explain_step(flow, question.step, now=now)
-    if question.as_json:
-        answer = _json(flow, question.step, said)
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
-    else:
-        _print(said.text)
-    return FINE
+        explanation = explain_step(flow, question.step, now=now)
+    if not question.as_json:
+        _print_paragraph(printable(explanation.text))
+        return SUCCESS
+    since = explanation.since
+    answer = {
+        "namespace": flow.metadata.namespace,
+        "flow": flow.metadata.name,
+        "step": question.step,
+        "phase": explanation.phase,
+        "reason": explanation.reason,
+        "since": since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None,
+        "causes": list(explanation.causes),
+        "sentences": list(explanation.sentences),
+    }
+    print(json.dumps(answer, indent=2, ensure_ascii=False))
+    return SUCCESS
 
 
-def _print(text: str) -> None:
-    """A paragraph on a terminal, one line elsewhere."""
+def _print_paragraph(text: str) -> None:
+    """Print wrapped text on a terminal and one line elsewhere."""
     console = Console(highlight=False, markup=False, emoji=False)
     if console.is_terminal:
-        console.print(visible(text), width=min(console.width, WIDEST))
+        console.print(text, width=min(console.width, MAX_WIDTH))
     else:
-        print(visible(text))
-
-
-def _json(flow: JobFlow, step: str | None, said: Explanation) -> dict[str, Any]:
-    meta = flow.metadata
-    return {
-        "namespace": meta.namespace,
-        "flow": meta.name,
-        "step": step,
-        "phase": said.phase,
-        "reason": said.reason,
-        "since": said.since.strftime("%Y-%m-%dT%H:%M:%SZ") if said.since else None,
-        "causes": list(said.causes),
-        "sentences": list(said.sentences),
-    }
+        print(text)

@@ -1,12 +1,11 @@
-"""Applies manifests to an API server and follows their flows to the end. It prints nothing."""
+"""Manifests in the sandbox: how they are applied, and how their flows are watched to the end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -15,7 +14,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES, QUEUES, Resource
 from jobflow.cli.manifests.check import Report
-from jobflow.cli.manifests.faults import Fault
+from jobflow.cli.manifests.faults import ManifestFault
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.core.names import job_name
 from jobflow.core.reasons import StepReason
@@ -27,202 +26,166 @@ from jobflow.kube.reflector import Reflector
 Key = tuple[str, str]
 """Namespace and name."""
 
-_ALSO_APPLIED: Mapping[tuple[str, str], Resource] = {
-    (resource.api_version, resource.kind): resource for resource in (NAMESPACES, QUEUES)
-}
-"""What else in FILEs the sandbox has a use for."""
-_AT_ONCE = 20
-_STAYS = frozenset({"", StepReason.STOPPED, StepReason.WAITING_FOR_TEMPLATE})
-"""Reasons of a waiting step that no passing of time takes away."""
+_OTHERS = {(each.api_version, each.kind): each for each in (NAMESPACES, QUEUES)}
+"""Kinds in FILEs that are applied too, if they do not exist yet."""
+_CONCURRENCY = 20
+_BLOCKED = frozenset({"", StepReason.STOPPED, StepReason.WAITING_FOR_TEMPLATE})
+"""Reasons of a Waiting step that do not go away by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """What became of applying: the flows and templates that were made, and what was refused."""
+class AppliedObjects:
+    """Keys of the created flows and templates, and the faults of those that were refused."""
 
     flows: Sequence[Key]
     templates: Sequence[Key]
-    faults: Sequence[Fault]
+    faults: Sequence[ManifestFault]
 
 
-async def apply(client: Client, report: Report) -> Applied:
-    """Create all objects: namespaces and queues, then templates, then flows, whatever the order
-    in which they are written. What is refused does not keep the rest from being tried."""
-    await _namespaces(client, [*report.templates, *report.flows])
-    faults: list[Fault] = []
-    for manifest in report.others:
-        resource = _ALSO_APPLIED.get((str(manifest.api_version), str(manifest.kind)))
-        if resource is not None:
-            _, refused = await _create(client, resource, manifest)
-            faults += refused
-    free = asyncio.Semaphore(_AT_ONCE)
+@dataclass(frozen=True, slots=True)
+class _Created:
+    key: Key | None = None
+    faults: Sequence[ManifestFault] = ()
 
-    async def template(manifest: Manifest) -> tuple[Key | None, list[Fault]]:
-        async with free:
+
+async def apply(client: Client, report: Report) -> AppliedObjects:
+    """Create namespaces and queues, then templates, then flows. A refusal stops nothing else."""
+    ours = (*report.templates, *report.flows)
+    namespaces = dict.fromkeys(manifest.namespace for manifest in ours)
+    for name in namespaces:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await _post(client, NAMESPACES, "", body)
+    others = [
+        await _create(client, resource, manifest)
+        for manifest in report.others
+        if (resource := _OTHERS.get((str(manifest.api_version), str(manifest.kind))))
+    ]
+    slots = asyncio.Semaphore(_CONCURRENCY)
+
+    async def create_template(manifest: Manifest) -> _Created:
+        async with slots:
             return await _create(client, JOBTEMPLATES, manifest)
 
-    templates = await asyncio.gather(*map(template, report.templates))
+    templates = await asyncio.gather(*map(create_template, report.templates))
     flows = [await _create(client, JOBFLOWS, manifest) for manifest in report.flows]
-    return Applied(
-        flows=[key for key, _ in flows if key],
-        templates=[key for key, _ in templates if key],
-        faults=[*faults, *(fault for _, refused in (*templates, *flows) for fault in refused)],
+    return AppliedObjects(
+        flows=[each.key for each in flows if each.key],
+        templates=[each.key for each in templates if each.key],
+        faults=[fault for each in (*others, *templates, *flows) for fault in each.faults],
     )
 
 
-async def _namespaces(client: Client, manifests: Iterable[Manifest]) -> None:
-    for name in dict.fromkeys(manifest.namespace for manifest in manifests):
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        with suppress(_AlreadyThere):
-            await _post(client, NAMESPACES, "", body)
-
-
-class _AlreadyThere(Exception):
-    pass
-
-
-async def _post(client: Client, resource: Resource, namespace: str, body: Any) -> bytes:
+async def _post(client: Client, resource: Resource, namespace: str, body: object) -> bytes:
+    """Create an object; return b"" if a namespace or queue already exists."""
     try:
         return await client.create(resource, namespace, msgspec.json.encode(body))
     except ApiError as error:
-        if error.already_exists and resource in _ALSO_APPLIED.values():
-            raise _AlreadyThere from error
+        if error.already_exists and resource in _OTHERS.values():
+            return b""
         raise
 
 
-async def _create(
-    client: Client, resource: Resource, manifest: Manifest
-) -> tuple[Key | None, list[Fault]]:
-    """The key of what was made, or why it was not; neither where it is there already."""
+async def _create(client: Client, resource: Resource, manifest: Manifest) -> _Created:
     namespace = manifest.namespace if resource.namespaced else ""
     try:
-        answer = await _post(client, resource, namespace, manifest.data)
-    except _AlreadyThere:
-        return None, []
+        body = await _post(client, resource, namespace, manifest.data)
     except ApiError as error:
-        return None, refusal(manifest, error)
-    made = decoder(Object).decode(answer).metadata
-    return (made.namespace, made.name), []
+        return _Created(faults=_faults(manifest, error))
+    if not body:
+        return _Created()
+    meta = decoder(Object).decode(body).metadata
+    return _Created((meta.namespace, meta.name))
 
 
-def refusal(manifest: Manifest, error: ApiError) -> list[Fault]:
-    """What the server said, a fault a cause, each with its place in the file."""
-    details = error.status.details
+def _faults(manifest: Manifest, error: ApiError) -> list[ManifestFault]:
+    """Return a fault per cause of the server's refusal."""
+    kind, name, details = str(manifest.kind), manifest.name, error.status.details
     causes = (details.causes if details else None) or []
     if not causes:
         place = manifest.place("metadata.name")
-        return [Fault(place, error.reason, error.message, "", str(manifest.kind), manifest.name)]
+        return [ManifestFault(place, error.reason, error.message, "", kind, name)]
     return [
-        Fault(
-            place=manifest.place(cause.field),
-            reason=cause.reason,
-            message=cause.message,
-            path=cause.field,
-            kind=str(manifest.kind),
-            name=manifest.name,
-        )
-        for cause in causes
+        ManifestFault(manifest.place(each.field), each.reason, each.message, each.field, kind, name)
+        for each in causes
     ]
 
 
-class Follower:
-    """Copies of all flows on the server, kept level; tells of each change.
-
-    Use `following`. `over` says whether there is anything left to wait for.
-    """
+class FlowsFollower:
+    """Watches the applied flows and shows every change. Use `follow`."""
 
     def __init__(
-        self,
-        client: Client,
-        applied: Applied,
-        show: Callable[[JobFlow], None],
+        self, client: Client, applied: AppliedObjects, show: Callable[[JobFlow], None]
     ) -> None:
         self.flows: dict[Key, JobFlow | None] = dict.fromkeys(applied.flows)
-        """As they were last seen; None: not seen yet."""
+        """The flows as last seen; None before that."""
+        self.show_error: OSError | None = None
+        """Error of `show`, such as a full disk; then there is nothing more to wait for."""
         self._templates = frozenset(applied.templates)
-        self.moved = asyncio.Event()
-        """Set whenever a flow has changed."""
-        self.unshown: OSError | None = None
-        """Why a flow could not be shown, such as a full disk; then nothing is to be waited for."""
+        self._changed = asyncio.Event()
         self._show = show
-        cache: Cache[JobFlow] = Cache(self._changed)
-        self._reflector = Reflector(client, JOBFLOWS, JobFlow, cache)
+        cache: Cache[JobFlow] = Cache(self._update)
+        self.reflector = Reflector(client, JOBFLOWS, JobFlow, cache)
 
-    def _changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        if new is None:
+    def _update(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        key = (new.metadata.namespace, new.metadata.name) if new is not None else None
+        if new is None or key not in self.flows:
             return
-        key = (new.metadata.namespace, new.metadata.name)
-        if key in self.flows:
-            self.flows[key] = new
-            try:
-                self._show(new)
-            except OSError as error:  # the reflector would take it for the network's, and go on
-                self.unshown = error
-            self.moved.set()
-
-    async def run(self) -> None:
-        """Follow until cancelled."""
-        await self._reflector.run()
-
-    @property
-    def over(self) -> bool:
-        """Whether every flow has ended, or none that has not can ever move again."""
-        return all(
-            flow is not None and (flow.final or bool(stuck(flow, self._templates)))
-            for flow in self.flows.values()
-        )
+        self.flows[key] = new
+        try:
+            self._show(new)
+        except OSError as error:  # the reflector would retry, as after a network error
+            self.show_error = error
+        self._changed.set()
 
     def stuck(self) -> list[str]:
-        """Of each flow that can never move again why that is, in a sentence."""
-        found = [flow for flow in self.flows.values() if flow is not None and not flow.final]
-        why = ((flow, stuck(flow, self._templates)) for flow in found)
-        return [f"JobFlow {flow.metadata.name} {said}" for flow, said in why if said]
+        """Return a sentence for each flow that can never finish."""
+        found = (flow for flow in self.flows.values() if flow is not None and not flow.final)
+        reasons = ((flow, stuck_reason(flow, self._templates)) for flow in found)
+        return [f"JobFlow {flow.metadata.name} {reason}" for flow, reason in reasons if reason]
 
-    async def until_over(self) -> None:
-        """Return once `over`, or `unshown`."""
-        while not (self.over or self.unshown):
-            self.moved.clear()
-            await self.moved.wait()
+    async def until_finished(self) -> None:
+        """Return once every flow has finished or is stuck, or cannot be shown."""
+        while not (self.show_error or all(map(self._is_settled, self.flows.values()))):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _is_settled(self, flow: JobFlow | None) -> bool:
+        return flow is not None and (flow.final or bool(stuck_reason(flow, self._templates)))
 
 
 @asynccontextmanager
-async def following(
-    client: Client, applied: Applied, show: Callable[[JobFlow], None]
-) -> AsyncIterator[Follower]:
-    """Follow flows for as long as the context lasts."""
-    follower = Follower(client, applied, show)
+async def follow(
+    client: Client, applied: AppliedObjects, show: Callable[[JobFlow], None]
+) -> AsyncIterator[FlowsFollower]:
+    """Watch the applied flows while the body runs."""
+    follower = FlowsFollower(client, applied, show)
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(follower.run())
+        task = tasks.create_task(follower.reflector.run())
         try:
             yield follower
         finally:
             task.cancel()
 
 
-def stuck(flow: JobFlow, templates: Collection[Key]) -> str:
-    """Why a flow that has not ended never will, for nobody can send anything here that is not in
-    FILEs; empty where it may. `templates`: those that were applied."""
+def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
+    """Return why an unfinished flow can never finish here, because nothing else will be applied,
+    or "". `templates` are the applied ones."""
     if flow.status.suspended_at is not None:
-        moves = any(
-            condition.phase not in (*ENDED_STEP_PHASES, StepPhase.WAITING)
-            for condition in (flow.status.conditions or {}).values()
-        )
+        idle_phases = (*ENDED_STEP_PHASES, StepPhase.WAITING)
+        conditions = (flow.status.conditions or {}).values()
+        if any(condition.phase not in idle_phases for condition in conditions):
+            return ""
         resume = typed("jobflow resume", flow.metadata)
-        way = f"resume it on a cluster with {resume}, or take suspend out to run it here"
-        return "" if moves else f"is suspended (spec.suspend): {way}"
-    missing = waiting_for(flow, templates)
-    plural = "s" if len(missing) > 1 else ""
-    what = f"waits for the JobTemplate{plural} {', '.join(missing)}, which no FILE has"
-    return what if missing else ""
+        way_out = f"remove suspend to run it here, or resume it on a cluster with {resume}"
+        return f"is suspended (spec.suspend): {way_out}"
+    if not (missing := _missing_templates(flow, templates)):
+        return ""
+    plural, pronoun = ("s", "them") if len(missing) > 1 else ("", "it")
+    return f"waits for the JobTemplate{plural} {', '.join(missing)}: add {pronoun} to the FILEs"
 
 
-def waiting_for(flow: JobFlow, templates: Collection[Key]) -> list[str]:
-    """The templates that a flow waits for and that are not among `templates`, if it waits for
-    nothing else; else nothing.
-
-    Nobody can bring one in here: FILEs are all there is. A step that runs, or that waits for
-    anything that time may bring, is a reason to go on.
-    """
+def _missing_templates(flow: JobFlow, templates: Collection[Key]) -> list[str]:
+    """Return the missing templates that the flow waits for, or [] if another step can still run."""
     conditions = flow.status.conditions or {}
     missing: dict[str, None] = {}
     for step in flow.all_steps:
@@ -231,11 +194,11 @@ def waiting_for(flow: JobFlow, templates: Collection[Key]) -> list[str]:
             return []
         if condition.phase in ENDED_STEP_PHASES:
             continue
-        if condition.phase != StepPhase.WAITING or condition.reason not in _STAYS:
+        if condition.phase != StepPhase.WAITING or condition.reason not in _BLOCKED:
             return []
         if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
-            needed = step.template_for(step.case_of(condition.decisions))
-            if (flow.metadata.namespace, needed) in templates:
+            template = step.template_for(step.case_of(condition.decisions))
+            if (flow.metadata.namespace, template) in templates:
                 return []
-            missing[needed] = None
+            missing[template] = None
     return list(missing)

@@ -1,4 +1,4 @@
-"""Makes the runner that flags ask for."""
+"""The runner of pods that the flags choose, and what its simulation assumes about flows."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 
 LOGS = Path(".jobflow/logs")
-"""Where the logs of processes are kept, a folder a run."""
+"""Folder of the logs of processes, with a folder for each run."""
 
 
-class NoFolder(Exception):
-    """There is no place for the logs; the text is for the user."""
+class LogFolderError(Exception):
+    """The folder for logs cannot be made; the text is the sentence to print."""
 
 
 @contextmanager
-def runner(nodes: Nodes) -> Iterator[Runner]:
-    """The runner, for as long as the context lasts. Raises NoFolder."""
+def node_runner(nodes: Nodes) -> Iterator[Runner]:
+    """Make the runner; it stops at the end of the context. Raises LogFolderError."""
     if nodes.runner is RunnerName.SIMULATE:
         yield SimulateRunner(nodes.speed)
         return
     with ExitStack() as stack:
-        made = ProcessRunner(LOGS, restarts=Restarts(most=nodes.max_restarts))
+        runner = ProcessRunner(LOGS, restarts=Restarts(most=nodes.max_restarts))
         try:
-            stack.enter_context(made)
+            stack.enter_context(runner)
         except OSError as error:
-            raise NoFolder(f"{error.filename}: {error.strerror}; logs are kept there") from error
-        yield made
+            sentence = f"{error.filename}: {error.strerror}; it has to be a folder for the logs"
+            raise LogFolderError(sentence) from error
+        yield runner
 
 
 def assumptions(flows: Iterable[Manifest], runner: RunnerName) -> Iterator[str]:
-    """Of flows that were found to be right."""
-    if runner is RunnerName.SIMULATE and any(map(_asks_pods, flows)):
+    """Return the warnings about what the runner assumes. The flows have no faults."""
+    if runner is RunnerName.SIMULATE and any(map(_has_network_probe, flows)):
         yield (
-            "nothing listens in simulated pods, so HTTP and TCP probes pass once the pods are "
-            "Running; with --runner process they are really asked"
+            "HTTP and TCP probes pass as soon as the simulated pods are Running, because nothing "
+            "listens in them; use --runner process to send real requests"
         )
 
 
-def _asks_pods(manifest: Manifest) -> bool:
+def _has_network_probe(manifest: Manifest) -> bool:
     steps = msgspec.convert(manifest.data, JobFlow).steps
     probes = (step.depends_on.probe for step in steps if step.depends_on is not None)
     return any(probe and (probe.http_get_list or probe.tcp_socket_list) for probe in probes)

@@ -1,4 +1,4 @@
-"""`jobflow run`: admits flows and carries them through in a sandbox, then says how each ended."""
+"""`jobflow run`: checks flows, runs them in a sandbox and prints how each finished."""
 
 from __future__ import annotations
 
@@ -18,21 +18,28 @@ from rich.text import Text
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, World, sandbox_world
-from jobflow.app.serve import run as run_loop
-from jobflow.cli.display.failed_logs import failures
-from jobflow.cli.display.live import ChangeLog, Display, LiveTrees, Nothing
-from jobflow.cli.display.report import print_fault, print_warnings, show
+from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, World, run, sandbox_world
+from jobflow.cli.display.failed_logs import failed_logs
+from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
+from jobflow.cli.display.report import print_fault, print_report, print_warnings
 from jobflow.cli.display.tree import Tree, table
-from jobflow.cli.exit_codes import FAULTY, FINE, INTERRUPTED, UNUSABLE, complain
+from jobflow.cli.errors import (
+    FAILED,
+    INTERRUPTED,
+    SUCCESS,
+    UNUSABLE,
+    exit_on,
+    print_error,
+    print_warning,
+)
 from jobflow.cli.flags import Nodes
-from jobflow.cli.local.apply_and_follow import Follower, apply, following
-from jobflow.cli.local.lint import examine
-from jobflow.cli.local.node_runner import NoFolder, assumptions, runner
+from jobflow.cli.local.apply_and_follow import FlowsFollower, apply, follow
+from jobflow.cli.local.lint import check_files
+from jobflow.cli.local.node_runner import LogFolderError, assumptions, node_runner
 from jobflow.cli.manifests.check import Report
-from jobflow.cli.manifests.faults import Fault
-from jobflow.cli.manifests.params import NotParamsError
-from jobflow.cli.signals import interruption, unless
+from jobflow.cli.manifests.faults import ManifestFault
+from jobflow.cli.manifests.params import ParamsError
+from jobflow.cli.signals import interruption, run_unless
 from jobflow.kube.client import ApiError, decoder
 from jobflow.runtime import logs
 from jobflow.sandbox.nodes.process.runner import FailedRun, ProcessRunner
@@ -40,23 +47,20 @@ from jobflow.sandbox.nodes.runner import Runner
 
 
 @dataclass(slots=True)
-class End:
-    """How it all ended."""
+class RunResult:
+    """All that `jobflow run` prints at the end."""
 
     flows: list[JobFlow] = field(default_factory=list)
-    """As they were last seen, in the order of FILEs."""
+    """The flows as last seen, in the order of FILEs."""
     raw: list[dict[str, Any]] = field(default_factory=list)
-    """The same as the server has them."""
-    faults: Sequence[Fault] = ()
+    """The flows as JSON of the server."""
+    faults: Sequence[ManifestFault] = ()
     stuck: Sequence[str] = ()
-    """Of each flow that can never move again why that is."""
+    """A sentence for each flow that can never finish."""
     interrupted: bool = False
-    runs: Sequence[FailedRun] = ()
-    """The containers that failed, where they were processes."""
+    failed_runs: Sequence[FailedRun] = ()
+    """The failed containers, if they were processes."""
     logs: Path | None = None
-    """The folder of their logs."""
-    unshown: OSError | None = None
-    """Why what happened could not be written to standard output."""
 
     @property
     def code(self) -> int:
@@ -67,70 +71,63 @@ class End:
         if self.faults:
             return UNUSABLE
         if FlowPhase.FAILED in phases:
-            return FAULTY
-        return FINE if phases == {FlowPhase.SUCCEED} else UNUSABLE
+            return FAILED
+        return SUCCESS if phases == {FlowPhase.SUCCEED} else UNUSABLE
 
 
-def run(
+def run_flows(
     files: Sequence[str], *, params: Sequence[str], nodes: Nodes, as_json: bool, lenient: bool
 ) -> int:
-    """Carry the flows in FILEs through; returns the exit code (DESIGN §7). `params`: NAME=VALUE;
-    `lenient`: as in lint."""
-    try:
-        report = examine(files, params, lenient=lenient)
-    except NotParamsError as error:
-        complain("run", *error.sentences)
-        return UNUSABLE
+    """Run the flows in FILEs and return the exit code. `params` and `lenient` as for lint."""
+    with exit_on(UNUSABLE, ParamsError):
+        report = check_files(files, params, lenient=lenient)
     errors = Console(stderr=True, highlight=False)
     if report.faults:
-        show(report, errors)
+        print_report(report, errors)
         return UNUSABLE
     if not report.flows:
-        complain("run", "there is no JobFlow in the files, so there is nothing to run")
+        print_error("the files contain no JobFlow: add one that uses these JobTemplates")
         return UNUSABLE
     print_warnings(report, errors)
-    complain("run", *assumptions(report.flows, nodes.runner))
+    print_warning(*assumptions(report.flows, nodes.runner))
     logs.configure(level=logging.CRITICAL)
     console = Console(highlight=False)
-    display: Display = Nothing()
+    display = Display()
     if not as_json:
         display = LiveTrees(console) if console.is_terminal else ChangeLog(console)
-    try:
-        with runner(nodes) as node:
-            end = run_loop(_carried_through(report, node, display))
-            if isinstance(node, ProcessRunner):
-                end.runs, end.logs = node.failures, node.folder if node.used else None
-    except (PartDied, NoFolder, *START_ERRORS) as error:
-        complain("run", str(error))
-        return UNUSABLE
-    if end.unshown is not None:
-        raise end.unshown
+    with exit_on(UNUSABLE, PartDied, LogFolderError, *START_ERRORS), node_runner(nodes) as runner:
+        result = run(_run_in_sandbox(report, runner, display))
+        if isinstance(runner, ProcessRunner):
+            result.failed_runs = runner.failures
+            result.logs = runner.folder if runner.used else None
     if as_json:
-        _print_list(end)
+        _print_list(result)
     else:
-        _print_end(end, console)
-    _print_reasons(end, errors)
-    return end.code
+        _print_tables(result, console)
+    for fault in result.faults:
+        print_fault(fault, errors)
+    if not result.interrupted:
+        print_error(*result.stuck)
+    return result.code
 
 
-async def _carried_through(report: Report, node: Runner, display: Display) -> End:
+async def _run_in_sandbox(report: Report, runner: Runner, display: Display) -> RunResult:
     with interruption() as stop:
-        async with sandbox_world(Sandbox(runner=node)) as world:
+        async with sandbox_world(Sandbox(runner=runner)) as world:
             applied = await apply(world.client, report)
             if applied.faults:
-                return End(faults=applied.faults)
-            async with following(world.client, applied, display.show) as follower:
+                return RunResult(faults=applied.faults)
+            async with follow(world.client, applied, display.show) as follower:
                 with display:
-                    done = await unless(stop, follower.until_over())
-            if follower.unshown is not None:
-                return End(unshown=follower.unshown)
-            return await _end(world, follower, interrupted=not done)
+                    finished = await run_unless(stop, follower.until_finished())
+            if follower.show_error is None:
+                return await _result(world, follower, interrupted=not finished)
+    raise follower.show_error
 
 
-async def _end(world: World, follower: Follower, *, interrupted: bool) -> End:
-    """What the server has now, of flows and of nothing else; of a flow that is gone by its own
-    ttlSecondsAfterFinished what was last seen."""
-    end = End(stuck=follower.stuck(), interrupted=interrupted)
+async def _result(world: World, follower: FlowsFollower, *, interrupted: bool) -> RunResult:
+    """Read the flows once more; one that its ttlSecondsAfterFinished deleted is as last seen."""
+    result = RunResult(stuck=follower.stuck(), interrupted=interrupted)
     for (namespace, name), seen in follower.flows.items():
         try:
             body = await world.client.request("GET", JOBFLOWS.path(namespace, name))
@@ -138,45 +135,32 @@ async def _end(world: World, follower: Follower, *, interrupted: bool) -> End:
             if seen is None or not error.not_found:
                 raise
             body = msgspec.json.encode(seen)
-        end.raw.append(json.loads(body))
-        end.flows.append(decoder(JobFlow).decode(body))
-    return end
+        result.raw.append(json.loads(body))
+        result.flows.append(decoder(JobFlow).decode(body))
+    return result
 
 
-def _print_list(end: End) -> None:
-    answer = {
-        "apiVersion": "v1",
-        "kind": "List",
-        "metadata": {"resourceVersion": ""},
-        "items": end.raw,
-    }
-    json.dump(answer, sys.stdout, indent=2, ensure_ascii=False)
+def _print_list(result: RunResult) -> None:
+    metadata = {"resourceVersion": ""}
+    listed = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": result.raw}
+    json.dump(listed, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
 
 
-def _print_end(end: End, console: Console) -> None:
-    """The tree as it ended, on a terminal, by what steps failed, and the table."""
+def _print_tables(result: RunResult, console: Console) -> None:
+    """Print for each flow the tree (its first line if this is no terminal), failed logs, table."""
     now, ascii_only = datetime.now(UTC), console.options.ascii_only
     width = console.width if console.is_terminal else None
-    for flow in end.flows:
-        lines = list(Tree(flow, ascii_only=ascii_only).lines(now, width or 160))
+    for flow in result.flows:
+        tree = list(Tree(flow, ascii_only=ascii_only).lines(now, width or 160))
         for line in (
-            *(lines if width else lines[:1]),
-            *failures(flow, end.runs, width, ascii_only=ascii_only),
+            *(tree if width else tree[:1]),
+            *failed_logs(flow, result.failed_runs, width, ascii_only=ascii_only),
             Text(),
             *table(flow, now, width),
         ):
             console.print(line, soft_wrap=True)
-        if flow is not end.flows[-1]:
+        if flow is not result.flows[-1]:
             console.print()
-    if end.logs is not None:
-        console.print(Text(f"\nLogs: {end.logs}", style="dim"), soft_wrap=True)
-
-
-def _print_reasons(end: End, errors: Console) -> None:
-    """Why it is 2, where it is."""
-    for fault in end.faults:
-        print_fault(fault, errors)
-    if end.interrupted:
-        return
-    complain("run", *end.stuck)
+    if result.logs is not None:
+        console.print(Text(f"\nLogs: {result.logs}", style="dim"), soft_wrap=True)

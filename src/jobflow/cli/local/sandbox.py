@@ -1,4 +1,4 @@
-"""`jobflow sandbox`: keeps a sandbox up for kubectl. What is in it, jobflow.serve composes."""
+"""`jobflow sandbox`: runs a sandbox for kubectl."""
 
 from __future__ import annotations
 
@@ -7,43 +7,34 @@ import shlex
 from pathlib import Path
 
 from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, run, sandbox_world
-from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
 from jobflow.cli.flags import Nodes
-from jobflow.cli.local.node_runner import NoFolder, runner
+from jobflow.cli.local.node_runner import LogFolderError, node_runner
 from jobflow.cli.signals import interruption
 from jobflow.runtime import logs
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
 
 
-def sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes) -> int:
-    """Keep it up until told to stop: 0; 1 where a part died, 2 where it could not begin."""
+def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes) -> int:
+    """Run the sandbox until a signal and return the exit code."""
     logs.configure(level=logging.WARNING)
-    try:
-        with runner(nodes) as node:
-            options = Sandbox(
-                port=port,
-                webhook_port=webhook_port,
-                kubeconfig=kubeconfig.absolute(),
-                runner=node,
-            )
-            run(_kept_up(options))
-    except (NoFolder, *START_ERRORS) as error:
-        complain("sandbox", str(error))
-        return UNUSABLE
-    except OSError as error:
-        complain("sandbox", f"{error.filename or kubeconfig}: {error.strerror}")
-        return UNUSABLE
-    except PartDied as error:
-        complain("sandbox", str(error))
-        return FAULTY
-    return FINE
+    cannot_start = (LogFolderError, *START_ERRORS)
+    with (
+        exit_on(UNUSABLE, OSError, file=kubeconfig),
+        exit_on(UNUSABLE, *cannot_start),
+        exit_on(FAILED, PartDied),
+        node_runner(nodes) as runner,
+    ):
+        path = kubeconfig.absolute()
+        run(_serve(Sandbox(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)))
+    return SUCCESS
 
 
-async def _kept_up(options: Sandbox) -> None:
+async def _serve(sandbox: Sandbox) -> None:
     with interruption() as stop:
-        async with sandbox_world(options) as world:
+        async with sandbox_world(sandbox) as world:
             print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
-            if isinstance(options.runner, ProcessRunner):
-                print(f"# logs: {options.runner.folder}")
+            if isinstance(sandbox.runner, ProcessRunner):
+                print(f"# logs: {sandbox.runner.folder}")
             print("ready", flush=True)
             await stop.wait()

@@ -1,1 +1,1 @@
-"""Manifest files: read, checked, and their faults with line and column."""
+"""Manifest files as objects, and their faults with line and column."""

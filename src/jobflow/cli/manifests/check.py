@@ -1,7 +1,7 @@
-"""Holds manifests against everything that can be known of them without a cluster, all at once.
+"""The check of manifests by the rules of admission, with the places of all faults.
 
-The rules are the core's; here they only meet places in files. What is wrong in one way is read as
-if it were right and checked further, so that one answer tells all.
+A value with one fault is read as if it were right and checked further, so that one report has all
+faults.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from dataclasses import dataclass, field
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.cli.manifests.faults import UNREADABLE, Fault, Place
+from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, SourcePlace
 from jobflow.cli.manifests.objects import Manifest, Manifests
-from jobflow.cli.manifests.typed import Shaped, of_key, shaped
+from jobflow.cli.manifests.typed import TypedManifest, is_about_key, to_typed
 from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from jobflow.core.violations import Reason, Verdict, Violation
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
-    """Something suspicious about an object; no reason to refuse it."""
+class ManifestWarning:
+    """Something suspicious at a place that is no fault."""
 
-    place: Place
+    place: SourcePlace
     message: str
 
 
 @dataclass(slots=True)
 class Report:
-    """Everything that can be said of some manifests."""
+    """Faults and warnings of all manifests, and the manifests by kind."""
 
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ManifestFault] = field(default_factory=list)
     """In the order of files and lines."""
-    warnings: list[Warned] = field(default_factory=list)
+    warnings: list[ManifestWarning] = field(default_factory=list)
     flows: list[Manifest] = field(default_factory=list)
     templates: list[Manifest] = field(default_factory=list)
     others: list[Manifest] = field(default_factory=list)
-    """Objects of kinds that are not ours; kubectl applies them, nothing here looks into them."""
+    """Objects of other kinds, which are not checked."""
 
     @property
     def unreadable(self) -> bool:
@@ -46,137 +46,138 @@ class Report:
 
 
 def check(manifests: Manifests, *, lenient: bool = False) -> Report:
-    """Every fault and warning of all the manifests together. With `lenient`, unknown fields of jobs
-    and everything else that admission only warns of are warnings."""
+    """Check all manifests together. `lenient` turns faults that admission only warns about, such as
+    unknown fields of jobs, into warnings."""
     report = Report(faults=list(manifests.faults))
-    ours: list[Shaped] = []
+    ours: list[TypedManifest] = []
     for manifest in manifests.objects:
-        read = shaped(manifest)
-        if read is None:
+        typed = to_typed(manifest)
+        if typed is None:
             report.others.append(manifest)
             continue
-        ours.append(read)
-        if read.kind == "JobFlow":
+        ours.append(typed)
+        if typed.kind == "JobFlow":
             report.flows.append(manifest)
-        elif read.kind == "JobTemplate":
+        elif typed.kind == "JobTemplate":
             report.templates.append(manifest)
     templates = _Templates(ours)
-    for read in ours:
-        verdict = _verdict(read, templates.seen_by(read.manifest))
-        place = read.manifest.place("metadata.name")
-        report.warnings += (Warned(place, text) for text in verdict.warnings)
-        for found in (*_faults(read, verdict), *_doubts(read, verdict)):
-            if isinstance(found, Warned):
+    for typed in ours:
+        verdict = _verdict(typed, templates.visible_to(typed.manifest))
+        place = typed.manifest.place("metadata.name")
+        report.warnings += (ManifestWarning(place, text) for text in verdict.warnings)
+        for found in (*_faults(typed, verdict), *_doubts(typed, verdict)):
+            if isinstance(found, ManifestWarning):
                 report.warnings.append(found)
             elif lenient and found.is_doubt:
-                report.warnings.append(Warned(found.place, found.sentence))
+                report.warnings.append(ManifestWarning(found.place, found.sentence))
             else:
                 report.faults.append(found)
-    report.faults += _given_twice(ours)
+    report.faults += _duplicate_objects(ours)
     order = {id(source): n for n, source in enumerate(manifests.sources)}
     report.faults.sort(key=lambda fault: _position(fault.place, order))
     return report
 
 
 class _Templates:
-    """The templates of each namespace by name. One that several files give, each flow sees as its
-    own file has it: what is said of it does not hang on its neighbours."""
+    """The templates by namespace and name. If several files have one of the same name, a flow sees
+    that of its own file, so that its report does not depend on the other files."""
 
-    def __init__(self, ours: Iterable[Shaped]) -> None:
+    def __init__(self, ours: Iterable[TypedManifest]) -> None:
         self._all: dict[str, dict[str, JobTemplate]] = defaultdict(dict)
-        self._own: dict[tuple[int, str], dict[str, JobTemplate]] = defaultdict(dict)
-        self._given_twice = False
-        for read in ours:
-            if isinstance(read.object, JobTemplate):
-                self._add(read.manifest, read.object)
+        self._by_file: dict[tuple[int, str], dict[str, JobTemplate]] = defaultdict(dict)
+        self._has_duplicates = False
+        for typed in ours:
+            if isinstance(typed.object, JobTemplate):
+                manifest = typed.manifest
+                named = self._all[manifest.namespace]
+                self._has_duplicates |= manifest.name in named
+                named[manifest.name] = typed.object
+                own = self._by_file[id(manifest.source), manifest.namespace]
+                own[manifest.name] = typed.object
 
-    def _add(self, manifest: Manifest, template: JobTemplate) -> None:
-        there = self._all[manifest.namespace]
-        self._given_twice = self._given_twice or manifest.name in there
-        there[manifest.name] = template
-        self._own[id(manifest.source), manifest.namespace][manifest.name] = template
-
-    def seen_by(self, manifest: Manifest) -> Mapping[str, JobTemplate]:
-        """By name."""
-        there = self._all[manifest.namespace]
-        own = self._own.get((id(manifest.source), manifest.namespace))
-        return ChainMap(own, there) if own and self._given_twice else there
+    def visible_to(self, manifest: Manifest) -> Mapping[str, JobTemplate]:
+        """Return the templates that a flow sees, by name."""
+        named = self._all[manifest.namespace]
+        own = self._by_file.get((id(manifest.source), manifest.namespace))
+        return ChainMap(own, named) if own and self._has_duplicates else named
 
 
-def _verdict(read: Shaped, templates: Mapping[str, JobTemplate]) -> Verdict:
+def _verdict(typed: TypedManifest, templates: Mapping[str, JobTemplate]) -> Verdict:
     known = Known(templates=templates)
-    match read.object:
+    match typed.object:
         case JobFlow():
-            return validate_flow(read.object, known)
+            return validate_flow(typed.object, known)
         case JobTemplate():
-            return validate_template(read.object, known)
+            return validate_template(typed.object, known)
         case None:
             return Verdict()
 
 
-def _faults(read: Shaped, verdict: Verdict) -> Iterator[Fault]:
-    """The faults of an object's shape, then what its rules say besides."""
-    manifest = read.manifest
+def _faults(typed: TypedManifest, verdict: Verdict) -> Iterator[ManifestFault]:
+    """Return the faults of the schema, then those of the rules at other paths."""
+    manifest = typed.manifest
     for path, duplicate, place in manifest.duplicates():
-        text = f"given again; first on line {duplicate.first.line}, and only the last one counts"
-        yield _fault(read, Violation(path, Reason.DUPLICATE, duplicate.key, text), place)
-    for violation in read.violations:
-        is_key = of_key(violation)
-        is_doubt = is_key and read.kind == "JobTemplate"
-        yield _fault(read, violation, manifest.place(violation.path, of_key=is_key), is_doubt)
-    misfits = {each.path for each in read.violations}
+        detail = f"already on line {duplicate.first.line}; only the last value is used"
+        yield _fault(typed, Violation(path, Reason.DUPLICATE, duplicate.key, detail), place)
+    for violation in typed.violations:
+        of_key = is_about_key(violation)
+        is_doubt = of_key and typed.kind == "JobTemplate"
+        yield _fault(typed, violation, manifest.place(violation.path, of_key=of_key), is_doubt)
+    schema_paths = {violation.path for violation in typed.violations}
     for violation in verdict.violations:
-        if misfits.isdisjoint(_path_and_above(violation.path)):
-            yield _fault(read, violation, manifest.place(violation.path))
+        if not _is_within(violation.path, schema_paths):
+            yield _fault(typed, violation, manifest.place(violation.path))
 
 
-def _doubts(read: Shaped, verdict: Verdict) -> Iterator[Fault | Warned]:
-    """Everything that admission only warns of, except unknown fields that the schema reported."""
-    misfits = {each.path for each in read.violations}
+def _doubts(typed: TypedManifest, verdict: Verdict) -> Iterator[ManifestFault | ManifestWarning]:
+    """Return what admission only warns about, without the unknown fields that the schema found."""
+    manifest = typed.manifest
+    schema_paths = {violation.path for violation in typed.violations}
     for doubt in verdict.doubts:
-        if not misfits.isdisjoint(_path_and_above(doubt.path)):
+        if _is_within(doubt.path, schema_paths):
             continue
         if doubt.reason is None:
-            yield Warned(read.manifest.place(doubt.path), str(doubt))
+            yield ManifestWarning(manifest.place(doubt.path), str(doubt))
             continue
         violation = Violation(doubt.path, doubt.reason, doubt.value, doubt.detail)
-        place = read.manifest.place(doubt.path, of_key=of_key(violation))
-        yield _fault(read, violation, place, is_doubt=True)
+        place = manifest.place(doubt.path, of_key=is_about_key(violation))
+        yield _fault(typed, violation, place, is_doubt=True)
 
 
-def _path_and_above(path: str) -> Iterator[str]:
-    """`spec.flows[0].name`, `spec.flows[0]`, `spec.flows`, `spec`."""
-    yield path
-    for end in range(len(path) - 1, 0, -1):
-        if path[end] in ".[":
-            yield path[:end]
+def _is_within(path: str, paths: set[str]) -> bool:
+    """Whether the path or one above it is in `paths`: of `a[0].b` also `a[0]` and `a`."""
+    return path in paths or any(
+        path[:end] in paths for end in range(len(path)) if path[end] in ".["
+    )
 
 
-def _fault(read: Shaped, violation: Violation, place: Place, is_doubt: bool = False) -> Fault:
-    return Fault(
+def _fault(
+    typed: TypedManifest, violation: Violation, place: SourcePlace, is_doubt: bool = False
+) -> ManifestFault:
+    return ManifestFault(
         place=place,
         reason=violation.reason,
         message=violation.message,
         path=violation.path,
-        kind=read.kind,
-        name=read.manifest.name,
+        kind=typed.kind,
+        name=typed.manifest.name,
         is_doubt=is_doubt,
     )
 
 
-def _given_twice(ours: Iterable[Shaped]) -> Iterator[Fault]:
-    """Objects with a name that another of their kind and namespace already has."""
+def _duplicate_objects(ours: Iterable[TypedManifest]) -> Iterator[ManifestFault]:
+    """Return the objects with the kind, namespace and name of an earlier one."""
     seen: dict[tuple[str, str, str], Manifest] = {}
-    for read in ours:
-        manifest = read.manifest
+    for typed in ours:
+        manifest = typed.manifest
         if not manifest.name:
             continue
-        first = seen.setdefault((read.kind, manifest.namespace, manifest.name), manifest)
+        first = seen.setdefault((typed.kind, manifest.namespace, manifest.name), manifest)
         if first is not manifest:
-            text = f"this {read.kind} is already at {first.place('metadata.name')}"
-            violation = Violation("metadata.name", Reason.DUPLICATE, manifest.name, text)
-            yield _fault(read, violation, manifest.place("metadata.name"))
+            detail = f"this {typed.kind} is already at {first.place('metadata.name')}"
+            violation = Violation("metadata.name", Reason.DUPLICATE, manifest.name, detail)
+            yield _fault(typed, violation, manifest.place("metadata.name"))
 
 
-def _position(place: Place, order: Mapping[int, int]) -> tuple[int, int, int]:
+def _position(place: SourcePlace, order: Mapping[int, int]) -> tuple[int, int, int]:
     return order[id(place.source)], place.line, place.column

@@ -1,4 +1,4 @@
-"""A fault in a manifest: where it stands and what is wrong. Knows neither YAML nor the rules."""
+"""Faults of manifests and their places in the source."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 UNREADABLE = "Unreadable"
-"""Reason of a fault that kept a file, or a document in it, from being read at all."""
+"""Reason of a fault because of which a file or a document could not be read at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text that was read, and the name to call it by."""
+    """A file or stdin: its name and its lines."""
 
     name: str
     lines: Sequence[str] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a source: line and column from 1, 0 where the whole source is meant."""
+class SourcePlace:
+    """A place in a source: line and column from 1; line 0 is the whole source."""
 
     source: Source
     line: int = 0
@@ -27,36 +27,36 @@ class Place:
     width: int = 1
 
     def __str__(self) -> str:
-        """`file:line:column`, as compilers say it and editors follow it."""
+        """`file:line:column`, the format that editors can follow."""
         return f"{self.source.name}:{self.line}:{self.column}" if self.line else self.source.name
 
     @property
     def text(self) -> str:
-        """The line itself; empty where the whole source is meant."""
+        """The line; "" for the whole source."""
         return self.source.lines[self.line - 1] if self.line else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that is wrong, at a place, with the object it belongs to where there is one."""
+class ManifestFault:
+    """A fault at a place, with the object that has it if there is one."""
 
-    place: Place
+    place: SourcePlace
     reason: str
     message: str
-    """What is wrong and what to do, without place and path."""
+    """The fault and how to mend it, without place and path."""
     path: str = ""
     kind: str = ""
     name: str = ""
     is_doubt: bool = False
-    """Whether admission only warns of it."""
+    """Whether admission only warns about it."""
 
     @property
     def sentence(self) -> str:
-        """`path: message`, or the message alone where the fault is not in an object."""
+        """`path: message`, or the message if there is no path."""
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def as_json(self) -> dict[str, str | int]:
-        """The element of `jobflow lint -o json`'s list (DESIGN §7)."""
+        """Return an element of the list of `jobflow lint -o json`."""
         return {
             "file": self.place.source.name,
             "line": self.place.line,

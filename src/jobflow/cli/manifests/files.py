@@ -1,4 +1,4 @@
-"""Reads the FILE arguments: files, folders, standard input. Knows nothing of what is in them."""
+"""FILE arguments as texts: files, folders and stdin."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from jobflow.cli.manifests.faults import UNREADABLE, Fault, Place, Source
+from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.cli.manifests.yaml_nodes import lines_of
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""What is read of a folder, as kubectl does; a file that is named itself may be called anything."""
+"""Files that are read from a folder, as kubectl does; a file given by name may have any name."""
 MAX_BYTES = 4 * 1024 * 1024
-"""The largest file; an API server takes no object over about 1.5 MiB."""
+"""The largest file; an API server accepts no object above about 1.5 MiB."""
 STDIN = "<stdin>"
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What one file holds."""
+    """The content of one file."""
 
     source: Source
     content: str
 
 
-def read(files: Iterable[str], stdin: BinaryIO) -> Iterator[Text | Fault]:
-    """Each text behind FILE arguments, in order, or why it cannot be read.
+def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Text | ManifestFault]:
+    """Return the text of each FILE in order, or a fault if it cannot be read.
 
-    A folder stands for its *.yaml, *.yml and *.json by name, its subfolders not. A file that is
-    named twice is read once.
+    A folder is replaced by its manifests, sorted by name, without subfolders. A file that is given
+    twice is read once.
     """
     seen: set[str] = set()
     for name in files:
         inside = _folder(name) if name != "-" and os.path.isdir(name) else [name]
-        if isinstance(inside, Fault):
+        if isinstance(inside, ManifestFault):
             yield inside
             continue
         for file in inside:
@@ -45,31 +45,31 @@ def read(files: Iterable[str], stdin: BinaryIO) -> Iterator[Text | Fault]:
                 yield _text(file, stdin)
 
 
-def _folder(name: str) -> list[str] | Fault:
+def _folder(name: str) -> list[str] | ManifestFault:
     try:
         files = sorted(path for path in Path(name).iterdir() if path.suffix in SUFFIXES)
     except OSError as error:
         return _unreadable(name, f"cannot be read: {error.strerror}")
     if not files:
-        return _unreadable(name, f"no {', '.join('*' + suffix for suffix in SUFFIXES)} file in it")
+        return _unreadable(name, f"contains no {', '.join('*' + each for each in SUFFIXES)} file")
     return [str(file) for file in files if not file.is_dir()]
 
 
-def _text(name: str, stdin: BinaryIO) -> Text | Fault:
-    called = STDIN if name == "-" else name
+def _text(file: str, stdin: BinaryIO) -> Text | ManifestFault:
+    name = STDIN if file == "-" else file
     try:
-        content = stdin.read(MAX_BYTES + 1) if name == "-" else _bytes(name)
+        content = stdin.read(MAX_BYTES + 1) if file == "-" else _bytes(file)
     except FileNotFoundError:
-        return _unreadable(called, "no such file")
+        return _unreadable(name, "no such file")
     except OSError as error:
-        return _unreadable(called, f"cannot be read: {error.strerror}")
+        return _unreadable(name, f"cannot be read: {error.strerror}")
     if len(content) > MAX_BYTES:
-        return _unreadable(called, f"larger than {MAX_BYTES // 2**20} MiB, no manifest is")
+        return _unreadable(name, f"is larger than {MAX_BYTES // 2**20} MiB, so it is no manifest")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        return _not_utf8(called, content, error.start)
-    return Text(Source(called, lines_of(text)), text)
+        return _not_utf8(name, content, error.start)
+    return Text(Source(name, lines_of(text)), text)
 
 
 def _bytes(name: str) -> bytes:
@@ -77,14 +77,15 @@ def _bytes(name: str) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def _not_utf8(called: str, content: bytes, at: int) -> Fault:
+def _not_utf8(name: str, content: bytes, at: int) -> ManifestFault:
     if b"\0" in content:
-        return _unreadable(called, "not text: it holds NUL bytes, as binary files and UTF-16 do")
+        return _unreadable(name, "contains NUL bytes; save the file as UTF-8 text")
     before = lines_of(content[:at].decode("utf-8-sig"))
-    source = Source(called, lines_of(content.decode("utf-8-sig", errors="replace")))
-    place = Place(source, len(before), len(before[-1]) + 1)
-    return Fault(place, UNREADABLE, f"not UTF-8: byte 0x{content[at]:02x}; save the file as UTF-8")
+    source = Source(name, lines_of(content.decode("utf-8-sig", errors="replace")))
+    place = SourcePlace(source, len(before), len(before[-1]) + 1)
+    message = f"not UTF-8: byte 0x{content[at]:02x}; save the file as UTF-8"
+    return ManifestFault(place, UNREADABLE, message)
 
 
-def _unreadable(called: str, why: str) -> Fault:
-    return Fault(Place(Source(called)), UNREADABLE, why)
+def _unreadable(name: str, message: str) -> ManifestFault:
+    return ManifestFault(SourcePlace(Source(name)), UNREADABLE, message)

@@ -1,17 +1,16 @@
-"""`--param NAME=VALUE`: puts values of the command line into the flows of FILEs. Judges none."""
+"""`--param NAME=VALUE`: replaces values of params in the manifests of flows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from jobflow.api.resources import JOBFLOWS
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.manifests.yaml_errors import NotYAMLError, Span
 from jobflow.cli.manifests.yaml_nodes import (
-    Entry,
     ListNode,
+    MappingEntry,
     MappingNode,
     Node,
     ScalarNode,
@@ -21,110 +20,101 @@ from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import some
 
 
-class NotParamsError(Exception):
-    """What is wrong with --param; a sentence each."""
-
-    def __init__(self, sentences: Sequence[str]) -> None:
-        super().__init__(*sentences)
-        self.sentences = sentences
+class ParamsError(Exception):
+    """Wrong --param flags: a line for each."""
 
 
-def given(arguments: Iterable[str]) -> dict[str, Node]:
-    """The values by name; VALUE is read as YAML, of which JSON is a part. NotParamsError."""
+def parse_params(arguments: Iterable[str]) -> dict[str, Node]:
+    """Return the values by name; VALUE is YAML, which includes JSON. Raises ParamsError."""
     values: dict[str, Node] = {}
-    wrong = []
+    errors = []
     for argument in arguments:
         name, equals, text = argument.partition("=")
         if not equals or not name:
-            wrong.append(f"--param {argument}: write it as --param NAME=VALUE")
+            errors.append(f"--param {argument}: write it as --param NAME=VALUE")
         elif name in values:
-            wrong.append(f"--param {name} is given twice")
+            errors.append(f"--param {name} is given twice: remove one of them")
+        elif isinstance(node := _parse_value(text), str):
+            errors.append(f"--param {name}: its value {node}")
         else:
-            node = _read(text)
-            if isinstance(node, str):
-                wrong.append(f"--param {name}: its value {node}")
-            else:
-                values[name] = node
-    if wrong:
-        raise NotParamsError(wrong)
+            values[name] = node
+    if errors:
+        raise ParamsError("\n".join(errors))
     return values
 
 
-def put(values: Mapping[str, Node], manifests: Iterable[Manifest]) -> None:
-    """Let every flow that has a param of such a name have this value of it, as if it were written
-    there. NotParamsError where no flow has it."""
+def _parse_value(text: str) -> Node | str:
+    """Return the value, or the end of a sentence about its fault."""
+    span = Span(0, 0, 0)
+    if not text:
+        return ScalarNode(span, "")
+    parsed = list(documents(text))
+    if len(parsed) > 1:
+        return "is more than one YAML document"
+    node = parsed[0] if parsed else ScalarNode(span, None)
+    if isinstance(node, NotYAMLError):
+        message = node.message
+        return f"is {message}" if message.startswith("not YAML") else f"cannot be read: {message}"
+    return node
+
+
+def set_params(values: Mapping[str, Node], manifests: Iterable[Manifest]) -> None:
+    """Set the values in every flow that declares such params. Raises ParamsError if none does."""
     known: dict[str, None] = {}
     for manifest in manifests:
         for name, param in _params(manifest):
             known.setdefault(name)
             if name in values:
-                _put(param, values[name])
-                manifest.__dict__.pop("data", None)  # what was read before says otherwise
+                _set_value(param, values[name])
+                manifest.__dict__.pop("data", None)  # cached with the old value
     if unknown := [name for name in values if name not in known]:
-        raise NotParamsError([_unknown(name, [*known]) for name in unknown])
+        raise ParamsError("\n".join(_unknown(name, [*known]) for name in unknown))
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     if not known:
         return f"--param {name}: no JobFlow in the files has params"
-    guess = Suggester(known).nearest(name)
-    there = did_you_mean(guess) or f"; there are {some(known, 10)}"
-    return f"--param {name}: no JobFlow in the files has such a param{there}"
-
-
-def _read(text: str) -> Node | str:
-    """The value, or what is wrong with it."""
-    span = Span(0, 0, 0)
-    if not text:
-        return ScalarNode(span, "")
-    read = list(documents(text))
-    if len(read) > 1:
-        return "is more than one YAML document"
-    if not read:
-        return ScalarNode(span, None)
-    (node,) = read
-    if isinstance(node, NotYAMLError):
-        said = node.message
-        return f"is {said}" if said.startswith("not YAML") else f"cannot be read: {said}"
-    return node
+    guess = did_you_mean(Suggester(known).nearest(name))
+    return f"--param {name}: no JobFlow in the files has this param" + (
+        guess or f"; their params are {some(known, 10)}"
+    )
 
 
 def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:
-    """The params of a flow, by name."""
-    kind = manifest.node.entries.get("kind")
-    if kind is None or _text(kind.value) != JOBFLOWS.kind:
+    """Return the params of a flow by name; nothing if their shape is wrong."""
+    if _text(_child(manifest.node, "kind")) != JOBFLOWS.kind:
         return
-    spec = manifest.node.entries.get("spec")
-    params = (
-        spec.value.entries.get("params") if spec and isinstance(spec.value, MappingNode) else None
-    )
-    if params is not None and isinstance(params.value, ListNode):
-        for param in params.value.items:
-            if isinstance(param, MappingNode) and (name := param.entries.get("name")) is not None:
-                if (text := _text(name.value)) is not None:
-                    yield text, param
+    params = _child(_child(manifest.node, "spec"), "params")
+    for param in params.items if isinstance(params, ListNode) else ():
+        name = _text(_child(param, "name"))
+        if isinstance(param, MappingNode) and name is not None:
+            yield name, param
 
 
-def _text(node: Node) -> Any:
-    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None
+def _child(node: Node | None, key: str) -> Node | None:
+    entry = node.entries.get(key) if isinstance(node, MappingNode) else None
+    return entry.value if entry is not None else None
 
 
-def _put(param: MappingNode, value: Node) -> None:
-    """A fault of it is shown at the param's name: it stands in no file."""
+def _text(node: Node | None) -> str | None:
+    value = node.value if isinstance(node, ScalarNode) else None
+    return value if isinstance(value, str) else None
+
+
+def _set_value(param: MappingNode, value: Node) -> None:
+    """Set the value; its faults are shown at the param's name, because it is in no file."""
     name = param.entries["name"]
-    param.entries["value"] = Entry(name.key, _at(value, name.value.span))
+    param.entries["value"] = MappingEntry(name.key, _moved(value, name.value.span))
     param.duplicates = [each for each in param.duplicates if each.key != "value"]
 
 
-def _at(node: Node, span: Span) -> Node:
-    """The same value at another place."""
+def _moved(node: Node, span: Span) -> Node:
     match node:
         case MappingNode():
-            entries = {
-                key: Entry(span, _at(entry.value, span)) for key, entry in node.entries.items()
-            }
+            moved = {key: _moved(entry.value, span) for key, entry in node.entries.items()}
+            entries = {key: MappingEntry(span, value) for key, value in moved.items()}
             return replace(node, span=span, entries=entries, duplicates=[])
         case ListNode():
-            return replace(node, span=span, items=[_at(item, span) for item in node.items])
+            return replace(node, span=span, items=[_moved(item, span) for item in node.items])
         case ScalarNode():
             return replace(node, span=span)

@@ -1,6 +1,7 @@
-"""What kind of ours a manifest is and where it has the wrong shape; then an object for the rules.
+"""Manifests of JobFlows and JobTemplates as typed objects, with the faults of their schema.
 
-A misfit is taken for what was meant, or out, and never hides what else is wrong. No rule is here.
+A value of the wrong type is left out, and a misspelt key is read by its right name, so that the
+rules can check the rest.
 """
 
 from __future__ import annotations
@@ -32,56 +33,54 @@ _UNKNOWN_FIELD = "unknown field"
 _EXPECTS_TEXT = "must be of type string"
 _MEANT = re.compile(r'; did you mean "([^"]+)"\?$')
 _ROUNDS = 5
-"""How often misspelt keys are mended and looked below."""
+"""Levels of misspelt keys below misspelt keys that are mended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
-    """A manifest of a kind of ours."""
+class TypedManifest:
+    """A manifest of a JobFlow or JobTemplate."""
 
     manifest: Manifest
     kind: str
     violations: list[Violation]
-    """Where its shape is wrong."""
+    """Faults of kind, apiVersion, schema and metadata."""
     object: JobFlow | JobTemplate | None
-    """What it most likely means; None where even that cannot be said."""
+    """The mended object; None if it cannot be mended."""
 
 
-def shaped(manifest: Manifest) -> Shaped | None:
-    """The manifest as one of our kinds, or None where it is another one's business."""
+def to_typed(manifest: Manifest) -> TypedManifest | None:
+    """Return the manifest as a JobFlow or JobTemplate, or None if it is of another kind."""
     kind, violations = _kind(manifest)
-    if kind is None and not violations:
-        return None
     if kind is None:
-        return Shaped(manifest, str(manifest.kind or ""), violations, None)
-    data = data_of(manifest.node)
-    data |= {"apiVersion": API_VERSION, "kind": kind}
-    data.pop("status", None)  # the server's, also where `kubectl get -o yaml` brought it along
-    violations += _misfits(manifest, kind, data)
-    violations += _metadata(kind, data)
+        if not violations:
+            return None
+        return TypedManifest(manifest, str(manifest.kind or ""), violations, None)
+    data = data_of(manifest.node) | {"apiVersion": API_VERSION, "kind": kind}
+    data.pop("status", None)  # the server's; `kubectl get -o yaml` prints it too
+    violations += _mended_violations(manifest, kind, data)
+    violations += _metadata_violations(kind, data)
     try:
-        meant = msgspec.convert(without_nulls(kind, data), TYPES[kind])
+        typed = msgspec.convert(without_nulls(kind, data), TYPES[kind])
     except msgspec.ValidationError as error:
-        meant = None
+        typed = None
         if not violations:
             violations.append(Violation("", Reason.TYPE_INVALID, kind, str(error)))
-    return Shaped(manifest, kind, violations, meant)
+    return TypedManifest(manifest, kind, violations, typed)
 
 
-def of_key(violation: Violation) -> bool:
-    """Whether a violation is about a key itself and not about what it holds."""
+def is_about_key(violation: Violation) -> bool:
+    """Whether a violation is about a key itself and not about its value."""
     return violation.detail.startswith(_UNKNOWN_FIELD)
 
 
 def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
-    """Our kind that this is or was meant to be, and what is wrong with kind and apiVersion."""
+    """Return the kind, mended if it is misspelt, and the faults of kind and apiVersion."""
     kind, version = manifest.kind, manifest.api_version
     violations = []
-    if kind in TYPES if isinstance(kind, str) else False:
-        meant = kind
-    else:
-        meant = _meant(kind, version)
-        if meant is None and not _ours(kind, version):
+    meant = kind if isinstance(kind, str) and kind in TYPES else None
+    if meant is None:
+        meant = _guessed_kind(kind, version)
+        if meant is None and not _is_ours(kind, version):
             return None, []
         reason = Reason.NOT_SUPPORTED if kind else Reason.REQUIRED
         violations.append(Violation("kind", reason, kind, supported(kind, TYPES)))
@@ -92,23 +91,23 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
     return meant, violations
 
 
-def _ours(kind: Any, version: Any) -> bool:
-    """Whether an object says that it is ours, or says nothing."""
+def _is_ours(kind: Any, version: Any) -> bool:
+    """Whether the object has our API group, or no kind."""
     return not kind or not isinstance(kind, str) or str(version).split("/")[0] == FLOW_GROUP
 
 
-def _meant(kind: Any, version: Any) -> str | None:
-    """The kind of ours that somebody misspelt; of another group only a slip of letter case."""
+def _guessed_kind(kind: Any, version: Any) -> str | None:
+    """Return our kind that is misspelt here; in another group only if its letter case is wrong."""
     if not isinstance(kind, str):
         return None
     guess = Suggester(list(TYPES)).nearest(kind)
-    if guess and (_ours(kind, version) or guess.casefold() == kind.casefold()):
+    if guess and (_is_ours(kind, version) or guess.casefold() == kind.casefold()):
         return guess
     return None
 
 
-def _metadata(kind: str, data: dict[str, Any]) -> Iterator[Violation]:
-    """What an API server checks before it asks a webhook. A flow's name is a rule of its own."""
+def _metadata_violations(kind: str, data: dict[str, Any]) -> Iterator[Violation]:
+    """Return the faults that an API server finds before the webhook, which checks flows' names."""
     metadata = data.get("metadata")
     if not isinstance(metadata, dict):
         metadata = {}
@@ -123,41 +122,35 @@ def _metadata(kind: str, data: dict[str, Any]) -> Iterator[Violation]:
         yield from name_violations("metadata.namespace", namespace)
 
 
-def _misfits(manifest: Manifest, kind: str, data: dict[str, Any]) -> list[Violation]:
-    """All that is wrong with the shape of `data`; mends it in place.
-
-    What stands below a misspelt key is looked at once the key has its right name.
-    """
+def _mended_violations(manifest: Manifest, kind: str, data: dict[str, Any]) -> list[Violation]:
+    """Return the faults of the schema and mend `data`; repeat below keys that were renamed."""
     found: dict[tuple[str, Reason], Violation] = {}
     for _ in range(_ROUNDS):
-        misfits = schema_violations(kind, data, strict=True)
-        found |= {(each.path, each.reason): each for each in misfits}
-        renamed = [_mend(manifest, data, misfit) for misfit in misfits]
+        violations = schema_violations(kind, data, strict=True)
+        found |= {(each.path, each.reason): each for each in violations}
+        renamed = [_mend(manifest, data, each) for each in violations]
         if not any(renamed):
             break
     return list(found.values())
 
 
-def _mend(manifest: Manifest, data: Any, misfit: Violation) -> bool:
-    """Take out what has the wrong type, or rename a key to what was meant by it.
-
-    Returns whether it renamed one.
-    """
-    keys = manifest.keys(misfit.path)
+def _mend(manifest: Manifest, data: Any, violation: Violation) -> bool:
+    """Remove a value of the wrong type, or rename a misspelt key; return whether it renamed."""
+    keys = manifest.keys(violation.path)
     if not keys:
         return False
     *above, last = keys
     for key in above:
         data = data[key]
-    if of_key(misfit):
-        meant = _MEANT.search(misfit.detail)
+    if is_about_key(violation):
+        meant = _MEANT.search(violation.detail)
         if meant is None or meant[1] in data:
             return False
         data[meant[1]] = data.pop(last)
-        manifest.read_as(misfit.path, meant[1])
+        manifest.add_alias(violation.path, meant[1])
         return True
-    if misfit.reason is Reason.TYPE_INVALID and isinstance(data, dict):
+    if violation.reason is Reason.TYPE_INVALID and isinstance(data, dict):
         del data[last]
-    elif misfit.reason is Reason.TYPE_INVALID:
-        data[last] = "" if _EXPECTS_TEXT in misfit.detail else {}
+    elif violation.reason is Reason.TYPE_INVALID:
+        data[last] = "" if _EXPECTS_TEXT in violation.detail else {}
     return False

@@ -1,9 +1,9 @@
-"""What is wrong with a text that is not YAML, in one sentence a user can act on."""
+"""Errors of texts that are not YAML, in sentences that say how to mend them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -11,7 +11,7 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a text: line and column counted from 1, and how many characters it covers."""
+    """A place in a text: line and column from 1, and a number of characters."""
 
     line: int
     column: int
@@ -19,7 +19,7 @@ class Span:
 
 
 class NotYAMLError(Exception):
-    """A document cannot be read; `message` says why, without the place."""
+    """A document that cannot be read; `message` is without the place."""
 
     def __init__(self, span: Span, message: str) -> None:
         super().__init__(message)
@@ -33,32 +33,81 @@ _INVALID = re.compile(
 
 
 def invalid_character(text: str, line_break: re.Pattern[str]) -> NotYAMLError | None:
-    """The first character that no YAML text may hold, if any."""
+    """Return the error about the first character that YAML does not allow, if there is one."""
     found = _INVALID.search(text)
     if found is None:
         return None
     before = line_break.split(text[: found.start()])
     span = Span(len(before), len(before[-1]) + 1)
     if found[0] == "\0":
-        return NotYAMLError(span, "not text: it holds a NUL character, as binary files do")
+        return NotYAMLError(span, "contains a NUL character; save the file as UTF-8 text")
     return NotYAMLError(span, f"control character U+{ord(found[0]):04X} is not allowed in YAML")
 
 
-def translated(error: yaml.MarkedYAMLError, first_line: int, lines: Sequence[str]) -> NotYAMLError:
-    """libyaml's complaint about a document that begins on `first_line` (from 0)."""
+_SENTENCES: Sequence[tuple[str, str]] = (
+    ("cannot start any token", "no value begins with {character}; put it in quotes"),
+    ("unexpected end of stream", "the quote opened at {opened} is never closed"),
+    (
+        "mapping values are not allowed",
+        "a second `key: value` where one value ends; put a text with `: ` in quotes, or check the "
+        "indentation",
+    ),
+    ("expected ',' or ']'", "the list opened at {opened} needs a comma or a closing ] here"),
+    ("expected ',' or '}'", "the mapping opened at {opened} needs a comma or a closing }} here"),
+    ("flow node|expected node content", "a value is expected here; is a [ or {{ not closed?"),
+    ("after a quote.*expected key", "text after a quoted value; quote all of it"),
+    (
+        "expected key",
+        "this does not continue the mapping begun at {opened}; check the indentation",
+    ),
+    (
+        "expected '-' indicator",
+        "this does not continue the list begun at {opened}; check the indentation",
+    ),
+    ("could not find expected ':'", "the key at {opened} has no `:` after it"),
+    (
+        "<document start>",
+        "more text after the end of a document; put --- on a line between documents",
+    ),
+    (
+        "unknown escape character",
+        "\\{escaped} is no escape inside double quotes; use single quotes, or \\\\ for a backslash",
+    ),
+    ("block scalar", "after | or > the text begins on the next line"),
+)
+"""Pattern of libyaml's problem and context, and our sentence."""
+
+
+def from_libyaml(
+    error: yaml.MarkedYAMLError, first_line: int, lines: Sequence[str]
+) -> NotYAMLError:
+    """Return libyaml's error about a document that begins on `first_line` (from 0)."""
     line, column = _place(error, lines)
-    said = _Complaint(
-        problem=error.problem or "",
-        context=error.context or "",
-        opened=_position(error.context_mark, first_line),
-        line=lines[line] if line < len(lines) else "",
-        column=column,
-    )
-    return NotYAMLError(Span(first_line + line + 1, column + 1), f"not YAML: {said.sentence()}")
+    text = lines[line] if line < len(lines) else ""
+    span = Span(first_line + line + 1, column + 1)
+    return NotYAMLError(span, f"not YAML: {_sentence(error, first_line, text, column)}")
+
+
+def _sentence(error: yaml.MarkedYAMLError, first_line: int, line: str, column: int) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    if "\t" in indent and column <= len(indent):
+        return "a tab in the indentation; YAML indents with spaces only"
+    mark = error.context_mark
+    opened = f"line {first_line + mark.line + 1}, column {mark.column + 1}" if mark else ""
+    quote = "after a quote: " if line[:column].rstrip().endswith(("'", '"')) else ""
+    problem = error.problem or ""
+    for pattern, sentence in _SENTENCES:
+        if re.search(pattern, f"{quote}{problem}; {error.context or ''}"):
+            return sentence.format(
+                opened=opened,
+                character=line[column : column + 1],
+                escaped=line[column + 1 : column + 2],
+            )
+    return problem
 
 
 def _place(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[int, int]:
-    """Line and column, from 0: what was opened and never closed, not where the text ran out."""
+    """Return line and column from 0; of an unclosed quote those of its start."""
     mark = error.problem_mark or error.context_mark
     if "unexpected end of stream" in (error.problem or ""):
         mark = error.context_mark or mark
@@ -67,104 +116,3 @@ def _place(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[int, int]
         line = max((n for n, text in enumerate(lines) if text.strip()), default=0)
         column = max(len(lines[line].rstrip()) - 1, 0) if lines else 0
     return line, column
-
-
-def _position(mark: yaml.Mark | None, first_line: int) -> str:
-    return f"line {first_line + mark.line + 1}, column {mark.column + 1}" if mark else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Complaint:
-    problem: str
-    context: str
-    opened: str
-    line: str
-    column: int
-
-    def sentence(self) -> str:
-        for test, sentence in _SENTENCES:
-            if test(self):
-                return sentence(self)
-        return self.problem
-
-    @property
-    def character(self) -> str:
-        return self.line[self.column : self.column + 1]
-
-    @property
-    def follows_quote(self) -> bool:
-        return self.line[: self.column].rstrip().endswith(("'", '"'))
-
-    @property
-    def indented_by_tab(self) -> bool:
-        indent = self.line[: len(self.line) - len(self.line.lstrip())]
-        return "\t" in indent and self.column <= len(indent)
-
-
-_Row = tuple[Callable[[_Complaint], bool], Callable[[_Complaint], str]]
-_SENTENCES: tuple[_Row, ...] = (
-    (
-        lambda said: said.indented_by_tab,
-        lambda said: "a tab in the indentation; YAML indents with spaces only",
-    ),
-    (
-        lambda said: "cannot start any token" in said.problem,
-        lambda said: f"no value begins with {said.character}; put it in quotes",
-    ),
-    (
-        lambda said: "unexpected end of stream" in said.problem,
-        lambda said: f"the quote opened at {said.opened} is never closed",
-    ),
-    (
-        lambda said: "mapping values are not allowed" in said.problem,
-        lambda said: (
-            "a second `key: value` where one value ends; put a text with `: ` in quotes, "
-            "or check the indentation"
-        ),
-    ),
-    (
-        lambda said: "expected ',' or ']'" in said.problem,
-        lambda said: f"the list opened at {said.opened} needs a comma or a closing ] here",
-    ),
-    (
-        lambda said: "expected ',' or '}'" in said.problem,
-        lambda said: f"the mapping opened at {said.opened} needs a comma or a closing }} here",
-    ),
-    (
-        lambda said: "flow node" in said.context or "expected node content" in said.problem,
-        lambda said: "a value is expected here; is a [ or { not closed?",
-    ),
-    (
-        lambda said: "expected key" in said.problem and said.follows_quote,
-        lambda said: "text after a quoted value; quote the whole of it",
-    ),
-    (
-        lambda said: "expected key" in said.problem,
-        lambda said: (
-            f"this does not go on the mapping begun at {said.opened}; check the indentation"
-        ),
-    ),
-    (
-        lambda said: "expected '-' indicator" in said.problem,
-        lambda said: f"this does not go on the list begun at {said.opened}; check the indentation",
-    ),
-    (
-        lambda said: "could not find expected ':'" in said.problem,
-        lambda said: f"the key at {said.opened} has no `:` after it",
-    ),
-    (
-        lambda said: "<document start>" in said.problem,
-        lambda said: "more text after the end of a document; put --- on a line between documents",
-    ),
-    (
-        lambda said: "unknown escape character" in said.problem,
-        lambda said: (
-            f"\\{said.line[said.column + 1 : said.column + 2]} is no escape inside double "
-            "quotes; use single quotes, or \\\\ for a backslash"
-        ),
-    ),
-    (
-        lambda said: "block scalar" in said.context,
-        lambda said: "after | or > the text begins on the next line",
-    ),
-)

@@ -1,7 +1,7 @@
-"""YAML text as nodes that know their place. Knows nothing of Kubernetes; never raises on any text.
+"""YAML documents as nodes with their places. No text raises.
 
-PyYAML's own composer forgets duplicate keys, follows aliases for ever and recurses without bound,
-so nodes are built here from libyaml's events, one document at a time and within limits.
+PyYAML's composer drops duplicate keys, follows aliases without end and recurses without bound. So
+nodes are built here from libyaml's events, document by document and within limits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import yaml
 
 from jobflow.api.schema.nesting import MAX_DEPTH
-from jobflow.cli.manifests.yaml_errors import NotYAMLError, Span, invalid_character, translated
+from jobflow.cli.manifests.yaml_errors import NotYAMLError, Span, from_libyaml, invalid_character
 from jobflow.cli.manifests.yaml_scalars import NotJSONError, key_text, plain_value
 
 MAX_NODES = 500_000
-"""How many values one text may hold, each alias counted as often as it is written. A flow of 5,000
-steps has about 50,000."""
+"""Most values in one text; an alias counts as all its values. A flow of 5,000 steps has about
+50,000."""
 
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _DOCUMENT_START = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
@@ -40,7 +40,7 @@ class ScalarNode:
 
 @dataclass(slots=True)
 class ListNode:
-    """A sequence. `size` counts the nodes below, each alias as often as it is written."""
+    """A sequence. `size` counts the nodes in it; an alias counts as all its values."""
 
     span: Span
     items: list[Node] = field(default_factory=list)
@@ -49,8 +49,8 @@ class ListNode:
 
 
 @dataclass(slots=True)
-class Entry:
-    """A key of a mapping with its place, and what it holds."""
+class MappingEntry:
+    """The place of a key of a mapping, and its value."""
 
     key: Span
     value: Node
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Duplicate:
-    """A key that is given again: where, and where it stood first."""
+    """A repeated key: its place and that of the first one."""
 
     key: str
     again: Span
@@ -67,10 +67,10 @@ class Duplicate:
 
 @dataclass(slots=True)
 class MappingNode:
-    """A mapping with text keys, merge keys resolved. The last of a key's values counts."""
+    """A mapping with text keys and resolved merge keys; the last of repeated keys is used."""
 
     span: Span
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, MappingEntry] = field(default_factory=dict)
     duplicates: list[Duplicate] = field(default_factory=list)
     size: int = 1
     depth: int = 1
@@ -80,38 +80,35 @@ Node = ScalarNode | ListNode | MappingNode
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text as libyaml counts them."""
+    """Return the lines of a text as libyaml counts them."""
     return _LINE_BREAK.split(text)
 
 
 def documents(text: str) -> Iterator[Node | NotYAMLError]:
-    """Each document of a text, or what is wrong with it; a fault in one does not hide the next.
-
-    Documents that hold nothing are passed over, as kubectl does.
-    """
-    bad = invalid_character(text, _LINE_BREAK)
-    if bad is not None:
-        yield bad
+    """Return each document of a text or its error, without empty documents, as kubectl does."""
+    if (error := invalid_character(text, _LINE_BREAK)) is not None:
+        yield error
         return
     if text.lstrip().startswith("{"):
-        text = _SURROGATES.sub(_one_escape, text)
-    budget = _Budget()
+        text = _SURROGATES.sub(_joined_escape, text)
+    nodes_left = MAX_NODES
     for first_line, chunk in _chunks(text):
-        builder = _Builder(first_line, budget)
+        builder = _Builder(first_line, nodes_left)
         try:
             for event in yaml.parse(chunk, Loader=yaml.CLoader):
                 builder.take(event)
-        except yaml.MarkedYAMLError as error:
-            builder.give_up(translated(error, first_line, lines_of(chunk)))
-        except NotYAMLError as error:
-            builder.give_up(error)
+        except yaml.MarkedYAMLError as failed:
+            builder.give_up(from_libyaml(failed, first_line, lines_of(chunk)))
+        except NotYAMLError as failed:
+            builder.give_up(failed)
         yield from builder.documents
-        if budget.nodes < 0:
+        nodes_left = builder.nodes_left
+        if nodes_left < 0:
             return
 
 
 def data_of(node: Node) -> Any:
-    """Plain JSON: dicts, lists, text, numbers, booleans, null. Aliased parts are copies."""
+    """Return the node as JSON. Aliased parts are copies."""
     match node:
         case MappingNode():
             return {key: data_of(entry.value) for key, entry in node.entries.items()}
@@ -121,14 +118,14 @@ def data_of(node: Node) -> Any:
             return node.value
 
 
-def _one_escape(match: re.Match[str]) -> str:
-    """JSON writes 😀 as two escapes of half a character each; YAML knows only whole ones."""
+def _joined_escape(match: re.Match[str]) -> str:
+    """Join the two escapes that JSON uses for 😀, because YAML has one."""
     pair = bytes.fromhex(match[2] + match[3]).decode("utf-16-be", errors="replace")
     return f"{match[1]}\\U{ord(pair[0]):08x}"
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
-    """The documents of a text as text, with the line (from 0) that each begins on."""
+    """Return the text of each document, with its first line (from 0)."""
     starts = [0]
     for match in _DOCUMENT_START.finditer(text):
         if not _NOTHING_YET.fullmatch(text, starts[-1], match.start()):
@@ -140,20 +137,13 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
         line += len(_LINE_BREAK.findall(chunk))
 
 
-@dataclass(slots=True)
-class _Budget:
-    """What one text may still hold."""
-
-    nodes: int = MAX_NODES
-
-
 class _Builder:
-    """Puts events together; `documents` holds the finished ones."""
+    """Builds nodes from events; `documents` has the complete ones."""
 
-    def __init__(self, first_line: int, budget: _Budget) -> None:
+    def __init__(self, first_line: int, nodes_left: int) -> None:
         self.documents: list[Node | NotYAMLError] = []
         self._first_line = first_line
-        self._budget = budget
+        self.nodes_left = nodes_left
         self._open: list[_Frame] = []
         self._anchors: dict[str, Node | None] = {}
 
@@ -173,7 +163,7 @@ class _Builder:
                 self._end()
 
     def give_up(self, error: NotYAMLError) -> None:
-        """The rest of the text cannot be read; a text just before was part of what is wrong."""
+        """Add the error, and drop a scalar before it, which was part of the unreadable text."""
         self.documents = [node for node in self.documents if not isinstance(node, ScalarNode)]
         self.documents.append(error)
 
@@ -185,7 +175,7 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         span = self._span(event)
-        if self._awaits_key() and event.value == "<<" and event.implicit[0]:
+        if self._expects_key() and event.value == "<<" and event.implicit[0]:
             self._open[-1].key = _MERGE
             return
         self._spend(1, span)
@@ -197,7 +187,7 @@ class _Builder:
     def _aliased(self, event: yaml.AliasEvent) -> Node:
         span = self._span(event)
         if event.anchor not in self._anchors:
-            raise NotYAMLError(span, f"*{event.anchor} refers to an anchor that is not above it")
+            raise NotYAMLError(span, f"*{event.anchor} has no anchor above it")
         node = self._anchors[event.anchor]
         if node is None:
             raise NotYAMLError(span, f"the value of anchor &{event.anchor} contains itself")
@@ -207,20 +197,20 @@ class _Builder:
         return node
 
     def _spend(self, nodes: int, span: Span) -> None:
-        self._budget.nodes -= nodes
-        if self._budget.nodes < 0:
-            raise NotYAMLError(span, f"more than {MAX_NODES:,} values, aliases followed")
+        self.nodes_left -= nodes
+        if self.nodes_left < 0:
+            raise NotYAMLError(span, f"more than {MAX_NODES:,} values, with those of aliases")
 
-    def _awaits_key(self) -> bool:
-        return bool(self._open) and self._open[-1].awaits_key
+    def _expects_key(self) -> bool:
+        return bool(self._open) and self._open[-1].expects_key
 
     def _start(self, node: ListNode | MappingNode, anchor: str | None) -> None:
         self._spend(1, node.span)
         if len(self._open) >= MAX_DEPTH:
             raise NotYAMLError(node.span, f"nested more than {MAX_DEPTH} deep")
-        if self._awaits_key():
+        if self._expects_key():
             braces = isinstance(node, MappingNode)
-            raise NotYAMLError(node.span, _BRACES if braces else "a key has to be text")
+            raise NotYAMLError(node.span, _BRACES if braces else "a key must be text")
         if anchor:
             self._anchors[anchor] = None
         self._open.append(_Frame(node, anchor))
@@ -250,7 +240,7 @@ _MERGE = _Key("<<", Span(0, 0))
 
 @dataclass(slots=True)
 class _Frame:
-    """A mapping or list that is not complete yet, and the key that waits for its value."""
+    """A mapping or list that is not complete, and the key whose value comes next."""
 
     node: ListNode | MappingNode
     anchor: str | None
@@ -258,7 +248,7 @@ class _Frame:
     merges: list[MappingNode] = field(default_factory=list)
 
     @property
-    def awaits_key(self) -> bool:
+    def expects_key(self) -> bool:
         return isinstance(self.node, MappingNode) and self.key is None
 
     def add(self, node: Node) -> None:
@@ -277,19 +267,19 @@ class _Frame:
         self.node.depth = max(self.node.depth, node.depth + 1)
 
     def resolve_merges(self) -> None:
-        """What is written here goes before what is merged in, what comes first before the rest."""
+        """Add merged entries; keys of the mapping itself win, then those of earlier merges."""
         for merged in self.merges:
             for key, entry in merged.entries.items():
                 self.node.entries.setdefault(key, entry)  # type: ignore[union-attr]
 
 
-_BRACES = "a key has to be text; {{ … }} of a Helm or Jinja template has to be rendered first"
+_BRACES = "a key must be text; render {{ … }} of a Helm or Jinja template first"
 
 
 def _key(node: Node) -> _Key:
     text = key_text(node.value) if isinstance(node, ScalarNode) else None
     if text is None:
-        raise NotYAMLError(node.span, "a key has to be text")
+        raise NotYAMLError(node.span, "a key must be text")
     return _Key(text, node.span)
 
 
@@ -297,14 +287,14 @@ def _put(parent: MappingNode, key: _Key, node: Node) -> None:
     if key.text in parent.entries:
         first = parent.entries[key.text].key
         parent.duplicates.append(Duplicate(key.text, key.span, first))
-    parent.entries[key.text] = Entry(key.span, node)
+    parent.entries[key.text] = MappingEntry(key.span, node)
 
 
 def _merged(node: Node) -> list[MappingNode]:
     sources = node.items if isinstance(node, ListNode) else [node]
     if all(isinstance(source, MappingNode) for source in sources):
         return sources  # type: ignore[return-value]
-    raise NotYAMLError(node.span, "<<: merges a mapping or a list of mappings, nothing else")
+    raise NotYAMLError(node.span, "<<: can only merge a mapping or a list of mappings")
 
 
 def _value(event: yaml.ScalarEvent, span: Span) -> Any:
@@ -315,12 +305,12 @@ def _value(event: yaml.ScalarEvent, span: Span) -> Any:
         try:
             return plain_value(event.value)
         except NotJSONError:
-            raise NotYAMLError(span, f"{event.value} is no number that JSON can hold") from None
+            raise NotYAMLError(span, f"{event.value} is a number that JSON does not have") from None
     return event.value
 
 
 def _binary(text: str, span: Span) -> str:
     try:
         return base64.b64decode(text, validate=False).decode()
-    except ValueError:  # of base64 (binascii.Error, or not ASCII) and of UTF-8
-        raise NotYAMLError(span, "!!binary holds no base64 of UTF-8 text") from None
+    except ValueError:  # binascii.Error, not ASCII, or not UTF-8
+        raise NotYAMLError(span, "!!binary must contain base64 of UTF-8 text") from None

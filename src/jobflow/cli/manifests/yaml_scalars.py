@@ -1,9 +1,8 @@
-"""What a plain YAML scalar means to kubectl. Knows nothing of nodes, files or kinds.
+"""Values of plain YAML scalars as kubectl reads them.
 
-kubectl reads manifests with sigs.k8s.io/yaml, whose rules are YAML 1.1 with exceptions: `yes` and
-`on` are booleans, `0777` is octal, but dates and sexagesimals stay text. A manifest has to mean
-here what it will mean there; every row was run through kubectl 1.32 (tests/cli/manifests/
-test_yaml_scalars.py).
+kubectl reads manifests with sigs.k8s.io/yaml, which is YAML 1.1 with exceptions: `yes` and `on` are
+booleans and `0777` is octal, but dates and sexagesimals stay text. Every row of
+tests/cli/manifests/test_yaml_scalars.py was run through kubectl 1.32.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BASES = {"x": 16, "b": 2, "o": 8}
-_MOST_DIGITS = 64
+_MAX_DIGITS = 64
 
 
 class NotJSONError(ValueError):
-    """The scalar means something that JSON, and so the API server, cannot hold."""
+    """A number that JSON, and so the API server, does not have."""
 
 
 def plain_value(text: str) -> Scalar:
-    """The value of a scalar that is written without quotes. NotJSONError for .inf and .nan."""
+    """Return the value of an unquoted scalar. Raises NotJSONError for .inf and .nan."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -42,7 +41,7 @@ def plain_value(text: str) -> Scalar:
     if _NOT_FINITE.fullmatch(text):
         raise NotJSONError(text)
     digits = text.replace("_", "")
-    if len(digits) <= _MOST_DIGITS:
+    if len(digits) <= _MAX_DIGITS:
         if _INTEGER.fullmatch(digits):
             return _integer(digits)
         if _FLOAT.fullmatch(digits):
@@ -69,7 +68,7 @@ def _float(digits: str, text: str) -> float | int | str:
 
 
 def key_text(value: Scalar) -> str | None:
-    """The JSON key that a plain scalar becomes as a mapping's key; None: it cannot be one."""
+    """Return the JSON key for a scalar that is a mapping's key, or None for null."""
     if value is None:
         return None
     if isinstance(value, bool):

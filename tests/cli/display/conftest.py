@@ -1,0 +1,13 @@
+"""UTC for tests of local times."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()

@@ -1,0 +1,247 @@
+"""`--wait`: what it prints, when it ends and with which exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobflow.api.command import Command
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBTEMPLATES
+from jobflow.cli.errors import CommandError
+from jobflow.cli.flows import wait
+from jobflow.cli.flows.cancel import CANCEL
+from jobflow.cli.flows.retry import RETRY
+from jobflow.cli.flows.send_command import Verb
+from jobflow.cli.flows.suspend import SUSPEND, SUSPEND_AND_ABORT
+from support.sandbox.flow_commands import (
+    JOBFLOW,
+    forbid,
+    long_flow,
+    run_command,
+    run_process,
+    send_and_wait_for_f,
+    set_status,
+    volcano_on,
+)
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
+
+EXIT_CODE = "sandbox.jobflow.volcano.sh/exit-code"
+Status = dict[str, Any]
+RUNNING: Status = {"state": {"phase": "Running", "reason": "", "message": ""}}
+SUCCEED: Status = {"state": {"phase": "Succeed", "reason": "", "message": ""}, "progress": "2/2"}
+FAILED: Status = {"state": {"phase": "Failed", "reason": "StepFailed"}, "progress": "2/2"}
+SUSPENDED: Status = {
+    "state": {"phase": "Running", "reason": "Suspended", "message": "nothing starts"},
+    "suspendedAt": "2026-01-01T12:00:00Z",
+}
+BUSY = {**SUSPENDED, "conditions": {"f-a": {"phase": "Running"}}}
+IDLE = {**SUSPENDED, "conditions": {"f-a": {"phase": "Completed"}, "f-b": {"phase": "Waiting"}}}
+FIRST, SECOND = (
+    {"completionTime": "2026-01-01T12:00:00Z"},
+    {"completionTime": "2026-01-01T13:00:00Z"},
+)
+
+
+async def started(
+    world: Cluster, kubeconfig: Path, verb: Verb, status: Status
+) -> asyncio.Task[int]:
+    """Apply the flow f with this status, and start a command that has sent its Command."""
+    await world.apply(flow("f", {"a": "", "b": "a"}))
+    await set_status(world, status)
+    task = asyncio.create_task(send_and_wait_for_f(verb, kubeconfig))
+    await world.seen(COMMANDS, Command, bool)
+    return task
+
+
+def last_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the last line of progress; the controller logs to the same stream."""
+    lines = capsys.readouterr().out.splitlines()
+    return [line for line in lines if line.startswith("JobFlow f: ")][-1]
+
+
+@pytest.mark.parametrize(
+    ("verb", "before", "then", "code", "line"),
+    [
+        (SUSPEND, {}, [BUSY, IDLE], 0, "Running (Suspended): nothing starts"),
+        (SUSPEND, {}, [BUSY, SUCCEED], 0, "Succeed, 2/2 steps finished"),
+        (SUSPEND, {}, [BUSY, {**RUNNING, "suspendedAt": None}], 1, "Running"),
+        (
+            RETRY,
+            FAILED | FIRST,
+            [RUNNING | {"completionTime": None}, SUCCEED | SECOND],
+            0,
+            "Succeed, 2/2 steps finished",
+        ),
+        (
+            RETRY,
+            FAILED | FIRST,
+            [RUNNING | {"completionTime": None}, FAILED | SECOND],
+            1,
+            "Failed, 2/2 steps finished (StepFailed)",
+        ),
+        # a watch may skip the versions in between
+        (RETRY, FAILED | FIRST, [SUCCEED | SECOND], 0, "Succeed, 2/2 steps finished"),
+    ],
+)
+async def test_it_ends_once_the_flow_has_reached_the_goal(
+    world: Cluster,
+    kubeconfig: Path,
+    capsys: pytest.CaptureFixture[str],
+    verb: Verb,
+    before: Status,
+    then: list[Status],
+    code: int,
+    line: str,
+) -> None:
+    waiting = await started(world, kubeconfig, verb, before)
+    for status in then:
+        await set_status(world, status)
+    assert await waiting == code
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[0].startswith(f"JobFlow f: {verb.name} requested (Command f-")
+    assert captured.out.splitlines()[-1] == f"JobFlow f: {line}"
+    resumed = "jobflow: error: JobFlow f was resumed in the meantime\n"
+    assert captured.err == (resumed if (verb, code) == (SUSPEND, 1) else "")
+
+
+@pytest.mark.parametrize("verb", [CANCEL, SUSPEND])
+async def test_a_flow_that_finishes_first(world: Cluster, kubeconfig: Path, verb: Verb) -> None:
+    waiting = await started(world, kubeconfig, verb, {})
+    await set_status(world, {"state": {"phase": "Succeed"}})
+    with pytest.raises(CommandError, match="JobFlow f finished first: Succeed"):
+        await waiting
+
+
+async def test_a_flow_that_is_deleted_in_the_meantime(world: Cluster, kubeconfig: Path) -> None:
+    waiting = await started(world, kubeconfig, CANCEL, {})
+    await world.client.delete(JOBFLOWS, NAMESPACE, "f")
+    with pytest.raises(CommandError, match="f was deleted in the meantime") as stopped:
+        await waiting
+    assert stopped.value.code == 1
+
+
+async def test_a_user_who_may_not_watch(world: Cluster, kubeconfig: Path) -> None:
+    await world.apply(flow("f", {"a": ""}))
+    forbid(world, "GET", "/jobflows")
+    with pytest.raises(CommandError, match="needs the rights to list and watch JobFlows"):
+        await send_and_wait_for_f(CANCEL, kubeconfig)
+
+
+async def test_a_missing_controller_is_warned_of(
+    world: Cluster,
+    kubeconfig: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(wait, "PATIENCE_SECONDS", 0.0)
+    waiting = await started(world, kubeconfig, CANCEL, {})
+    async with asyncio.timeout(10):
+        while "is `jobflow serve` running?" not in capsys.readouterr().err:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    async with world.controller():
+        assert await waiting == 0
+
+
+async def test_ctrl_c_ends_the_wait(world: Cluster, kubeconfig: Path) -> None:
+    await world.apply(flow("f", {"a": ""}))
+    process = await asyncio.create_subprocess_exec(
+        *(JOBFLOW, "cancel", "f", "--wait", "--kubeconfig", str(kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(20):  # only the command requests one flow by its name
+        while not any("fieldSelector" in seen.query for seen in world.server.requests):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+
+
+# ------------------------------------------------------------- with a controller and Volcano
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+async def test_a_running_flow_is_cancelled(world: Cluster, kubeconfig: Path, output: str) -> None:
+    async with volcano_on(world), world.controller():
+        await long_flow(world)
+        await world.until_jobs(f_a="Running")
+        result = await run_process(kubeconfig, "cancel", "f", "--wait", "-o", output)
+    assert (result.code, result.err) == (0, "")
+    if output == "json":
+        assert result.json.pop("command").startswith("f-terminatejob-")
+        assert result.json | {"command": ""} == {
+            "namespace": NAMESPACE,
+            "name": "f",
+            "command": "",
+            "phase": "Failed",
+            "reason": "Cancelled",
+            "message": "the flow was cancelled",
+            "progress": "2/2",
+        }
+        return
+    first, *_, last = result.out.splitlines()
+    assert first.startswith("JobFlow f: cancel requested (Command f-terminatejob-")
+    assert last == "JobFlow f: Failed, 2/2 steps finished (Cancelled): the flow was cancelled"
+
+
+async def test_finally_is_cancelled_too(world: Cluster, kubeconfig: Path) -> None:
+    async with volcano_on(world), world.controller():
+        await long_flow(world, **{"finally": [{"name": "z", "template": "a"}]})
+        await world.until_jobs(f_a="Running")
+        assert (await run_command(kubeconfig, "cancel", "f")).code == 0
+        await world.until_jobs(f_z="Running")
+        result = await run_process(kubeconfig, "cancel", "f", "--now", "--wait")
+        assert (result.code, result.err) == (0, "")
+        done = await world.flow("f")
+    assert (done.status.state.phase, done.status.state.reason) == ("Failed", "Cancelled")
+    assert {each.phase for each in (done.status.conditions or {}).values()} == {"Failed", "Skipped"}
+
+
+async def test_jobs_aborted_by_a_suspension_start_again_on_resume(
+    world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with volcano_on(world), world.controller():
+        await long_flow(world)
+        await world.until_jobs(f_a="Running")
+        assert await send_and_wait_for_f(SUSPEND_AND_ABORT, kubeconfig) == 0
+        assert last_line(capsys).startswith("JobFlow f: Running, 0/2 steps finished (Suspended)")
+        assert await world.jobs() == {"f-a": "Aborted"}
+        assert (await run_command(kubeconfig, "resume", "f")).code == 0
+        await world.until_jobs(f_a_r1="Running")
+
+
+async def test_a_suspended_flow_starts_nothing_while_its_jobs_finish(
+    world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world.controller():
+        await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
+        await world.until_jobs(f_a="")
+        await set_phase(world.client, "f-a", "Running")
+        waiting = asyncio.create_task(send_and_wait_for_f(SUSPEND, kubeconfig))
+        await world.until("f", lambda flow: flow.status.suspended_at is not None)
+        await set_phase(world.client, "f-a", "Completed")
+        assert await waiting == 0
+        assert last_line(capsys).startswith("JobFlow f: Running, 1/2 steps finished (Suspended)")
+        assert await world.jobs() == {"f-a": "Completed"}
+        assert (await run_command(kubeconfig, "resume", "f")).code == 0
+        await world.until_jobs(f_b="")
+
+
+async def test_a_retry_uses_the_template_as_it_is_now(
+    world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = template("b")
+    broken["metadata"]["annotations"] = {EXIT_CODE: "3"}
+    async with volcano_on(world), world.controller():
+        await world.apply(template("a"), broken, flow("f", {"a": "", "b": "a"}))
+        assert (await world.ended("f")).status.state.phase == "Failed"
+        assert await send_and_wait_for_f(RETRY, kubeconfig) == 1
+        assert last_line(capsys).startswith("JobFlow f: Failed, 2/2 steps finished")
+        mended = json.dumps({"metadata": {"annotations": {EXIT_CODE: None}}}).encode()
+        await world.client.patch(JOBTEMPLATES, NAMESPACE, "b", mended)
+        assert await send_and_wait_for_f(RETRY, kubeconfig) == 0
+        assert last_line(capsys) == "JobFlow f: Succeed, 2/2 steps finished"
+        assert sorted(await world.jobs()) == ["f-a", "f-b", "f-b-r1", "f-b-r2"]
