@@ -9,7 +9,7 @@ from jobflow.api.flow_status import JobFlowStatus, RequestedHours, RunCondition,
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.app.metrics import MAX_FIELDS, Metrics
-from jobflow.controller.hooks import Result
+from jobflow.controller.hooks import ReconcileResult
 from jobflow.core.violations import Reason, Violation
 from jobflow.webhook.review.review import Answer, Outcome
 
@@ -58,7 +58,7 @@ def test_the_controllers_work_is_counted() -> None:
     hooks.depth(3)
     hooks.waited(0.004)
     hooks.retried()
-    hooks.reconciled(0.02, Result.RETRIED)
+    hooks.reconciled(0.02, ReconcileResult.RETRIED)
     hooks.event_dropped()
     assert value(metrics, "workqueue_depth") == 3
     assert value(metrics, "workqueue_wait_seconds_bucket", le="0.005") == 1
@@ -82,13 +82,13 @@ def test_phases_and_ages_are_those_at_the_time_of_asking() -> None:
     assert b'jobflow_flows{phase="Failed"} 1.0' in metrics.text()
 
 
-def test_kinds_that_fail_and_objects_that_are_passed_over_are_told_by_kind() -> None:
+def test_values_by_label_are_computed_when_scraped() -> None:
     metrics = Metrics()
-    metrics.watch_failing(lambda: {"queues": True, "pods": False})
-    metrics.watch_passed_over(lambda: {"jobs": 2})
+    failing = {"queues": False, "pods": False}
+    metrics.on_scrape("watch_failing", "Help.", lambda: failing, label="resource")
+    failing["queues"] = True
     assert value(metrics, "watch_failing", resource="queues") == 1
     assert value(metrics, "watch_failing", resource="pods") == 0
-    assert value(metrics, "objects_passed_over", resource="jobs") == 2
 
 
 def test_two_processes_in_one_do_not_share_counts() -> None:
@@ -162,13 +162,6 @@ def test_a_failure_that_no_retry_follows_is_none() -> None:
     metrics.controller.recorded(JobFlowStatus(), waits)
     metrics.controller.recorded(waits, failed)
     assert value(metrics, "jobs_retried_total") == 1
-
-
-def test_how_many_flows_are_suspended_is_asked_when_scraped() -> None:
-    metrics, suspended = Metrics(), [0]
-    metrics.watch_suspended(lambda: suspended[0])
-    suspended[0] = 3
-    assert value(metrics, "flows_suspended") == 3
 
 
 def test_hours_that_somebody_else_wrote_into_a_status_break_nothing() -> None:

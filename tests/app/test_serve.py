@@ -221,7 +221,7 @@ async def test_without_volcano_it_says_what_is_missing(tmp_path: Path, pki: PkiF
         async with serving(given) as ready:
             said = (
                 "the API server to list jobs: batch.volcano.sh/v1alpha1 Job is not served; "
-                "Volcano makes it"
+                "Volcano installs it"
             )
             await until(given, "/readyz", lambda answer: answer.json()["waiting_for"] == [said])
         assert not ready.is_set()

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import jobflow as package
-from jobflow.app.settings import Settings, entries
+from jobflow.app.settings import Settings, settings_help
 from support.paths import ROOT
 from support.sandbox.command_line import jobflow
 
@@ -137,8 +137,8 @@ def test_serve_says_what_it_lacks(arguments: tuple[str, ...], said: str) -> None
 
 def test_serves_help_is_made_of_the_settings() -> None:
     said = " ".join(re.sub(r"-\n +", "-", jobflow("serve", "--help").out).split())
-    assert len(list(entries())) == len(Settings.model_fields)
-    for entry in entries():
+    assert len(list(settings_help())) == len(Settings.model_fields)
+    for entry in settings_help():
         begun = entry.flag if entry.metavar is None else f"{entry.flag} {entry.metavar}"
         default = f"; default: {entry.default}]" if entry.default else "]"
         assert f"{begun} {entry.description}. [{entry.variable}{default}" in said

@@ -91,7 +91,7 @@ async def until(holds: Callable[[], object]) -> None:
 def misses(served: Served) -> bool:
     """Whether it says which field is missing, and how to get it."""
     return any(
-        "jobflows.flow.volcano.sh to be put right: spec.flows[].template is missing" in each
+        "jobflows.flow.volcano.sh to be corrected: spec.flows[].template is missing" in each
         and "`jobflow crds --apply`" in each
         for each in served.waiting_for() or ()
     )

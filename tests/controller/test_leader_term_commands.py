@@ -16,7 +16,7 @@ from jobflow.controller.leader_term import lead
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from jobflow.store import Feed, Store, feeds
+from jobflow.store import Store, feeds
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template
 
 
@@ -32,7 +32,7 @@ class Replica:
     def __init__(self, world: Cluster) -> None:
         self.client = world.client
         self.store = Store()
-        self.feeds: list[Feed] = feeds(self.store, world.client)
+        self.feeds = feeds(self.store, world.client)
         self.tasks = {feed.resource: asyncio.create_task(feed.run()) for feed in self.feeds}
 
     async def hear_no_more_of_commands(self) -> None:
@@ -41,12 +41,8 @@ class Replica:
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
-        flows, templates, jobs, commands, *_ = self.feeds
         ending = asyncio.Event()
-        followers = (flows, templates, jobs)
-        term = asyncio.create_task(
-            lead(self.client, ending, store=self.store, followers=followers, optional=(commands,))
-        )
+        term = asyncio.create_task(lead(self.client, ending, store=self.store, feeds=self.feeds))
         try:
             yield
         finally:

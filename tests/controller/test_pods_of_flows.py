@@ -13,7 +13,7 @@ import pytest
 from jobflow.api.job import Job
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBS, PODS
-from jobflow.controller.hooks import Hooks, Result
+from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
 from jobflow.kube.client import Client
@@ -44,7 +44,7 @@ class Counting(Hooks):
     def __init__(self) -> None:
         self.passes = 0
 
-    def reconciled(self, seconds: float, result: Result) -> None:
+    def reconciled(self, seconds: float, result: ReconcileResult) -> None:
         self.passes += 1
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.controller.queue import FIRST_RETRY, FLOOR, Queue
+from jobflow.controller.queue import FIRST_RETRY, FLOOR, WorkQueue
 from support.laws.effort_of_laws import tries
 from support.time.virtual_time import in_virtual_time
 
@@ -84,7 +84,7 @@ class Run:
 class Worker:
     """Takes keys from the queue and notes what happens."""
 
-    def __init__(self, queue: Queue[str], script: list[Work], run: Run) -> None:
+    def __init__(self, queue: WorkQueue[str], script: list[Work], run: Run) -> None:
         self._queue, self._script, self._run = queue, script, run
         self._working: dict[str, int] = {}
         self._backoffs: dict[str, tuple[float, float]] = {}
@@ -128,7 +128,7 @@ def carried_out(history: History) -> Run:
 
     async def main() -> Run:
         run, loop = Run(), asyncio.get_running_loop()
-        queue = Queue[str](clock=loop.time, dice=lambda: history.jitter)
+        queue = WorkQueue[str](clock=loop.time, dice=lambda: history.jitter)
         worker = Worker(queue, list(history.script), run)
         async with asyncio.TaskGroup() as group:
             for _ in range(history.workers):

@@ -19,7 +19,7 @@ from jobflow.kube import reflector
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
-from jobflow.store import Feed, Store, feeds
+from jobflow.store import Store, feeds
 from support.sandbox.job_pods import end_pod, make_pod
 from support.sandbox.running_controller import (
     NAMESPACE,
@@ -74,14 +74,12 @@ class Replica:
     def __init__(self, client: Hearing) -> None:
         self.client = client
         self.store = Store()
-        self.feeds: list[Feed] = feeds(self.store, client)
+        self.feeds = feeds(self.store, client)
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
         ending = asyncio.Event()
-        term = asyncio.create_task(
-            lead(self.client, ending, store=self.store, followers=self.feeds[:3])
-        )
+        term = asyncio.create_task(lead(self.client, ending, store=self.store, feeds=self.feeds))
         try:
             yield
         finally:
@@ -203,7 +201,7 @@ async def test_many_changes_are_read_by_one_list(
         names = [f"t{number}" for number in range(5)]
         await world.apply(*(template(name) for name in names))
         world.server.requests.clear()
-        await replica.feeds[1].level()
+        await replica.feeds.templates.catch_up()
         assert set(replica.store.templates(NAMESPACE)) == set(names)
         asked = [seen for seen in world.server.requests if seen.method == "GET"]
         assert len(asked) == 2
@@ -212,7 +210,8 @@ async def test_many_changes_are_read_by_one_list(
 async def test_a_term_that_ends_before_anything_was_read_does_nothing(world: Cluster) -> None:
     ending = asyncio.Event()
     ending.set()
-    await lead(world.client, ending, store=Store(), followers=())
+    store = Store()
+    await lead(world.client, ending, store=store, feeds=feeds(store, world.client))
     assert not [seen for seen in world.server.requests if seen.method != "GET"]
 
 

@@ -12,7 +12,12 @@ import pytest
 from jobflow.api.job import Job
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
-from jobflow.controller.template_status import MOST, REST_SECONDS, SETTLE_SECONDS, TemplateStatuses
+from jobflow.controller.template_status import (
+    MAX_NAMES,
+    REST_SECONDS,
+    SETTLE_SECONDS,
+    TemplateStatuses,
+)
 from jobflow.kube.cache import version_of
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
@@ -106,10 +111,10 @@ async def test_a_template_rests_after_a_write(world: World) -> None:
 
 
 async def test_only_the_newest_hundred_are_told(world: World) -> None:
-    for second in range(MOST + 30):
+    for second in range(MAX_NAMES + 30):
         world.job(f"j{second}", second)
     await world.wait(SETTLE_SECONDS)
-    assert await world.names() == [f"j{second}" for second in reversed(range(30, MOST + 30))]
+    assert await world.names() == [f"j{second}" for second in reversed(range(30, MAX_NAMES + 30))]
 
 
 async def test_jobs_that_go_leave_the_list_and_an_empty_one_is_left_out(world: World) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
-from jobflow.app.serve import Sandbox, World, sandbox_world
+from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
 from support.paths import ROOT
 from support.sandbox.processes import Json, pod_task, sh
@@ -26,13 +26,13 @@ POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podI
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[SandboxWorld]:
     with ProcessRunner(tmp_path / "logs") as runner:
-        async with sandbox_world(Sandbox(runner=runner)) as world:
+        async with sandbox_world(SandboxOptions(runner=runner)) as world:
             yield world
 
 
-async def apply(world: World, steps: list[Json], **tasks: Json) -> Cluster:
+async def apply(world: SandboxWorld, steps: list[Json], **tasks: Json) -> Cluster:
     """A flow `f`, and templates of one task each."""
     for name, task in tasks.items():
         made = template_of(name, tasks=[task], minAvailable=task["replicas"])
@@ -77,7 +77,7 @@ WAITS = {
 
 
 async def test_whatever_answers_is_said_and_bounded_and_followed_nowhere(
-    world: World, tmp_path: Path
+    world: SandboxWorld, tmp_path: Path
 ) -> None:
     service = pod_task(
         {
@@ -117,7 +117,9 @@ async def test_whatever_answers_is_said_and_bounded_and_followed_nowhere(
         assert re.search(r":84\d\d(/readyz)? of pod f-serve-t-0 ", said(over)[name])
 
 
-async def test_a_task_that_loses_a_pod_has_to_have_it_again(world: World, tmp_path: Path) -> None:
+async def test_a_task_that_loses_a_pod_has_to_have_it_again(
+    world: SandboxWorld, tmp_path: Path
+) -> None:
     """The first pod is ready, the second is not yet; then the first is replaced by one that is not.
     Only when both are ready at once does the step start."""
     script = (
@@ -152,7 +154,7 @@ TCPServer((os.environ["POD_IP"], 8411), Handler).serve_forever()
 """
 
 
-async def test_termination_messages_of_every_kind(world: World) -> None:
+async def test_termination_messages_of_every_kind(world: SandboxWorld) -> None:
     log = "/dev/termination-log"
     tasks = {
         "object": f"echo '{{\"a\": 1}}' > {log}",

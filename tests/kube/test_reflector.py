@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from jobflow.api.job import Job
 from jobflow.api.resources import JOBS
 from jobflow.kube import reflector
-from jobflow.kube.backoff import Backoff, delay
+from jobflow.kube.backoff import ExponentialBackoff, delay
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
@@ -47,7 +47,7 @@ async def following(server: ScriptedServer) -> AsyncIterator[World]:
     """A reflector at work, with backoffs of no time."""
     world = World(server)
     async with Client.at(server.url) as client:
-        soon = Backoff(first=0.0001, most=0.001)
+        soon = ExponentialBackoff(first=0.0001, most=0.001)
         world.reflector = Reflector(client, JOBS, Job, world.cache, backoff=soon)
         task = asyncio.create_task(world.reflector.run())
         try:
@@ -321,7 +321,7 @@ def test_delays_double_up_to_a_limit_and_spread() -> None:
 
 
 def test_a_success_starts_the_delays_over() -> None:
-    backoff = Backoff(first=1, most=10, dice=lambda: 0.0)
+    backoff = ExponentialBackoff(first=1, most=10, dice=lambda: 0.0)
     assert [backoff.next(), backoff.next()] == [1, 2]
     backoff.reset()
     assert backoff.next() == 1

@@ -158,7 +158,7 @@ async def test_nobody_listens() -> None:
 async def test_a_connection_that_is_not_taken(limits: Limits) -> None:
     with full() as port:
         for check in (HTTP, TCP):
-            assert await late(port, check, limits) == "takes no connection within a second"
+            assert await late(port, check, limits) == "accepts no connection within a second"
 
 
 async def late(port: int, check: Check, limits: Limits) -> str:
@@ -182,7 +182,7 @@ def full() -> Iterator[int]:
 
 
 async def test_a_pod_that_never_answers(limits: Limits) -> None:
-    said = "takes the connection and answers nothing within a second"
+    said = "accepts the connection and answers nothing within a second"
     assert await seen(silent(limits)) == said
 
 
@@ -272,7 +272,7 @@ async def test_an_ip_that_no_pod_can_have_is_not_asked(
 ) -> None:
     monkeypatch.setattr(asyncio, "open_connection", None)
     for check in (HTTP, TCP):
-        assert await ask(80, check, ip) == "is not asked: no pod of a network has that IP"
+        assert await ask(80, check, ip) == "is not asked: a pod cannot have that IP"
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"])
@@ -338,9 +338,9 @@ def test_uvloop_says_the_same(limits: Limits) -> None:
     assert said == asyncio.run(_plays(limits))
     assert said == {
         "ok": "",
-        "silent": "takes the connection and answers nothing within a second",
+        "silent": "accepts the connection and answers nothing within a second",
         "reset": "breaks off the connection",
         "tcp": "",
         "nobody": "refuses the connection",
-        "full": "takes no connection within a second",
+        "full": "accepts no connection within a second",
     }

@@ -91,7 +91,7 @@ async def test_a_header_that_would_split_the_request_is_not_sent(header: tuple[s
     async with server(answering(OK)) as there:
         said = await ask(there.port, replace(web(), header=header))
         assert there.visits == []
-    assert said == "is not asked: its header is none that a probe can send"
+    assert said == "is not asked: a probe cannot send its header"
 
 
 async def test_a_request_has_a_limit() -> None:

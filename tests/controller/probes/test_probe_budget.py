@@ -49,7 +49,7 @@ def test_a_thousand_waiting_probes_stay_within_the_budget_and_none_is_left_out()
 
 
 def test_pods_that_swallow_everything_hold_no_more_connections_than_allowed() -> None:
-    lab = Lab(answers=lambda name: "takes no connection", takes=1.0)
+    lab = Lab(answers=lambda name: "accepts no connection", takes=1.0)
     many(lab, 1000)
     most = 0
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import JOBS, LEASES
-from jobflow.kube.client import CONNECTIONS, Client
+from jobflow.kube.client import Client
+from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.election.candidate import Timing
 from jobflow.kube.election.election import Election, new_identity
 from jobflow.kube.election.fence import NotLeading

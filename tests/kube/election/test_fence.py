@@ -149,7 +149,7 @@ async def test_only_an_answer_that_decides_ends_the_doubt(
 async def test_the_kernel_keeps_nothing_to_send_later(server: ScriptedServer) -> None:
     async with fenced(server) as (client, _):
         address = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 0))
-        with client._socket(address) as sock:
+        with client._connections._socket(address) as sock:  # type: ignore[attr-defined]
             linger = sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
             assert struct.unpack("ii", linger) == (1, 0)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -160,8 +160,9 @@ async def test_the_client_and_its_connections_use_that_socket(server: ScriptedSe
     server.others.append(STORED)
     made: list[socket.socket] = []
     async with fenced(server) as (client, _):
-        plain = client._socket
-        client._socket = lambda address: made.append(plain(address)) or made[-1]  # type: ignore[func-returns-value,method-assign]
+        connections = client._connections
+        plain = connections._socket  # type: ignore[attr-defined]
+        connections._socket = lambda address: made.append(plain(address)) or made[-1]  # type: ignore[attr-defined,func-returns-value]
         await client.create(JOBS, "ns", b"{}")
     assert len(made) == 1
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBS
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.reflector import Reflector
@@ -45,7 +45,7 @@ class Driven:
 
     async def run(self) -> None:
         """Until cancelled."""
-        quick = Backoff(first=0.001, most=0.2)
+        quick = ExponentialBackoff(first=0.001, most=0.2)
         here = self.namespace
         async with asyncio.TaskGroup() as self._tasks:
             for follow in (

@@ -18,7 +18,7 @@ from typing import Any
 from jobflow.api.command import Action, Command
 from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBS
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
@@ -47,7 +47,7 @@ class Plays:
 
     async def run(self) -> None:
         """Until cancelled."""
-        quick = Backoff(first=0.001, most=0.1)
+        quick = ExponentialBackoff(first=0.001, most=0.1)
         async with asyncio.TaskGroup() as self._tasks:
             for resource, kind, cache in (
                 (JOBS, Job, self.jobs),

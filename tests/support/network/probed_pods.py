@@ -15,7 +15,7 @@ from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import Pod, PodStatus
 from jobflow.api.resources import JOBS
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.probes.fair_slots import Turns
+from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check, Probe
 from jobflow.core.planning.view import ProbeResult
@@ -102,7 +102,7 @@ class Lab:
             self.told.append,
             self.counting,
             check=self._check,
-            turns=Turns(),
+            slots=FairSlots(),
             dice=lambda: self.roll,
         )
 

@@ -12,7 +12,7 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES, Resource
 from jobflow.controller.controller import Controller
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
@@ -86,7 +86,7 @@ class Ends:
 
 
 def _reflector(client: Client, cache: Cache[Any]) -> Reflector[Any]:
-    return Reflector(client, JOBS, Job, cache, backoff=Backoff(first=0.001, most=0.01))
+    return Reflector(client, JOBS, Job, cache, backoff=ExponentialBackoff(first=0.001, most=0.01))
 
 
 async def set_phase(client: Client, job: str, phase: str, *, namespace: str = NAMESPACE) -> None:
@@ -157,7 +157,7 @@ class Cluster:
 
         cache.on_change, cache.on_state = look, look
         follow = Reflector(
-            self.client, resource, kind, cache, backoff=Backoff(first=0.001, most=0.01)
+            self.client, resource, kind, cache, backoff=ExponentialBackoff(first=0.001, most=0.01)
         )
         task = asyncio.create_task(follow.run())
         try:

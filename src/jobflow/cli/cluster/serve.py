@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from jobflow.app.serve import START_ERRORS, PartDied, run
 from jobflow.app.serve import serve as serve_cluster
-from jobflow.app.settings import Entry, Settings, entries, problems
+from jobflow.app.settings import SettingHelp, Settings, describe_errors, settings_help
 from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
 from jobflow.runtime import logs
 
@@ -23,7 +23,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     try:
         settings = Settings(**flags)
     except ValidationError as error:
-        complain("serve", *problems(error))
+        complain("serve", *describe_errors(error))
         return UNUSABLE
     logs.configure(level=logging.getLevelNamesMapping()[settings.log_level.upper()])
     try:
@@ -44,13 +44,13 @@ def command() -> Callable[..., None]:
         given = {name: value for name, value in flags.items() if value is not None}
         raise typer.Exit(serve(given))
 
-    parameters = [_parameter(entry) for entry in entries()]
+    parameters = [_parameter(entry) for entry in settings_help()]
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
 
 
-def _parameter(entry: Entry) -> inspect.Parameter:
+def _parameter(entry: SettingHelp) -> inspect.Parameter:
     """A flag takes text, as the environment does: the settings alone judge it."""
     option = typer.Option(entry.flag, metavar=entry.metavar, help=_help(entry), show_default=False)
     takes: Any = str | None if entry.metavar else bool | None
@@ -62,6 +62,6 @@ def _parameter(entry: Entry) -> inspect.Parameter:
     )
 
 
-def _help(entry: Entry) -> str:
+def _help(entry: SettingHelp) -> str:
     default = f"; default: {entry.default}" if entry.default else ""
     return f"{entry.description}. [{entry.variable}{default}]"

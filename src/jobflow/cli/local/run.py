@@ -18,7 +18,7 @@ from rich.text import Text
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, World, sandbox_world
+from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.app.serve import run as run_loop
 from jobflow.cli.display.failed_logs import failures
 from jobflow.cli.display.live import ChangeLog, Display, LiveTrees, Nothing
@@ -115,7 +115,7 @@ def run(
 
 async def _carried_through(report: Report, node: Runner, display: Display) -> End:
     with interruption() as stop:
-        async with sandbox_world(Sandbox(runner=node)) as world:
+        async with sandbox_world(SandboxOptions(runner=node)) as world:
             applied = await apply(world.client, report)
             if applied.faults:
                 return End(faults=applied.faults)
@@ -127,7 +127,7 @@ async def _carried_through(report: Report, node: Runner, display: Display) -> En
             return await _end(world, follower, interrupted=not done)
 
 
-async def _end(world: World, follower: Follower, *, interrupted: bool) -> End:
+async def _end(world: SandboxWorld, follower: Follower, *, interrupted: bool) -> End:
     """What the server has now, of flows and of nothing else; of a flow that is gone by its own
     ttlSecondsAfterFinished what was last seen."""
     end = End(stuck=follower.stuck(), interrupted=interrupted)

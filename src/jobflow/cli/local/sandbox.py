@@ -6,7 +6,7 @@ import logging
 import shlex
 from pathlib import Path
 
-from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, run, sandbox_world
+from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, run, sandbox_world
 from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
 from jobflow.cli.flags import Nodes
 from jobflow.cli.local.node_runner import NoFolder, runner
@@ -20,7 +20,7 @@ def sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes) -> 
     logs.configure(level=logging.WARNING)
     try:
         with runner(nodes) as node:
-            options = Sandbox(
+            options = SandboxOptions(
                 port=port,
                 webhook_port=webhook_port,
                 kubeconfig=kubeconfig.absolute(),
@@ -39,7 +39,7 @@ def sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes) -> 
     return FINE
 
 
-async def _kept_up(options: Sandbox) -> None:
+async def _kept_up(options: SandboxOptions) -> None:
     with interruption() as stop:
         async with sandbox_world(options) as world:
             print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
