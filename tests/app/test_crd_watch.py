@@ -24,7 +24,7 @@ NAME = "jobflows.flow.volcano.sh"
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One API server: nobody hears of a definition later than the others."""
+    """A single API server uses a definition at once."""
     monkeypatch.setattr(schema_guard, "SETTLE_SECONDS", 0.0)
 
 
@@ -35,14 +35,14 @@ async def world() -> AsyncIterator[SandboxWorld]:
 
 
 async def serve_schema(client: Client, definition: dict[str, Any]) -> None:
-    """Put these versions in the place of those that are served."""
+    """Replace the served versions of a definition."""
     name = definition["metadata"]["name"]
     body = json.dumps({"spec": {"versions": definition["spec"]["versions"]}}).encode()
     await client.patch(CRDS, "", name, body)
 
 
 def look_alike() -> dict[str, Any]:
-    """A definition of the same name by somebody who knows less than we do."""
+    """A definition of the same name from somebody else, with less in it."""
     changed = deepcopy(crd("JobFlow"))
     spec = changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     step = spec["properties"]["flows"]["items"]["properties"]

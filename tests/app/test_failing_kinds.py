@@ -1,5 +1,5 @@
-"""A kind that only warnings, Commands or details of ends need answers 500: the product runs without
-it, concludes nothing from its absence, and goes on as soon as it is there."""
+"""A kind that only warnings, Commands or details of ends need cannot be listed: the replica runs
+without it, concludes nothing from its absence, and uses it as soon as it can be listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted, and under which labels."""
+"""Metrics and their labels."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_two_processes_in_one_do_not_share_counts() -> None:
 
 
 def status(**cpu: str) -> JobFlowStatus:
-    """Of a flow whose steps have held these core hours, and half as many GiB hours."""
+    """The status of a flow with these core hours by step, and half as many GiB hours."""
     return JobFlowStatus(
         conditions={
             step: StepCondition(

@@ -1,4 +1,5 @@
-"""Who may not list pods says so and carries flows out; who carries none out asks for none."""
+"""Without the right to list pods a replica is not ready but runs flows; without a controller it
+needs no pods."""
 
 from __future__ import annotations
 

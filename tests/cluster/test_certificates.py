@@ -59,7 +59,7 @@ def edit(real: RealCluster, **changed: bytes) -> None:
 
 
 def bundles(real: RealCluster) -> list[bytes]:
-    """Whom the API server trusts."""
+    """Return the CAs that the API server trusts."""
     webhooks = real.admin.get(CONFIGURATION).raise_for_status().json()["webhooks"]
     return [b64decode(webhook["clientConfig"].get("caBundle", "")) for webhook in webhooks]
 
@@ -90,7 +90,7 @@ class Load:
 
 @asynccontextmanager
 async def load(real: RealCluster) -> AsyncIterator[Load]:
-    """Reviews while the body runs; none may fail."""
+    """Send reviews while the body runs; none may fail."""
     asked, stop = Load(), asyncio.Event()
     tasks = [asyncio.create_task(asked.run(real, stop)) for _ in range(4)]
     try:

@@ -58,7 +58,7 @@ FEWER: dict[str, Any] = {
         },
     },
 }
-"""A JobFlow as somebody describes it who knows less of it than we do."""
+"""A definition of JobFlow from somebody else, with less in it."""
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def misses(served: Served) -> bool:
-    """Whether it says which field is missing, and how to get it."""
+    """Whether the replica says which field is missing, and what to do."""
     return any(
         "jobflows.flow.volcano.sh to be corrected: spec.flows[].template is missing" in each
         and "`jobflow crds --apply`" in each
@@ -130,8 +130,8 @@ async def test_nothing_goes_on_under_anothers_definition(
 async def test_a_flow_that_was_read_under_anothers_definition_is_read_again(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
-    """The API server leaves `template` out of what it answers meanwhile, and calls it the same
-    version: a replica that has just started must not run the step by its name."""
+    """Meanwhile the API server leaves out `template` in its answers under the same version. A
+    replica that has just started must not run the step by its name."""
     steps = [{"name": "a", "template": "elsewhere"}]
     await api.made(api.flows, flow("f") | {"spec": {"flows": steps}})
     await api.made(api.templates, template("elsewhere"))

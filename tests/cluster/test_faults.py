@@ -56,7 +56,8 @@ class Behind:
 
     @asynccontextmanager
     async def running(self, *, ready: bool = True) -> AsyncIterator[Served]:
-        """Begins `ready`, or just begins; ends well, with a proxy that no longer fails."""
+        """A replica that begins `ready`, or just begins; it ends well, with a proxy that no longer
+        fails."""
         self.serve.launch()
         try:
             if ready:
@@ -83,7 +84,7 @@ async def until(holds: Callable[[], object]) -> None:
 async def all_succeed(
     real: RealCluster, driver: Driven, flows: int = FLOWS, *, all_logged: bool = True
 ) -> None:
-    """Every flow, and every vcjob was made once."""
+    """Check that every flow has ended and every job was created once."""
     await driver.over(flows)
     assert driver.phases == {"Succeed": flows}
     await asyncio.to_thread(assert_made_once_each, real, driver, flows, all_logged=all_logged)
@@ -172,8 +173,8 @@ async def test_errors_come_in_bursts(
 async def test_storage_is_reinitializing(
     real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind
 ) -> None:
-    """As for a second or two after a definition was made or changed: every watch ends, and a list
-    is refused. That is no empty list."""
+    """For a second or two after a definition changes, every watch ends and lists are refused. That
+    is not the same as an empty list."""
     proxy.faults = initializing
     await create_diamonds(api, FLOWS)
     async with behind.running(ready=False) as serve, driven(real, api.namespace) as driver:

@@ -29,13 +29,13 @@ MORE = 10
 """Flows that come when the leader is gone."""
 HAND_OVER_SECONDS = 2.0
 SLACK_SECONDS = 5.0
-"""Of a machine that is busy."""
+"""Reserve for a busy machine."""
 WITHIN_SECONDS = 60
 ONE, OTHER = "jobflow", "jobflow-2"
 
 
 class Pair:
-    """Two replicas, of which the first leads; a hop that can go dark lies before it."""
+    """Two replicas. The first leads, over a hop that can go dark."""
 
     def __init__(self, real: RealCluster, api: Server, hop: Hop, home: Path) -> None:
         self.real, self.api, self.hop = real, api, hop
@@ -46,7 +46,7 @@ class Pair:
         self.other = Served(real, home, *flags, user=OTHER, webhook=False)
 
     async def begin(self, driver: Driven) -> None:
-        """Flows are under way, carried out by the first."""
+        """Start flows that the first replica runs."""
         await asyncio.to_thread(self.one.start)
         await self.until(lambda: self.one.metric("leader") == 1)
         await asyncio.to_thread(self.other.start)
@@ -73,7 +73,7 @@ class Pair:
         return spec
 
     def took_over(self) -> Asked:
-        """The claim that made the second leader."""
+        """Return the claim that made the second replica the leader."""
         return next(each for each in self.asked(OTHER, "leases") if each.writes)
 
     def asked(self, user: str, *resources: str) -> list[Asked]:
@@ -81,11 +81,11 @@ class Pair:
         return [each for each in every if not resources or each.resource in resources]
 
     def writes(self, user: str) -> list[Asked]:
-        """What a leader writes: the lease is not among it."""
+        """Return a leader's writes except those of the Lease."""
         return [each for each in self.asked(user) if each.writes and each.resource != "leases"]
 
     def assert_one_wrote_at_a_time(self) -> None:
-        """Whatever the first wrote was done when the second claimed the lease."""
+        """Check that the first replica had written everything when the second claimed."""
         taken = self.took_over().came
         ones, others = self.writes(ONE), self.writes(OTHER)
         assert ones, "the first wrote nothing"

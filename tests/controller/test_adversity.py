@@ -1,4 +1,4 @@
-"""Flows carried through while watches lie, lag and break and writes fail."""
+"""Flows that run while watches repeat, lag and break, and writes fail."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Lagging(Client):
 
 
 async def carried(world: Cluster, client: Client, flows: int = 5) -> None:
-    """Diamonds to their end, each job made once, whatever the client is like."""
+    """Run diamonds to their end and check that each job is created once."""
     await world.apply(*(template(name) for name in DIAMOND))
     names = [f"f{number}" for number in range(flows)]
     async with client, world.controller(client), world.ends():
@@ -122,7 +122,7 @@ async def test_writes_that_fail_in_bursts_are_made_once_in_the_end(fault: dict[s
 
 
 async def carried_counting_stored(world: Cluster) -> None:
-    """As `carried`, counting what was stored: the answer to a create may be lost."""
+    """Like `carried`, but counts what was stored, because the answer to a create may be lost."""
     await world.apply(*(template(name) for name in DIAMOND))
     names = [f"f{number}" for number in range(3)]
     async with world.controller(), world.ends():

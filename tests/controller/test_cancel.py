@@ -1,4 +1,4 @@
-"""A cancelled flow on a server: Commands carried out once, whatever happens to the controller."""
+"""Cancelling a flow on a server: Commands act once, even if the controller crashes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,8 @@ from support.sandbox.running_controller import (
 from support.sandbox.volcano_world import volcano
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
 async def apply_diamond(world: Cluster) -> None:
-    """b and c run until somebody ends them."""
+    """A diamond whose steps b and c run until they are aborted."""
     for step in DIAMOND:
         made = template(step)
         duration = "1h" if step in "bc" else "1ms"
@@ -49,7 +43,7 @@ async def apply_diamond(world: Cluster) -> None:
 
 
 async def order(world: Cluster, action: str = "TerminateJob", *, name: str = "stop") -> None:
-    """Somebody makes a Command for the flow f."""
+    """Create a Command for the flow f."""
     target = OwnerReference(
         api_version=JOBFLOWS.api_version,
         kind="JobFlow",
@@ -66,7 +60,7 @@ async def order_at_the_right_time(world: Cluster) -> None:
 
 
 async def all_settled(world: Cluster) -> JobFlow:
-    """The flow, when it is over and no Command is left, neither there nor in its status."""
+    """Wait until the flow has ended and no Command is left, and return the flow."""
     await world.ended("f")
     await world.seen(COMMANDS, Command, lambda commands: not commands)
     return await world.until("f", lambda flow: flow.final and not flow.status.handled_commands)
@@ -131,7 +125,7 @@ async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) ->
 
 
 async def refusals(world: Cluster, count: int) -> set[str]:
-    """What the warnings say, once there are so many."""
+    """Return the messages of the warnings once there are `count`."""
     async with asyncio.timeout(20):
         while True:
             events = [e for e in await world.events() if e["reason"] == "CommandRefused"]
@@ -168,7 +162,7 @@ async def test_without_commands_served_flows_run(world: Cluster) -> None:
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-# ------------------------------------------------------------------- nobody aborts anything
+# ------------------------------------------------------------------- aborts without effect
 
 
 class Clock:

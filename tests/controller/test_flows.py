@@ -1,4 +1,4 @@
-"""Flows carried through on the sandbox's API server, and what people do to them meanwhile."""
+"""Flows on the sandbox's API server, and changes by users while they run."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from support.sandbox.running_controller import (
 
 
 def reason(step: str, word: str) -> Callable[[JobFlow], bool]:
-    """Whether the step has this reason."""
+    """Return a predicate: the step has this reason."""
     return lambda flow: condition(flow, step).reason == word
 
 
 def phase(step: str, word: str) -> Callable[[JobFlow], bool]:
-    """Whether the step has this phase."""
+    """Return a predicate: the step has this phase."""
     return lambda flow: condition(flow, step).phase == word
 
 
 def condition(flow: JobFlow, step: str) -> StepCondition:
-    """What the flow's status says of a step."""
+    """Return the condition of a step."""
     conditions = flow.status.conditions or {}
     return conditions.get(f"{flow.metadata.name}-{step}", StepCondition())
 
 
 def posts_a_job(request: Request) -> bool:
-    """Whether a request would make a vcjob."""
+    """Whether a request creates a job."""
     return request.method == "POST" and request.path.endswith("/jobs")
 
 
 async def delete_job(world: Cluster, name: str) -> None:
-    """As `kubectl delete vcjob` does, waiting for its end."""
+    """Delete a job like `kubectl delete vcjob`, and wait for its end."""
     await world.client.delete(JOBS, NAMESPACE, name)
     await world.seen(JOBS, Job, lambda jobs: name not in jobs)
 

@@ -40,12 +40,12 @@ class Retries(Hooks):
 
 @dataclass
 class Told:
-    """How a flow went."""
+    """The course of a flow."""
 
     status: JobFlowStatus
     retries: int
     requests: Counter[tuple[str, str]]
-    """Of everybody, by method and the kind, with `/status`."""
+    """Requests of all clients by method and kind, with `/status`."""
 
 
 def annotated(name: str, **said: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ TEMPLATES = (
 
 
 async def carried(*steps: dict[str, Any], **spec: Any) -> Told:
-    """A flow f of these steps, carried through."""
+    """Run a flow f of these steps."""
     flow = {
         "apiVersion": "flow.volcano.sh/v1alpha1",
         "kind": "JobFlow",

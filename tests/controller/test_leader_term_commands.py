@@ -1,4 +1,4 @@
-"""A new leader and Commands: one that the last leader has carried out does not act again."""
+"""Commands and a new leader: a Command that the last leader has executed does not act again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
 from jobflow.store import Store, feeds
-from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 
 
 class Replica:
@@ -105,7 +99,7 @@ async def test_a_leader_whose_copy_is_old_does_not_take_a_command_for_gone(
 async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read(
     world: Cluster, replica: Replica
 ) -> None:
-    """The last leader has carried it out, deleted and forgotten it; then the flow was resumed."""
+    """The last leader has executed, deleted and forgotten it; then the flow was resumed."""
     await world.apply(template("a"), flow("f", {"a": ""}))
     await ordered(world, "SuspendFlow")
     async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""Pods and flows, by the real controller: what starts a step, what costs nothing, what is read."""
+"""Pods and flows with the real controller: pod events that cause plans, and pods that are read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
-
-import pytest
 
 from jobflow.api.job import Job
 from jobflow.api.pod import Pod
@@ -25,21 +23,14 @@ from support.sandbox.running_controller import (
     NAMESPACE,
     Cluster,
     Product,
-    cluster,
     flow,
     set_phase,
     template,
 )
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
 class Counting(Hooks):
-    """How often a flow was planned."""
+    """Return how often a flow was planned."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -60,7 +51,7 @@ async def product(world: Cluster, **options: Any) -> AsyncIterator[Product]:
 
 
 def probing(**probe: list[dict[str, Any]]) -> dict[str, Any]:
-    """A flow whose step b waits for what is in the job of a."""
+    """A flow whose step b depends on the state of the job of a."""
     steps = [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"], "probe": probe}}]
     return flow("f", {}, flows=steps)
 

@@ -11,7 +11,7 @@ from jobflow.controller.queue import FLOOR, WorkQueue
 
 
 class Counting(Hooks):
-    """What the queue told."""
+    """Hooks that record the queue's calls."""
 
     def __init__(self) -> None:
         self.depths: list[int] = []

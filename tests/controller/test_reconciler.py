@@ -1,4 +1,4 @@
-"""What becomes of an outcome: failures of ours, statuses that do not stick, flows that spin."""
+"""Outcomes of reconciles: exceptions, statuses that are not stored, flows that plan in circles."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A flow is retried: what its creates were answered before is no longer held against them."""
+"""Retried flows: earlier answers to their creates no longer count."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
@@ -15,13 +14,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from support.sandbox.running_controller import NAMESPACE, Cluster, Product, cluster, flow, template
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
+from support.sandbox.running_controller import NAMESPACE, Cluster, Product, flow, template
 
 
 async def order(world: Cluster, action: str) -> None:
@@ -43,7 +36,7 @@ def refuse(world: Cluster, code: int, times: int | None = 1) -> Fault:
 
 
 def asked(world: Cluster) -> int:
-    """How often somebody tried to make a vcjob."""
+    """Return the number of attempts to create a job."""
     path = JOBS.path(NAMESPACE)
     return sum(r.method == "POST" and r.path == path for r in world.server.requests)
 
@@ -94,7 +87,7 @@ async def test_a_name_that_was_taken_is_asked_for_again(world: Cluster) -> None:
 
 
 async def test_a_backoff_from_before_is_not_waited_for(world: Cluster) -> None:
-    """The quota was exceeded, somebody gave up, and then made room; all in the same moment."""
+    """The quota was exceeded, the flow was retried and room was made, all at the same moment."""
     fault, moment = refuse(world, 403, times=None), datetime.now(UTC)
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.ends(), Client.at(world.server.url) as client:

@@ -1,4 +1,4 @@
-"""A new leader knows what the last one did, though no watch has told it: nothing runs twice."""
+"""A new leader knows what the last one did, even if no watch reports it: nothing runs twice."""
 
 from __future__ import annotations
 
@@ -24,21 +24,14 @@ from support.sandbox.job_pods import end_pod, make_pod
 from support.sandbox.running_controller import (
     NAMESPACE,
     Cluster,
-    cluster,
     flow,
     set_phase,
     template,
 )
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
 class Hearing(Client):
-    """What its watches keep back when it does not hear, they tell later."""
+    """While it does not hear, its watches hold events back and deliver them later."""
 
     def begin(self) -> None:
         self._hears = asyncio.Event()
@@ -116,7 +109,7 @@ async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
         replica.client.answered.clear()
         async with replica.leading():
             await replica.client.until_listed(JOBS.path())
-            await asyncio.sleep(0.2)  # for what it must not do now
+            await asyncio.sleep(0.2)  # time for requests that it must not send
             await set_phase(world.client, "f-b", "Completed")
             replica.client.hear_again()
             done = await world.ended("f")
@@ -153,7 +146,7 @@ async def test_it_makes_no_job_for_a_flow_that_is_gone(
 
 
 async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> None:
-    """It completed and was deleted while nobody led: only the watch tells that it had ended."""
+    """It completed and was deleted without a leader: only the watch shows how it ended."""
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
     async with world.controller():
         await world.until_jobs(f_a="")
@@ -164,7 +157,7 @@ async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> No
         await world.client.delete(JOBS, NAMESPACE, "f-a")
         async with replica.leading(), world.ends():
             await replica.client.until_listed(JOBS.path())
-            await asyncio.sleep(0.2)  # for what it must not do now
+            await asyncio.sleep(0.2)  # time for requests that it must not send
             assert world.count("POST", JOBS) == 1
             replica.client.hear_again()
             done = await world.ended("f")
@@ -216,7 +209,7 @@ async def test_a_term_that_ends_before_anything_was_read_does_nothing(world: Clu
 
 
 async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -> None:
-    """Its watches tell of neither: the outputs are not lost."""
+    """Its watches show neither: the outputs are not lost."""
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.controller():
         await world.until_jobs(f_a="")
@@ -232,7 +225,7 @@ async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -
 
 
 async def taken_over(world: Cluster, replica: Replica) -> None:
-    """For what a new leader must not do."""
+    """A controller, to count requests that a new leader must not send."""
     await replica.client.until_listed(JOBS.path())
     await asyncio.sleep(0.2)
 

@@ -1,4 +1,4 @@
-"""`jobDependsOnList` of templates: what is in it, and how seldom it is written."""
+"""`jobDependsOnList` of templates: its content, and how seldom it is written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class World:
         return made
 
     def job(self, name: str, made: int = 0, *, annotated: bool = True) -> Job:
-        """A vcjob from `t`, made in second `made` of the hour."""
+        """A job from `t`, created in second `made` of the hour."""
         self.version += 1
         said = {"volcano.sh/createdByJobTemplate": f"{NAMESPACE}.t"}
         meta: dict[str, Any] = {
@@ -62,7 +62,7 @@ class World:
         return job
 
     async def wait(self, seconds: float) -> int:
-        """Let time go by and what is due then be done; returns how many writes that took."""
+        """Let time pass and do what is due; return the number of writes."""
         before = self.writes
         self.now += seconds
         self.lists._due.release()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from jobflow.app.crd_watch import CrdWatch
 from jobflow.kube.client import Client
@@ -22,36 +21,6 @@ class LeaseOptions:
     namespace: str
     name: str
     timing: Timing = field(default_factory=Timing)
-
-
-class Leadership(Protocol):
-    """Runs `lead` when it may: an Election, or SoleLeader."""
-
-    async def run(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class SoleLeader:
-    """Leads at once: no other replica runs flows."""
-
-    client: Client
-    lead: Lead
-    on_change: Callable[[bool], None]
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def run(self) -> None:
-        """Lead for one term, until `stop`."""
-        self.on_change(True)
-        try:
-            await self.lead(self.client, self.stopping)
-        finally:
-            self.on_change(False)
-
-    def stop(self) -> None:
-        """End the term."""
-        self.stopping.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +44,36 @@ class Leading:
             await either(self.store.wait_synced(), self.finish.wait())
             if self.finish.is_set():
                 return
-            leadership = self._leadership()
-            stopping = asyncio.create_task(self._stop_in_time(leadership))
+            stopping = asyncio.Event()
+            watching = asyncio.create_task(self._stop_in_time(stopping))
             try:
-                await leadership.run()
+                await (
+                    self._lead_alone(stopping) if self.lease is None else self._compete(stopping)
+                )
             finally:
-                stopping.cancel()
-                await asyncio.wait([stopping])
+                watching.cancel()
+                await asyncio.wait([watching])
 
-    def _leadership(self) -> Leadership:
-        if self.lease is None:
-            return SoleLeader(self.client, self.lead, self.on_change)
-        return Election(
+    async def _stop_in_time(self, stopping: asyncio.Event) -> None:
+        await either(self.crds.wait_unfit(), self.finish.wait())
+        stopping.set()
+
+    async def _lead_alone(self, stopping: asyncio.Event) -> None:
+        self.on_change(True)
+        try:
+            await self.lead(self.client, stopping)
+        finally:
+            self.on_change(False)
+
+    async def _compete(self, stopping: asyncio.Event) -> None:
+        assert self.lease is not None
+        election = Election(
             self.client,
             self.lead,
             namespace=self.lease.namespace,
             name=self.lease.name,
             timing=self.lease.timing,
+            stopping=stopping,
             on_change=self.on_change,
         )
-
-    async def _stop_in_time(self, leadership: Leadership) -> None:
-        await either(self.crds.wait_unfit(), self.finish.wait())
-        leadership.stop()
+        await election.run()

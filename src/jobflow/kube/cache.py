@@ -120,6 +120,7 @@ class Cache(Generic[T]):
     def doubt(self) -> None:
         """Let the next object of the same version replace each copy: the server may have read the
         copied objects under another schema."""
+        self._doubted.update(self._objects)
 
     def lacking(self, present: Collection[str], version: str) -> list[T]:
         """Return the copies that a whole list at `version` lacks, by UID. These objects were

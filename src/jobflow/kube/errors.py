@@ -55,25 +55,15 @@ class ApiError(Exception):
     def __init__(self, status: Status, retry_after: float | None = None) -> None:
         super().__init__(f"{status.code} {status.reason}: {status.message}")
         self.status = status
+        self.code = status.code
+        """HTTP status code."""
+        self.reason = status.reason
+        """Machine-readable reason: NotFound, Conflict, AlreadyExists, Invalid …"""
+        self.message = status.message
         details = status.details
         after = details.retry_after_seconds if details else None
         self.retry_after = retry_after if after is None else float(after)
         """Seconds that the server asks to wait; None if it does not say."""
-
-    @property
-    def code(self) -> int:
-        """HTTP status code."""
-        return self.status.code
-
-    @property
-    def reason(self) -> str:
-        """Machine-readable reason: NotFound, Conflict, AlreadyExists, Invalid …"""
-        return self.status.reason
-
-    @property
-    def message(self) -> str:
-        """Message of the server."""
-        return self.status.message
 
     @property
     def not_found(self) -> bool:

@@ -60,14 +60,9 @@ def _own_words(table: dict[str, str] | None) -> dict[str, str] | None:
     } or None
 
 
+@lru_cache(SHARED)
 def _shared(reference: OwnerReference) -> OwnerReference:
-    return msgspec.structs.replace(
-        reference,
-        api_version=intern(reference.api_version),
-        kind=intern(reference.kind),
-        name=intern(reference.name),
-        uid=intern(reference.uid),
-    )
+    return reference
 
 
 # ---------------------------------------------------------------------- pods
@@ -91,9 +86,7 @@ def slim_pod(pod: Pod) -> Pod:
             resource_version=meta.resource_version,
             deletion_timestamp=meta.deletion_timestamp,
             labels=_task(pod.task, words.get(TASK_INDEX, "")),
-            owner_references=_owners(owner.api_version, owner.kind, owner.name, owner.uid)
-            if owner is not None
-            else None,
+            owner_references=_owners(owner) if owner is not None else None,
         ),
         spec=msgspec.structs.replace(pod.spec, node_name=intern(pod.spec.node_name)),
         status=PodStatus(
@@ -114,8 +107,8 @@ def _task(task: str, index: str) -> dict[str, str] | None:
 
 
 @lru_cache(SHARED)
-def _owners(api_version: str, kind: str, name: str, uid: str) -> list[OwnerReference]:
-    return [OwnerReference(api_version=api_version, kind=kind, name=name, uid=uid, controller=True)]
+def _owners(owner: OwnerReference) -> list[OwnerReference]:
+    return [owner]
 
 
 def _containers(

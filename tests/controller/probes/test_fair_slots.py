@@ -147,7 +147,7 @@ def test_a_turn_given_to_one_who_is_cancelled_at_that_moment_passes_on() -> None
             await asyncio.sleep(0)
             second = group.create_task(crowd.take("b"))
             group.create_task(crowd.take("c"))
-            # after the first is over, and before the second has taken over
+            # after the first has ended, and before the second has started
             loop = asyncio.get_running_loop()
             loop.call_later(1.0, lambda: loop.call_soon(second.cancel))
         return Counter(crowd.order)

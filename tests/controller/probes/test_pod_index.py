@@ -1,4 +1,4 @@
-"""Whom an event of a pod concerns: a flow with a step that has not begun and probes its vcjob."""
+"""Pod events that matter to a flow: it has a step that has not started and probes the pod's job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds of a probe: when one passes, what is in the way, when the next begins. In virtual time."""
+"""Rounds of a probe: when one passes, what prevents it, when the next begins. In virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PASSED = ProbeResult(passed=True)
 
 
 def run(lab: Lab, seconds: float = 0.5, *later: tuple[float, Callable[[], object]]) -> Lab:
-    """Run the prober for so long; `later` happens so many seconds after the begin."""
+    """Run the prober for `seconds`; each of `later` happens at its time."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -83,7 +83,7 @@ def test_a_task_without_pods_has_nothing_to_answer() -> None:
     assert run(lab).result() == PASSED
 
 
-# ---------------------------------------------------------------------- what is in the way
+# ---------------------------------------------------------------------- obstacles
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_probe_that_failed_passes_later() -> None:
     assert lab.told == [FLOW, FLOW]
 
 
-# ---------------------------------------------------------------------- what is wanted
+# ---------------------------------------------------------------------- wanted probes
 
 
 def test_what_is_no_longer_listed_stops_at_once() -> None:

@@ -23,7 +23,6 @@ from support.sandbox.running_controller import (
     NAMESPACE,
     Cluster,
     Product,
-    cluster,
     flow,
     set_phase,
     template,
@@ -36,7 +35,7 @@ CHECK = partial(check_pod, loopback=True)
 
 
 class Pods:
-    """What listens at every address of this machine, in the place of pods."""
+    """A server at every address of this machine, in place of pods."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -45,7 +44,7 @@ class Pods:
         self.asked: Counter[tuple[str, str]] = Counter()
         """(address, path)."""
         self.order: list[str] = []
-        """The addresses, as they were asked."""
+        """The addresses in the order of the requests."""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await reader.readuntil(b"\r\n\r\n")
@@ -64,12 +63,6 @@ async def pods() -> AsyncIterator[Pods]:
     async with await asyncio.start_server(made.answer, "0.0.0.0", 0) as listening:
         made.port = listening.sockets[0].getsockname()[1]
         yield made
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
 
 
 @asynccontextmanager
@@ -144,7 +137,7 @@ async def test_a_target_that_has_passed_is_not_asked_by_the_next_controller(
 async def test_what_was_passed_counts_after_the_target_has_ended(
     world: Cluster, pods: Pods
 ) -> None:
-    """b has passed, and its template comes when its target can no longer be asked."""
+    """b has passed, and its template comes when its target cannot be probed any more."""
     await world.apply(template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
     pods.ready = {FIRST}
@@ -171,7 +164,7 @@ async def test_two_flows_with_fifty_probes_each_share_the_budget(
         await world.until_jobs(f_a="", g_a="")
     await has_pod(world, "f-a", FIRST)
     await has_pod(world, "g-a", SECOND)
-    async with world.ends({"f-a": "", "g-a": ""}), a_life(world):  # both begin to ask at once
+    async with world.ends({"f-a": "", "g-a": ""}), a_life(world):  # both begin to probe at once
         for name in "fg":
             await world.until(
                 name, lambda flow: all(says(flow, f"s{n}", "answers 503") for n in range(50))
@@ -187,7 +180,7 @@ async def test_two_flows_with_fifty_probes_each_share_the_budget(
 
 
 def _fair(order: Sequence[str]) -> bool:
-    """From where both ask until one is done, each has its share of every two tenths of a second."""
+    """While both probe, each has its share of every two tenths of a second."""
     both = order[order.index(SECOND) : min(_last(order, FIRST), _last(order, SECOND))]
     shares = [Counter(both[at : at + 20]) for at in range(len(both) - 20)]
     return len(shares) > 40 and all(min(share[FIRST], share[SECOND]) >= 5 for share in shares)

@@ -1,4 +1,4 @@
-"""Writes behind a fence: begun only before a moment, over soon after, nothing of them later."""
+"""Writes behind a fence begin only before a moment, and end soon after."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ from support.network.scripted_server import Answer, ScriptedServer, failure, thi
 
 WRITE_SECONDS = 4.0
 STORED = Answer(201, thing("a", 1))
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    async with ScriptedServer() as server:
-        yield server
 
 
 @asynccontextmanager
@@ -84,7 +78,7 @@ async def test_a_fence_that_closes_on_the_way_to_the_wire_stops_the_write(
 
 
 async def test_a_put_that_the_http_client_repeats_by_itself_meets_the_fence_again() -> None:
-    """aiohttp does so where a kept connection turns out to be closed."""
+    """aiohttp repeats a PUT if a kept connection turns out to be closed."""
     asked: list[bytes] = []
     closed_after = 2
 

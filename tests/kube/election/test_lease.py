@@ -1,4 +1,4 @@
-"""What a Lease says, and what a candidate makes of it: the table of `kube.candidate`."""
+"""Leases and the table in `kube.election.candidate`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_write_is_over_before_another_may_lead() -> None:
 
 
 class Stand:
-    """A candidate, and what it did last."""
+    """A candidate and its last step."""
 
     def __init__(self) -> None:
         self.candidate = Candidate("me", "ns", "jobflow", TIMING)

@@ -52,6 +52,7 @@ class Election:
         name: str = NAME,
         identity: str | None = None,
         timing: Timing | None = None,
+        stopping: asyncio.Event | None = None,
         on_change: Callable[[bool], None] = lambda leads: None,
         clock: Callable[[], float] = boot_clock,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -68,7 +69,7 @@ class Election:
         self._clock = clock
         self._wall = wall
         self._candidate = Candidate(self.identity, namespace, name, self._timing)
-        self._stopping = asyncio.Event()
+        self._stopping = stopping or asyncio.Event()
         self._trouble = ""
         self._holder: str | None = None
 

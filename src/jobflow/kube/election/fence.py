@@ -88,30 +88,17 @@ class FencedClient(Client):
         path: str,
         *,
         query: Query = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        accept: str = "",
         timeout: float = 10.0,  # noqa: ASYNC109 - of the exchange, passed on to the connection
-        warnings: list[str] | None = None,
+        **options: Any,
     ) -> bytes:
         """Like Client.request. A write raises NotLeading, and TimeoutError after its time limit."""
         if method == "GET":
-            return await self._reads.request(
-                method, path, query=query, accept=accept, timeout=timeout, warnings=warnings
-            )
+            return await self._reads.request(method, path, query=query, timeout=timeout, **options)
         with self._fence.write(timeout) as seconds:
+            query = [*query, ("timeout", f"{int(seconds * 1000)}ms")]
             # aiohttp rounds up timeouts of more than five seconds
             async with asyncio.timeout(seconds):
-                return await super().request(
-                    method,
-                    path,
-                    query=[*query, ("timeout", f"{int(seconds * 1000)}ms")],
-                    body=body,
-                    content_type=content_type,
-                    accept=accept,
-                    timeout=seconds,
-                    warnings=warnings,
-                )
+                return await super().request(method, path, query=query, timeout=seconds, **options)
 
 
 class FencedConnections(Connections):
