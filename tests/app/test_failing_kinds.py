@@ -4,18 +4,17 @@ without it, concludes nothing from its absence, and uses it as soon as it can be
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from jobflow.api.resources import COMMANDS, JOBFLOWS, PODS, QUEUES, Resource
+from jobflow.api.resources import COMMANDS, PODS, QUEUES, Resource
 from jobflow.app.replica import Replica, ReplicaOptions
 from jobflow.kube import reflector
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
 from support.sandbox.job_pods import PodEnds
-from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template
+from support.sandbox.running_controller import Cluster, cluster, flow, template
 
 EXTRAS = pytest.mark.parametrize("kind", [QUEUES, COMMANDS, PODS], ids=lambda kind: kind.plural)
 
@@ -87,7 +86,7 @@ async def test_outputs_are_read_where_pods_cannot_be_followed(world: Cluster) ->
 async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> None:
     fault = fails(world, COMMANDS)
     await world.apply(template("a"), flow("f", {"a": ""}))
-    await cancel(world, "f")
+    await world.order("TerminateJob")
     product = Replica(world.client, ReplicaOptions(webhook=None))
     async with product.running():
         await world.until_jobs(f_a="")
@@ -101,16 +100,3 @@ async def test_queues_of_which_nothing_is_known_are_not_missing(world: Cluster) 
     async with product.running():
         await product.wait_ready()
         assert product.store.queues() is None
-
-
-async def cancel(world: Cluster, name: str) -> None:
-    uid = (await world.flow(name)).metadata.uid
-    target = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": name, "uid": uid}
-    command = {
-        "apiVersion": COMMANDS.api_version,
-        "kind": "Command",
-        "metadata": {"name": "stop"},
-        "action": "TerminateJob",
-        "target": target,
-    }
-    await world.client.create(COMMANDS, NAMESPACE, json.dumps(command).encode())

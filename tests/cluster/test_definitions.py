@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES
 from support.cluster.real_cluster import RealCluster
-from support.cluster.served import Served, registered
+from support.cluster.served import Served, registered, until
 from support.sandbox.manifests import template
 from support.sandbox.rest_client import flow
 from support.sandbox.servers import Server
 
 pytestmark = pytest.mark.cluster
 
-WITHIN_SECONDS = 60
 TEXT = {"type": "string"}
 FEWER: dict[str, Any] = {
     "type": "object",
@@ -80,12 +78,6 @@ def apply_theirs(real: RealCluster) -> None:
     definition = real.admin.get(path).raise_for_status().json()
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = FEWER
     real.admin.put(path, json=definition).raise_for_status()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_SECONDS):
-        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 def misses(served: Served) -> bool:

@@ -16,7 +16,7 @@ from jobflow.api.resources import JOBS
 from support.cluster.completing_driver import Driven, assert_made_once_each, create_diamonds, driven
 from support.cluster.control_plane import API_SERVER
 from support.cluster.real_cluster import RealCluster
-from support.cluster.served import Served
+from support.cluster.served import Served, until
 from support.network.faulty_proxy import (
     EndWatch,
     ErrorFrame,
@@ -33,7 +33,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 FLOWS = 10
 AWAY_SECONDS = 20.0
-WITHIN_SECONDS = 60
 
 PASS: Callable[[], Fault] = lambda: None  # noqa: E731 - a row of a table
 GONE = Refuse(410, "Expired", "too old resource version: 1 (2)")
@@ -73,12 +72,6 @@ class Behind:
 @pytest.fixture
 def behind(real: RealCluster, proxy: FaultyProxy, tmp_path: Path) -> Behind:
     return Behind(real, proxy, tmp_path)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_SECONDS):
-        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 async def all_succeed(

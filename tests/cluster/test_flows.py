@@ -115,23 +115,6 @@ async def test_a_flow_of_five_steps_costs_few_writes(
     assert set(writes) - rest <= {"patch jobtemplates/status"}
 
 
-async def test_a_late_template_starts_the_waiting_step(
-    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
-) -> None:
-    late = jobflow("test", {"a": [], "b": ["a"]})
-    async with volcano(await real.client("volcano"), speed=10):
-        said = await apply(kubectl, api.namespace, as_list(template("a"), late))
-        assert "Warning" in said and "b" in said
-        await api.until(
-            f"{api.flows}/test",
-            lambda flow: (
-                flow.get("status", {}).get("state", {}).get("reason") == "WaitingForTemplate"
-            ),
-        )
-        await apply(kubectl, api.namespace, as_list(template("b")))
-        assert (await ended(api))["state"]["phase"] == "Succeed"
-
-
 async def test_a_deleted_flow_takes_its_jobs_and_pods_along(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:

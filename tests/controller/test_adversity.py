@@ -15,7 +15,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from support.sandbox.running_controller import DIAMOND, Cluster, Product, cluster, flow, template
+from support.sandbox.running_controller import DIAMOND, Cluster, cluster, flow, template
 
 WRITES = frozenset({"POST", "PATCH", "DELETE", "PUT"})
 
@@ -146,11 +146,9 @@ async def test_a_server_that_asks_for_time_gets_it() -> None:
             )
         )
         await world.apply(template("a"), flow("f", {"a": ""}))
-        async with Client.at(world.server.url) as client:
-            product = Product(client)
+        async with world.controller() as product:
             queue = product.controller._queue
             retry = queue.retry
             queue.retry = lambda key, at_least=0.0: waits.append(at_least) or retry(key)  # type: ignore[func-returns-value,method-assign]
             await world.ended("f")
-            await product.kill()
         assert waits == [1.0]

@@ -225,15 +225,13 @@ async def test_a_job_lost_while_nobody_looked_is_a_new_attempt_after_a_live_read
 async def test_stopping_finishes_what_is_under_way_and_starts_nothing_new() -> None:
     async with cluster() as world:
         await world.apply(*(template(name) for name in DIAMOND))
-        async with Client.at(world.server.url) as client:
-            product = Product(client)
+        async with world.controller() as product:
             await world.apply(flow("f", DIAMOND))
             await world.until_jobs(f_a="")
             product.controller.stop()
             async with asyncio.timeout(5):
                 await product.running
             await set_phase(world.client, "f-a", "Completed")
-            await product.kill()
         assert await world.jobs() == {"f-a": "Completed"}
 
 

@@ -13,10 +13,9 @@ import pytest
 
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.controller.hooks import Hooks
-from jobflow.kube.client import Client
 from support.cluster.fast_volcano import plays
 from support.laws.effort_of_laws import THOROUGH
-from support.sandbox.running_controller import NAMESPACE, Cluster, Product, cluster, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, template
 
 pytestmark = pytest.mark.law
 
@@ -71,15 +70,11 @@ async def carried(*steps: dict[str, Any], **spec: Any) -> Told:
         "spec": {"flows": list(steps), **spec},
     }
     retries = Retries()
-    async with cluster() as world, Client.at(world.server.url) as ours, plays(world.client):
+    async with cluster() as world, plays(world.client):
         await world.apply(*TEMPLATES)
-        product = Product(ours, hooks=retries)
-        try:
+        async with world.controller(hooks=retries):
             await world.apply(flow)
             done = await world.ended("f", within=WITHIN_SECONDS)
-            product.check()
-        finally:
-            await product.kill()
         return Told(done.status, retries.count, counted(world))
 
 

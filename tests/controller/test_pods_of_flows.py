@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,6 @@ from jobflow.api.resources import JOBS, PODS
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
-from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
@@ -37,17 +35,6 @@ class Counting(Hooks):
 
     def reconciled(self, seconds: float, result: ReconcileResult) -> None:
         self.passes += 1
-
-
-@asynccontextmanager
-async def product(world: Cluster, **options: Any) -> AsyncIterator[Product]:
-    async with Client.at(world.server.url) as client:
-        made = Product(client, **options)
-        try:
-            yield made
-            made.check()
-        finally:
-            await made.kill()
 
 
 def probing(**probe: list[dict[str, Any]]) -> dict[str, Any]:
@@ -73,7 +60,7 @@ async def test_a_pod_alone_starts_the_step_that_probes_its_task(world: Cluster) 
     """Volcano's count has not come: the vcjob is as it was."""
     await world.apply(template("a"), template("b"))
     await world.apply(probing(taskStatusList=[{"taskName": "main", "phase": "Succeeded"}]))
-    async with product(world):
+    async with world.controller():
         job = await running_a(world)
         name = await make_pod(world.client, job.metadata)
         await move_pod(world.client, NAMESPACE, name, "Running")
@@ -93,7 +80,7 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
 
     await world.apply(template("a"), template("b"))
     await world.apply(probing(httpGetList=[{"taskName": "main", "port": 80, "path": "/ready"}]))
-    async with product(world, probing=partial(Prober, check=check)):
+    async with world.controller(probing=partial(Prober, check=check)):
         job = await running_a(world)
         name = await make_pod(world.client, job.metadata)
         await move_pod(world.client, NAMESPACE, name, "Running", podIP="10.0.0.7")
@@ -107,7 +94,7 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
 async def test_pods_of_flows_without_probes_cost_no_pass_and_no_request(world: Cluster) -> None:
     hooks = Counting()
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with product(world, hooks=hooks) as made:
+    async with world.controller(hooks=hooks) as made:
         job = await running_a(world)
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         before = hooks.passes
@@ -141,7 +128,7 @@ async def until_watched(
 
 async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with product(world), world.ends({"f-a": "Failed"}):
+    async with world.controller(), world.ends({"f-a": "Failed"}):
         done = await world.ended("f")
     assert done.status.state.phase == "Failed"
     assert lists_of_pods(world) == ["GET"], "no pod was known"
@@ -149,7 +136,7 @@ async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
 
 async def test_nothing_is_kept_of_a_flow_that_is_over(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with product(world) as made, world.ends(driver=PodEnds):
+    async with world.controller() as made, world.ends(driver=PodEnds):
         await world.ended("f")
         async with asyncio.timeout(20):
             while len(made.store.pods.cache):  # noqa: ASYNC110
@@ -166,7 +153,7 @@ async def test_outputs_wait_for_a_server_that_cannot_list_pods_for_now(world: Cl
     await world.apply(template("a"), template("b"), steps)
     busy = Fault(lists_pods, failure(503, "ServiceUnavailable", "shutting down"), times=None)
     world.server.faults.append(busy)
-    async with product(world):
+    async with world.controller():
         await world.until_jobs(f_a="")
         await set_phase(world.client, "f-a", "Completed")
         waiting = await world.until("f", lambda flow: "PodsUnread" in str(flow.status.conditions))

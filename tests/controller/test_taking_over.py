@@ -13,13 +13,14 @@ import pytest
 from jobflow.api.flow_status import RunCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.controller.leader_term import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
 from jobflow.store import Store, feeds
+from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.job_pods import end_pod, make_pod
 from support.sandbox.running_controller import (
     NAMESPACE,
@@ -61,41 +62,19 @@ class Hearing(Client):
                 yield frame
 
 
-class Replica:
-    """A follower that may lead, whose watches can be stopped."""
-
-    def __init__(self, client: Hearing) -> None:
-        self.client = client
-        self.store = Store()
-        self.feeds = feeds(self.store, client)
-
-    @asynccontextmanager
-    async def leading(self) -> AsyncIterator[None]:
-        ending = asyncio.Event()
-        term = asyncio.create_task(lead(self.client, ending, store=self.store, feeds=self.feeds))
-        try:
-            yield
-        finally:
-            ending.set()
-            await term
-
-
 @asynccontextmanager
-async def follower(world: Cluster) -> AsyncIterator[Replica]:
+async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
     """A replica that has read everything and hears nothing more."""
     async with Hearing.at(world.server.url) as client:
         assert isinstance(client, Hearing)
         client.begin()
-        replica = Replica(client)
-        tasks = [asyncio.create_task(feed.run()) for feed in replica.feeds]
+        replica = FollowingReplica(client)
         await replica.store.wait_synced()
         client.stop_hearing()
         try:
             yield replica
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await replica.end()
 
 
 async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
@@ -224,7 +203,7 @@ async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -
     assert (done.status.conditions or {})["f-a"].outputs == {"text": "by the way"}
 
 
-async def taken_over(world: Cluster, replica: Replica) -> None:
+async def taken_over(world: Cluster, replica: FollowingReplica[Hearing]) -> None:
     """A controller, to count requests that a new leader must not send."""
     await replica.client.until_listed(JOBS.path())
     await asyncio.sleep(0.2)
@@ -274,26 +253,13 @@ async def test_a_suspended_flow_stays_so(world: Cluster) -> None:
     async with follower(world) as replica:
         async with world.controller():
             await world.until_jobs(f_a="")
-            await suspend(world)
+            await world.order("SuspendFlow")
             await world.until("f", lambda flow: flow.status.suspended_at is not None)
         await set_phase(world.client, "f-a", "Completed")
         async with replica.leading():
             done = await world.until("f", lambda flow: reason_of(flow, "f-b") == "Suspended")
     assert (done.status.conditions or {})["f-a"].phase == "Completed"
     assert world.count("POST", JOBS) == 1
-
-
-async def suspend(world: Cluster) -> None:
-    meta = (await world.flow("f")).metadata
-    target = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": "f", "uid": meta.uid}
-    command = {
-        "apiVersion": COMMANDS.api_version,
-        "kind": COMMANDS.kind,
-        "metadata": {"name": "stop", "namespace": NAMESPACE},
-        "action": "SuspendFlow",
-        "target": target,
-    }
-    await world.client.create(COMMANDS, NAMESPACE, json.dumps(command).encode())
 
 
 def runs_of(flow: JobFlow) -> list[RunCondition]:

@@ -216,7 +216,7 @@ class Reconciler(Listener):
             held=answers.held,
             commands=self._store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),
-            pods={each: pods for each in uids if (pods := self._store.pods.of(each))},
+            pods={job: pods for job in uids if (pods := self._store.pods.of(job))},
             pods_followed=self._store.follows_pods,
             read=dict(answers.read),
             probes=self._probing.results(uid),

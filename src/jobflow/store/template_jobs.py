@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from heapq import nlargest
 
@@ -29,10 +29,6 @@ class TemplateJobs:
         found = (self._jobs.get(namespace, name) for name in self._names.get(template, EMPTY))
         newest = nlargest(most, (job for job in found if job is not None), key=_age_key)
         return [job.metadata.name for job in newest]
-
-    def templates(self) -> Iterator[Key]:
-        """Yield the templates, existing or not, that have a job."""
-        return iter(self._names)
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Apply a change of a job."""

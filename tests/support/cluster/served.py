@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -173,3 +174,10 @@ def _await_refusal(real: RealCluster) -> None:
     while (answer := real.admin.post(url, content=json.dumps(flow))).status_code != 422:
         assert time.monotonic() < deadline, answer.text
         time.sleep(0.05)
+
+
+async def until(holds: Callable[[], object], *, within: float = 60.0) -> None:
+    """Wait until the condition holds; it may block."""
+    async with asyncio.timeout(within):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

@@ -56,7 +56,7 @@ def obstacle(probe: Probe, pods: Mapping[str, Pod], last_failure: str = "") -> s
 def pod_checks(probe: Probe, pods: Mapping[str, Pod]) -> Sequence[PodCheck]:
     """Return the checks of all pods, without duplicates."""
     found = (PodCheck(pod, check) for check, _, pod in _expected_pods(probe, pods) if pod)
-    return list({ask.key: ask for ask in found}.values())
+    return list({check.key: check for check in found}.values())
 
 
 def pod_states(pods: Mapping[str, Pod]) -> PodStates:

@@ -43,21 +43,6 @@ class Lease:
         return self._spec.get("leaseDurationSeconds")
 
     @property
-    def transitions(self) -> int:
-        """Number of changes of the holder."""
-        return self._spec.get("leaseTransitions") or 0
-
-    @property
-    def acquired(self) -> str:
-        """When the holder got it, by the holder's clock."""
-        return str(self._spec.get("acquireTime") or "")
-
-    @property
-    def renewed(self) -> str:
-        """When the holder last renewed it, by the holder's clock."""
-        return str(self._spec.get("renewTime") or "")
-
-    @property
     def _spec(self) -> Mapping[str, Any]:
         return self.body.get("spec") or {}
 
@@ -70,9 +55,9 @@ class Lease:
             **self._spec,
             "holderIdentity": holder,
             "leaseDurationSeconds": seconds,
-            "acquireTime": self.acquired if ours and self.acquired else micro_time(at),
+            "acquireTime": (ours and self._spec.get("acquireTime")) or micro_time(at),
             "renewTime": self._now(at),
-            "leaseTransitions": self.transitions + (not ours),
+            "leaseTransitions": (self._spec.get("leaseTransitions") or 0) + (not ours),
         }
         return msgspec.json.encode({**self.body, "spec": spec})
 
@@ -86,7 +71,7 @@ class Lease:
         """Return a time that differs from the stored one, whatever the clock says: an API server
         stores no new version if nothing changes, and followers look at the version."""
         text = micro_time(at)
-        return text if text != self.renewed else micro_time(at + MICROSECOND)
+        return text if text != self._spec.get("renewTime") else micro_time(at + MICROSECOND)
 
 
 def first_claim(namespace: str, name: str, holder: str, seconds: int, at: datetime) -> bytes:
