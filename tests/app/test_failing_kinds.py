@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from jobflow.api.resources import COMMANDS, PODS, QUEUES, Resource
-from jobflow.app.replica import Replica, ReplicaOptions
+from jobflow.app.replica import ReplicaOptions, ServingReplica
 from jobflow.kube import reflector
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
@@ -35,7 +35,7 @@ def fails(world: Cluster, kind: Resource) -> Fault:
     return fault
 
 
-def failing(product: Replica) -> dict[str, float | None]:
+def failing(product: ServingReplica) -> dict[str, float | None]:
     names = (QUEUES.plural, COMMANDS.plural, PODS.plural)
     value = product.metrics.registry.get_sample_value
     return {name: value("jobflow_watch_failing", {"resource": name}) for name in names}
@@ -52,7 +52,7 @@ async def test_the_product_is_ready_without_the_kind_and_tells_of_it(
     world: Cluster, kind: Resource
 ) -> None:
     fault = fails(world, kind)
-    product = Replica(world.client, ReplicaOptions(webhook=None))
+    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with product.running():
         await asyncio.wait_for(product.wait_ready(), 20)
         assert product.waiting_for() == []
@@ -68,7 +68,7 @@ async def test_the_product_is_ready_without_the_kind_and_tells_of_it(
 async def test_flows_run_without_the_kind(world: Cluster, kind: Resource) -> None:
     fails(world, kind)
     await world.apply(template("a"), flow("f", {"a": ""}))
-    product = Replica(world.client, ReplicaOptions(webhook=None))
+    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with product.running(), world.ends():
         done = await world.ended("f")
     assert done.status.state.phase == "Succeed"
@@ -77,7 +77,7 @@ async def test_flows_run_without_the_kind(world: Cluster, kind: Resource) -> Non
 async def test_outputs_are_read_where_pods_cannot_be_followed(world: Cluster) -> None:
     fails(world, PODS)
     await world.apply(template("a"), flow("f", {"a": ""}))
-    product = Replica(world.client, ReplicaOptions(webhook=None))
+    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with product.running(), world.ends(driver=PodEnds):
         done = await world.ended("f")
     assert (done.status.conditions or {})["f-a"].outputs == {"text": "from f-a"}
@@ -87,7 +87,7 @@ async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> N
     fault = fails(world, COMMANDS)
     await world.apply(template("a"), flow("f", {"a": ""}))
     await world.order("TerminateJob")
-    product = Replica(world.client, ReplicaOptions(webhook=None))
+    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with product.running():
         await world.until_jobs(f_a="")
         world.server.faults.remove(fault)
@@ -96,7 +96,7 @@ async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> N
 
 async def test_queues_of_which_nothing_is_known_are_not_missing(world: Cluster) -> None:
     fails(world, QUEUES)
-    product = Replica(world.client, ReplicaOptions(webhook=None))
+    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with product.running():
         await product.wait_ready()
         assert product.store.queues() is None

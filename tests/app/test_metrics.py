@@ -60,6 +60,15 @@ def test_the_controllers_work_is_counted() -> None:
     hooks.retried()
     hooks.reconciled(0.02, ReconcileResult.RETRIED)
     hooks.event_dropped()
+    hooks.probes(3)
+    for passed in (False, True, False):
+        hooks.probed(passed)
+    assert value(metrics, "leader") == 0
+    metrics.leads(True)
+    assert value(metrics, "leader") == 1
+    assert value(metrics, "probes_waiting") == 3
+    assert value(metrics, "probe_attempts_total", outcome="failed") == 2
+    assert value(metrics, "probe_attempts_total", outcome="passed") == 1
     assert value(metrics, "workqueue_depth") == 3
     assert value(metrics, "workqueue_wait_seconds_bucket", le="0.005") == 1
     assert value(metrics, "workqueue_retries_total") == 1
@@ -172,17 +181,6 @@ def test_hours_that_somebody_else_wrote_into_a_status_break_nothing() -> None:
         assert value(metrics, "requested_hours_total", resource=resource) is None
 
 
-def test_probes_are_counted() -> None:
-    metrics = Metrics()
-    metrics.controller.probes(3)
-    metrics.controller.probed(False)
-    metrics.controller.probed(True)
-    metrics.controller.probed(False)
-    assert value(metrics, "probes_waiting") == 3
-    assert value(metrics, "probe_attempts_total", outcome="failed") == 2
-    assert value(metrics, "probe_attempts_total", outcome="passed") == 1
-
-
 def vcjob(phase: str, **seconds: int) -> Job:
     """A step's vcjob, created at second 0, that came into each of these phases at its second."""
     owner = OwnerReference(kind="JobFlow", name="f", uid="uid-f", controller=True)
@@ -231,13 +229,6 @@ def test_what_has_ended_before_this_replica_led_and_what_never_ran_is_not_timed(
     metrics.steps.job_changed(vcjob("Pending"), vcjob("Aborted", Aborted=9))
     assert value(metrics, "step_wait_seconds_count") == 0
     assert value(metrics, "step_run_seconds_count", phase="Aborted") is None
-
-
-def test_who_leads() -> None:
-    metrics = Metrics()
-    assert value(metrics, "leader") == 0
-    metrics.leads(True)
-    assert value(metrics, "leader") == 1
 
 
 def test_the_certificate_in_use() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jobflow.api.resources import PODS
-from jobflow.app.replica import Replica, ReplicaOptions
+from jobflow.app.replica import ReplicaOptions, ServingReplica
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
 from support.sandbox.running_controller import Cluster, cluster, flow, template
@@ -29,7 +29,7 @@ async def test_without_the_right_it_is_not_ready_and_carries_flows_out(world: Cl
     denied = Fault(lambda request: request.path.endswith("/pods"), forbidden, times=None)
     world.server.faults.append(denied)
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
-    product = Replica(world.client, ReplicaOptions(webhook=None))
+    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with product.running(), world.ends({"f-b": "Failed"}):
         done = await world.ended("f")
         said = [each for each in product.waiting_for() if "pods" in each]
@@ -45,14 +45,14 @@ async def test_without_the_right_it_is_not_ready_and_carries_flows_out(world: Cl
 
 
 async def test_a_replica_without_a_controller_follows_no_pods(world: Cluster) -> None:
-    product = Replica(world.client, ReplicaOptions(webhook=None, controller=False))
+    product = ServingReplica(world.client, ReplicaOptions(webhook=None, controller=False))
     async with product.running():
         await product.wait_ready()
     assert pods_asked_for(world) == 0
 
 
 async def test_one_with_a_controller_is_ready_once_it_has_them(world: Cluster) -> None:
-    product = Replica(world.client, ReplicaOptions(webhook=None))
+    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with product.running():
         await product.wait_ready()
         assert product.store.pods.cache.synced

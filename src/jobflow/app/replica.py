@@ -87,7 +87,7 @@ class ReplicaOptions:
     """Minimum time between two status writes of a flow that nothing waits for."""
 
 
-class Replica:
+class ServingReplica:
     """All parts of one replica. The constructor binds the ports.
 
     Raises PortInUse, or CertificateError if the files hold no usable certificate.

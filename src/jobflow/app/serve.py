@@ -21,7 +21,13 @@ import structlog
 
 from jobflow.api.resources import VALIDATING_WEBHOOKS
 from jobflow.app.leading import LeaseOptions
-from jobflow.app.replica import MakeSource, Replica, ReplicaOptions, WebhookOptions, from_files
+from jobflow.app.replica import (
+    MakeSource,
+    ReplicaOptions,
+    ServingReplica,
+    WebhookOptions,
+    from_files,
+)
 from jobflow.app.settings import Settings, split_names
 from jobflow.controller.probes.interface import MakeProbeRunner
 from jobflow.controller.probes.pod_check import check_pod
@@ -77,7 +83,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: No
     Raises one of START_ERRORS, or PartDied.
     """
     async with await Client.from_kubeconfig(settings.kubeconfig) as client:
-        replica = Replica(client, _replica_options(settings, client))
+        replica = ServingReplica(client, _replica_options(settings, client))
         with _stop_signals() as stop:
             async with replica.running():
                 log.info("started", webhook=replica.webhook_port, http=replica.http_port)
@@ -186,7 +192,7 @@ class SandboxWorld:
     client: Client
     """For the user of the sandbox; the parts have clients of their own."""
     server: ApiServer
-    replica: Replica
+    replica: ServingReplica
 
 
 @asynccontextmanager
@@ -208,7 +214,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
             await stack.enter_async_context(Client.at(server.url, token=access.token, tls=trust))
             for _ in range(3)
         ]
-        replica = Replica(ours, _sandbox_replica(options, from_files(pki.serving)))
+        replica = ServingReplica(ours, _sandbox_replica(options, from_files(pki.serving)))
         parts = await stack.enter_async_context(together())
         parts.start("the stand-in for Volcano", JobController(volcanos, options.runner).run)
         await stack.enter_async_context(replica.running())
