@@ -29,10 +29,10 @@ async def test_without_the_right_it_is_not_ready_and_carries_flows_out(world: Cl
     denied = Fault(lambda request: request.path.endswith("/pods"), forbidden, times=None)
     world.server.faults.append(denied)
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
-    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
-    async with product.running(), world.ends({"f-b": "Failed"}):
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running(), world.ends({"f-b": "Failed"}):
         done = await world.ended("f")
-        said = [each for each in product.waiting_for() if "pods" in each]
+        said = [each for each in replica.waiting_for() if "pods" in each]
     conditions = done.status.conditions or {}
     assert {key: entry.phase for key, entry in conditions.items()} == {
         "f-a": "Completed",
@@ -45,16 +45,16 @@ async def test_without_the_right_it_is_not_ready_and_carries_flows_out(world: Cl
 
 
 async def test_a_replica_without_a_controller_follows_no_pods(world: Cluster) -> None:
-    product = ServingReplica(world.client, ReplicaOptions(webhook=None, controller=False))
-    async with product.running():
-        await product.wait_ready()
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None, controller=False))
+    async with replica.running():
+        await replica.wait_ready()
     assert pods_asked_for(world) == 0
 
 
 async def test_one_with_a_controller_is_ready_once_it_has_them(world: Cluster) -> None:
-    product = ServingReplica(world.client, ReplicaOptions(webhook=None))
-    async with product.running():
-        await product.wait_ready()
-        assert product.store.pods.cache.synced
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running():
+        await replica.wait_ready()
+        assert replica.store.pods.cache.synced
     lists = [seen for seen in world.server.requests if seen.path == PODS.path()]
     assert len(lists) in (1, 2), "one list, and a watch if it has begun"

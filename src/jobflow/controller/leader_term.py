@@ -20,7 +20,7 @@ from jobflow.controller.probes.prober import Prober
 from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.runtime.task_group import either
+from jobflow.runtime.task_group import either, together
 from jobflow.store import Feed, Feeds, Store
 
 log = structlog.get_logger(__name__)
@@ -43,9 +43,8 @@ async def lead(
 
     Flows, templates and jobs are read consistently before the first plan, because the previous
     leader may have written objects that no watch has reported yet. Commands are read too if
-    possible: a cluster may not serve them, or forbid them, and plans do without them until they
-    can be read. Pods need this only if the end of their job is not recorded yet (`catch_up_pods`).
-    Each term has a new Controller, because what the last one remembers is no longer valid.
+    possible: a cluster may not serve or allow them. Of pods, this matters only while the end of
+    their job is not recorded (`catch_up_pods`). Each term has a new Controller.
     """
     late: list[Feed] = []
     for preparation in (
@@ -59,19 +58,11 @@ async def lead(
     controller = Controller(
         client, store, hooks=hooks, probing=probing, status_seconds=status_seconds
     )
-    tasks = [
-        asyncio.ensure_future(_stop_in_time(ending, controller)),
-        asyncio.ensure_future(_catch_up(late)),
-    ]
-    try:
+    async with together() as beside:
+        beside.stopping = True
+        beside.start("the end of the term", lambda: _stop_in_time(ending, controller))
+        beside.start("the late copies", lambda: _catch_up(late))
         await controller.run()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        for task in tasks:
-            if not task.cancelled():
-                task.result()
 
 
 async def _before(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
