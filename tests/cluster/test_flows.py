@@ -177,16 +177,6 @@ async def test_without_a_webhook_a_broken_flow_fails_with_the_same_words(
     assert 'spec.flows[0].dependsOn.targets[0]: Invalid value: "nowhere"' in state["message"]
 
 
-async def test_a_namespace_with_a_running_flow_can_go(
-    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
-) -> None:
-    async with volcano(await real.client("volcano"), speed=10):
-        await apply(kubectl, api.namespace, diamond(duration="1h"))
-        await api.until(f"{api.flows}/test", lambda flow: phase(flow) == "Running")
-        assert (await api.delete(api.home)).code == 200
-        await api.until(api.home, lambda namespace: namespace is None)
-
-
 async def test_what_volcano_began_is_carried_on(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
