@@ -23,7 +23,7 @@ def on_this_machine(runs: int, seconds: float) -> Iterator[Figure]:
         what, aim = f"admission, {steps:,} steps", AIMS[steps]
         yield Figure(what, "reviews/s", rates.a_second, aim)
         yield Figure(f"{what}, of CPU time", "reviews/s", rates.a_cpu_second, aim)
-    serve.settle_memory()
+    serve.freeze_garbage_collector()
     for shape, times in core.validations(runs).items():
         yield Figure(f"validate, 5,000 steps, {shape}", "ms", times, 50)
     for shape, times in core.new_validations(runs).items():

@@ -19,7 +19,7 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.probes.prober import Prober
-from jobflow.controller.queue import Queue
+from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import Reconciler
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.cel.expression import parsed
@@ -154,7 +154,7 @@ def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
     store.jobs.replace([slim_job(job) for job in view.jobs.values()], "1")
     store.commands_cache.replace([], "1")
     applier, recorder = Applier(client, store, memory), Recorder(client)
-    queue = Queue[Key]()
+    queue = WorkQueue[Key]()
     prober = Prober(store.pods.of, queue.add)
     return Reconciler(store, applier, memory, recorder, queue, prober, now=lambda: NOW)
 

@@ -13,7 +13,7 @@ from bench import samples
 from jobflow.app import serve
 from jobflow.app.metrics import Metrics
 from jobflow.kube.client import Client
-from jobflow.runtime.http_listener import Listener
+from jobflow.runtime.http_listener import HttpListener
 from jobflow.store import Queue, QueueStatus, Store
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import write_development_pki
@@ -42,8 +42,8 @@ async def main(folder: Path) -> None:
         cluster = StoreCluster(known(), client)
         app = create_app(cluster, Metrics().reviewed, elsewhere=Aside(cluster))
         tls = pki.serving.context()
-        listener = Listener(app, port=0, host="127.0.0.1", tls=tls, flag="")
-        serve.settle_memory()
+        listener = HttpListener(app, port=0, host="127.0.0.1", tls=tls, flag="")
+        serve.freeze_garbage_collector()
         print(listener.port, flush=True)
         await listener.serve()
 

@@ -14,7 +14,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.api.schema.crd import crd
 from jobflow.app import crd_watch as schema_guard
-from jobflow.app.serve import Sandbox, World, sandbox_world
+from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from support.sandbox.manifests import jobflow, template
@@ -24,25 +24,25 @@ NAME = "jobflows.flow.volcano.sh"
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One API server: nobody hears of a definition later than the others."""
+    """A single API server uses a definition at once."""
     monkeypatch.setattr(schema_guard, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with sandbox_world(Sandbox(runner=SimulateRunner(20.0))) as world:
+async def world() -> AsyncIterator[SandboxWorld]:
+    async with sandbox_world(SandboxOptions(runner=SimulateRunner(20.0))) as world:
         yield world
 
 
 async def serve_schema(client: Client, definition: dict[str, Any]) -> None:
-    """Put these versions in the place of those that are served."""
+    """Replace the served versions of a definition."""
     name = definition["metadata"]["name"]
     body = json.dumps({"spec": {"versions": definition["spec"]["versions"]}}).encode()
     await client.patch(CRDS, "", name, body)
 
 
 def look_alike() -> dict[str, Any]:
-    """A definition of the same name by somebody who knows less than we do."""
+    """A definition of the same name from somebody else, with less in it."""
     changed = deepcopy(crd("JobFlow"))
     spec = changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     step = spec["properties"]["flows"]["items"]["properties"]
@@ -55,26 +55,26 @@ def look_alike() -> dict[str, Any]:
 
 
 FAULTS = (
-    f"CustomResourceDefinition {NAME} to be put right: spec.flows[].template is missing, "
+    f"CustomResourceDefinition {NAME} to be corrected: spec.flows[].template is missing, "
     "spec.flows[].patch.jobSpec drops what it does not name, "
     "spec.flows[].patch.jobSpec.maxRetry has a default; apply this version's with "
     "`jobflow crds --apply`"
 )
 
 
-async def until(world: World, waiting_for: list[str]) -> None:
+async def until(world: SandboxWorld, waiting_for: list[str]) -> None:
     async with asyncio.timeout(10):
-        while world.product.waiting_for() != waiting_for:  # noqa: ASYNC110
+        while world.replica.waiting_for() != waiting_for:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def create(world: World, *manifests: dict[str, Any]) -> None:
+async def create(world: SandboxWorld, *manifests: dict[str, Any]) -> None:
     for manifest in manifests:
         resource = JOBFLOWS if manifest["kind"] == "JobFlow" else JOBTEMPLATES
         await world.client.create(resource, "default", json.dumps(manifest).encode())
 
 
-async def test_nothing_is_admitted_until_the_definition_is_right_again(world: World) -> None:
+async def test_nothing_is_admitted_until_the_definition_is_right_again(world: SandboxWorld) -> None:
     await serve_schema(world.client, look_alike())
     await until(world, [FAULTS])
     with pytest.raises(ApiError) as refused:
@@ -83,7 +83,7 @@ async def test_nothing_is_admitted_until_the_definition_is_right_again(world: Wo
     assert FAULTS in refused.value.message and refused.value.message.endswith("; try again")
     with pytest.raises(ApiError):
         await create(world, template("a"))
-    metrics = world.product.metrics.text().decode()
+    metrics = world.replica.metrics.text().decode()
     assert 'jobflow_definition_faults{resource="jobflows"} 3.0' in metrics
     assert 'jobflow_definition_faults{resource="jobtemplates"} 0.0' in metrics
     await serve_schema(world.client, crd("JobFlow"))
@@ -91,7 +91,7 @@ async def test_nothing_is_admitted_until_the_definition_is_right_again(world: Wo
     await create(world, template("a"), jobflow("f", {"a": []}))
 
 
-async def test_nothing_is_planned_until_the_definition_is_right_again(world: World) -> None:
+async def test_nothing_is_planned_until_the_definition_is_right_again(world: SandboxWorld) -> None:
     await create(world, template("a"), template("b"))
     slow = template("a", duration="2s")
     await world.client.delete(JOBTEMPLATES, "default", "a")
@@ -100,7 +100,7 @@ async def test_nothing_is_planned_until_the_definition_is_right_again(world: Wor
     await serve_schema(world.client, look_alike())
     await until(world, [FAULTS])
     async with asyncio.timeout(10):
-        while "jobflow_leader 0.0" not in world.product.metrics.text().decode():  # noqa: ASYNC110
+        while "jobflow_leader 0.0" not in world.replica.metrics.text().decode():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     mark = len(world.server.requests)
     body = json.dumps({"status": {"state": {"phase": "Completed"}}}).encode()
@@ -113,7 +113,7 @@ async def test_nothing_is_planned_until_the_definition_is_right_again(world: Wor
 
 
 async def test_what_may_have_been_read_under_anothers_definition_is_read_again(
-    world: World,
+    world: SandboxWorld,
 ) -> None:
     await create(world, template("a"))
     await serve_schema(world.client, look_alike())
@@ -125,19 +125,19 @@ async def test_what_may_have_been_read_under_anothers_definition_is_read_again(
     assert JOBFLOWS.path() in lists and JOBTEMPLATES.path() in lists
 
 
-async def test_without_a_definition_it_says_so_and_comes_back(world: World) -> None:
+async def test_without_a_definition_it_says_so_and_comes_back(world: SandboxWorld) -> None:
     await world.client.delete(CRDS, "", NAME)
     async with asyncio.timeout(10):
-        while not any("there is none" in each for each in world.product.waiting_for()):  # noqa: ASYNC110
+        while not any("it is not installed" in each for each in world.replica.waiting_for()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await world.client.create(CRDS, "", json.dumps(crd("JobFlow")).encode())
     async with asyncio.timeout(45):
-        await world.product.wait_ready()
+        await world.replica.wait_ready()
     await create(world, template("a"), jobflow("f", {"a": []}))
     await until_phase(world, "Succeed")
 
 
-async def until_phase(world: World, phase: str) -> None:
+async def until_phase(world: SandboxWorld, phase: str) -> None:
     async with asyncio.timeout(30):
         while True:
             flow = await world.client.get(JOBFLOWS, "default", "f", JobFlow)

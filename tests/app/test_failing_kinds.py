@@ -1,21 +1,20 @@
-"""A kind that only warnings, Commands or details of ends need answers 500: the product runs without
-it, concludes nothing from its absence, and goes on as soon as it is there."""
+"""A kind that only warnings, Commands or details of ends need cannot be listed: the replica runs
+without it, concludes nothing from its absence, and uses it as soon as it can be listed."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from jobflow.api.resources import COMMANDS, JOBFLOWS, PODS, QUEUES, Resource
-from jobflow.app.replica import Options, Product
+from jobflow.api.resources import COMMANDS, PODS, QUEUES, Resource
+from jobflow.app.replica import ReplicaOptions, ServingReplica
 from jobflow.kube import reflector
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
 from support.sandbox.job_pods import PodEnds
-from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template
+from support.sandbox.running_controller import Cluster, cluster, flow, template
 
 EXTRAS = pytest.mark.parametrize("kind", [QUEUES, COMMANDS, PODS], ids=lambda kind: kind.plural)
 
@@ -36,9 +35,9 @@ def fails(world: Cluster, kind: Resource) -> Fault:
     return fault
 
 
-def failing(product: Product) -> dict[str, float | None]:
+def failing(replica: ServingReplica) -> dict[str, float | None]:
     names = (QUEUES.plural, COMMANDS.plural, PODS.plural)
-    value = product.metrics.registry.get_sample_value
+    value = replica.metrics.registry.get_sample_value
     return {name: value("jobflow_watch_failing", {"resource": name}) for name in names}
 
 
@@ -53,24 +52,24 @@ async def test_the_product_is_ready_without_the_kind_and_tells_of_it(
     world: Cluster, kind: Resource
 ) -> None:
     fault = fails(world, kind)
-    product = Product(world.client, Options(webhook=None))
-    async with product.running():
-        await asyncio.wait_for(product.wait_ready(), 20)
-        assert product.waiting_for() == []
-        assert failing(product)[kind.plural] == 1
-        (told,) = product.unknown()
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running():
+        await asyncio.wait_for(replica.wait_ready(), 20)
+        assert replica.waiting_for() == []
+        assert failing(replica)[kind.plural] == 1
+        (told,) = replica.unknown()
         assert told.startswith(f"{kind.plural}: 500 InternalError")
         world.server.faults.remove(fault)
-        await until(lambda: not product.unknown())
-        assert failing(product) == {"queues": 0, "commands": 0, "pods": 0}
+        await until(lambda: not replica.unknown())
+        assert failing(replica) == {"queues": 0, "commands": 0, "pods": 0}
 
 
 @EXTRAS
 async def test_flows_run_without_the_kind(world: Cluster, kind: Resource) -> None:
     fails(world, kind)
     await world.apply(template("a"), flow("f", {"a": ""}))
-    product = Product(world.client, Options(webhook=None))
-    async with product.running(), world.ends():
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running(), world.ends():
         done = await world.ended("f")
     assert done.status.state.phase == "Succeed"
 
@@ -78,8 +77,8 @@ async def test_flows_run_without_the_kind(world: Cluster, kind: Resource) -> Non
 async def test_outputs_are_read_where_pods_cannot_be_followed(world: Cluster) -> None:
     fails(world, PODS)
     await world.apply(template("a"), flow("f", {"a": ""}))
-    product = Product(world.client, Options(webhook=None))
-    async with product.running(), world.ends(driver=PodEnds):
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running(), world.ends(driver=PodEnds):
         done = await world.ended("f")
     assert (done.status.conditions or {})["f-a"].outputs == {"text": "from f-a"}
 
@@ -87,9 +86,9 @@ async def test_outputs_are_read_where_pods_cannot_be_followed(world: Cluster) ->
 async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> None:
     fault = fails(world, COMMANDS)
     await world.apply(template("a"), flow("f", {"a": ""}))
-    await cancel(world, "f")
-    product = Product(world.client, Options(webhook=None))
-    async with product.running():
+    await world.order("TerminateJob")
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running():
         await world.until_jobs(f_a="")
         world.server.faults.remove(fault)
         await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
@@ -97,20 +96,7 @@ async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> N
 
 async def test_queues_of_which_nothing_is_known_are_not_missing(world: Cluster) -> None:
     fails(world, QUEUES)
-    product = Product(world.client, Options(webhook=None))
-    async with product.running():
-        await product.wait_ready()
-        assert product.store.queues() is None
-
-
-async def cancel(world: Cluster, name: str) -> None:
-    uid = (await world.flow(name)).metadata.uid
-    target = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": name, "uid": uid}
-    command = {
-        "apiVersion": COMMANDS.api_version,
-        "kind": "Command",
-        "metadata": {"name": "stop"},
-        "action": "TerminateJob",
-        "target": target,
-    }
-    await world.client.create(COMMANDS, NAMESPACE, json.dumps(command).encode())
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running():
+        await replica.wait_ready()
+        assert replica.store.queues() is None

@@ -1,4 +1,4 @@
-"""What is counted, and under which labels."""
+"""Metrics and their labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobflow.api.flow_status import JobFlowStatus, RequestedHours, RunCondition,
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.app.metrics import MAX_FIELDS, Metrics
-from jobflow.controller.hooks import Result
+from jobflow.controller.hooks import ReconcileResult
 from jobflow.core.violations import Reason, Violation
 from jobflow.webhook.review.review import Answer, Outcome
 
@@ -58,8 +58,17 @@ def test_the_controllers_work_is_counted() -> None:
     hooks.depth(3)
     hooks.waited(0.004)
     hooks.retried()
-    hooks.reconciled(0.02, Result.RETRIED)
+    hooks.reconciled(0.02, ReconcileResult.RETRIED)
     hooks.event_dropped()
+    hooks.probes(3)
+    for passed in (False, True, False):
+        hooks.probed(passed)
+    assert value(metrics, "leader") == 0
+    metrics.leads(True)
+    assert value(metrics, "leader") == 1
+    assert value(metrics, "probes_waiting") == 3
+    assert value(metrics, "probe_attempts_total", outcome="failed") == 2
+    assert value(metrics, "probe_attempts_total", outcome="passed") == 1
     assert value(metrics, "workqueue_depth") == 3
     assert value(metrics, "workqueue_wait_seconds_bucket", le="0.005") == 1
     assert value(metrics, "workqueue_retries_total") == 1
@@ -82,13 +91,13 @@ def test_phases_and_ages_are_those_at_the_time_of_asking() -> None:
     assert b'jobflow_flows{phase="Failed"} 1.0' in metrics.text()
 
 
-def test_kinds_that_fail_and_objects_that_are_passed_over_are_told_by_kind() -> None:
+def test_values_by_label_are_computed_when_scraped() -> None:
     metrics = Metrics()
-    metrics.watch_failing(lambda: {"queues": True, "pods": False})
-    metrics.watch_passed_over(lambda: {"jobs": 2})
+    failing = {"queues": False, "pods": False}
+    metrics.on_scrape("watch_failing", "Help.", lambda: failing, label="resource")
+    failing["queues"] = True
     assert value(metrics, "watch_failing", resource="queues") == 1
     assert value(metrics, "watch_failing", resource="pods") == 0
-    assert value(metrics, "objects_passed_over", resource="jobs") == 2
 
 
 def test_two_processes_in_one_do_not_share_counts() -> None:
@@ -99,7 +108,7 @@ def test_two_processes_in_one_do_not_share_counts() -> None:
 
 
 def status(**cpu: str) -> JobFlowStatus:
-    """Of a flow whose steps have held these core hours, and half as many GiB hours."""
+    """The status of a flow with these core hours by step, and half as many GiB hours."""
     return JobFlowStatus(
         conditions={
             step: StepCondition(
@@ -164,30 +173,12 @@ def test_a_failure_that_no_retry_follows_is_none() -> None:
     assert value(metrics, "jobs_retried_total") == 1
 
 
-def test_how_many_flows_are_suspended_is_asked_when_scraped() -> None:
-    metrics, suspended = Metrics(), [0]
-    metrics.watch_suspended(lambda: suspended[0])
-    suspended[0] = 3
-    assert value(metrics, "flows_suspended") == 3
-
-
 def test_hours_that_somebody_else_wrote_into_a_status_break_nothing() -> None:
     metrics = Metrics()
     odd = StepCondition(requested_hours=RequestedHours(cpu="-1", memory="much", gpu="1e9"))
     metrics.controller.recorded(JobFlowStatus(), JobFlowStatus(conditions={"a": odd}))
     for resource in ("cpu", "memory", "gpu"):
         assert value(metrics, "requested_hours_total", resource=resource) is None
-
-
-def test_probes_are_counted() -> None:
-    metrics = Metrics()
-    metrics.controller.probes(3)
-    metrics.controller.probed(False)
-    metrics.controller.probed(True)
-    metrics.controller.probed(False)
-    assert value(metrics, "probes_waiting") == 3
-    assert value(metrics, "probe_attempts_total", outcome="failed") == 2
-    assert value(metrics, "probe_attempts_total", outcome="passed") == 1
 
 
 def vcjob(phase: str, **seconds: int) -> Job:
@@ -238,13 +229,6 @@ def test_what_has_ended_before_this_replica_led_and_what_never_ran_is_not_timed(
     metrics.steps.job_changed(vcjob("Pending"), vcjob("Aborted", Aborted=9))
     assert value(metrics, "step_wait_seconds_count") == 0
     assert value(metrics, "step_run_seconds_count", phase="Aborted") is None
-
-
-def test_who_leads() -> None:
-    metrics = Metrics()
-    assert value(metrics, "leader") == 0
-    metrics.leads(True)
-    assert value(metrics, "leader") == 1
 
 
 def test_the_certificate_in_use() -> None:

@@ -1,4 +1,5 @@
-"""Who may not list pods says so and carries flows out; who carries none out asks for none."""
+"""Without the right to list pods a replica is not ready but runs flows; without a controller it
+needs no pods."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jobflow.api.resources import PODS
-from jobflow.app.replica import Options, Product
+from jobflow.app.replica import ReplicaOptions, ServingReplica
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
 from support.sandbox.running_controller import Cluster, cluster, flow, template
@@ -28,10 +29,10 @@ async def test_without_the_right_it_is_not_ready_and_carries_flows_out(world: Cl
     denied = Fault(lambda request: request.path.endswith("/pods"), forbidden, times=None)
     world.server.faults.append(denied)
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
-    product = Product(world.client, Options(webhook=None))
-    async with product.running(), world.ends({"f-b": "Failed"}):
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running(), world.ends({"f-b": "Failed"}):
         done = await world.ended("f")
-        said = [each for each in product.waiting_for() if "pods" in each]
+        said = [each for each in replica.waiting_for() if "pods" in each]
     conditions = done.status.conditions or {}
     assert {key: entry.phase for key, entry in conditions.items()} == {
         "f-a": "Completed",
@@ -44,16 +45,16 @@ async def test_without_the_right_it_is_not_ready_and_carries_flows_out(world: Cl
 
 
 async def test_a_replica_without_a_controller_follows_no_pods(world: Cluster) -> None:
-    product = Product(world.client, Options(webhook=None, controller=False))
-    async with product.running():
-        await product.wait_ready()
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None, controller=False))
+    async with replica.running():
+        await replica.wait_ready()
     assert pods_asked_for(world) == 0
 
 
 async def test_one_with_a_controller_is_ready_once_it_has_them(world: Cluster) -> None:
-    product = Product(world.client, Options(webhook=None))
-    async with product.running():
-        await product.wait_ready()
-        assert product.store.pods.cache.synced
+    replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
+    async with replica.running():
+        await replica.wait_ready()
+        assert replica.store.pods.cache.synced
     lists = [seen for seen in world.server.requests if seen.path == PODS.path()]
     assert len(lists) in (1, 2), "one list, and a watch if it has begun"

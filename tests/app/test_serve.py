@@ -20,7 +20,6 @@ import httpx
 import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES, SECRETS
-from jobflow.app import health
 from jobflow.app.serve import PartDied, serve
 from jobflow.app.settings import Settings
 from jobflow.controller.controller import Controller
@@ -90,7 +89,7 @@ async def get(given: Settings, path: str) -> httpx.Response:
 async def until(
     given: Settings, path: str, holds: Callable[[httpx.Response], bool]
 ) -> httpx.Response:
-    """The first answer of which this holds."""
+    """Return the first answer that matches."""
     async with asyncio.timeout(10):
         while True:
             if holds(answer := await get(given, path)):
@@ -106,15 +105,17 @@ async def test_from_start_to_sigterm(tmp_path: Path, pki: PkiFiles) -> None:
             async with asyncio.timeout(10):
                 await ready.wait()
             assert (await get(given, "/readyz")).json()["ready"] is True
-            assert (await get(given, "/healthz")).status_code == 200
+            alive = await get(given, "/healthz")
+            assert (alive.status_code, alive.json()["status"]) == (200, "ok")
             trust = ssl.create_default_context(cafile=pki.ca_certificate)
             async with httpx.AsyncClient(verify=trust, trust_env=False) as client:
                 url = f"https://127.0.0.1:{given.webhook_port}/jobflows/validate"
                 body = review("CREATE", jobflow("f", {"a": ["a"]}))
                 answer = (await client.post(url, content=body)).json()
             assert answer["response"]["allowed"] is False
-            metrics = (await get(given, "/metrics")).text
-            assert 'outcome="refused"' in metrics
+            metrics = await get(given, "/metrics")
+            assert metrics.headers["content-type"].startswith("text/plain; version=")
+            assert 'outcome="refused"' in metrics.text
             assert gc.get_freeze_count() > 0
 
 
@@ -126,7 +127,8 @@ async def test_without_an_api_server_it_waits_says_so_and_is_not_ready(
     given = settings(tmp_path / "kubeconfig", pki)
     async with serving(given) as ready:
         answer = await get(given, "/readyz")
-        assert answer.status_code == 503
+        assert (answer.status_code, answer.json()["ready"]) == (503, False)
+        assert (await get(given, "/healthz")).status_code == 200
         waiting = answer.json()["waiting_for"]
         assert waiting[0].startswith("the API server to list jobflows")
         assert not ready.is_set()
@@ -221,7 +223,7 @@ async def test_without_volcano_it_says_what_is_missing(tmp_path: Path, pki: PkiF
         async with serving(given) as ready:
             said = (
                 "the API server to list jobs: batch.volcano.sh/v1alpha1 Job is not served; "
-                "Volcano makes it"
+                "Volcano installs it"
             )
             await until(given, "/readyz", lambda answer: answer.json()["waiting_for"] == [said])
         assert not ready.is_set()
@@ -344,8 +346,3 @@ class TestWhatIsWrongBeforeTheStart:
                 PortInUse, match=rf"port {number}: .* choose another port by {flag}$"
             ):
                 await serve(given)
-
-
-def test_health_is_served_by_an_app_of_its_own() -> None:
-    routes = {getattr(route, "path", "") for route in health.create_app(list, bytes).routes}
-    assert {"/healthz", "/readyz", "/metrics"} <= routes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from jobflow.app.settings import Settings, listed, problems
+from jobflow.app.settings import Settings, describe_errors, split_names
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(**flags: object) -> list[str]:
     with pytest.raises(ValidationError) as raised:
         Settings(**flags)  # type: ignore[arg-type]
-    return problems(raised.value)
+    return describe_errors(raised.value)
 
 
 def test_the_defaults() -> None:
@@ -97,8 +97,8 @@ def test_durations_are_gos_and_lifetimes_fit_together() -> None:
 
 
 def test_a_list_by_comma_has_no_empty_names() -> None:
-    assert listed(" a, b,,") == ["a", "b"]
-    assert listed("") == []
+    assert split_names(" a, b,,") == ["a", "b"]
+    assert split_names("") == []
 
 
 def test_nothing_to_do_is_refused() -> None:

@@ -20,14 +20,14 @@ from jobflow.api.resources import (
     PODS,
     VALIDATING_WEBHOOKS,
 )
-from jobflow.app.serve import PartDied, Sandbox, World, sandbox_world
+from jobflow.app.serve import PartDied, SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
 from jobflow.runtime.http_listener import PortInUse
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from jobflow.sandbox.volcano.controller import JobController
 from support.sandbox.manifests import DIAMOND, jobflow, template
 
-FAST = Sandbox(runner=SimulateRunner(20.0))
+FAST = SandboxOptions(runner=SimulateRunner(20.0))
 
 
 async def apply(client: Client, *objects: dict[str, Any], namespace: str = "default") -> None:
@@ -36,7 +36,7 @@ async def apply(client: Client, *objects: dict[str, Any], namespace: str = "defa
         await client.create(resource, namespace, json.dumps(obj).encode())
 
 
-async def ended(world: World, name: str, phase: str) -> JobFlow:
+async def ended(world: SandboxWorld, name: str, phase: str) -> JobFlow:
     async with asyncio.timeout(30):
         while True:
             flow = await world.client.get(JOBFLOWS, "default", name, JobFlow)
@@ -46,16 +46,16 @@ async def ended(world: World, name: str, phase: str) -> JobFlow:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[SandboxWorld]:
     async with sandbox_world(FAST) as world:
         yield world
 
 
-async def test_the_diamond_is_admitted_and_carried_through(world: World) -> None:
+async def test_the_diamond_is_admitted_and_carried_through(world: SandboxWorld) -> None:
     await apply(world.client, *(template(name) for name in DIAMOND), jobflow("diamond", DIAMOND))
     flow = await ended(world, "diamond", "Succeed")
     assert flow.status.progress == "5/5"
-    metrics = world.product.metrics.text().decode()
+    metrics = world.replica.metrics.text().decode()
     labels = 'kind="JobFlow",operation="CREATE",outcome="allowed"'
     assert f"jobflow_admission_seconds_count{{{labels}}} 1.0" in metrics
     assert 'jobflow_flows{phase="Succeed"} 1.0' in metrics
@@ -66,7 +66,7 @@ async def test_the_diamond_is_admitted_and_carried_through(world: World) -> None
     assert "jobflow_reconcile_seconds_count" in metrics
 
 
-async def test_pods_are_found_by_the_labels_of_flow_step_and_index(world: World) -> None:
+async def test_pods_are_found_by_the_labels_of_flow_step_and_index(world: SandboxWorld) -> None:
     flow = jobflow("f", {"a": [], "b": []})
     flow["spec"]["flows"][0]["forEach"] = {"items": ["x", "y"]}
     await apply(world.client, template("a"), template("b"), flow)
@@ -84,7 +84,7 @@ async def test_pods_are_found_by_the_labels_of_flow_step_and_index(world: World)
     assert pod.startswith("f-a-1-")
 
 
-async def test_the_api_server_hands_on_every_fault(world: World) -> None:
+async def test_the_api_server_hands_on_every_fault(world: SandboxWorld) -> None:
     bad = jobflow("bad", {"a": ["b"], "b": ["a"], "c": ["nowhere"]})
     with pytest.raises(ApiError) as raised:
         await apply(world.client, bad)
@@ -97,7 +97,9 @@ async def test_the_api_server_hands_on_every_fault(world: World) -> None:
     assert status.details and status.details.causes and len(status.details.causes) >= 2
 
 
-async def test_a_running_flow_is_neither_changed_nor_deleted_but_labelled(world: World) -> None:
+async def test_a_running_flow_is_neither_changed_nor_deleted_but_labelled(
+    world: SandboxWorld,
+) -> None:
     await apply(world.client, jobflow("waits", {"a": []}))
 
     async def patch(body: dict[str, Any]) -> None:
@@ -113,7 +115,7 @@ async def test_a_running_flow_is_neither_changed_nor_deleted_but_labelled(world:
     await world.client.delete(JOBFLOWS, "default", "waits")
 
 
-async def test_a_namespace_that_goes_takes_its_flows_along(world: World) -> None:
+async def test_a_namespace_that_goes_takes_its_flows_along(world: SandboxWorld) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
     await world.client.create(NAMESPACES, "", json.dumps(namespace).encode())
     await apply(world.client, jobflow("waits", {"a": []}), namespace="team")
@@ -129,7 +131,7 @@ async def test_a_namespace_that_goes_takes_its_flows_along(world: World) -> None
 
 
 async def test_the_kubeconfig_is_where_it_was_asked_for(tmp_path: Path) -> None:
-    options = Sandbox(kubeconfig=tmp_path / "here" / "kubeconfig")
+    options = SandboxOptions(kubeconfig=tmp_path / "here" / "kubeconfig")
     async with sandbox_world(options) as world:
         assert world.kubeconfig == options.kubeconfig
         async with await Client.from_kubeconfig(str(world.kubeconfig)) as client:
@@ -140,7 +142,9 @@ async def test_the_kubeconfig_is_where_it_was_asked_for(tmp_path: Path) -> None:
 async def test_a_port_in_use_is_said_with_its_flag(flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        options = Sandbox(port=port) if flag == "--port" else Sandbox(webhook_port=port)
+        options = (
+            SandboxOptions(port=port) if flag == "--port" else SandboxOptions(webhook_port=port)
+        )
         with pytest.raises(PortInUse, match=rf"127\.0\.0\.1:{port}: .* another port by {flag}$"):
             async with sandbox_world(options):
                 pytest.fail("the world came up")

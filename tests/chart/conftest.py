@@ -1,4 +1,4 @@
-"""A control plane without anything of ours on it, and Helm, for the tests of the chart."""
+"""Fixtures of chart tests: Helm, and a control plane without JobFlow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def chart_plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def bare(chart_plane: ControlPlane) -> Iterator[RealCluster]:
-    """What Volcano brings is there, nothing of ours."""
+    """A control plane with Volcano's definitions and none of ours."""
     head = {"Authorization": f"Bearer {token('admin')}"}
     with httpx.Client(
         base_url=chart_plane.url,

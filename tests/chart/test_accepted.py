@@ -27,7 +27,7 @@ PLURALS = {"NetworkPolicy": "networkpolicies"}
 
 
 def collection(manifest: dict[str, Any]) -> str:
-    """Where an object of this kind is created."""
+    """Return the path to create an object of this kind."""
     version, kind = manifest["apiVersion"], manifest["kind"]
     plural = PLURALS.get(kind, f"{kind.lower()}s")
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -37,7 +37,7 @@ def collection(manifest: dict[str, Any]) -> str:
 
 
 def objections(bare: RealCluster, manifests: list[dict[str, Any]]) -> list[str]:
-    """What the server says against them, warnings included; nothing is stored."""
+    """Return the server's errors and warnings; nothing is stored."""
     said = []
     for manifest in manifests:
         answer = bare.admin.post(
@@ -53,7 +53,7 @@ def objections(bare: RealCluster, manifests: list[dict[str, Any]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def somewhere(bare: RealCluster) -> RealCluster:
-    """The namespace of the rendered releases is there, and warns of what is not restricted."""
+    """The namespace of the rendered releases, which warns of pods that are not restricted."""
     labels = {"pod-security.kubernetes.io/warn": "restricted"}
     body = {"metadata": {"name": NAMESPACE, "labels": labels}}
     bare.admin.post("/api/v1/namespaces", json=body).raise_for_status()
@@ -68,7 +68,7 @@ def test_an_api_server_takes_it_all(somewhere: RealCluster, values: dict[str, An
     for manifest in manifests:
         if manifest["kind"] == "ValidatingWebhookConfiguration":
             for webhook in manifest["webhooks"]:
-                webhook["clientConfig"].pop("caBundle", None)  # of nobody
+                webhook["clientConfig"].pop("caBundle", None)  # of no user
     assert objections(somewhere, manifests) == []
 
 

@@ -1,4 +1,4 @@
-"""The chart without a cluster: what it renders, what its values do and which it refuses."""
+"""The chart without a cluster: rendered objects, values and refused values."""
 
 from __future__ import annotations
 

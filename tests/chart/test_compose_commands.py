@@ -41,7 +41,7 @@ def kubectl(compose: Composition, tmp_path: Path) -> Kubectl:
 
 
 def without_volcano(kubectl: Kubectl) -> None:
-    """Nobody asks a webhook that is not there; the queue that it makes at its start is there."""
+    """No missing webhook is registered; the queue that Volcano creates at its start exists."""
     for kind in ("mutating", "validating"):
         names = kubectl("get", f"{kind}webhookconfigurations", "-o", "name").out.split()
         theirs = [name for name in names if "/volcano-" in name]
@@ -53,7 +53,7 @@ def without_volcano(kubectl: Kubectl) -> None:
 
 
 def refusal(kubectl: Kubectl) -> str:
-    """What is said to a flow with a fault, once the API server has heard whom to trust."""
+    """Return the refusal of a flow with a fault, once the API server trusts the webhook."""
     broken = json.dumps(flow_of("broken", {"a": ["b"], "b": ["a"]}))
     deadline = time.monotonic() + ASKED_WITHIN_SECONDS
     while "failed calling webhook" in (said := kubectl.refused("apply", "-f", "-", stdin=broken)):

@@ -49,7 +49,7 @@ VOLCANOS_SCHEMA: dict[str, Any] = {
         "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
 }
-"""A part of what Volcano's own definition of JobFlow has."""
+"""A part of Volcano's own definition of JobFlow."""
 
 
 @pytest_asyncio.fixture
@@ -61,7 +61,7 @@ async def planned(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterator
 
 
 def forget_definitions(bare: RealCluster) -> None:
-    """As if nobody had ever installed anything; flows go with their definitions."""
+    """Remove everything that was installed; flows are deleted with their definitions."""
     for name in DEFINITIONS:
         bare.admin.delete(CRDS.path("", name))
 
@@ -100,7 +100,7 @@ async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) ->
     await planned.uninstall()
     assert [phase(get(bare, flow)) for flow in (before, running)] == ["Succeed", "Succeed"]
     assert get(bare, f"/apis/apps/v1/namespaces/{planned.namespace}/deployments/{NAME}") is None
-    # nothing of ours stands in the way of those who now do without
+    # nothing of ours stays in the way of users who no longer have it
     assert (await post(bare, JOBFLOWS.path(namespace), jobflow("after", {"a": []})))["kind"]
 
 

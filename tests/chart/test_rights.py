@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 CHECKED_ELSEWHERE = {
-    # looked up by the API server itself when a vcjob is made; see the test below
+    # the API server itself looks it up when a job is created; see the test below
     ("flow.volcano.sh", "jobflows/finalizers", "update"),
     # for a leader whose watch is behind: tests/controller, where a watch can be held up
     ("flow.volcano.sh", "jobtemplates", "get"),
@@ -76,7 +76,7 @@ async def test_no_request_is_denied_and_no_right_unused(
     await a_secret_edited_by_hand_is_put_right(bare, installed.namespace)
     rights = granted(bare, installed.namespace)
     await installed.upgrade(replicas=0)
-    await installed.kubelet.idle()  # a watch is in the audit log once it is over
+    await installed.kubelet.idle()  # a watch is in the audit log after its end
     assert bare.audit.denied(installed.account) == []
     assert rights - used(bare, installed.account) == CHECKED_ELSEWHERE
 
@@ -117,7 +117,7 @@ def reason(flow: dict[str, Any], key: str) -> str:
 
 
 async def a_flow_of_which_an_event_is_there(bare: RealCluster, namespace: str) -> None:
-    """An earlier process has told of its end already, so that the Event only counts on."""
+    """An earlier process has reported its end already, so that the Event is only counted."""
     path = await apply_diamond(bare, namespace, "told", "1s")
     flow = decoder(JobFlow).decode(json.dumps(get(bare, path)).encode())
     end = Event(EventType.NORMAL, "FlowSucceeded", "all is done: 5/5 steps")

@@ -79,7 +79,7 @@ NEEDS = {
     "certificates.certManager": VALUES["cert-manager"],
     "metrics.serviceMonitor": {"metrics": {"serviceMonitor": {"enabled": True}}},
 }
-"""Values that only matter where another has been chosen."""
+"""Values that only matter together with others."""
 
 
 def leaves(values: dict[str, Any], path: str = "") -> list[str]:

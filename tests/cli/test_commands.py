@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import jobflow as package
-from jobflow.app.settings import Settings, entries
+from jobflow.app.settings import Settings, settings_help
 from support.paths import ROOT
 from support.sandbox.command_line import jobflow
 
@@ -129,8 +129,8 @@ def test_serve_names_wrong_settings(arguments: tuple[str, ...], sentence: str) -
 
 def test_the_help_of_serve_lists_all_settings() -> None:
     text = " ".join(re.sub(r"-\n +", "-", jobflow("serve", "--help").out).split())
-    assert len(list(entries())) == len(Settings.model_fields)
-    for entry in entries():
+    assert len(list(settings_help())) == len(Settings.model_fields)
+    for entry in settings_help():
         begun = entry.flag if entry.metavar is None else f"{entry.flag} {entry.metavar}"
         default = f"; default: {entry.default}]" if entry.default else "]"
         assert f"{begun} {entry.description}. [{entry.variable}{default}" in text

@@ -1,4 +1,4 @@
-"""The product on the real API server: `jobflow serve` as a process, and a stand-in for Volcano."""
+"""`jobflow serve` as a process on the real API server, and a replacement for Volcano."""
 
 from __future__ import annotations
 

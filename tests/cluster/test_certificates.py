@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,14 +16,13 @@ from jobflow.api.resources import JOBFLOWS, SECRETS, VALIDATING_WEBHOOKS
 from jobflow.webhook.certificates import make_pki
 from support.cluster.control_plane import token
 from support.cluster.real_cluster import RealCluster
-from support.cluster.served import Served, registered
+from support.cluster.served import Served, registered, until
 from support.sandbox.rest_client import flow
 
 pytestmark = pytest.mark.cluster
 
 SECRET = SECRETS.path("default", "jobflow-webhook-certificate")
 CONFIGURATION = VALIDATING_WEBHOOKS.path("", "jobflow")
-WITHIN_SECONDS = 60
 SHORT = ("--certificate-lifetime=12s", "--ca-lifetime=24s")
 
 
@@ -31,12 +30,6 @@ SHORT = ("--certificate-lifetime=12s", "--ca-lifetime=24s")
 def no_secret_left(real: RealCluster) -> Iterator[None]:
     yield
     real.admin.delete(SECRET)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_SECONDS):
-        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 def presented(served: Served) -> str:
@@ -59,7 +52,7 @@ def edit(real: RealCluster, **changed: bytes) -> None:
 
 
 def bundles(real: RealCluster) -> list[bytes]:
-    """Whom the API server trusts."""
+    """Return the CAs that the API server trusts."""
     webhooks = real.admin.get(CONFIGURATION).raise_for_status().json()["webhooks"]
     return [b64decode(webhook["clientConfig"].get("caBundle", "")) for webhook in webhooks]
 
@@ -90,7 +83,7 @@ class Load:
 
 @asynccontextmanager
 async def load(real: RealCluster) -> AsyncIterator[Load]:
-    """Reviews while the body runs; none may fail."""
+    """Send reviews while the body runs; none may fail."""
     asked, stop = Load(), asyncio.Event()
     tasks = [asyncio.create_task(asked.run(real, stop)) for _ in range(4)]
     try:

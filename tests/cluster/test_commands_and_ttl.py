@@ -1,6 +1,5 @@
-"""On a real API server: Commands that kubectl makes suspend, resume and retry a flow; what is over
-goes when its time to live is over, jobs by their template's and flows with their jobs by their own.
-"""
+"""Commands and TTLs on a real API server: Commands that kubectl creates suspend, resume and retry a
+flow; ended jobs and flows are deleted after their TTL."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
 
 class Cluster:
-    """What a test asks of the namespace with the flow `f`."""
+    """The namespace with the flow `f`."""
 
     def __init__(self, api: Server, kubectl: Kubectl) -> None:
         self.api, self._kubectl = api, kubectl
@@ -35,7 +34,7 @@ class Cluster:
         await self.kubectl("apply", "-f", "-", stdin=as_list(*objects))
 
     async def command(self, action: str) -> None:
-        """Returns when it was carried out or refused, and is gone."""
+        """Send a Command and return when it has been executed or refused, and deleted."""
         target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
         uid = await self.kubectl("get", "jf", "f", "-o", "jsonpath={.metadata.uid}")
         made = {
@@ -126,7 +125,7 @@ async def test_a_finished_flow_goes_with_its_jobs_when_its_time_is_over(
 async def test_a_finished_job_goes_when_its_templates_time_is_over(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
-    """Volcano would delete it before the flow knows of its end; so it is not told."""
+    """Volcano would delete it before the flow knows of its end, so Volcano does not get the TTL."""
     world = Cluster(api, kubectl)
     brief, stays = template("a", duration="1s"), template("b", duration="50ms")
     brief["spec"]["ttlSecondsAfterFinished"] = 1

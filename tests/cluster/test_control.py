@@ -1,8 +1,8 @@
-"""The big example on a real API server: the controller dies before and after every single write and
-is started afresh; each time the flow ends the same, and no job is made twice.
+"""The big example on a real API server: the controller is killed before and after every write and
+started again. Each time the flow ends the same, and no job is created twice.
 
-Each flow has a namespace and a controller of its own, and its own point to die at; many of them are
-under way at once. Their vcjobs end as soon as they are seen (`playing`).
+Each flow has a namespace and a controller of its own, and its own crash point. Many of them run at
+once. Their jobs end as soon as they are seen (`fast_volcano`).
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES
 from support.cluster.real_cluster import RealCluster
-from support.cluster.served import Served, registered
+from support.cluster.served import Served, registered, until
 from support.sandbox.manifests import template
 from support.sandbox.rest_client import flow
 from support.sandbox.servers import Server
 
 pytestmark = pytest.mark.cluster
 
-WITHIN_SECONDS = 60
 TEXT = {"type": "string"}
 FEWER: dict[str, Any] = {
     "type": "object",
@@ -58,7 +56,7 @@ FEWER: dict[str, Any] = {
         },
     },
 }
-"""A JobFlow as somebody describes it who knows less of it than we do."""
+"""A definition of JobFlow from somebody else, with less in it."""
 
 
 @pytest.fixture
@@ -82,16 +80,10 @@ def apply_theirs(real: RealCluster) -> None:
     real.admin.put(path, json=definition).raise_for_status()
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_SECONDS):
-        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-
-
 def misses(served: Served) -> bool:
-    """Whether it says which field is missing, and how to get it."""
+    """Whether the replica says which field is missing, and what to do."""
     return any(
-        "jobflows.flow.volcano.sh to be put right: spec.flows[].template is missing" in each
+        "jobflows.flow.volcano.sh to be corrected: spec.flows[].template is missing" in each
         and "`jobflow crds --apply`" in each
         for each in served.waiting_for() or ()
     )
@@ -130,8 +122,8 @@ async def test_nothing_goes_on_under_anothers_definition(
 async def test_a_flow_that_was_read_under_anothers_definition_is_read_again(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
-    """The API server leaves `template` out of what it answers meanwhile, and calls it the same
-    version: a replica that has just started must not run the step by its name."""
+    """Meanwhile the API server leaves out `template` in its answers under the same version. A
+    replica that has just started must not run the step by its name."""
     steps = [{"name": "a", "template": "elsewhere"}]
     await api.made(api.flows, flow("f") | {"spec": {"flows": steps}})
     await api.made(api.templates, template("elsewhere"))

@@ -16,7 +16,7 @@ from jobflow.api.resources import JOBS
 from support.cluster.completing_driver import Driven, assert_made_once_each, create_diamonds, driven
 from support.cluster.control_plane import API_SERVER
 from support.cluster.real_cluster import RealCluster
-from support.cluster.served import Served
+from support.cluster.served import Served, until
 from support.network.faulty_proxy import (
     EndWatch,
     ErrorFrame,
@@ -33,7 +33,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 FLOWS = 10
 AWAY_SECONDS = 20.0
-WITHIN_SECONDS = 60
 
 PASS: Callable[[], Fault] = lambda: None  # noqa: E731 - a row of a table
 GONE = Refuse(410, "Expired", "too old resource version: 1 (2)")
@@ -56,7 +55,8 @@ class Behind:
 
     @asynccontextmanager
     async def running(self, *, ready: bool = True) -> AsyncIterator[Served]:
-        """Begins `ready`, or just begins; ends well, with a proxy that no longer fails."""
+        """A replica that begins `ready`, or just begins; it ends well, with a proxy that no longer
+        fails."""
         self.serve.launch()
         try:
             if ready:
@@ -74,16 +74,10 @@ def behind(real: RealCluster, proxy: FaultyProxy, tmp_path: Path) -> Behind:
     return Behind(real, proxy, tmp_path)
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_SECONDS):
-        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-
-
 async def all_succeed(
     real: RealCluster, driver: Driven, flows: int = FLOWS, *, all_logged: bool = True
 ) -> None:
-    """Every flow, and every vcjob was made once."""
+    """Check that every flow has ended and every job was created once."""
     await driver.over(flows)
     assert driver.phases == {"Succeed": flows}
     await asyncio.to_thread(assert_made_once_each, real, driver, flows, all_logged=all_logged)
@@ -172,8 +166,8 @@ async def test_errors_come_in_bursts(
 async def test_storage_is_reinitializing(
     real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind
 ) -> None:
-    """As for a second or two after a definition was made or changed: every watch ends, and a list
-    is refused. That is no empty list."""
+    """For a second or two after a definition changes, every watch ends and lists are refused. That
+    is not the same as an empty list."""
     proxy.faults = initializing
     await create_diamonds(api, FLOWS)
     async with behind.running(ready=False) as serve, driven(real, api.namespace) as driver:

@@ -115,23 +115,6 @@ async def test_a_flow_of_five_steps_costs_few_writes(
     assert set(writes) - rest <= {"patch jobtemplates/status"}
 
 
-async def test_a_late_template_starts_the_waiting_step(
-    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
-) -> None:
-    late = jobflow("test", {"a": [], "b": ["a"]})
-    async with volcano(await real.client("volcano"), speed=10):
-        said = await apply(kubectl, api.namespace, as_list(template("a"), late))
-        assert "Warning" in said and "b" in said
-        await api.until(
-            f"{api.flows}/test",
-            lambda flow: (
-                flow.get("status", {}).get("state", {}).get("reason") == "WaitingForTemplate"
-            ),
-        )
-        await apply(kubectl, api.namespace, as_list(template("b")))
-        assert (await ended(api))["state"]["phase"] == "Succeed"
-
-
 async def test_a_deleted_flow_takes_its_jobs_and_pods_along(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
@@ -192,16 +175,6 @@ async def test_without_a_webhook_a_broken_flow_fails_with_the_same_words(
         state = (await ended(api))["state"]
     assert (state["phase"], state["reason"]) == ("Failed", "Invalid")
     assert 'spec.flows[0].dependsOn.targets[0]: Invalid value: "nowhere"' in state["message"]
-
-
-async def test_a_namespace_with_a_running_flow_can_go(
-    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
-) -> None:
-    async with volcano(await real.client("volcano"), speed=10):
-        await apply(kubectl, api.namespace, diamond(duration="1h"))
-        await api.until(f"{api.flows}/test", lambda flow: phase(flow) == "Running")
-        assert (await api.delete(api.home)).code == 200
-        await api.until(api.home, lambda namespace: namespace is None)
 
 
 async def test_what_volcano_began_is_carried_on(

@@ -34,7 +34,7 @@ def with_tasks(name: str, *pods: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def dry_runs(real: RealCluster, namespace: str) -> Counter[int]:
-    """How often the product had pod templates tried, by the answer's code."""
+    """Return the number of dry runs of pod templates by result."""
     asked = real.audit.asked(namespace, user="jobflow")
     tried = [each for each in asked if each.resource == "podtemplates"]
     assert all("dryRun=All" in each.uri for each in tried)

@@ -1,4 +1,5 @@
-"""Flows with probes on the real API server: what its definition takes and our webhook does not."""
+"""Flows with probes on the real API server: the definition accepts them, and the webhook refuses
+faults."""
 
 from __future__ import annotations
 

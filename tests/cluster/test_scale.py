@@ -1,4 +1,4 @@
-"""Many flows on a real API server: what they cost, leaders that are killed, namespaces that go."""
+"""Many flows on a real API server: requests, killed leaders, deleted namespaces."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def leading(*replicas: Served) -> Served:
 
 @contextmanager
 def installed(real: RealCluster, served: Served) -> Iterator[None]:
-    """The API server asks this replica as the chart tells it to."""
+    """Register the webhook of this replica like the chart."""
     ca = {"mode": "files", "secretName": "unused", "caBundle": served.ca.decode()}
     values: dict[str, Any] = {"webhook": {"url": served.webhook_url}, "certificates": ca}
     made = Rendered(values).one("ValidatingWebhookConfiguration")

@@ -1,4 +1,4 @@
-"""The policies of docs/security.md, applied to a real API server as they stand there."""
+"""The policies in docs/security.md, applied to a real API server unchanged."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def applied(real: RealCluster, name: str) -> Iterator[None]:
 
 
 async def answered(send: Callable[[], httpx.Response], *, success: bool) -> httpx.Response:
-    """The first answer that is a success, or is none: a policy is in force some time after it was
-    stored."""
+    """Return the first answer that is a success, or is not, because a policy is in force some time
+    after it was stored."""
     async with asyncio.timeout(WITHIN_SECONDS):
         while True:
             answer = await asyncio.to_thread(send)

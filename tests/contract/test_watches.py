@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError
 from jobflow.kube.reflector import Reflector
@@ -173,7 +173,12 @@ async def test_our_reflector_keeps_level(api: Server) -> None:
                 changed.clear()
 
     follow = Reflector(
-        api.client, JOBFLOWS, JobFlow, cache, namespace=api.namespace, backoff=Backoff(first=0.01)
+        api.client,
+        JOBFLOWS,
+        JobFlow,
+        cache,
+        namespace=api.namespace,
+        backoff=ExponentialBackoff(first=0.01),
     )
     task = asyncio.create_task(follow.run())
     try:

@@ -1,12 +1,13 @@
-"""Time leaps for the controller and the little world around it: nobody waits for a real second."""
+"""Fixtures of controller tests. Time leaps for the controller and its servers, so no test waits."""
 
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from support.sandbox.running_controller import Cluster, cluster
 from support.time.leaping_loop import LeapingLoop
 
 
@@ -14,3 +15,9 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], AbstractEventLoop]]:
     return {"leaping": LeapingLoop}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Cluster]:
+    async with cluster() as world:
+        yield world

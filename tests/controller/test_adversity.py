@@ -1,4 +1,4 @@
-"""Flows carried through while watches lie, lag and break and writes fail."""
+"""Flows that run while watches repeat, lag and break, and writes fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from support.sandbox.running_controller import DIAMOND, Cluster, Product, cluster, flow, template
+from support.sandbox.running_controller import DIAMOND, Cluster, cluster, flow, template
 
 WRITES = frozenset({"POST", "PATCH", "DELETE", "PUT"})
 
@@ -68,7 +68,7 @@ class Lagging(Client):
 
 
 async def carried(world: Cluster, client: Client, flows: int = 5) -> None:
-    """Diamonds to their end, each job made once, whatever the client is like."""
+    """Run diamonds to their end and check that each job is created once."""
     await world.apply(*(template(name) for name in DIAMOND))
     names = [f"f{number}" for number in range(flows)]
     async with client, world.controller(client), world.ends():
@@ -122,7 +122,7 @@ async def test_writes_that_fail_in_bursts_are_made_once_in_the_end(fault: dict[s
 
 
 async def carried_counting_stored(world: Cluster) -> None:
-    """As `carried`, counting what was stored: the answer to a create may be lost."""
+    """Like `carried`, but counts what was stored, because the answer to a create may be lost."""
     await world.apply(*(template(name) for name in DIAMOND))
     names = [f"f{number}" for number in range(3)]
     async with world.controller(), world.ends():
@@ -146,11 +146,9 @@ async def test_a_server_that_asks_for_time_gets_it() -> None:
             )
         )
         await world.apply(template("a"), flow("f", {"a": ""}))
-        async with Client.at(world.server.url) as client:
-            product = Product(client)
+        async with world.controller() as product:
             queue = product.controller._queue
             retry = queue.retry
             queue.retry = lambda key, at_least=0.0: waits.append(at_least) or retry(key)  # type: ignore[func-returns-value,method-assign]
             await world.ended("f")
-            await product.kill()
         assert waits == [1.0]

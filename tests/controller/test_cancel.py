@@ -1,10 +1,8 @@
-"""A cancelled flow on a server: Commands carried out once, whatever happens to the controller."""
+"""Cancelling a flow on a server: Commands act once, even if the controller crashes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,7 +22,6 @@ from support.sandbox.running_controller import (
     DIAMOND,
     NAMESPACE,
     Cluster,
-    Product,
     cluster,
     flow,
     template,
@@ -32,14 +29,8 @@ from support.sandbox.running_controller import (
 from support.sandbox.volcano_world import volcano
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
 async def apply_diamond(world: Cluster) -> None:
-    """b and c run until somebody ends them."""
+    """A diamond whose steps b and c run until they are aborted."""
     for step in DIAMOND:
         made = template(step)
         duration = "1h" if step in "bc" else "1ms"
@@ -48,25 +39,13 @@ async def apply_diamond(world: Cluster) -> None:
     await world.apply(flow("f", DIAMOND))
 
 
-async def order(world: Cluster, action: str = "TerminateJob", *, name: str = "stop") -> None:
-    """Somebody makes a Command for the flow f."""
-    target = OwnerReference(
-        api_version=JOBFLOWS.api_version,
-        kind="JobFlow",
-        name="f",
-        uid=(await world.flow("f")).metadata.uid,
-    )
-    command = Command(metadata=ObjectMeta(name=name), action=action, target=target)
-    await world.client.create(COMMANDS, NAMESPACE, encoded(command))
-
-
 async def order_at_the_right_time(world: Cluster) -> None:
     await world.until_jobs(f_b="Running", f_c="Running")
-    await order(world)
+    await world.order("TerminateJob")
 
 
 async def all_settled(world: Cluster) -> JobFlow:
-    """The flow, when it is over and no Command is left, neither there nor in its status."""
+    """Wait until the flow has ended and no Command is left, and return the flow."""
     await world.ended("f")
     await world.seen(COMMANDS, Command, lambda commands: not commands)
     return await world.until("f", lambda flow: flow.final and not flow.status.handled_commands)
@@ -119,8 +98,8 @@ async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) ->
     async with volcano(Client.at(world.server.url)), world.controller():
         await order_at_the_right_time(world)
         await all_settled(world)
-        await order(world, name="again")
-        await order(world, "CompleteJob", name="complete")
+        await world.order("TerminateJob", name="again")
+        await world.order("CompleteJob", name="complete")
         refused = await refusals(world, 2)
         await all_settled(world)
     assert refused == {
@@ -131,7 +110,7 @@ async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) ->
 
 
 async def refusals(world: Cluster, count: int) -> set[str]:
-    """What the warnings say, once there are so many."""
+    """Return the messages of the warnings once there are `count`."""
     async with asyncio.timeout(20):
         while True:
             events = [e for e in await world.events() if e["reason"] == "CommandRefused"]
@@ -145,7 +124,7 @@ async def test_a_flow_that_waits_for_a_mistyped_template(world: Cluster) -> None
     await world.apply(flow("f", {"a": "", "b": "a"}))
     async with world.controller():
         await world.until("f", lambda flow: flow.status.state.reason == "WaitingForTemplate")
-        await order(world)
+        await world.order("TerminateJob")
         done = await all_settled(world)
     assert ends(done) == {"f-a": ("Skipped", "Stopped"), "f-b": ("Skipped", "Stopped")}
     assert done.status.state.reason == "Cancelled"
@@ -168,7 +147,7 @@ async def test_without_commands_served_flows_run(world: Cluster) -> None:
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-# ------------------------------------------------------------------- nobody aborts anything
+# ------------------------------------------------------------------- aborts without effect
 
 
 class Clock:
@@ -179,17 +158,6 @@ class Clock:
 
     def now(self) -> datetime:
         return datetime.now(UTC) + self.ahead
-
-
-@asynccontextmanager
-async def ahead_of_time(world: Cluster, clock: Clock) -> AsyncIterator[None]:
-    async with Client.at(world.server.url) as client:
-        product = Product(client, now=clock.now)
-        try:
-            yield
-            product.check()
-        finally:
-            await product.kill()
 
 
 async def nudge(world: Cluster, note: str) -> None:
@@ -205,9 +173,9 @@ async def abort_commands(world: Cluster, holds: Any) -> None:
 async def test_where_nobody_aborts_the_job_is_asked_again_and_then_deleted(world: Cluster) -> None:
     clock = Clock()
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.ends(otherwise="Running"), ahead_of_time(world, clock):
+    async with world.ends(otherwise="Running"), world.controller(now=clock.now):
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
-        await order(world)
+        await world.order("TerminateJob")
         await abort_commands(world, lambda command: command is not None)
         await world.client.delete(COMMANDS, NAMESPACE, "f-a-abort")
         clock.ahead = timedelta(seconds=11)
@@ -227,9 +195,9 @@ async def test_where_no_command_can_be_made_the_job_is_deleted(world: Cluster) -
 
     clock = Clock()
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.ends(otherwise="Running"), ahead_of_time(world, clock):
+    async with world.ends(otherwise="Running"), world.controller(now=clock.now):
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
-        await order(world)
+        await world.order("TerminateJob")
         world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "no"), times=None))
         await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
         clock.ahead = timedelta(seconds=61)

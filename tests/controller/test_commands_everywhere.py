@@ -1,8 +1,8 @@
-"""The big example gets each Command at every state that it and its vcjobs are ever in. However it
-goes on, it ends as the design says, its `finally` runs, and no job is made twice.
+"""The big example with each Command at every state of the flow and its jobs. It always ends as
+documented, `finally` runs, and no job is created twice.
 
-Time leaps (`leaping`), vcjobs go at once (`playing`). `make test` tries some of the states, another
-share for each Command; `make test-long` every one.
+Time leaps (`leaping_loop`) and jobs end at once (`fast_volcano`). `make test` tries some of the
+states, others for each Command; `make test-long` tries all.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from support.time.leaping_loop import in_leaps
 
 EXAMPLE = ROOT / "examples" / "hyperparameter-search.yaml"
 SHARE = 24
-"""Every so manieth state is tried where not all are."""
+"""Distance between two states that `make test` tries."""
 NEVER = Point(-1, after=False)
 LONG = 600.0
 """Seconds in which anything that was to start would have started."""
 
 
-# ------------------------------------------------------------------ what is done, at which state
+# ------------------------------------------------------------------ Commands at a state
 
 
 def suspend(action: str, state: int) -> Orders:
@@ -73,7 +73,7 @@ def ended(watched: Watched) -> bool:
 
 
 def told(orders: Orders | None) -> End:
-    """How the example ends, given these."""
+    """Run the example with these orders and return its end."""
     objects = list(yaml.safe_load_all(EXAMPLE.read_text()))
     for each in objects:
         each["metadata"]["namespace"] = NAMESPACE
@@ -92,7 +92,7 @@ def told(orders: Orders | None) -> End:
 
 @cache
 def undisturbed() -> tuple[End, int]:
-    """How it ends where nobody interferes, and of how many states it is."""
+    """Return the end without Commands, and the number of states."""
     states = 0
 
     async def orders(watched: Watched) -> None:
@@ -122,7 +122,7 @@ def as_ever(end: End) -> None:
 
 
 def succeeded(end: End) -> None:
-    """With the same results, though it may have taken more attempts."""
+    """Check for the same results, with any number of attempts."""
     wanted, _ = undisturbed()
     assert end.state == wanted.state
     assert come_to(end, "phase", "outputs") == come_to(wanted, "phase", "outputs")
@@ -130,7 +130,7 @@ def succeeded(end: End) -> None:
 
 
 def cancelled(end: End) -> None:
-    """What ran is ended, what did not run is skipped, `finally` has run."""
+    """Check that running steps were aborted, others skipped, and `finally` has run."""
     assert (end.state["phase"], end.state["reason"]) == ("Failed", "Cancelled")
     assert end.state["progress"] == "9/9"
     outcomes = {key: (step["phase"], step.get("reason", "")) for key, step in end.steps.items()}
@@ -162,7 +162,7 @@ STORIES: Mapping[str, Story] = {
     "retry": (lambda state: give("RestartJob", state=state), as_ever),
 }
 REFUSED = {"resume", "retry"}
-"""What cannot be done to a flow that is not suspended and has not failed."""
+"""Commands that are refused for a flow that is not suspended and has not failed."""
 
 
 def goes(story: str, states: Collection[int]) -> None:

@@ -1,8 +1,8 @@
-"""Flows with every primitive of control, given every Command: whichever write the controller dies
-before or after, a fresh one brings them to the same end, and no job is made twice.
+"""Flows with every control feature and every Command, and a controller that crashes before or after
+any write: a new controller brings them to the same end, and no job is created twice.
 
-Time leaps (`leaping`), vcjobs go at once (`playing`). `make test` tries some of the points, of each
-tale; `make test-long` every one.
+Time leaps (`leaping_loop`) and jobs end at once (`fast_volcano`). `make test` tries some of the
+crash points of each tale, `make test-long` all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from support.time.leaping_loop import in_leaps
 EXAMPLES = ROOT / "examples"
 SANDBOX = "sandbox.jobflow.volcano.sh/"
 SOME = 18
-"""Of so many points one is tried where not all are."""
+"""Distance between two crash points that `make test` tries."""
 
 
 def annotated(name: str, *, ttl: int | None = None, **said: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ TEMPLATES = (
 
 
 def tale(*steps: Mapping[str, Any], **more: Any) -> Tale:
-    """A flow `f` of these steps, and what they need."""
+    """A flow `f` of these steps, with their templates."""
     orders, stays = more.pop("orders", None), more.pop("stays", True)
     spec = {"flows": [*steps], **more}
     flow = {
@@ -66,7 +66,7 @@ def step(name: str, run: str, after: str = "", **more: Any) -> dict[str, Any]:
 
 
 async def commands(watched: Watched) -> None:
-    """Every Command, one after the other, each once the one before it has been carried out."""
+    """Send every Command, each after the previous one has acted."""
 
     async def runs(job: str) -> None:
         await watched.until(lambda: watched.phase(job) == "Running")
@@ -151,7 +151,7 @@ async def carried(told: Tale, point: Point) -> Lives:
 
 @cache
 def undisturbed(name: str) -> Lives:
-    """How the tale goes where nobody dies."""
+    """Run the tale without a crash."""
     return in_leaps(carried(TALES[name], Point(-1, after=False)))
 
 

@@ -1,4 +1,4 @@
-"""The controller killed at every API request it makes, then started afresh on the same server."""
+"""The controller is killed at each of its API requests, then started again on the same server."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from support.sandbox.running_controller import DIAMOND, Cluster, Ends, cluster, 
 
 @dataclass
 class Story:
-    """One flow that is carried through with a crash in the middle."""
+    """A flow that runs with a crash in the middle."""
 
     steps: Mapping[str, str]
     jobs: Mapping[str, str]
-    """The phases that each vcjob that has to be made goes through."""
+    """The phases of each job that has to be created."""
     phase: str = "Succeed"
     spec: Mapping[str, Any] | None = None
     requests: int = 0
-    """How many requests there are to crash at, at least."""
+    """Minimum number of requests to crash at."""
     left: bool = True
-    """Whether the vcjobs are there at the end."""
+    """Whether the jobs exist at the end."""
     driver: type[Ends] = Ends
     says: Mapping[str, str] = field(default_factory=dict)
-    """Words that are in what the status of each step tells at the end."""
+    """Words in the message of each step at the end."""
 
 
 async def carried(world: Cluster, story: Story, point: Point) -> bool:

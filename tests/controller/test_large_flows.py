@@ -13,10 +13,9 @@ import pytest
 
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.controller.hooks import Hooks
-from jobflow.kube.client import Client
 from support.cluster.fast_volcano import plays
 from support.laws.effort_of_laws import THOROUGH
-from support.sandbox.running_controller import NAMESPACE, Cluster, Product, cluster, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, template
 
 pytestmark = pytest.mark.law
 
@@ -40,12 +39,12 @@ class Retries(Hooks):
 
 @dataclass
 class Told:
-    """How a flow went."""
+    """The course of a flow."""
 
     status: JobFlowStatus
     retries: int
     requests: Counter[tuple[str, str]]
-    """Of everybody, by method and the kind, with `/status`."""
+    """Requests of all clients by method and kind, with `/status`."""
 
 
 def annotated(name: str, **said: str) -> dict[str, Any]:
@@ -63,7 +62,7 @@ TEMPLATES = (
 
 
 async def carried(*steps: dict[str, Any], **spec: Any) -> Told:
-    """A flow f of these steps, carried through."""
+    """Run a flow f of these steps."""
     flow = {
         "apiVersion": "flow.volcano.sh/v1alpha1",
         "kind": "JobFlow",
@@ -71,15 +70,11 @@ async def carried(*steps: dict[str, Any], **spec: Any) -> Told:
         "spec": {"flows": list(steps), **spec},
     }
     retries = Retries()
-    async with cluster() as world, Client.at(world.server.url) as ours, plays(world.client):
+    async with cluster() as world, plays(world.client):
         await world.apply(*TEMPLATES)
-        product = Product(ours, hooks=retries)
-        try:
+        async with world.controller(hooks=retries):
             await world.apply(flow)
             done = await world.ended("f", within=WITHIN_SECONDS)
-            product.check()
-        finally:
-            await product.kill()
         return Told(done.status, retries.count, counted(world))
 
 

@@ -1,93 +1,35 @@
-"""A new leader and Commands: one that the last leader has carried out does not act again."""
+"""Commands and a new leader: a Command that the last leader has executed does not act again."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
-from jobflow.controller.leader_term import lead
+from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from jobflow.store import Feed, Store, feeds
-from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template
+from support.sandbox.following_replica import FollowingReplica
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
-class Replica:
-    """A replica that may lead; its copy of Commands can be left to grow old."""
-
-    def __init__(self, world: Cluster) -> None:
-        self.client = world.client
-        self.store = Store()
-        self.feeds: list[Feed] = feeds(self.store, world.client)
-        self.tasks = {feed.resource: asyncio.create_task(feed.run()) for feed in self.feeds}
-
-    async def hear_no_more_of_commands(self) -> None:
-        self.tasks[COMMANDS].cancel()
-        await asyncio.wait([self.tasks[COMMANDS]])
-
-    @asynccontextmanager
-    async def leading(self) -> AsyncIterator[None]:
-        flows, templates, jobs, commands, *_ = self.feeds
-        ending = asyncio.Event()
-        followers = (flows, templates, jobs)
-        term = asyncio.create_task(
-            lead(self.client, ending, store=self.store, followers=followers, optional=(commands,))
-        )
-        try:
-            yield
-        finally:
-            ending.set()
-            await term
-
-    async def end(self) -> None:
-        for task in self.tasks.values():
-            task.cancel()
-        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
-
-
-@pytest.fixture
-async def replica(world: Cluster) -> AsyncIterator[Replica]:
-    made = Replica(world)
+async def replica(world: Cluster) -> AsyncIterator[FollowingReplica[Client]]:
+    made = FollowingReplica(world.client)
     await made.store.wait_synced()
     yield made
     await made.end()
 
 
-async def ordered(world: Cluster, action: str) -> str:
-    """A Command `stop` on the flow f is there; returns its UID."""
-    uid = (await world.flow("f")).metadata.uid
-    command: dict[str, Any] = {
-        "apiVersion": COMMANDS.api_version,
-        "kind": "Command",
-        "metadata": {"name": "stop"},
-        "action": action,
-        "target": {
-            "apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": "f", "uid": uid
-        },
-    }  # fmt: skip
-    body = await world.client.create(COMMANDS, NAMESPACE, json.dumps(command).encode())
-    made: str = json.loads(body)["metadata"]["uid"]
-    return made
-
-
 async def carried_out_by_the_last_leader(world: Cluster) -> None:
     """The Command is recorded, its effect too; its deletion was yet to come."""
     await world.apply(flow("f", {"a": ""}))
-    handled = [await ordered(world, "TerminateJob")]
+    handled = [await world.order("TerminateJob")]
     state = {"phase": "Failed", "reason": "Cancelled"}
     status = {"status": {"state": state, "handledCommands": handled}}
     await world.client.patch(
@@ -96,9 +38,9 @@ async def carried_out_by_the_last_leader(world: Cluster) -> None:
 
 
 async def test_a_leader_whose_copy_is_old_does_not_take_a_command_for_gone(
-    world: Cluster, replica: Replica
+    world: Cluster, replica: FollowingReplica[Client]
 ) -> None:
-    await replica.hear_no_more_of_commands()
+    await replica.stop_following(COMMANDS)
     await carried_out_by_the_last_leader(world)
     async with replica.leading():
         await world.seen(COMMANDS, Command, lambda commands: not commands)
@@ -107,15 +49,15 @@ async def test_a_leader_whose_copy_is_old_does_not_take_a_command_for_gone(
 
 
 async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read(
-    world: Cluster, replica: Replica
+    world: Cluster, replica: FollowingReplica[Client]
 ) -> None:
-    """The last leader has carried it out, deleted and forgotten it; then the flow was resumed."""
+    """The last leader has executed, deleted and forgotten it; then the flow was resumed."""
     await world.apply(template("a"), flow("f", {"a": ""}))
-    await ordered(world, "SuspendFlow")
+    await world.order("SuspendFlow")
     async with asyncio.timeout(20):
         while not replica.store.commands_of(NAMESPACE, "f"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    await replica.hear_no_more_of_commands()
+    await replica.stop_following(COMMANDS)
     await world.client.delete(COMMANDS, NAMESPACE, "stop")
     broken = failure(500, "InternalError", "no")
     fault = Fault(lambda request: request.path == COMMANDS.path(), broken, times=None)
@@ -142,7 +84,7 @@ async def test_where_no_commands_are_listed_a_leader_goes_to_work(
     else:
         world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "no"), times=None))
     await world.apply(template("a"), flow("f", {"a": ""}))
-    replica = Replica(world)
+    replica = FollowingReplica(world.client)
     async with world.ends(), replica.leading():
         assert (await world.ended("f")).status.state.phase == "Succeed"
     await replica.end()

@@ -1,4 +1,4 @@
-"""A flow whose status and vcjobs are lost while no controller runs: what had ended stays so."""
+"""A flow whose status and jobs are lost while no controller runs keeps the ends of its steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def lose(world: Cluster, *jobs: str) -> None:
 
 
 async def carried(world: Cluster, end: str, condition: str) -> JobFlow:
-    """a ends so, b is started on that; then all that tells how a ended is lost, but b."""
+    """a ends and b starts because of it; then every record of the end is lost, except b."""
     depends_on = {"targets": ["a"], "condition": condition}
     steps = [{"name": "a"}, {"name": "b", "dependsOn": depends_on}]
     await world.apply(template("a"), template("b"), flow("f", {}, flows=steps))

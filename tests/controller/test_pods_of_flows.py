@@ -1,22 +1,18 @@
-"""Pods and flows, by the real controller: what starts a step, what costs nothing, what is read."""
+"""Pods and flows with the real controller: pod events that cause plans, and pods that are read."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
-
-import pytest
 
 from jobflow.api.job import Job
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBS, PODS
-from jobflow.controller.hooks import Hooks, Result
+from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
-from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
@@ -25,42 +21,24 @@ from support.sandbox.running_controller import (
     NAMESPACE,
     Cluster,
     Product,
-    cluster,
     flow,
     set_phase,
     template,
 )
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
 class Counting(Hooks):
-    """How often a flow was planned."""
+    """Return how often a flow was planned."""
 
     def __init__(self) -> None:
         self.passes = 0
 
-    def reconciled(self, seconds: float, result: Result) -> None:
+    def reconciled(self, seconds: float, result: ReconcileResult) -> None:
         self.passes += 1
 
 
-@asynccontextmanager
-async def product(world: Cluster, **options: Any) -> AsyncIterator[Product]:
-    async with Client.at(world.server.url) as client:
-        made = Product(client, **options)
-        try:
-            yield made
-            made.check()
-        finally:
-            await made.kill()
-
-
 def probing(**probe: list[dict[str, Any]]) -> dict[str, Any]:
-    """A flow whose step b waits for what is in the job of a."""
+    """A flow whose step b depends on the state of the job of a."""
     steps = [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"], "probe": probe}}]
     return flow("f", {}, flows=steps)
 
@@ -82,7 +60,7 @@ async def test_a_pod_alone_starts_the_step_that_probes_its_task(world: Cluster) 
     """Volcano's count has not come: the vcjob is as it was."""
     await world.apply(template("a"), template("b"))
     await world.apply(probing(taskStatusList=[{"taskName": "main", "phase": "Succeeded"}]))
-    async with product(world):
+    async with world.controller():
         job = await running_a(world)
         name = await make_pod(world.client, job.metadata)
         await move_pod(world.client, NAMESPACE, name, "Running")
@@ -102,7 +80,7 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
 
     await world.apply(template("a"), template("b"))
     await world.apply(probing(httpGetList=[{"taskName": "main", "port": 80, "path": "/ready"}]))
-    async with product(world, probing=partial(Prober, check=check)):
+    async with world.controller(probing=partial(Prober, check=check)):
         job = await running_a(world)
         name = await make_pod(world.client, job.metadata)
         await move_pod(world.client, NAMESPACE, name, "Running", podIP="10.0.0.7")
@@ -116,7 +94,7 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
 async def test_pods_of_flows_without_probes_cost_no_pass_and_no_request(world: Cluster) -> None:
     hooks = Counting()
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with product(world, hooks=hooks) as made:
+    async with world.controller(hooks=hooks) as made:
         job = await running_a(world)
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         before = hooks.passes
@@ -150,7 +128,7 @@ async def until_watched(
 
 async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with product(world), world.ends({"f-a": "Failed"}):
+    async with world.controller(), world.ends({"f-a": "Failed"}):
         done = await world.ended("f")
     assert done.status.state.phase == "Failed"
     assert lists_of_pods(world) == ["GET"], "no pod was known"
@@ -158,7 +136,7 @@ async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
 
 async def test_nothing_is_kept_of_a_flow_that_is_over(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with product(world) as made, world.ends(driver=PodEnds):
+    async with world.controller() as made, world.ends(driver=PodEnds):
         await world.ended("f")
         async with asyncio.timeout(20):
             while len(made.store.pods.cache):  # noqa: ASYNC110
@@ -175,7 +153,7 @@ async def test_outputs_wait_for_a_server_that_cannot_list_pods_for_now(world: Cl
     await world.apply(template("a"), template("b"), steps)
     busy = Fault(lists_pods, failure(503, "ServiceUnavailable", "shutting down"), times=None)
     world.server.faults.append(busy)
-    async with product(world):
+    async with world.controller():
         await world.until_jobs(f_a="")
         await set_phase(world.client, "f-a", "Completed")
         waiting = await world.until("f", lambda flow: "PodsUnread" in str(flow.status.conditions))

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.queue import FLOOR, Queue
+from jobflow.controller.queue import FLOOR, WorkQueue
 
 
 class Counting(Hooks):
-    """What the queue told."""
+    """Hooks that record the queue's calls."""
 
     def __init__(self) -> None:
         self.depths: list[int] = []
@@ -34,7 +34,7 @@ class Timed:
     def __init__(self) -> None:
         self.now = 0.0
         self.hooks = Counting()
-        self.queue = Queue[str](hooks=self.hooks, clock=lambda: self.now, dice=lambda: 0.0)
+        self.queue = WorkQueue[str](hooks=self.hooks, clock=lambda: self.now, dice=lambda: 0.0)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -258,7 +258,7 @@ async def test_depth_and_waiting_time_are_told(timed: Timed) -> None:
 
 
 async def test_real_time_works_too() -> None:
-    queue = Queue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 0.01)
     async with asyncio.timeout(5):
         assert await queue.get() == "a"
@@ -266,7 +266,7 @@ async def test_real_time_works_too() -> None:
 
 
 async def test_no_key_is_lost_and_none_is_worked_on_twice_at_once() -> None:
-    queue, working, seen = Queue[int](), set[int](), dict[int, int]()
+    queue, working, seen = WorkQueue[int](), set[int](), dict[int, int]()
 
     async def work() -> None:
         while (key := await queue.get()) is not None:
@@ -294,7 +294,7 @@ async def test_no_key_is_lost_and_none_is_worked_on_twice_at_once() -> None:
 
 async def test_everything_else_gets_a_turn_between_two_keys() -> None:
     """Work that never waits, by many workers."""
-    queue, turns, seen = Queue[int](), 0, list[int]()
+    queue, turns, seen = WorkQueue[int](), 0, list[int]()
 
     async def beat() -> None:
         nonlocal turns

@@ -9,38 +9,38 @@ from dataclasses import dataclass, field, replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.controller.queue import FIRST_RETRY, FLOOR, Queue
+from jobflow.controller.queue import FIRST_RETRY, FLOOR, WorkQueue
 from support.laws.effort_of_laws import tries
 from support.time.virtual_time import in_virtual_time
 
 QUIET = 1_000.0
-"""By then, in seconds, everything that was asked for has come."""
+"""Time in seconds by which all keys have been handed out."""
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker does with a key, and what it asks for at the end."""
+    """Work on a key, and the request at its end."""
 
     seconds: float = 0.0
     ends: str = "done"
     """done: it succeeded; failed: `retry`; held: a part of it waits for the end of the backoff."""
     at_least: float = 0.0
-    """Of `retry`."""
+    """`at_least` of `retry`."""
     after: float | None = None
     """A requeue that it asks for."""
     early: bool = False
-    """Whether, if it fails, it also asks for that before it says so."""
+    """A requeue that is requested before a failure."""
 
 
 @dataclass(frozen=True)
 class History:
-    """What happens to a queue."""
+    """The input of a run of the queue."""
 
     events: list[tuple[float, str]]
-    """When each comes, and its key."""
+    """Times and keys of events."""
     script: list[Work]
-    """What the workers do with one key after another; then they succeed."""
+    """The work, key after key; later work succeeds."""
     workers: int = 4
     jitter: float = 0.0
 
@@ -56,12 +56,12 @@ class Pass:
     backoff_until: float = 0.0
     """The latest end that any backoff since the last success has had; 0 after a success."""
     asked_until: float = 0.0
-    """The same of the times that the server asked for."""
+    """The time that servers asked to wait."""
 
 
 @dataclass
 class Run:
-    """How a history went."""
+    """The course of a run."""
 
     passes: list[Pass] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
@@ -71,8 +71,8 @@ class Run:
         return [each for each in self.passes if each.key == key]
 
     def followed(self) -> Iterator[tuple[Pass, Pass | None, list[float]]]:
-        """Each pass with the next one of its key, and when events came from its begin until then;
-        one that came at the moment of the begin may belong to it."""
+        """Each work with the next one of its key, and the events from its begin until then. An
+        event at the moment of the begin may belong to it."""
         for key in {each.key for each in self.passes}:
             mine = self.of(key)
             for one, other in zip(mine, [*mine[1:], None], strict=True):
@@ -82,9 +82,9 @@ class Run:
 
 
 class Worker:
-    """Takes keys from the queue and notes what happens."""
+    """Takes keys from the queue and records the course."""
 
-    def __init__(self, queue: Queue[str], script: list[Work], run: Run) -> None:
+    def __init__(self, queue: WorkQueue[str], script: list[Work], run: Run) -> None:
         self._queue, self._script, self._run = queue, script, run
         self._working: dict[str, int] = {}
         self._backoffs: dict[str, tuple[float, float]] = {}
@@ -128,7 +128,7 @@ def carried_out(history: History) -> Run:
 
     async def main() -> Run:
         run, loop = Run(), asyncio.get_running_loop()
-        queue = Queue[str](clock=loop.time, dice=lambda: history.jitter)
+        queue = WorkQueue[str](clock=loop.time, dice=lambda: history.jitter)
         worker = Worker(queue, list(history.script), run)
         async with asyncio.TaskGroup() as group:
             for _ in range(history.workers):
@@ -181,7 +181,7 @@ def test_no_key_is_worked_on_twice_at_once(history: History) -> None:
 @example(STORM)
 @example(ENDS_DURING)
 def test_nothing_that_was_asked_for_is_lost(history: History) -> None:
-    """An event, a requeue, a failure and what is held: each is followed by work on the key."""
+    """Every event, requeue, failure and hold is followed by work on the key."""
     run = carried_out(history)
     assert {key for _, key in run.events} == {each.key for each in run.passes}
     for one, other, events in run.followed():

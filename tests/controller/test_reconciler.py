@@ -1,4 +1,4 @@
-"""What becomes of an outcome: failures of ours, statuses that do not stick, flows that spin."""
+"""Outcomes of reconciles: exceptions, statuses that are not stored, flows that plan in circles."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_one_whose_status_always_comes_too_late_has_to_wait(
 
 async def test_a_flow_that_is_gone_needs_nothing(world: World) -> None:
     outcome = await world.reconciler.reconcile((NAMESPACE, "none"))
-    assert outcome == module.Outcome()
+    assert outcome == module.ReconcileOutcome()
 
 
 async def test_a_flow_that_we_fail_on_does_not_take_the_others_with_it(

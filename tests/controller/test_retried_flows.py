@@ -1,34 +1,17 @@
-"""A flow is retried: what its creates were answered before is no longer held against them."""
+"""Retried flows: earlier answers to their creates no longer count."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
 
-from jobflow.api.command import Command, encoded
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
-from jobflow.kube.client import Client
+from jobflow.api.resources import JOBS
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
-from support.sandbox.running_controller import NAMESPACE, Cluster, Product, cluster, flow, template
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
-async def order(world: Cluster, action: str) -> None:
-    uid = (await world.flow("f")).metadata.uid
-    target = OwnerReference(api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name="f", uid=uid)
-    command = Command(metadata=ObjectMeta(name=action.lower()), action=action, target=target)
-    await world.client.create(COMMANDS, NAMESPACE, encoded(command))
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 
 
 def refuse(world: Cluster, code: int, times: int | None = 1) -> Fault:
@@ -43,7 +26,7 @@ def refuse(world: Cluster, code: int, times: int | None = 1) -> Fault:
 
 
 def asked(world: Cluster) -> int:
-    """How often somebody tried to make a vcjob."""
+    """Return the number of attempts to create a job."""
     path = JOBS.path(NAMESPACE)
     return sum(r.method == "POST" and r.path == path for r in world.server.requests)
 
@@ -72,7 +55,7 @@ async def test_a_create_that_was_refused_is_sent_again(
         await failed(world, "Refused")
         before = asked(world)
         world.server.faults.clear()
-        await order(world, "RestartJob")
+        await world.order("RestartJob", name="restart")
         await world.until("f", succeeded)
     assert asked(world) > before
 
@@ -83,29 +66,24 @@ async def test_a_name_that_was_taken_is_asked_for_again(world: Cluster) -> None:
     async with world.ends({"f-a": ""}), world.controller():
         await failed(world, "NameConflict")
         before = asked(world)
-        await order(world, "RestartJob")
+        await world.order("RestartJob", name="restart")
         await world.until("f", lambda flow: not flow.status.handled_commands and flow.final)
         await failed(world, "NameConflict")
         assert asked(world) == before + 1
         await world.client.delete(JOBS, NAMESPACE, "f-a")
     async with world.ends(), world.controller():
-        await order(world, "RestartJob")
+        await world.order("RestartJob", name="restart")
         await world.until("f", succeeded)
 
 
 async def test_a_backoff_from_before_is_not_waited_for(world: Cluster) -> None:
-    """The quota was exceeded, somebody gave up, and then made room; all in the same moment."""
+    """The quota was exceeded, the flow was retried and room was made, all at the same moment."""
     fault, moment = refuse(world, 403, times=None), datetime.now(UTC)
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.ends(), Client.at(world.server.url) as client:
-        product = Product(client, now=lambda: moment)
-        try:
-            await world.until("f", lambda f: f.status.state.reason == "CreateRefused")
-            await order(world, "TerminateJob")
-            await world.ended("f")
-            fault.times = 0
-            await order(world, "RestartJob")
-            await world.until("f", succeeded)
-            product.check()
-        finally:
-            await product.kill()
+    async with world.ends(), world.controller(now=lambda: moment):
+        await world.until("f", lambda f: f.status.state.reason == "CreateRefused")
+        await world.order("TerminateJob")
+        await world.ended("f")
+        fault.times = 0
+        await world.order("RestartJob", name="restart")
+        await world.until("f", succeeded)

@@ -1,4 +1,4 @@
-"""A new leader knows what the last one did, though no watch has told it: nothing runs twice."""
+"""A new leader knows what the last one did, even if no watch reports it: nothing runs twice."""
 
 from __future__ import annotations
 
@@ -13,32 +13,26 @@ import pytest
 from jobflow.api.flow_status import RunCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.controller.leader_term import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
-from jobflow.store import Feed, Store, feeds
+from jobflow.store import Store, feeds
+from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.job_pods import end_pod, make_pod
 from support.sandbox.running_controller import (
     NAMESPACE,
     Cluster,
-    cluster,
     flow,
     set_phase,
     template,
 )
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
 class Hearing(Client):
-    """What its watches keep back when it does not hear, they tell later."""
+    """While it does not hear, its watches hold events back and deliver them later."""
 
     def begin(self) -> None:
         self._hears = asyncio.Event()
@@ -68,43 +62,19 @@ class Hearing(Client):
                 yield frame
 
 
-class Replica:
-    """A follower that may lead, whose watches can be stopped."""
-
-    def __init__(self, client: Hearing) -> None:
-        self.client = client
-        self.store = Store()
-        self.feeds: list[Feed] = feeds(self.store, client)
-
-    @asynccontextmanager
-    async def leading(self) -> AsyncIterator[None]:
-        ending = asyncio.Event()
-        term = asyncio.create_task(
-            lead(self.client, ending, store=self.store, followers=self.feeds[:3])
-        )
-        try:
-            yield
-        finally:
-            ending.set()
-            await term
-
-
 @asynccontextmanager
-async def follower(world: Cluster) -> AsyncIterator[Replica]:
+async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
     """A replica that has read everything and hears nothing more."""
     async with Hearing.at(world.server.url) as client:
         assert isinstance(client, Hearing)
         client.begin()
-        replica = Replica(client)
-        tasks = [asyncio.create_task(feed.run()) for feed in replica.feeds]
+        replica = FollowingReplica(client)
         await replica.store.wait_synced()
         client.stop_hearing()
         try:
             yield replica
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await replica.end()
 
 
 async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
@@ -118,7 +88,7 @@ async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
         replica.client.answered.clear()
         async with replica.leading():
             await replica.client.until_listed(JOBS.path())
-            await asyncio.sleep(0.2)  # for what it must not do now
+            await asyncio.sleep(0.2)  # time for requests that it must not send
             await set_phase(world.client, "f-b", "Completed")
             replica.client.hear_again()
             done = await world.ended("f")
@@ -155,7 +125,7 @@ async def test_it_makes_no_job_for_a_flow_that_is_gone(
 
 
 async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> None:
-    """It completed and was deleted while nobody led: only the watch tells that it had ended."""
+    """It completed and was deleted without a leader: only the watch shows how it ended."""
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
     async with world.controller():
         await world.until_jobs(f_a="")
@@ -166,7 +136,7 @@ async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> No
         await world.client.delete(JOBS, NAMESPACE, "f-a")
         async with replica.leading(), world.ends():
             await replica.client.until_listed(JOBS.path())
-            await asyncio.sleep(0.2)  # for what it must not do now
+            await asyncio.sleep(0.2)  # time for requests that it must not send
             assert world.count("POST", JOBS) == 1
             replica.client.hear_again()
             done = await world.ended("f")
@@ -203,7 +173,7 @@ async def test_many_changes_are_read_by_one_list(
         names = [f"t{number}" for number in range(5)]
         await world.apply(*(template(name) for name in names))
         world.server.requests.clear()
-        await replica.feeds[1].level()
+        await replica.feeds.templates.catch_up()
         assert set(replica.store.templates(NAMESPACE)) == set(names)
         asked = [seen for seen in world.server.requests if seen.method == "GET"]
         assert len(asked) == 2
@@ -212,12 +182,13 @@ async def test_many_changes_are_read_by_one_list(
 async def test_a_term_that_ends_before_anything_was_read_does_nothing(world: Cluster) -> None:
     ending = asyncio.Event()
     ending.set()
-    await lead(world.client, ending, store=Store(), followers=())
+    store = Store()
+    await lead(world.client, ending, store=store, feeds=feeds(store, world.client))
     assert not [seen for seen in world.server.requests if seen.method != "GET"]
 
 
 async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -> None:
-    """Its watches tell of neither: the outputs are not lost."""
+    """Its watches show neither: the outputs are not lost."""
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.controller():
         await world.until_jobs(f_a="")
@@ -232,8 +203,8 @@ async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -
     assert (done.status.conditions or {})["f-a"].outputs == {"text": "by the way"}
 
 
-async def taken_over(world: Cluster, replica: Replica) -> None:
-    """For what a new leader must not do."""
+async def taken_over(world: Cluster, replica: FollowingReplica[Hearing]) -> None:
+    """A controller, to count requests that a new leader must not send."""
     await replica.client.until_listed(JOBS.path())
     await asyncio.sleep(0.2)
 
@@ -282,26 +253,13 @@ async def test_a_suspended_flow_stays_so(world: Cluster) -> None:
     async with follower(world) as replica:
         async with world.controller():
             await world.until_jobs(f_a="")
-            await suspend(world)
+            await world.order("SuspendFlow")
             await world.until("f", lambda flow: flow.status.suspended_at is not None)
         await set_phase(world.client, "f-a", "Completed")
         async with replica.leading():
             done = await world.until("f", lambda flow: reason_of(flow, "f-b") == "Suspended")
     assert (done.status.conditions or {})["f-a"].phase == "Completed"
     assert world.count("POST", JOBS) == 1
-
-
-async def suspend(world: Cluster) -> None:
-    meta = (await world.flow("f")).metadata
-    target = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "name": "f", "uid": meta.uid}
-    command = {
-        "apiVersion": COMMANDS.api_version,
-        "kind": COMMANDS.kind,
-        "metadata": {"name": "stop", "namespace": NAMESPACE},
-        "action": "SuspendFlow",
-        "target": target,
-    }
-    await world.client.create(COMMANDS, NAMESPACE, json.dumps(command).encode())
 
 
 def runs_of(flow: JobFlow) -> list[RunCondition]:

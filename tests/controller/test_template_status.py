@@ -1,4 +1,4 @@
-"""`jobDependsOnList` of templates: what is in it, and how seldom it is written."""
+"""`jobDependsOnList` of templates: its content, and how seldom it is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ import pytest
 from jobflow.api.job import Job
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
-from jobflow.controller.template_status import MOST, REST_SECONDS, SETTLE_SECONDS, TemplateStatuses
+from jobflow.controller.template_status import (
+    MAX_NAMES,
+    REST_SECONDS,
+    SETTLE_SECONDS,
+    TemplateStatuses,
+)
 from jobflow.kube.cache import version_of
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
@@ -41,7 +46,7 @@ class World:
         return made
 
     def job(self, name: str, made: int = 0, *, annotated: bool = True) -> Job:
-        """A vcjob from `t`, made in second `made` of the hour."""
+        """A job from `t`, created in second `made` of the hour."""
         self.version += 1
         said = {"volcano.sh/createdByJobTemplate": f"{NAMESPACE}.t"}
         meta: dict[str, Any] = {
@@ -57,7 +62,7 @@ class World:
         return job
 
     async def wait(self, seconds: float) -> int:
-        """Let time go by and what is due then be done; returns how many writes that took."""
+        """Let time pass and do what is due; return the number of writes."""
         before = self.writes
         self.now += seconds
         self.lists._due.release()
@@ -106,10 +111,10 @@ async def test_a_template_rests_after_a_write(world: World) -> None:
 
 
 async def test_only_the_newest_hundred_are_told(world: World) -> None:
-    for second in range(MOST + 30):
+    for second in range(MAX_NAMES + 30):
         world.job(f"j{second}", second)
     await world.wait(SETTLE_SECONDS)
-    assert await world.names() == [f"j{second}" for second in reversed(range(30, MOST + 30))]
+    assert await world.names() == [f"j{second}" for second in reversed(range(30, MAX_NAMES + 30))]
 
 
 async def test_jobs_that_go_leave_the_list_and_an_empty_one_is_left_out(world: World) -> None:

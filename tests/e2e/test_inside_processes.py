@@ -13,7 +13,7 @@ import pytest
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
-from jobflow.app.serve import Sandbox, World, sandbox_world
+from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
 from support.paths import ROOT
 from support.sandbox.processes import Json, pod_task, sh
@@ -26,13 +26,13 @@ POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podI
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[SandboxWorld]:
     with ProcessRunner(tmp_path / "logs") as runner:
-        async with sandbox_world(Sandbox(runner=runner)) as world:
+        async with sandbox_world(SandboxOptions(runner=runner)) as world:
             yield world
 
 
-async def apply(world: World, steps: list[Json], **tasks: Json) -> Cluster:
+async def apply(world: SandboxWorld, steps: list[Json], **tasks: Json) -> Cluster:
     """Apply the flow `f` and templates with one task each."""
     for name, task in tasks.items():
         made = template_of(name, tasks=[task], minAvailable=task["replicas"])
@@ -77,7 +77,7 @@ WAITS = {
 
 
 async def test_answers_of_services_are_bounded_reported_and_not_followed(
-    world: World, tmp_path: Path
+    world: SandboxWorld, tmp_path: Path
 ) -> None:
     command = [sys.executable, str(STRANGE)]
     container = {"name": "c", "image": "python:3.12", "command": command, "env": [POD_IP]}
@@ -114,7 +114,7 @@ async def test_answers_of_services_are_bounded_reported_and_not_followed(
 
 
 async def test_a_probe_waits_for_the_replacement_of_a_lost_pod(
-    world: World, tmp_path: Path
+    world: SandboxWorld, tmp_path: Path
 ) -> None:
     """The step starts once both pods are ready at the same time."""
     script = (
@@ -149,7 +149,7 @@ TCPServer((os.environ["POD_IP"], 8411), Handler).serve_forever()
 """
 
 
-async def test_termination_messages_of_every_kind(world: World) -> None:
+async def test_termination_messages_of_every_kind(world: SandboxWorld) -> None:
     log = "/dev/termination-log"
     tasks = {
         "object": f"echo '{{\"a\": 1}}' > {log}",

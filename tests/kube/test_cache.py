@@ -18,7 +18,7 @@ def job(name: str, version: int, uid: str = "") -> Job:
 
 
 class Recording:
-    """A cache and what it told."""
+    """A cache and the calls of its callback."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

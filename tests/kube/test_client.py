@@ -16,12 +16,6 @@ from support.network.scripted_server import Answer, ScriptedServer, failure, fra
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    async with ScriptedServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def client(server: ScriptedServer) -> AsyncIterator[Client]:
     async with Client.at(server.url) as client:
         yield client

@@ -1,4 +1,4 @@
-"""Where the server is and how requests are signed, from kubeconfigs, plugins and pods."""
+"""Address and credentials of the API server, from kubeconfigs, plugins and pods."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError, Credentials, Login, is_loopback
 from jobflow.webhook.certificates import PkiFiles, write_development_pki
 from support.network.scripted_server import Answer, ScriptedServer, failure
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    async with ScriptedServer() as server:
-        yield server
 
 
 async def caught(client: Client) -> ApiError:

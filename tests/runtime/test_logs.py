@@ -16,7 +16,7 @@ from jobflow.runtime import logs
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where the lines go; how the process logged before is restored."""
+    """The stream of the log; restores the previous configuration."""
     root = logging.getLogger()
     before = root.handlers, root.level
     levels = {name: logging.getLogger(name).level for name in logs.LIBRARIES}

@@ -1,4 +1,4 @@
-"""Parts live together: the death of one is the end of all, and the first cause is what is told."""
+"""Parts end together if one of them dies, and the first cause is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands in the store: found by the flow that they are about, told to whoever listens."""
+"""Commands in the store: found by their flow, and reported to listeners."""
 
 from __future__ import annotations
 
@@ -8,28 +8,16 @@ import msgspec
 import pytest
 
 from jobflow.api.command import Command
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.pod import Pod
-from jobflow.store import Store
+from jobflow.store import Listener, Store
 
 FLOW = "flow.volcano.sh/v1alpha1"
 
 
-class Listener:
-    """Keeps the names of Commands that it is told of."""
+class Recorder(Listener):
+    """Records the names of Commands."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
-
-    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None: ...
-
-    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None: ...
-
-    def job_changed(self, old: Job | None, new: Job | None) -> None: ...
-
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
 
     def command_changed(self, command: Command) -> None:
         assert command.target is not None
@@ -81,7 +69,7 @@ async def test_they_are_found_by_the_flow_they_are_about() -> None:
     ],
 )
 async def test_what_is_about_something_else_is_passed_over(target: dict[str, Any] | None) -> None:
-    store, listener = Store(), Listener()
+    store, listener = Store(), Recorder()
     store.subscribe(listener)
     store.commands_cache.replace([command("a", target)], "1")
     assert names(store, "f") == []
@@ -90,7 +78,7 @@ async def test_what_is_about_something_else_is_passed_over(target: dict[str, Any
 
 
 async def test_coming_changing_and_going_is_told() -> None:
-    store, listener = Store(), Listener()
+    store, listener = Store(), Recorder()
     store.subscribe(listener)
     store.commands_cache.replace([command("a", about("f"))], "1")
     store.commands_cache.changed(command("a", about("g"), version=2))

@@ -63,13 +63,7 @@ async def test_the_flows_of_a_template_follow_their_specs(world: World) -> None:
     assert world.store.flows_using("other", "t") == []
 
 
-async def test_a_step_without_template_uses_the_one_of_its_name(world: World) -> None:
-    made = {"metadata": world.meta("f"), "spec": {"flows": [{"name": "a"}]}}
-    world.store.flows.changed(msgspec.convert(made, JobFlow))
-    assert world.users("a") == ["f"]
-
-
-async def test_templates_of_cases_and_of_finally_are_used_too(world: World) -> None:
+async def test_a_flow_uses_the_templates_of_steps_cases_and_finally(world: World) -> None:
     cases = [{"when": "true", "template": "big"}, {"template": "small"}, {}]
     steps = [{"name": "a", "switch": cases}, {"name": "b", "template": "t"}]
     last = [{"name": "c", "switch": cases[:1]}, {"name": "d"}]
@@ -90,16 +84,6 @@ async def test_a_flow_made_anew_under_the_same_name_uses_what_it_says(world: Wor
     assert (world.users("t"), world.users("u")) == ([], ["f"])
 
 
-async def test_the_templates_of_cases_and_of_finally_are_used(world: World) -> None:
-    steps = [
-        {"name": "a", "switch": [{"when": "true", "template": "t"}, {"template": "u"}]},
-        {"name": "b", "switch": [{}, {"template": ""}]},
-    ]
-    spec = {"flows": steps, "finally": [{"name": "c"}, {"name": "d", "template": "v"}]}
-    world.store.flows.changed(msgspec.convert({"metadata": world.meta("f"), "spec": spec}, JobFlow))
-    assert {name for name in "abcdtuv" if world.users(name)} == {"b", "c", "t", "u", "v"}
-
-
 async def test_jobs_are_found_by_their_flow(world: World) -> None:
     world.flow("f")
     world.job("j", "f")
@@ -110,21 +94,24 @@ async def test_jobs_are_found_by_their_flow(world: World) -> None:
     assert world.store.deleted_of("uid-f") == frozenset()
 
 
-async def test_how_a_deleted_job_ended_is_kept_until_the_status_has_it(world: World) -> None:
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"jobStatusList": [{"name": "j", "state": "Completed"}]},
+        {"conditions": {"f-a": {"job": "j", "phase": "Completed"}}},
+    ],
+    ids=lambda status: next(iter(status)),
+)
+async def test_the_end_of_a_deleted_job_is_kept_until_the_status_has_it(
+    world: World, status: dict[str, Any]
+) -> None:
     world.flow("f")
     world.store.jobs.deleted(world.job("j", "f", "Completed"))
     assert world.store.jobs_of("uid-f")["j"].phase == "Completed"
     assert world.store.deleted_of("uid-f") == {"j"}
     world.flow("f", jobStatusList=[{"name": "j", "state": "Running"}])
     assert world.store.deleted_of("uid-f") == {"j"}
-    world.flow("f", jobStatusList=[{"name": "j", "state": "Completed"}])
-    assert world.store.jobs_of("uid-f") == {}
-
-
-async def test_an_end_recorded_in_the_conditions_counts_too(world: World) -> None:
-    world.flow("f")
-    world.store.jobs.deleted(world.job("j", "f", "Failed"))
-    world.flow("f", conditions={"f-a": {"job": "j", "phase": "Failed"}})
+    world.flow("f", **status)
     assert world.store.jobs_of("uid-f") == {}
 
 

@@ -1,4 +1,4 @@
-"""Which pods the store keeps, whose they are, and what is kept of them."""
+"""Pods that the store keeps, their jobs, and the fields that are kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class World:
         return flow
 
     def tells(self, phase: str = "Completed") -> None:
-        """The flow's status tells how `j` ended."""
+        """The flow's status records the end of `j`."""
         self.flow(jobStatusList=[{"name": "j", "state": phase}])
 
     def job(self, phase: str = "", kind: str = "JobFlow", uid: str = "uid-j") -> Job:

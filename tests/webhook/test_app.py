@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from jobflow.app.metrics import Metrics
-from jobflow.runtime.http_listener import Listener, PortInUse
+from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.webhook import middleware
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import write_development_pki
@@ -254,7 +254,7 @@ class TestTLS:
     async def served(self, app: FastAPI, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
         pki = write_development_pki(folder, ["127.0.0.1"])
         tls = pki.serving.context()
-        listener = Listener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")
+        listener = HttpListener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")
         task = asyncio.create_task(listener.serve())
         trust = ssl.create_default_context(cafile=pki.ca_certificate)
         trust.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -287,7 +287,7 @@ class TestTLS:
     ) -> None:
         pki = write_development_pki(tmp_path, ["127.0.0.1"])
         tls = pki.serving.context()
-        listener = Listener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")
+        listener = HttpListener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")
         serving = asyncio.create_task(listener.serve())
         trust = ssl.create_default_context(cafile=pki.ca_certificate)
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trust)
@@ -302,7 +302,7 @@ class TestTLS:
         await serving
 
     async def test_a_server_that_is_cancelled_gives_its_port_back(self, app: FastAPI) -> None:
-        listener = Listener(app, port=0, host="127.0.0.1", flag="--port")
+        listener = HttpListener(app, port=0, host="127.0.0.1", flag="--port")
         serving = asyncio.create_task(listener.serve())
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -311,11 +311,11 @@ class TestTLS:
         with pytest.raises(asyncio.CancelledError):
             await serving
         writer.close()
-        Listener(app, port=listener.port, host="127.0.0.1", flag="--port").close()
+        HttpListener(app, port=listener.port, host="127.0.0.1", flag="--port").close()
 
 
 async def test_a_port_in_use_is_said_with_the_flag(app: FastAPI) -> None:
-    first = Listener(app, port=0, flag="--webhook-port")
+    first = HttpListener(app, port=0, flag="--webhook-port")
     with pytest.raises(PortInUse, match=rf"{first.port}.*choose another port by --webhook-port"):
-        Listener(app, port=first.port, flag="--webhook-port")
+        HttpListener(app, port=first.port, flag="--webhook-port")
     first.close()

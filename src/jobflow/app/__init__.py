@@ -1,1 +1,1 @@
-"""The serving process: the replica, its health, metrics and settings, and the start of them all."""
+"""The serving process: one replica, its health, metrics and settings, and the entry points."""

@@ -1,7 +1,7 @@
-"""Watches the CustomResourceDefinitions that are served: may this version work with them?
+"""Watch on the installed CustomResourceDefinitions: can this version work with them?
 
-What they lack is `core.definitions`' to say. Volcano's own chart may put its definitions in the
-place of ours at any time; until ours are back nothing may be admitted, planned or written.
+Volcano's own chart can replace our definitions at any time. Until ours are back, nothing is
+admitted, planned or written. `core.manifests.installed_crds` decides which definitions fit.
 """
 
 from __future__ import annotations
@@ -21,107 +21,104 @@ from jobflow.kube.reflector import Reflector
 
 log = structlog.get_logger(__name__)
 
-MOST = 5
-"""Faults of one definition that are told; the rest is counted."""
-CURE = "apply this version's with `jobflow crds --apply`"
+MAX_FAULTS = 5
+"""Faults of one definition that a message lists; it counts the others."""
+REMEDY = "apply this version's with `jobflow crds --apply`"
 SETTLE_SECONDS = 2.0
-"""From a definition's being right again until every API server serves by it."""
-
-Reread = Callable[[], Awaitable[None]]
+"""Time from a corrected definition until every API server uses it."""
 
 
-class Definition(Struct, frozen=True, kw_only=True):
+class InstalledCrd(Struct, frozen=True, kw_only=True):
     """`apiextensions.k8s.io/v1` CustomResourceDefinition."""
 
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
 
 
-class SchemaGuard:
-    """Knows whether the definitions fit this version. An awaitable `run` keeps it level. Without
-    any to follow it is fit as soon as it runs.
+class CrdWatch:
+    """Whether the definitions fit this version, kept up to date by `run`. It fits at once if
+    `resources` is empty.
 
-    Once one has not fitted, `reread` is awaited before all is well again: objects that were read
-    meanwhile may lack what is stored of them.
+    After a definition that did not fit, `reread` is awaited before `fits` is true again: objects
+    read in the meantime may lack fields that are stored.
     """
 
-    def __init__(self, client: Client, reread: Reread, resources: Sequence[Resource]) -> None:
-        self._definitions = [_Followed(client, resource, self._look) for resource in resources]
+    def __init__(
+        self,
+        client: Client,
+        reread: Callable[[], Awaitable[None]],
+        resources: Sequence[Resource],
+    ) -> None:
+        self._crds = [_FollowedCrd(client, resource, self._check) for resource in resources]
         self._reread = reread
         self._changed = asyncio.Event()
         self._changed.set()
         self._fit, self._unfit = asyncio.Event(), asyncio.Event()
         self._unfit.set()
-        self._doubt = False
-        """Whether something has not fitted since all was well."""
+        self._must_reread = False
 
     async def run(self) -> None:
         """Follow the definitions until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for definition in self._definitions:
-                group.create_task(definition.reflector.run())
+            for crd in self._crds:
+                group.create_task(crd.reflector.run())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                if self._right and not self.fit:
+                if self._all_correct and not self.fits:
                     await self._recover()
 
     async def _recover(self) -> None:
-        """All is well, unless something changes on the way: then that decides."""
-        if self._doubt:
+        if self._must_reread:
             await asyncio.sleep(SETTLE_SECONDS)
             await self._reread()
-        if self._right and not self._changed.is_set():
-            self._doubt = False
+        if self._all_correct and not self._changed.is_set():
+            self._must_reread = False
             self._unfit.clear()
             self._fit.set()
 
     @property
-    def _right(self) -> bool:
-        return all(each.faults == [] for each in self._definitions)
+    def _all_correct(self) -> bool:
+        return all(crd.faults == [] for crd in self._crds)
 
     @property
-    def fit(self) -> bool:
+    def fits(self) -> bool:
         """Whether this version may work."""
         return self._fit.is_set()
 
     async def wait_fit(self) -> None:
-        """Return as soon as it may."""
+        """Return as soon as this version may work."""
         await self._fit.wait()
 
     async def wait_unfit(self) -> None:
-        """Return as soon as it may not."""
+        """Return as soon as this version may not work."""
         await self._unfit.wait()
 
     def waiting_for(self) -> list[str]:
-        """What is wrong, a clause a definition; empty where nothing is."""
-        found = [clause for each in self._definitions if (clause := each.clause)]
-        if not found and not self.fit:
-            return ["flows and templates to be read again, by the definitions that are right again"]
-        return found
+        """Return a clause for each definition that is unknown or does not fit."""
+        clauses = [clause for crd in self._crds if (clause := crd.clause)]
+        if not clauses and not self.fits:
+            return ["flows and templates to be read again, with the corrected definitions"]
+        return clauses
 
-    def unfit(self) -> str:
-        """The same as the end of a sentence, for whoever is refused."""
-        found = self.waiting_for()
-        return f"JobFlow waits for {'; '.join(found)}" if found else ""
+    def refusal(self) -> str:
+        """Return why requests are refused, or "" if this version may work."""
+        clauses = self.waiting_for()
+        return f"JobFlow waits for {'; '.join(clauses)}" if clauses else ""
 
-    def faults(self) -> Mapping[str, int]:
-        """How many faults each definition has, by its plural; those that were read only."""
-        return {
-            each.plural: len(each.faults) for each in self._definitions if each.faults is not None
-        }
+    def fault_counts(self) -> Mapping[str, int]:
+        """Return the number of faults of each definition that was read, by its plural."""
+        return {crd.plural: len(crd.faults) for crd in self._crds if crd.faults is not None}
 
-    def _look(self) -> None:
-        if not self._right:
-            self._doubt = self._doubt or any(each.faults for each in self._definitions)
+    def _check(self) -> None:
+        if not self._all_correct:
+            self._must_reread = self._must_reread or any(crd.faults for crd in self._crds)
             self._fit.clear()
             self._unfit.set()
         self._changed.set()
 
 
-class _Followed:
-    """One definition."""
-
+class _FollowedCrd:
     def __init__(self, client: Client, resource: Resource, on_change: Callable[[], None]) -> None:
         self.plural = resource.plural
         self.faults: list[str] | None = None
@@ -129,37 +126,38 @@ class _Followed:
         self._name = f"{resource.plural}.{resource.group}"
         self._kind = resource.kind
         self._on_change = on_change
-        cache = Cache[Definition](lambda old, new: self._judge())
+        cache = Cache[InstalledCrd](lambda old, new: self._judge())
         cache.on_state = self._judge
-        only = [("fieldSelector", f"metadata.name={self._name}")]
-        self.reflector = Reflector(client, CRDS, Definition, cache, query=only)
+        query = [("fieldSelector", f"metadata.name={self._name}")]
+        self.reflector = Reflector(client, CRDS, InstalledCrd, cache, query=query)
 
     @property
     def clause(self) -> str:
-        """What is wrong with it; empty where nothing is."""
-        what = f"CustomResourceDefinition {self._name}"
+        """The fault in words; "" if the definition fits."""
+        name = f"CustomResourceDefinition {self._name}"
         if self.faults is None:
-            return f"{what} to be read: {self.reflector.trouble}".removesuffix(": ")
+            return f"{name} to be read: {self.reflector.trouble}".removesuffix(": ")
         if not self.faults:
             return ""
-        told = ", ".join(self.faults[:MOST])
-        more = f" and {len(self.faults) - MOST} more" if len(self.faults) > MOST else ""
-        return f"{what} to be put right: {told}{more}; {CURE}"
+        faults = ", ".join(self.faults[:MAX_FAULTS])
+        others = len(self.faults) - MAX_FAULTS
+        more = f" and {others} more" if others > 0 else ""
+        return f"{name} to be corrected: {faults}{more}; {REMEDY}"
 
     def _judge(self) -> None:
         before, cache = self.faults, self.reflector.cache
         if not cache.synced:
             return
-        found = cache.get("", self._name)
-        if found is None:
-            self.faults = ["there is none"]
+        crd = cache.get("", self._name)
+        if crd is None:
+            self.faults = ["it is not installed"]
         else:
-            self.faults = definition_faults(self._kind, {"spec": found.spec})
+            self.faults = definition_faults(self._kind, {"spec": crd.spec})
         if self.faults and self.faults != before:
             log.error(
                 "definition does not fit",
                 definition=self._name,
-                faults=self.faults[:MOST],
+                faults=self.faults[:MAX_FAULTS],
                 count=len(self.faults),
             )
         elif before and not self.faults:

@@ -1,7 +1,4 @@
-"""The HTTP port: is the process alive, is it ready and if not why, and what has it counted.
-
-It reports what it is told; what readiness means is put together in `jobflow.app.serve`.
-"""
+"""The HTTP port: /healthz, /readyz and /metrics. `jobflow.app.readiness` decides what is ready."""
 
 from __future__ import annotations
 
@@ -14,44 +11,39 @@ from pydantic import BaseModel
 
 import jobflow
 
-Reasons = Callable[[], list[str]]
-"""Why the process is not ready, a clause each; empty when it is."""
 
-
-class Health(BaseModel):
-    """The process answers."""
+class HealthAnswer(BaseModel):
+    """Answer of /healthz: the event loop runs."""
 
     status: Literal["ok"] = "ok"
     version: str = jobflow.__version__
 
 
-class Readiness(BaseModel):
-    """Whether traffic may come, and what it waits for."""
+class ReadyAnswer(BaseModel):
+    """Answer of /readyz: whether the process is ready, and what it waits for."""
 
     ready: bool
     waiting_for: list[str] = []
 
 
-def create_app(reasons: Reasons, metrics: Callable[[], bytes]) -> FastAPI:
-    """/healthz (200), /readyz (200 or 503) and /metrics (Prometheus' text format)."""
+def create_app(waiting_for: Callable[[], list[str]], metrics: Callable[[], bytes]) -> FastAPI:
+    """Return the app of the HTTP port. /readyz answers 503 if `waiting_for` returns a clause;
+    /metrics answers in Prometheus' text format."""
     app = FastAPI(title="JobFlow health", version=jobflow.__version__, openapi_url=None)
 
     @app.get("/healthz")
-    async def healthz() -> Health:
-        """Alive: the event loop turns."""
-        return Health()
+    async def healthz() -> HealthAnswer:
+        return HealthAnswer()
 
-    @app.get("/readyz", responses={503: {"model": Readiness}})
-    async def readyz(response: Response) -> Readiness:
-        """Ready: the cluster has been read and nothing is being stopped."""
-        waiting = reasons()
-        if waiting:
+    @app.get("/readyz", responses={503: {"model": ReadyAnswer}})
+    async def readyz(response: Response) -> ReadyAnswer:
+        clauses = waiting_for()
+        if clauses:
             response.status_code = 503
-        return Readiness(ready=not waiting, waiting_for=waiting)
+        return ReadyAnswer(ready=not clauses, waiting_for=clauses)
 
     @app.get("/metrics", response_class=Response)
     async def scrape() -> Response:
-        """Everything that was counted."""
         return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
 
     return app

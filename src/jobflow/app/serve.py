@@ -1,6 +1,6 @@
-"""The composition root: what runs in this process is decided, made, watched and stopped here.
+"""Entry points of the serving process: `serve` on a cluster, `sandbox_world` on this machine.
 
-The parts know nothing of each other's lives. If one of them dies, all end and PartDied is raised.
+Options are chosen and parts are made here. If a part dies, all end and PartDied is raised.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ import msgspec
 import structlog
 
 from jobflow.api.resources import VALIDATING_WEBHOOKS
-from jobflow.app.replica import Lease, MakeSource, Options, Product, Webhook, from_files
-from jobflow.app.settings import Settings, listed
-from jobflow.controller.probes.interface import MakeProbing
+from jobflow.app.leading import LeaseOptions
+from jobflow.app.replica import (
+    MakeSource,
+    ReplicaOptions,
+    ServingReplica,
+    WebhookOptions,
+    from_files,
+)
+from jobflow.app.settings import Settings, split_names
+from jobflow.controller.probes.interface import MakeProbeRunner
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import Prober
 from jobflow.kube.client import Client
@@ -46,71 +53,86 @@ from jobflow.webhook.certificates import (
 )
 from jobflow.webhook.configuration import webhook_configuration
 
-__all__ = ["START_ERRORS", "PartDied", "Sandbox", "World", "run", "sandbox_world", "serve"]
+__all__ = [
+    "START_ERRORS",
+    "PartDied",
+    "SandboxOptions",
+    "SandboxWorld",
+    "run",
+    "sandbox_world",
+    "serve",
+]
 
 START_ERRORS = (CertificateError, ConfigError, PortInUse)
-"""What is wrong before anything has started; the text is for the user."""
+"""Errors before anything has started; their text is for the user."""
 LOOPBACK = "127.0.0.1"
 LEASE = "jobflow"
 WEBHOOK_SERVICE = "jobflow-webhook"
 STATUS_SECONDS = 0.2
-"""In the sandbox people look on, and jobs take a second; writes cost next to nothing."""
+"""Status interval of the sandbox, where people watch, jobs take a second and writes are cheap."""
 
 log = structlog.get_logger(__name__)
 
 
-async def serve(settings: Settings, *, on_ready: Callable[[], None] | None = None) -> None:
-    """The product, until SIGTERM or SIGINT.
+# ---------------------------------------------------------------------- a cluster
 
-    `on_ready` is called once it is ready. Raises one of START_ERRORS, or PartDied.
+
+async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run a replica until SIGTERM or SIGINT, and call `on_ready` once it is ready.
+
+    Raises one of START_ERRORS, or PartDied.
     """
     async with await Client.from_kubeconfig(settings.kubeconfig) as client:
-        product = Product(client, _options(settings, client))
-        with _signals() as stop:
-            async with product.running():
-                log.info("started", webhook=product.webhook_port, http=product.http_port)
-                await either(product.wait_ready(), stop.wait())
+        replica = ServingReplica(client, _replica_options(settings, client))
+        with _stop_signals() as stop:
+            async with replica.running():
+                log.info("started", webhook=replica.webhook_port, http=replica.http_port)
+                await either(replica.wait_ready(), stop.wait())
                 if not stop.is_set():
-                    settle_memory()
-                    (on_ready or (lambda: None))()
+                    freeze_garbage_collector()
+                    on_ready()
                 await stop.wait()
                 log.info("stopping")
 
 
-def _options(settings: Settings, client: Client) -> Options:
+def _replica_options(settings: Settings, client: Client) -> ReplicaOptions:
     system = settings.system_namespace or client.namespace
-    webhook = lease = None
-    if not settings.no_webhook:
-        webhook = Webhook(
-            settings.webhook_port,
-            _certificates(settings, system),
-            client_ca=settings.client_ca,
-            rights=settings.subject_access_review,
-        )
-    if not settings.no_leader_election:
-        own = f"{LEASE}-{settings.namespace}" if settings.namespace else LEASE
-        timing = Timing(
-            lease=int(settings.lease_duration),
-            renew=settings.renew_deadline,
-            retry=settings.retry_period,
-        )
-        lease = Lease(system, settings.lease_name or own, timing)
-    return Options(
-        webhook=webhook,
+    return ReplicaOptions(
+        webhook=None if settings.no_webhook else _webhook_options(settings, system),
         http_port=settings.http_port,
         controller=not settings.no_controller,
-        lease=lease,
+        lease=None if settings.no_leader_election else _lease_options(settings, system),
         namespace=settings.namespace,
         shutdown_delay=settings.shutdown_delay,
     )
 
 
+def _webhook_options(settings: Settings, system: str) -> WebhookOptions:
+    return WebhookOptions(
+        settings.webhook_port,
+        _certificates(settings, system),
+        client_ca=settings.client_ca,
+        rights=settings.subject_access_review,
+    )
+
+
+def _lease_options(settings: Settings, system: str) -> LeaseOptions:
+    name = f"{LEASE}-{settings.namespace}" if settings.namespace else LEASE
+    timing = Timing(
+        lease=int(settings.lease_duration),
+        renew=settings.renew_deadline,
+        retry=settings.retry_period,
+    )
+    return LeaseOptions(system, settings.lease_name or name, timing)
+
+
 def _certificates(settings: Settings, system: str) -> MakeSource:
-    """From files where there are any, else made here and shared. Raises CertificateError."""
+    """Return a source of certificates from files if they are given, else one that makes and shares
+    them. Raises CertificateError."""
     if settings.tls_cert and settings.tls_key:
         return from_files(CertificateFiles(settings.tls_cert, settings.tls_key))
     policy = Policy(
-        hosts=tuple(listed(settings.webhook_host) or [f"{WEBHOOK_SERVICE}.{system}.svc"]),
+        hosts=tuple(split_names(settings.webhook_host) or [f"{WEBHOOK_SERVICE}.{system}.svc"]),
         serving=timedelta(seconds=settings.certificate_lifetime),
         authority=timedelta(seconds=settings.ca_lifetime),
     )
@@ -120,95 +142,13 @@ def _certificates(settings: Settings, system: str) -> MakeSource:
         policy,
         namespace=system,
         secret=settings.certificate_secret,
-        configurations=listed(settings.webhook_configuration),
+        configurations=split_names(settings.webhook_configuration),
     )
 
 
-# ---------------------------------------------------------------------- the sandbox
-
-
-@dataclass(frozen=True, slots=True)
-class Sandbox:
-    """How to set up a sandbox. Port 0 takes any free one."""
-
-    port: int = 0
-    webhook_port: int = 0
-    kubeconfig: Path | None = None
-    """Where to write the kubeconfig; None: a place that goes with the world."""
-    runner: Runner = field(default_factory=SimulateRunner)
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """An API server in this process, the product on it, and a stand-in for Volcano."""
-
-    url: str
-    """Of the API server."""
-    webhook_url: str
-    kubeconfig: Path
-    client: Client
-    """For whoever uses the world; the parts have their own."""
-    server: ApiServer
-    product: Product
-
-
-@asynccontextmanager
-async def sandbox_world(options: Sandbox | None = None) -> AsyncIterator[World]:
-    """A world that admits flows and carries them out, ready when the body begins.
-
-    The body is cancelled and PartDied raised when a part dies. Raises PortInUse, ConfigError.
-    """
-    options = options or Sandbox()
-    async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="jobflow-")))
-        pki = write_development_pki(folder, [LOOPBACK, "localhost"])
-        access = Access(tls=pki.serving.context(), ca=pki.ca_certificate.read_bytes())
-        server = ApiServer(LOOPBACK, options.port, access=access)
-        try:
-            await stack.enter_async_context(server)
-        except OSError as error:
-            raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
-        path = options.kubeconfig or folder / "kubeconfig"
-        stack.enter_context(written(path, kubeconfig(server.url, access)))
-        trust = access.client_tls()
-        clients = [
-            await stack.enter_async_context(Client.at(server.url, token=access.token, tls=trust))
-            for _ in range(3)
-        ]
-        ours, volcanos, users = clients
-        webhook = Webhook(options.webhook_port, from_files(pki.serving), host=LOOPBACK)
-        probing = _probing(options.runner)
-        product = Product(
-            ours, Options(webhook=webhook, probing=probing, status_seconds=STATUS_SECONDS)
-        )
-        parts = await stack.enter_async_context(together())
-        stand_in = JobController(volcanos, options.runner)
-        parts.start("the stand-in for Volcano", stand_in.run)
-        await stack.enter_async_context(product.running())
-        await product.wait_ready()
-        url = f"https://{LOOPBACK}:{product.webhook_port}"
-        await _register(users, url, access.ca)
-        yield World(server.url, url, path, users, server, product)
-
-
-def _probing(runner: Runner) -> MakeProbing:
-    """By real connections to processes of this machine, or by assumption where there are none."""
-    simulated = isinstance(runner, SimulateRunner)
-    return partial(Prober, check=assume if simulated else partial(check_pod, loopback=True))
-
-
-async def _register(client: Client, url: str, ca: bytes) -> None:
-    """Let the API server ask the webhook."""
-    manifest = msgspec.json.encode(webhook_configuration(url, ca))
-    await client.create(VALIDATING_WEBHOOKS, "", manifest)
-
-
-# ---------------------------------------------------------------------- the process
-
-
 @contextmanager
-def _signals() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set instead of ending the process."""
+def _stop_signals() -> Iterator[asyncio.Event]:
+    """An event that SIGTERM and SIGINT set, instead of ending the process."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -219,9 +159,88 @@ def _signals() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
-def settle_memory() -> None:
-    """Tell the garbage collector that what has been read stays: it need not look there again, and
-    seldom elsewhere, for our values form no cycles (docs/performance.md)."""
+def freeze_garbage_collector() -> None:
+    """Exclude what has been read from garbage collection, and collect the rest seldom, because
+    these values form no cycles (docs/performance.md)."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
+
+
+# ---------------------------------------------------------------------- the sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxOptions:
+    """Options of a sandbox. Port 0 takes any free port."""
+
+    port: int = 0
+    webhook_port: int = 0
+    kubeconfig: Path | None = None
+    """File to write the kubeconfig to; None: a temporary one."""
+    runner: Runner = field(default_factory=SimulateRunner)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxWorld:
+    """An API server in this process, a replica that uses it, and a replacement for Volcano."""
+
+    url: str
+    """URL of the API server."""
+    webhook_url: str
+    kubeconfig: Path
+    client: Client
+    """For the user of the sandbox; the parts have clients of their own."""
+    server: ApiServer
+    replica: ServingReplica
+
+
+@asynccontextmanager
+async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[SandboxWorld]:
+    """Run a sandbox that is ready when the body begins.
+
+    The body is cancelled and PartDied is raised if a part dies. Raises PortInUse, ConfigError.
+    """
+    options = options or SandboxOptions()
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="jobflow-")))
+        pki = write_development_pki(folder, [LOOPBACK, "localhost"])
+        access = Access(tls=pki.serving.context(), ca=pki.ca_certificate.read_bytes())
+        server = await _start_api_server(stack, options.port, access)
+        path = options.kubeconfig or folder / "kubeconfig"
+        stack.enter_context(written(path, kubeconfig(server.url, access)))
+        trust = access.client_tls()
+        users, volcanos, ours = [
+            await stack.enter_async_context(Client.at(server.url, token=access.token, tls=trust))
+            for _ in range(3)
+        ]
+        replica = ServingReplica(ours, _sandbox_replica(options, from_files(pki.serving)))
+        parts = await stack.enter_async_context(together())
+        parts.start("the stand-in for Volcano", JobController(volcanos, options.runner).run)
+        await stack.enter_async_context(replica.running())
+        await replica.wait_ready()
+        url = f"https://{LOOPBACK}:{replica.webhook_port}"
+        webhooks = msgspec.json.encode(webhook_configuration(url, access.ca))
+        await users.create(VALIDATING_WEBHOOKS, "", webhooks)
+        yield SandboxWorld(server.url, url, path, users, server, replica)
+
+
+async def _start_api_server(stack: AsyncExitStack, port: int, access: Access) -> ApiServer:
+    try:
+        return await stack.enter_async_context(ApiServer(LOOPBACK, port, access=access))
+    except OSError as error:
+        raise in_use(f"{LOOPBACK}:{port}", "--port", error) from error
+
+
+def _sandbox_replica(options: SandboxOptions, certificates: MakeSource) -> ReplicaOptions:
+    return ReplicaOptions(
+        webhook=WebhookOptions(options.webhook_port, certificates, host=LOOPBACK),
+        probing=_probing(options.runner),
+        status_seconds=STATUS_SECONDS,
+    )
+
+
+def _probing(runner: Runner) -> MakeProbeRunner:
+    """Probe processes of this machine over real connections, and simulated pods by assumption."""
+    simulated = isinstance(runner, SimulateRunner)
+    return partial(Prober, check=assume if simulated else partial(check_pod, loopback=True))

@@ -1,5 +1,4 @@
-"""The settings of `jobflow serve`: a flag each, and JOBFLOW_… in the environment under the same
-name. It only holds and checks them; `jobflow.serve` acts on them."""
+"""Settings of `jobflow serve`: each has a flag and a JOBFLOW_… environment variable."""
 
 from __future__ import annotations
 
@@ -15,96 +14,98 @@ from jobflow.api.duration import parse_duration
 
 PREFIX = "JOBFLOW_"
 MIN_LIFETIME = 10.0
-"""Seconds. Less could not be told to the API server in time; what is sensible counts in days."""
+"""Shortest lifetime of a certificate in seconds: the API server must learn of the next in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How help shows a setting: as part of its type."""
+class HelpHint:
+    """How help shows a setting. Part of the setting's type."""
 
     metavar: str
     default: str = ""
-    """What it is where it is not given, if its default does not say that."""
+    """The default in words, if the value itself does not say it."""
 
 
 def _seconds(value: object) -> object:
     return parse_duration(value) if isinstance(value, str) else value
 
 
-Port = Annotated[int, Field(ge=0, le=65535), Shown("PORT")]
-Duration = Annotated[float, BeforeValidator(_seconds), Shown("TIME")]
-"""Seconds, written as Go writes a duration: `90s`, `1h30m`."""
+Port = Annotated[int, Field(ge=0, le=65535), HelpHint("PORT")]
+Duration = Annotated[float, BeforeValidator(_seconds), HelpHint("TIME")]
+"""Seconds, written as a Go duration: `90s`, `1h30m`."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 Lifetime = Annotated[Duration, Field(ge=MIN_LIFETIME)]
 
 
 def _time(default: str, description: str, **limits: float) -> Any:
-    """A time's field. Its default is written as people write one, and read like any other value."""
+    """Return a field of a duration whose default is written like a value of the user's."""
     return Field(default, description=description, **limits)  # type: ignore[call-overload]
 
 
 class Settings(BaseSettings):
-    """What a flag says goes before the environment. `--webhook-port` is JOBFLOW_WEBHOOK_PORT.
+    """The settings. A flag takes precedence over the environment.
 
-    Raises pydantic.ValidationError, which `problems` turns into sentences.
+    Raises pydantic.ValidationError, which `describe_errors` turns into sentences.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True)
 
     kubeconfig: Annotated[
-        str | None, Shown("PATH", "$KUBECONFIG, ~/.kube/config, or in a pod its account")
+        str | None, HelpHint("PATH", "$KUBECONFIG, ~/.kube/config, or the pod's service account")
     ] = Field(None, description="The kubeconfig file")
-    namespace: Annotated[str, Shown("NS", "all")] = Field(
-        "", description="Only this namespace; no rights outside it are needed"
+    namespace: Annotated[str, HelpHint("NS", "all")] = Field(
+        "", description="The only namespace to follow; no rights outside it are needed"
     )
     system_namespace: Annotated[
-        str, Shown("NS", "the pod's own, or that of the kubeconfig's context")
-    ] = Field("", description="Where the Lease and the Secret of the certificates are")
-    lease_name: Annotated[str, Shown("NAME", "jobflow, with --namespace jobflow-NS")] = Field(
-        "", description="The Lease whose holder carries out flows"
+        str, HelpHint("NS", "the pod's own, or that of the kubeconfig's context")
+    ] = Field("", description="Namespace of the Lease and of the Secret with certificates")
+    lease_name: Annotated[str, HelpHint("NAME", "jobflow, with --namespace jobflow-NS")] = Field(
+        "", description="The Lease whose holder runs flows"
     )
     lease_duration: Duration = _time(
         "15s",
-        "How long others wait for a leader that no longer renews the Lease, in whole seconds",
+        "How long other replicas wait for a leader that does not renew the Lease; whole seconds",
     )
     renew_deadline: Duration = _time(
-        "10s", "How long a leader carries out flows without having renewed the Lease"
+        "10s", "How long a leader runs flows without renewing the Lease"
     )
     retry_period: Duration = _time(
-        "2s", "Between two renewals of the Lease, and after one that failed", gt=0
+        "2s", "Pause between two renewals of the Lease, and after a failed one", gt=0
     )
-    webhook_port: Port = Field(8443, description="HTTPS port of the webhook; 0: any free one")
+    webhook_port: Port = Field(8443, description="HTTPS port of the webhook; 0: any free port")
     http_port: Port = Field(
-        8080, description="HTTP port of /healthz, /readyz and /metrics; 0: any free one"
+        8080, description="HTTP port of /healthz, /readyz and /metrics; 0: any free port"
     )
-    tls_cert: Annotated[Path | None, Shown("FILE", "one is made and shared through a Secret")] = (
-        Field(
-            None,
-            description="PEM of the webhook's certificate and chain, read again when it changes",
-        )
+    tls_cert: Annotated[
+        Path | None, HelpHint("FILE", "one is generated and shared through a Secret")
+    ] = Field(
+        None,
+        description="PEM file of the webhook's certificate and chain; read again when it changes",
     )
-    tls_key: Annotated[Path | None, Shown("FILE")] = Field(
-        None, description="PEM of the certificate's key"
+    tls_key: Annotated[Path | None, HelpHint("FILE")] = Field(
+        None, description="PEM file of the certificate's key"
     )
-    certificate_secret: Annotated[str, Shown("NAME")] = Field(
+    certificate_secret: Annotated[str, HelpHint("NAME")] = Field(
         "jobflow-webhook-certificate",
         min_length=1,
-        description="The Secret that holds certificates made here",
+        description="The Secret that holds the generated certificates",
     )
-    webhook_configuration: Annotated[str, Shown("NAME,…")] = Field(
+    webhook_configuration: Annotated[str, HelpHint("NAME,…")] = Field(
         "jobflow",
-        description="The ValidatingWebhookConfigurations whose caBundle is kept level with "
-        "certificates made here; empty: none",
+        description="The ValidatingWebhookConfigurations whose caBundle is kept up to date; may "
+        "be empty",
     )
-    webhook_host: Annotated[str, Shown("HOST,…", "jobflow-webhook.<system namespace>.svc")] = Field(
-        "", description="The names and addresses that certificates made here are for"
+    webhook_host: Annotated[str, HelpHint("HOST,…", "jobflow-webhook.<system namespace>.svc")] = (
+        Field("", description="Host names and addresses in the generated certificates")
     )
-    certificate_lifetime: Lifetime = _time("2160h", "Of a serving certificate made here")
-    ca_lifetime: Lifetime = _time("43800h", "Of a CA made here")
-    client_ca: Annotated[Path | None, Shown("FILE", "anyone may connect to the webhook")] = Field(
-        None,
-        description="PEM of client CAs: the webhook then accepts only connections with a client "
-        "certificate that one of them signed; read again when it changes",
+    certificate_lifetime: Lifetime = _time("2160h", "Lifetime of a generated serving certificate")
+    ca_lifetime: Lifetime = _time("43800h", "Lifetime of a generated CA")
+    client_ca: Annotated[Path | None, HelpHint("FILE", "anyone may connect to the webhook")] = (
+        Field(
+            None,
+            description="PEM file of client CAs: the webhook accepts only clients with a "
+            "certificate that one of them signed; read again when it changes",
+        )
     )
     subject_access_review: bool = Field(
         False,
@@ -113,18 +114,17 @@ class Settings(BaseSettings):
     )
     shutdown_delay: Duration = _time(
         "0s",
-        "How long to go on answering after SIGTERM, being not ready, so that nobody is sent here "
-        "any more",
+        "How long to answer requests after SIGTERM while not ready, so that clients go elsewhere",
         le=600,
     )
-    log_level: Annotated[LogLevel, Shown("LEVEL")] = Field(
-        "info", description="Lowest level that is logged: debug, info, warning or error"
+    log_level: Annotated[LogLevel, HelpHint("LEVEL")] = Field(
+        "info", description="Lowest level to log: debug, info, warning or error"
     )
-    no_webhook: bool = Field(False, description="Serve no webhook")
-    no_controller: bool = Field(False, description="Carry out no flows")
+    no_webhook: bool = Field(False, description="Do not serve the webhook")
+    no_controller: bool = Field(False, description="Do not run flows")
     no_leader_election: bool = Field(
         False,
-        description="Carry out flows without holding the Lease: only where no second process does",
+        description="Run flows without holding the Lease; only for a single replica",
     )
 
     @model_validator(mode="after")
@@ -133,13 +133,13 @@ class Settings(BaseSettings):
             raise ValueError("--no-webhook and --no-controller together leave nothing to do")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError(
-                "--tls-cert and --tls-key go together: give both, or neither and the certificate "
-                "is made here"
+                "--tls-cert and --tls-key go together: set both, or neither to have a certificate "
+                "generated"
             )
         if not self.retry_period < self.renew_deadline < self.lease_duration:
             raise ValueError(
                 "--retry-period has to be shorter than --renew-deadline, and that shorter than "
-                "--lease-duration: what lies between the last two is how long a write may take"
+                "--lease-duration: the difference of the last two limits how long a write takes"
             )
         if self.lease_duration % 1:
             raise ValueError("--lease-duration has to be whole seconds")
@@ -149,43 +149,43 @@ class Settings(BaseSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One setting as help tells of it."""
+class SettingHelp:
+    """One setting as help shows it."""
 
     name: str
     flag: str
-    """`--webhook-port`."""
+    """As in `--webhook-port`."""
     variable: str
-    """`JOBFLOW_WEBHOOK_PORT`."""
+    """As in `JOBFLOW_WEBHOOK_PORT`."""
     description: str
     metavar: str | None
-    """None: it takes no value, it is there or not."""
+    """None: the flag takes no value."""
     default: str
-    """In words; empty where there is none."""
+    """In words; "" without a default."""
 
 
-def entries() -> Iterator[Entry]:
-    """Every setting, in order."""
+def settings_help() -> Iterator[SettingHelp]:
+    """Yield every setting in order."""
     for name, field in Settings.model_fields.items():
-        shown = next((about for about in field.metadata if isinstance(about, Shown)), None)
-        default = "" if shown is None or field.default is None else str(field.default)
-        yield Entry(
+        hint = next((item for item in field.metadata if isinstance(item, HelpHint)), None)
+        default = "" if hint is None or field.default is None else str(field.default)
+        yield SettingHelp(
             name=name,
             flag=_flag(name),
             variable=_variable(name),
             description=field.description or "",
-            metavar=shown.metavar if shown else None,
-            default=shown.default if shown and shown.default else default,
+            metavar=hint.metavar if hint else None,
+            default=hint.default if hint and hint.default else default,
         )
 
 
-def listed(names: str) -> list[str]:
-    """The names of a list by comma."""
+def split_names(names: str) -> list[str]:
+    """Split a comma-separated list of names."""
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def problems(error: ValidationError) -> list[str]:
-    """Each setting that is wrong, by flag and environment variable, in a sentence."""
+def describe_errors(error: ValidationError) -> list[str]:
+    """Return a sentence for each invalid setting, with its flag and environment variable."""
     return [
         _problem(str(fault["loc"][0]) if fault["loc"] else "", fault["msg"])
         for fault in error.errors()

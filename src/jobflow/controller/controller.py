@@ -1,6 +1,6 @@
-"""The controller as one thing to run: reconcile workers over a store, and what goes with them.
+"""The controller: reconcile workers over a store, and the Events, template statuses and probes.
 
-`serve` makes the client and the store and keeps the store level; here nothing is listed or watched.
+The caller keeps the store up to date; nothing is listed or watched here.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import PER_SECOND, Recorder
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.probes.interface import MakeProbing
+from jobflow.controller.probes.interface import MakeProbeRunner
 from jobflow.controller.probes.prober import Prober
-from jobflow.controller.queue import Queue
+from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler
 from jobflow.controller.template_status import TemplateStatuses
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
+from jobflow.runtime.task_group import either
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)
@@ -31,13 +32,13 @@ log = structlog.get_logger(__name__)
 WORKERS = 32
 """Flows reconciled at once. They mostly wait for the API server."""
 FLUSH_SECONDS = 1.0
-"""How long the last Events may take when the controller stops."""
+"""Time for the last Events when the controller stops."""
 
 
 class Controller:
-    """Runs flows from the moment `run` is called until `stop`, or until it is cancelled.
+    """Runs flows from the call of `run` until `stop` or cancellation.
 
-    Make a new one for each term of leadership: what one remembers is void in the next.
+    Each term of leadership needs a new one: what it remembers is not valid in the next term.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Controller:
         workers: int = WORKERS,
         events_per_second: float = PER_SECOND,
         hooks: Hooks | None = None,
-        probing: MakeProbing = Prober,
+        probing: MakeProbeRunner = Prober,
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
@@ -58,7 +59,7 @@ class Controller:
         self._workers = workers
         self._stopping = asyncio.Event()
         memory = Memory(dice=dice)
-        self._queue: Queue[Key] = Queue(hooks=hooks, clock=clock, dice=dice)
+        self._queue: WorkQueue[Key] = WorkQueue(hooks=hooks, clock=clock, dice=dice)
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
         self._probing = probing(store.pods.of, self._queue.add, hooks or Hooks())
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
@@ -76,12 +77,12 @@ class Controller:
         )
 
     async def run(self) -> None:
-        """Reconcile every flow, then whatever changes. Waits for the store to be synced first.
+        """Wait for the store, reconcile every flow, then every flow that changes.
 
-        Returns after `stop`, when all requests in flight have been answered; cancelling it breaks
-        them off.
+        Returns after `stop`, when all requests in flight are answered. Cancelling breaks them off.
         """
-        if not await self._synced():
+        await either(self._store.wait_synced(), self._stopping.wait())
+        if self._stopping.is_set():
             return
         listeners = (self._reconciler, self._templates)
         for listener in listeners:
@@ -106,20 +107,7 @@ class Controller:
                 self._store.unsubscribe(listener)
 
     def stop(self) -> None:
-        """Start nothing new; `run` returns when what is under way has come to its end."""
+        """Start nothing new; `run` returns when the work in flight has finished."""
         self._stopping.set()
         self._queue.close()
         self._templates.stop()
-
-    async def _synced(self) -> bool:
-        """Wait for the store; False where `stop` came first."""
-        waits = [
-            asyncio.ensure_future(self._store.wait_synced()),
-            asyncio.ensure_future(self._stopping.wait()),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-        return not self._stopping.is_set()

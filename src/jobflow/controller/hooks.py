@@ -1,4 +1,4 @@
-"""What the controller tells of its work, for metrics. Nothing here counts: `serve` plugs it in."""
+"""Hooks that the controller calls about its work. Metrics override them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import StrEnum
 from jobflow.api.flow_status import JobFlowStatus
 
 
-class Result(StrEnum):
-    """How one reconcile went."""
+class ReconcileResult(StrEnum):
+    """Result of one reconcile."""
 
     DONE = "done"
     REQUEUED = "requeued"
@@ -16,28 +16,28 @@ class Result(StrEnum):
 
 
 class Hooks:
-    """Called by queue and reconciler; this one lets it pass. Must not raise and must not wait."""
+    """Called by queue, reconciler and prober; does nothing. Must not raise and must not wait."""
 
     def depth(self, keys: int) -> None:
-        """How many keys are ready and not yet taken."""
+        """`keys` keys are ready and not yet taken."""
 
     def waited(self, seconds: float) -> None:
-        """How long a key was ready before it was taken."""
+        """A key was ready for `seconds` before it was taken."""
 
     def retried(self) -> None:
-        """A key came back after a failure, with a delay."""
+        """A key was put in backoff after an error."""
 
-    def reconciled(self, seconds: float, result: Result) -> None:
-        """One reconcile is over."""
+    def reconciled(self, seconds: float, result: ReconcileResult) -> None:
+        """A reconcile has finished."""
 
     def event_dropped(self) -> None:
-        """An Event was given up: too many, or refused."""
+        """An Event was not written: there were too many, or it was refused."""
 
     def recorded(self, before: JobFlowStatus, after: JobFlowStatus) -> None:
-        """A flow's status was written, by us: what it says now and what it said."""
+        """This replica wrote a flow's status."""
 
     def probes(self, waiting: int) -> None:
-        """How many probes wait to pass."""
+        """`waiting` probes have not passed yet."""
 
     def probed(self, passed: bool) -> None:
-        """A pod was asked once."""
+        """A pod was checked once."""

@@ -1,7 +1,4 @@
-"""A work queue of keys: each is in it once, and never handed out while it is being worked on.
-
-Knows nothing of what the keys stand for.
-"""
+"""A work queue of keys. Each key is in it once, and is never handed out while it is worked on."""
 
 from __future__ import annotations
 
@@ -20,43 +17,42 @@ from jobflow.kube.backoff import delay
 K = TypeVar("K")
 
 FLOOR = 0.1
-"""Shortest delay of a requeue, in seconds: as long as the shortest backoff. A key that always asks
-to come back at once costs ten passes a second instead of a whole core."""
+"""Shortest delay of a requeue in seconds, equal to the shortest backoff. A key that always asks to
+come back at once costs ten reconciles a second instead of a whole core."""
 FIRST_RETRY = 0.2
 LONGEST_RETRY = 60.0
 VOID_ENTRIES = 64
-"""Times that no longer count are dropped once there are more of them than of the others, and than
-this: a flow that has days left to its timeout asks anew with each pass over it."""
+"""Outdated entries of the heap are dropped once there are more of them than of the others plus this
+number: a flow that has days left to its timeout requests a new time with each reconcile."""
 
 
 @dataclass(slots=True)
-class Failing:
-    """A key whose work failed and has not succeeded since."""
+class FailedKey:
+    """A key whose work has failed and has not succeeded since."""
 
     failures: int = 0
-    """In a row."""
+    """Failures in a row."""
     until: float = 0.0
     """End of the backoff."""
     asked_until: float = 0.0
-    """End of the time that a server asked for: until then, events wait too."""
+    """End of the time that a server asked to wait. Until then, events wait too."""
 
 
-class Queue(Generic[K]):
-    """Keys that are ready, keys that are due later, keys that are being worked on.
+class WorkQueue(Generic[K]):
+    """Keys that are ready, keys that are due later, and keys that are being worked on.
 
     A key is handed out
 
     - after an event (`add`): as soon as a worker is free;
-    - after a requeue (`add_after`): when its delay is over, and FLOOR at the earliest;
-    - in backoff (`retry`): a requeue waits for the end of the backoff. An event does not, because
-      it may have nothing to do with what failed: whoever works on the key then asks `backoff` and
-      does not repeat what failed. The key comes back at the end of the backoff in any case;
-    - in the time that a server asked for (`retry` with `at_least`): neither an event nor a requeue
-      hands it out.
+    - after a requeue (`add_after`): after its delay, at least FLOOR;
+    - in backoff (`retry`): at the end of the backoff. A requeue waits for that too. An event does
+      not, because it may have nothing to do with the failure: the worker then asks `backoff` and
+      does not repeat what failed;
+    - while a server asked to wait (`retry` with `at_least`): not at all.
 
-    The queue hands out one key per turn of the event loop, so that everything else gets a turn
-    between two of them. `clock` gives seconds and `dice` a number from 0 to 1, so that tests decide
-    both. A key that is added while it is being worked on is handed out again after `done`.
+    The queue hands out one key per iteration of the event loop, so that other tasks can run between
+    two keys. A key that is added while it is worked on is handed out again after `done`. `clock`
+    returns seconds and `dice` a number from 0 to 1; tests set both.
     """
 
     def __init__(
@@ -71,13 +67,13 @@ class Queue(Generic[K]):
         self._dice = dice
         self._ready: deque[K] = deque()
         self._since: dict[K, float] = {}
-        """Keys that wait to be handed out (again), and since when."""
+        """Keys that wait to be handed out, and since when."""
         self._working: set[K] = set()
         self._due: dict[K, float] = {}
         self._later: list[tuple[float, int, K]] = []
-        """A heap; an entry counts only while `_due` names the same time."""
+        """A heap. An entry is outdated if `_due` has another time for its key."""
         self._count = 0
-        self._failing: dict[K, Failing] = {}
+        self._failing: dict[K, FailedKey] = {}
         self._turn = asyncio.Lock()
         """Held by the worker that takes the next key."""
         self._news = asyncio.Event()
@@ -85,13 +81,13 @@ class Queue(Generic[K]):
         self._closed = False
 
     def __len__(self) -> int:
-        """How many keys are ready."""
+        """Number of keys that are ready."""
         return len(self._ready)
 
-    # ------------------------------------------------------------------ putting in
+    # ------------------------------------------------------------------ adding
 
     def add(self, key: K) -> None:
-        """Hand the key out now, or at the end of the time that a server asked for."""
+        """Hand the key out now, or at the end of the time that a server asked to wait."""
         if self._closed or key in self._since:
             return
         self._since[key] = self._clock()
@@ -99,8 +95,8 @@ class Queue(Generic[K]):
             self._push(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Hand the key out in `seconds`, FLOOR at the least, or at the end of its backoff if that
-        is later. An earlier time that was requested before is kept."""
+        """Hand the key out in `seconds`, at least FLOOR, and not before the end of its backoff. An
+        earlier requeue takes precedence."""
         if self._closed:
             return
         at = self._clock() + max(seconds, FLOOR)
@@ -109,12 +105,12 @@ class Queue(Generic[K]):
         self._schedule(key, at)
 
     def retry(self, key: K, *, at_least: float = 0.0) -> float:
-        """Put the key in backoff and return its seconds: they double with each `retry` until
-        `forget`, and are `at_least` as many as the server asked for.
+        """Put the key in backoff and return its seconds. They double with each `retry` until
+        `forget`, and are at least the `at_least` that a server asked for.
 
-        Called by whoever works on the key. A time that was asked for before is void.
+        Called by the worker that has the key. Replaces a requeue.
         """
-        failing = self._failing.setdefault(key, Failing())
+        failing = self._failing.setdefault(key, FailedKey())
         now = self._clock()
         wait = delay(failing.failures, first=FIRST_RETRY, most=LONGEST_RETRY, dice=self._dice)
         wait = max(wait, at_least, failing.until - now)
@@ -128,20 +124,20 @@ class Queue(Generic[K]):
         return wait
 
     def backoff(self, key: K) -> float:
-        """Seconds left of the key's backoff; 0: it is in none."""
+        """Return the seconds left of the key's backoff, 0 without one."""
         failing = self._failing.get(key)
         return max(0.0, failing.until - self._clock()) if failing is not None else 0.0
 
     def forget(self, key: K) -> None:
-        """End the backoff, because the work succeeded: the next one starts from the shortest."""
+        """End the backoff after a success; the next one is the shortest again."""
         self._failing.pop(key, None)
 
-    # ------------------------------------------------------------------ taking out
+    # ------------------------------------------------------------------ taking
 
     async def get(self) -> K | None:
-        """The next key, to be given back by `done`; None once the queue is closed.
+        """Wait for a key and return it; None once the queue is closed. `done` gives it back.
 
-        A later time that was asked for is void: who works on the key now will ask anew.
+        This cancels a requeue of the key, because the worker requests a new one.
         """
         async with self._turn:
             await asyncio.sleep(0)
@@ -158,8 +154,8 @@ class Queue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """End the work on the key. It is handed out again if an event came meanwhile, and at the
-        end of its backoff if it is in one."""
+        """End the work on the key. It is handed out again after an event in the meantime, and at
+        the end of its backoff."""
         self._working.discard(key)
         if self._closed:
             return
@@ -169,7 +165,7 @@ class Queue(Generic[K]):
             self._schedule(key, max(failing.until, self._clock() + FLOOR))
 
     def close(self) -> None:
-        """Hand out nothing more."""
+        """Hand out no more keys."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -179,17 +175,17 @@ class Queue(Generic[K]):
     # ------------------------------------------------------------------ time
 
     def release(self) -> None:
-        """Make ready what is due by now. Called by the queue's own timer."""
+        """Make ready what is due. Called by the queue's timer."""
         now = self._clock()
         while self._later and self._later[0][0] <= now:
             at, _, key = heapq.heappop(self._later)
             if self._due.get(key) == at:
                 del self._due[key]
                 self.add(key)
-        self._wind()
+        self._set_timer()
 
     def _schedule(self, key: K, at: float) -> None:
-        """Make the key ready then, unless it is due earlier."""
+        """Make the key ready at a time, unless it is due earlier."""
         if self._due.get(key, at + 1) <= at:
             return
         self._due[key] = at
@@ -198,10 +194,10 @@ class Queue(Generic[K]):
         if len(self._later) > 2 * len(self._due) + VOID_ENTRIES:
             self._later = [entry for entry in self._later if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._later)
-        self._wind()
+        self._set_timer()
 
-    def _wind(self) -> None:
-        """Set the timer to the earliest time that still counts."""
+    def _set_timer(self) -> None:
+        """Set the timer to the earliest entry that is not outdated."""
         while self._later and self._due.get(self._later[0][2]) != self._later[0][0]:
             heapq.heappop(self._later)
         if self._timer is not None:
@@ -211,10 +207,8 @@ class Queue(Generic[K]):
             wait = max(0.0, self._later[0][0] - self._clock())
             self._timer = asyncio.get_running_loop().call_later(wait, self.release)
 
-    # ------------------------------------------------------------------
-
     def _push(self, key: K) -> None:
-        """Let a worker have the key, if no server has asked for time."""
+        """Make the key ready, unless a server asked to wait."""
         failing = self._failing.get(key)
         if failing is not None and failing.asked_until > self._clock():
             del self._since[key]

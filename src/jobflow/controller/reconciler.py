@@ -1,7 +1,7 @@
-"""From an event to a plan carried out: who has to be looked at again, and when.
+"""From events to reconciled flows: which flow to plan, and when to plan it again.
 
-What to do about a flow is `plan`'s to decide, how to do it is `apply`'s. Here an outcome is
-handled, in one place (`_settle`): done, again at once, again later, or a retry with backoff.
+`plan` decides what to do about a flow, `apply` does it. The result is handled in one place
+(`_settle`): done, again at once, again later, or a retry with backoff.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from jobflow.controller.apply.api_answers import Answers, Memory, timeless
 from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
-from jobflow.controller.hooks import Hooks, Result
-from jobflow.controller.probes.interface import Probing
-from jobflow.controller.probes.pod_index import Interest
-from jobflow.controller.queue import Queue
+from jobflow.controller.hooks import Hooks, ReconcileResult
+from jobflow.controller.probes.interface import ProbeRunner
+from jobflow.controller.probes.pod_index import PodIndex
+from jobflow.controller.queue import WorkQueue
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
-from jobflow.store import Store, flow_of, owner_uid
+from jobflow.store import Listener, Store, flow_of, owner_uid
 
 log = structlog.get_logger(__name__)
 
 STATUS_SECONDS = 1.0
-"""Least time between two status writes of a flow that nothing waits for."""
+"""Minimum time between two status writes of a flow that nothing waits for."""
 SETTLE_SECONDS = 0.1
-"""How long such a write is held back, so that what follows at once (a vcjob made, then Pending,
-then Running) is in it and not a second behind."""
+"""Delay of such a write, so that it includes changes that follow at once (a job created, then
+Pending, then Running)."""
 AGAIN_AT_ONCE = 8
-"""How often in a row a flow is planned again at once for the same answer, before it has to wait its
-backoff. One that asks for other things gets on: its jobs end one after the other."""
+"""Maximum number of plans in a row, without a pause, that request the same information. After that
+the flow waits for its backoff. A flow that requests other information makes progress."""
 
 
 @dataclass(slots=True)
-class Outcome:
-    """How a reconcile went."""
+class ReconcileOutcome:
+    """What a reconcile returns to `_settle`."""
 
     again: bool = False
     after: float | None = None
-    """Seconds until the flow has to be looked at though nothing happens."""
+    """Seconds until the next reconcile if no event comes."""
     error: str = ""
-    """What failed and may work later; empty: nothing."""
+    """A temporary error, "" for none."""
     retry_after: float = 0.0
     held: bool = False
-    """A request that failed earlier waits for the end of the backoff."""
+    """Whether a request that failed earlier waits for the end of the backoff."""
 
 
-class Reconciler:
-    """Brings flows level with their specs. A Listener of the store; many run `work` at once."""
+class Reconciler(Listener):
+    """Reconciles the flows of a store. Many workers run `work` at once."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class Reconciler:
         applier: Applier,
         memory: Memory,
         recorder: Recorder,
-        queue: Queue[Key],
-        probing: Probing,
+        queue: WorkQueue[Key],
+        probing: ProbeRunner,
         *,
         status_seconds: float = STATUS_SECONDS,
         hooks: Hooks | None = None,
@@ -82,7 +82,7 @@ class Reconciler:
         self._recorder = recorder
         self._queue = queue
         self._probing = probing
-        self._interest = Interest(store)
+        self._pod_index = PodIndex(store)
         self._hooks = hooks or Hooks()
         self._now = now
         self._clock = clock
@@ -90,15 +90,15 @@ class Reconciler:
     # ------------------------------------------------------------------ events to keys
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """A flow came, changed or went."""
+        """Add a flow that was added, changed or deleted."""
         flow = new or old
         assert flow is not None
         if new is None:
-            self._interest.forget(flow)
+            self._pod_index.forget(flow)
         self._queue.add(key_of(flow))
 
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
-        """A template came, changed its spec or went: flows that still have steps may use it."""
+        """Add the unfinished flows that use a template whose spec has changed."""
         template = new or old
         assert template is not None
         if old is not None and new is not None and old.spec == new.spec:
@@ -109,7 +109,7 @@ class Reconciler:
                 self._queue.add(key_of(flow))
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """A vcjob came, changed or went: its flow has to know, and whoever wants its name."""
+        """Add the flow of a job, and the flows that want a name that this job has released."""
         for job in (old, new):
             if job is not None and owner_uid(job):
                 reference = job.metadata.controller
@@ -121,24 +121,24 @@ class Reconciler:
             self._queue.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Something happened to a pod: only a flow that probes it has to look."""
-        if (flow := self._interest.flow_of(old, new)) is not None:
+        """Add the flow that has a probe for the pod."""
+        if (flow := self._pod_index.flow_of(old, new)) is not None:
             self._queue.add(flow)
 
     def command_changed(self, command: Command) -> None:
-        """A Command on a flow came, changed or went."""
+        """Add the flow that a Command is about."""
         if (flow := flow_of(command)) is not None:
             self._queue.add(flow)
 
     def all_flows(self) -> None:
-        """Look at every flow: what happened before this process listened is not known."""
+        """Add every flow: earlier events are not known to this process."""
         for flow in self._store.flows:
             self._queue.add(key_of(flow))
 
     # ------------------------------------------------------------------ work
 
     async def work(self) -> None:
-        """Reconcile one key after another until the queue is closed."""
+        """Reconcile one flow after another until the queue is closed."""
         while (key := await self._queue.get()) is not None:
             started = self._clock()
             try:
@@ -148,22 +148,22 @@ class Reconciler:
                 self._queue.done(key)
             self._hooks.reconciled(self._clock() - started, result)
 
-    async def _reconcile_safely(self, key: Key) -> Outcome:
-        """One flow that we fail on must not take the others with it."""
+    async def _reconcile_safely(self, key: Key) -> ReconcileOutcome:
+        """Turn an exception into an error of this flow only."""
         try:
             return await self.reconcile(key)
         except Exception as error:
             log.exception("reconcile failed", flow="/".join(key))
-            return Outcome(error=f"{type(error).__name__}: {error}")
+            return ReconcileOutcome(error=f"{type(error).__name__}: {error}")
 
-    def _settle(self, key: Key, outcome: Outcome) -> Result:
-        """Decide what happens to the key now. This is the only place that handles an outcome.
+    def _settle(self, key: Key, outcome: ReconcileOutcome) -> ReconcileResult:
+        """Decide when the flow is reconciled again. No other place handles an outcome.
 
-        An error puts the flow in backoff. Until it ends, nothing that failed is repeated: a
-        requeue waits for the end (the queue's rule), and a plan that an event brings about leaves
-        out the requests that failed (`due`); it sends the others, so that a flow with one
-        request that keeps failing can still be cancelled. Only a pass that leaves out nothing,
-        has no error and asks for no other one at once ends the backoff.
+        An error puts the flow in backoff, in which no failed request is repeated. A requeue waits
+        for its end (a rule of the queue). A plan after an event leaves out the requests that failed
+        (`due`) and sends the others, so that a flow with one failing request can still be
+        cancelled. Only a reconcile without an error, without a request left out and without a
+        repetition at once ends the backoff.
         """
         if outcome.error:
             wait = self._queue.retry(key, at_least=outcome.retry_after)
@@ -173,19 +173,19 @@ class Reconciler:
         if outcome.after is not None:
             self._queue.add_after(key, outcome.after)
         if outcome.error:
-            return Result.RETRIED
+            return ReconcileResult.RETRIED
         if outcome.again:
             self._queue.add(key)
-            return Result.REQUEUED
-        return Result.DONE
+            return ReconcileResult.REQUEUED
+        return ReconcileResult.DONE
 
-    async def reconcile(self, key: Key) -> Outcome:
-        """Plan one flow and carry the plan out."""
+    async def reconcile(self, key: Key) -> ReconcileOutcome:
+        """Plan one flow and apply the plan."""
         flow = self._store.flow(*key)
         if flow is None:
             self._memory.forget(key)
             self._probing.forget(key)
-            return Outcome()
+            return ReconcileOutcome()
         answers = self._memory.of(flow)
         if not self._queue.backoff(key):
             answers.failed.clear()
@@ -216,17 +216,17 @@ class Reconciler:
             held=answers.held,
             commands=self._store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),
-            pods={each: pods for each in uids if (pods := self._store.pods.of(each))},
+            pods={job: pods for job in uids if (pods := self._store.pods.of(job))},
             pods_followed=self._store.follows_pods,
             read=dict(answers.read),
             probes=self._probing.results(uid),
         )
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:
-        """Seconds until the plan's status may be written; None: there is nothing to write.
+        """Seconds until the plan's status may be written; None if there is nothing to write.
 
-        A status that the server stored otherwise than it was sent (a CRD without our fields drops
-        them) is not sent again and again.
+        A status that the server stored differently (a CRD without our fields drops them) is not
+        sent again.
         """
         if plan.status == flow.status:
             return None
@@ -240,7 +240,9 @@ class Reconciler:
         due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + self._status_seconds)
         return max(0.0, due - now)
 
-    def _outcome(self, flow: JobFlow, due: Due, applied: Applied, answers: Answers) -> Outcome:
+    def _outcome(
+        self, flow: JobFlow, due: Due, applied: Applied, answers: Answers
+    ) -> ReconcileOutcome:
         if applied.status_written:
             answers.written_at, answers.changed_at = self._clock(), None
         asked = due.questions(stale=applied.stale) if applied.again else []
@@ -255,7 +257,7 @@ class Reconciler:
         waits = [due.status_wait] if due.status_wait else []
         if due.plan.requeue_after is not None:
             waits.append(due.plan.requeue_after.total_seconds())
-        return Outcome(
+        return ReconcileOutcome(
             again=applied.again,
             after=min(waits) if waits else None,
             error=error,

@@ -1,7 +1,7 @@
-"""Writes `status.jobDependsOnList` of JobTemplates: which vcjobs were made from them. Best effort.
+"""Writes `status.jobDependsOnList` of JobTemplates: the jobs that were created from them.
 
-Nothing waits for it, so it is written seldom: a template rests after each write, and one whose
-list is right already costs no request. It never looks at flows.
+This is best effort. Nothing waits for it, so each template is written seldom, and a list that is
+already correct costs no request.
 """
 
 from __future__ import annotations
@@ -13,29 +13,25 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from jobflow.api.command import Command
 from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBTEMPLATES
-from jobflow.controller.queue import Queue
+from jobflow.controller.queue import WorkQueue
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
-from jobflow.store import Store, template_of
+from jobflow.store import Listener, Store, template_of
 
 log = structlog.get_logger(__name__)
 
-MOST = 100
-"""Names in a list."""
+MAX_NAMES = 100
 SETTLE_SECONDS = 2.0
-"""From a change to the write, so that a burst of vcjobs is in it."""
+"""Delay from a change to the write, so that a burst of jobs is in it."""
 REST_SECONDS = 30.0
-"""Between two writes to a template."""
+"""Pause between two writes to a template."""
 
 
-class TemplateStatuses:
-    """Keeps the lists level. A Listener of the store; `run` once, in the process that leads."""
+class TemplateStatuses(Listener):
+    """Keeps the lists up to date. Call `run` once, in the leader."""
 
     def __init__(
         self,
@@ -47,64 +43,54 @@ class TemplateStatuses:
     ) -> None:
         self._client = client
         self._store = store
-        self._due: Queue[Key] = Queue(clock=clock, dice=dice)
+        self._due: WorkQueue[Key] = WorkQueue(clock=clock, dice=dice)
         self._resting: set[Key] = set()
-        """Templates written to a short while ago: they are due when they have rested."""
+        """Templates that were written less than REST_SECONDS ago."""
 
     # ------------------------------------------------------------------ events to keys
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """Of interest where a vcjob came or went."""
+        """Check the templates of a job that was created or deleted."""
         before, after = template_of(old), template_of(new)
         if before != after:
             for template in (before, after):
-                self._look_at(template)
+                self._check(template)
 
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
-        """A template that came may have vcjobs; a status that changed, whoever wrote it, may be
-        wrong."""
+        """Check a new template, and one whose status somebody has changed."""
         if new is not None and (old is None or old.status != new.status):
-            self._look_at(key_of(new))
-
-    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Of no interest here."""
-
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Of no interest here."""
-
-    def command_changed(self, command: Command) -> None:
-        """Of no interest here."""
+            self._check(key_of(new))
 
     def all_templates(self) -> None:
-        """Look at every template: what happened before this process listened is not known."""
+        """Check every template: earlier events are not known to this process."""
         for template in self._store.templates_cache:
-            self._look_at(key_of(template))
+            self._check(key_of(template))
 
-    def _look_at(self, template: Key | None) -> None:
+    def _check(self, template: Key | None) -> None:
         if template is not None and template not in self._resting:
             self._due.add_after(template, SETTLE_SECONDS)
 
     # ------------------------------------------------------------------ work
 
     async def run(self) -> None:
-        """One template after another until `stop`."""
+        """Update one template after another until `stop`."""
         while (key := await self._due.get()) is not None:
             self._resting.discard(key)
             try:
-                await self.bring_level(key)
+                await self.update(key)
             finally:
                 self._due.done(key)
 
     def stop(self) -> None:
-        """Let `run` return once what it is writing is answered."""
+        """Let `run` return once its current request is answered."""
         self._due.close()
 
-    async def bring_level(self, key: Key) -> None:
-        """Write the list of a template where it is wrong; after a failure again after a rest."""
+    async def update(self, key: Key) -> None:
+        """Write the list of a template if it is wrong, and again after a pause if that fails."""
         template = self._store.template(*key)
         if template is None:
             return
-        names = self._store.products.newest(key, MOST)
+        names = self._store.template_jobs.newest(key, MAX_NAMES)
         if names == (template.status.job_depends_on_list or []):
             return
         self._resting.add(key)

@@ -1,12 +1,12 @@
-"""A copy of the objects of one kind that never goes back in time. Talks to nobody but its handler.
+"""A copy of the objects of one kind that never goes back in time.
 
-Three hands write to it: a list (`replace`), a watch (`changed`, `deleted`) and whoever wrote an
-object to the API server or read it live (`learn`). They come in any order, so versions decide.
+Three sources write to it in any order: a list (`replace`), a watch (`changed`, `deleted`), and
+answers to writes and live reads (`learn`). Resource versions decide which object is newer.
 
-Resource versions compare as integers within one kind (KEP-5504), across objects too. `version` is
-how far list and watch have come: everything up to it is in the copy. Hence an object at or below
-`version` that the copy lacks has been deleted since, and one above it is news. (A copy that keeps
-only what is `wanted` may lack others too: nobody may ask it by `learn` what has been deleted.)
+Resource versions of one kind compare as integers, across objects too (KEP-5504). `version` is the
+last version that list and watch have reported: everything up to it is in the copy. So an object at
+or below `version` that the copy lacks has been deleted, and one above it is new. (A copy that keeps
+only `wanted` objects may lack others too: its `learn` does not tell what was deleted.)
 """
 
 from __future__ import annotations
@@ -17,33 +17,32 @@ from typing import Generic, Protocol, TypeVar
 from jobflow.api.meta import ObjectMeta
 
 
-class Kept(Protocol):
+class KubeObject(Protocol):
     """An object of any kind."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
 
 
-T = TypeVar("T", bound=Kept)
+T = TypeVar("T", bound=KubeObject)
 Key = tuple[str, str]
 """Namespace and name."""
 OnChange = Callable[[T | None, T | None], None]
-"""Told of every change of the copy: (None, new) added, (old, new) changed, (last, None) deleted."""
+"""Called with (None, new) for an addition, (old, new) for a change, (last, None) for a deletion."""
 
 
 def version_of(text: str) -> int:
-    """A resource version as a number; 0 where there is none."""
+    """Return a resource version as a number, 0 for text that is not one."""
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def key_of(obj: Kept) -> Key:
-    """Where the copy keeps an object."""
+def key_of(obj: KubeObject) -> Key:
+    """Return the key of an object in a cache."""
     return obj.metadata.namespace, obj.metadata.name
 
 
 class Cache(Generic[T]):
-    """The copy of one kind, or of what of it is `wanted`. `on_change` is called after the copy has
-    changed."""
+    """The copy of one kind, or of its `wanted` objects. `on_change` is called after each change."""
 
     def __init__(
         self,
@@ -52,15 +51,15 @@ class Cache(Generic[T]):
         slim: Callable[[T], T] | None = None,
         wanted: Callable[[T], bool] | None = None,
     ) -> None:
-        self.on_change: OnChange[T] = on_change or _nobody
+        self.on_change: OnChange[T] = on_change or (lambda old, new: None)
         self.version = 0
         self.served: bool | None = None
         """False while the server does not serve the kind or forbids it; None: not known yet."""
         self.synced = False
-        """Whether the copy has ever been level with a whole list."""
+        """Whether the copy has been equal to a whole list, and has been followed since."""
         self.failing = False
-        """Whether the last try to follow the kind failed, so that the copy may be empty or old."""
-        self.on_state: Callable[[], None] = _nothing
+        """Whether the last attempt to follow the kind failed, so that the copy may be old."""
+        self.on_state: Callable[[], None] = lambda: None
         """Called when `served`, `synced` or `failing` may have changed."""
         self._objects: dict[Key, T] = {}
         self._doubted: set[Key] = set()
@@ -75,18 +74,19 @@ class Cache(Generic[T]):
 
     @property
     def answered(self) -> bool:
-        """Whether the kind was listed, is refused to us, or cannot be followed at present."""
+        """Whether the kind was listed, is not available, or cannot be followed at present."""
         return self.served is not None or self.failing
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The copy of an object."""
+        """Return the copy of an object."""
         return self._objects.get((namespace, name))
 
     # ------------------------------------------------------------------ from list and watch
 
     def shared(self, obj: T) -> T | None:
-        """What to keep of an object that a list brings: our own copy where it is the same version,
-        else a slim one; None: nothing. So that a list of a hundred thousand is not held twice."""
+        """Return what to keep of an object in a list: the existing copy if it has this version,
+        else a slim one, None if the object is not wanted. This way, a list of a hundred thousand
+        objects is not held twice."""
         if self._wanted is not None and not self._wanted(obj):
             return None
         held = self._objects.get(key_of(obj))
@@ -98,10 +98,10 @@ class Cache(Generic[T]):
     def replace(
         self, objects: Iterable[T], version: str, *, unreadable: Collection[str] = ()
     ) -> None:
-        """Bring the copy level with a whole list taken at `version`, its objects as from `shared`.
+        """Make the copy equal to a whole list at `version`, whose objects came from `shared`.
 
-        What the list lacks is gone, unless it was written after the list was taken, or the list
-        holds it in a form we cannot read (`unreadable` UIDs): then the last readable copy stays.
+        An object that the list lacks is dropped, unless it was written after the list was taken,
+        or the list holds it in a form that cannot be read (`unreadable` UIDs).
         """
         taken = version_of(version)
         missing = dict(self._objects)
@@ -118,13 +118,13 @@ class Cache(Generic[T]):
         self.on_state()
 
     def doubt(self) -> None:
-        """What is held may lack what the server has under the same version, which it served under
-        another schema: the next object of that version takes its place."""
+        """Let the next object of the same version replace each copy: the server may have read the
+        copied objects under another schema."""
         self._doubted.update(self._objects)
 
     def lacking(self, present: Collection[str], version: str) -> list[T]:
-        """What the copy holds though a whole list taken at `version` lacks its UID: it has been
-        deleted, and a watch may bring its last object yet."""
+        """Return the copies that a whole list at `version` lacks, by UID. These objects were
+        deleted, and a watch may still bring their last state."""
         taken = version_of(version)
         return [
             obj
@@ -134,8 +134,8 @@ class Cache(Generic[T]):
         ]
 
     def level_with(self, version: str, gone: Iterable[T]) -> None:
-        """All that a whole list taken at `version` has newer than the copy was brought by `learn`;
-        `gone` is what it lacks, and goes if it is still here."""
+        """Mark the copy as equal to a whole list at `version`, after `learn` was called for its
+        newer objects. Drops those of `gone` that are still copied."""
         self._advance(version)
         for obj in gone:
             held = self._objects.get(key_of(obj))
@@ -145,30 +145,29 @@ class Cache(Generic[T]):
         self.on_state()
 
     def absent(self) -> None:
-        """The server does not serve the kind, or not to us. What was copied stays."""
+        """Note that the server does not serve the kind or forbids it. The copy stays."""
         self.served, self.failing = False, False
         self.on_state()
 
     def follow_fails(self, failing: bool) -> None:
-        """The last try to follow the kind failed, or worked. The copy stays as it is."""
+        """Note whether the last attempt to follow the kind failed. The copy stays."""
         if failing != self.failing:
             self.failing = failing
             self.on_state()
 
     def unsure(self) -> None:
-        """Somebody else has written, and the copy cannot be brought level: it is not `synced` until
-        it is level again."""
+        """Mark the copy as not `synced`: others have written, and it could not be updated."""
         self.synced = False
         self.on_state()
 
     def let_go(self, obj: T) -> None:
-        """What is held under this name is wanted no longer. `on_change` is not called: nothing has
-        happened to it."""
+        """Drop an object that is no longer wanted, without calling `on_change`: the object itself
+        has not changed."""
         self._objects.pop(key_of(obj), None)
         self._doubted.discard(key_of(obj))
 
     def changed(self, obj: T) -> None:
-        """An ADDED or MODIFIED event; passed over where the object has been deleted since."""
+        """Apply an ADDED or MODIFIED event, unless the object has been deleted since."""
         version = version_of(obj.metadata.resource_version)
         if version < self.version and key_of(obj) not in self._objects:
             return
@@ -176,7 +175,7 @@ class Cache(Generic[T]):
         self._take(obj)
 
     def deleted(self, last: T) -> None:
-        """A DELETED event; `last` is the object as it was."""
+        """Apply a DELETED event; `last` is the object's last state."""
         version = version_of(last.metadata.resource_version)
         self._advance(last.metadata.resource_version)
         held = self._objects.get(key_of(last))
@@ -189,22 +188,20 @@ class Cache(Generic[T]):
             self._drop(held)
 
     def forgotten(self, namespace: str, name: str, uid: str) -> None:
-        """A DELETED event whose last object cannot be read."""
+        """Apply a DELETED event whose object cannot be read."""
         held = self._objects.get((namespace, name))
         if held is not None and held.metadata.uid == uid:
             self._drop(held)
 
     def bookmark(self, version: str) -> None:
-        """Nothing of this kind has changed up to `version` but what was told."""
+        """Note that events up to `version` have been applied."""
         self._advance(version)
 
     # ------------------------------------------------------------------ from writes and live reads
 
     def learn(self, obj: T) -> bool:
-        """An object as the API server just answered a write or a read with it.
-
-        False where the object has been deleted since: the copy then stays without it.
-        """
+        """Apply an object from the API server's answer to a write or read. Returns False if the
+        object has been deleted since; the copy does not change then."""
         version = version_of(obj.metadata.resource_version)
         held = self._objects.get(key_of(obj))
         if held is None and version <= self.version:
@@ -249,11 +246,3 @@ class Cache(Generic[T]):
 
 def _same(held: ObjectMeta, other: ObjectMeta) -> bool:
     return held.uid == other.uid and held.resource_version == other.resource_version
-
-
-def _nothing() -> None:
-    """Nobody waits."""
-
-
-def _nobody(old: object, new: object) -> None:
-    """Nobody listens."""

@@ -1,6 +1,6 @@
-"""Where the API server is and how to sign requests to it, from a kubeconfig or from inside a pod.
+"""Address and credentials of the API server, from a kubeconfig or from a pod's service account.
 
-Reads files and runs credential plugins through kubernetes_asyncio; sends nothing itself.
+kubernetes_asyncio reads the files and runs the credential plugins.
 """
 
 from __future__ import annotations
@@ -22,33 +22,32 @@ import yaml
 log = structlog.get_logger(__name__)
 
 REREAD_SECONDS = 60.0
-"""How old what was read of token files and credential plugins may get. A kubelet renews a service
-account's token long before it expires, so a minute late is early enough (client-go does the same).
-"""
+"""Maximum age of what was read from token files and credential plugins. A kubelet renews a service
+account's token long before it expires, so a minute is often enough (client-go does the same)."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a kubelet puts a pod's token, the API server's CA and the namespace's name."""
+"""Folder where a kubelet puts a pod's token, the API server's CA and the namespace's name."""
 
 
 class ConfigError(ValueError):
-    """The kubeconfig or the pod's service account cannot be used; the text says which and why."""
+    """The kubeconfig or the pod's service account cannot be used; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What is needed to reach one API server, as of now."""
+    """How to reach one API server at present."""
 
     server: str
     authorization: str | None = None
     """Value of the Authorization header."""
     tls: ssl.SSLContext | None = None
     tls_name: str | None = None
-    """The name the server's certificate is checked against, where it is not the URL's host."""
+    """The name in the server's certificate, if it is not the URL's host."""
     proxy: str | None = None
     namespace: str = "default"
 
 
 class Credentials:
-    """A login that is kept fresh: token files are read again, expired plugin tokens renewed."""
+    """A login that is kept up to date: token files are read again, expired tokens renewed."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class Credentials:
         self._lock = asyncio.Lock()
 
     async def login(self) -> Login:
-        """The login to use for the next request; read again when it is old enough."""
+        """Return the login for the next request; it is read again if it is old enough."""
         if self._reread is not None and self._clock() - self._read_at >= REREAD_SECONDS:
             async with self._lock:
                 if self._clock() - self._read_at >= REREAD_SECONDS:
@@ -74,7 +73,7 @@ class Credentials:
         return self._login
 
     async def renewed(self, refused: Login) -> Login | None:
-        """Another login after the server refused this one (401); None: there is no other."""
+        """Return another login after the server refused this one (401); None if there is none."""
         async with self._lock:
             if self._login == refused and self._renew is not None:
                 await self._replace(self._renew)
@@ -84,12 +83,12 @@ class Credentials:
         try:
             self._login = await read()
         except ConfigError as error:
-            log.warning("credentials could not be renewed, going on with the old", error=str(error))
+            log.warning("credentials could not be renewed, keeping the old ones", error=str(error))
         self._read_at = self._clock()
 
 
 def is_loopback(server: str) -> bool:
-    """Whether the server is on this machine; a proxy is never asked for such a one."""
+    """Return whether the server is on this machine. No proxy is used for such a server."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -98,8 +97,8 @@ def is_loopback(server: str) -> bool:
 
 
 async def find(path: str | None) -> Credentials:
-    """Credentials from this kubeconfig; without one from KUBECONFIG, the user's own file or, in a
-    pod, its service account. Raises ConfigError."""
+    """Return credentials from this kubeconfig. None: from KUBECONFIG, the user's file or, in a pod,
+    its service account. Raises ConfigError."""
     candidate = path or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     if path or _exists(candidate):
         return await _from_kubeconfig(candidate)
@@ -111,7 +110,7 @@ async def find(path: str | None) -> Credentials:
 
 
 def _exists(path: str) -> bool:
-    """Whether one of the files of a KUBECONFIG list is there."""
+    """Return whether a file of a KUBECONFIG list exists."""
     return any(Path(part).expanduser().is_file() for part in path.split(os.pathsep))
 
 
@@ -147,7 +146,7 @@ async def _from_kubeconfig(path: str) -> Credentials:
     loader: Any = None
 
     async def renew() -> Login:
-        """All anew; runs a credential plugin although its last token should still be good."""
+        """Read everything again, and run a credential plugin even if its token is still valid."""
         nonlocal loader
         if not _exists(path):
             raise ConfigError(f"kubeconfig {path}: no such file")
@@ -161,7 +160,7 @@ async def _from_kubeconfig(path: str) -> Credentials:
             raise ConfigError(f"kubeconfig {path}: not a kubeconfig") from error
 
     async def reread() -> Login:
-        """Token files again; a plugin only when its token is about to expire."""
+        """Read token files again, and run a plugin only if its token is about to expire."""
         configuration = Configuration()
         try:
             await loader.load_and_set(configuration)
@@ -174,10 +173,8 @@ async def _from_kubeconfig(path: str) -> Credentials:
 
 
 def _changes(loader: Any) -> bool:
-    """Whether what this kubeconfig leads to changes by itself: a file, a token with an expiry.
-
-    A plugin whose token names no expiry is asked again after a 401 only (client-go's rule).
-    """
+    """Return whether the login can change by itself: token files, tokens with an expiry. A plugin
+    whose token has no expiry runs again only after a 401 (client-go's rule)."""
     user = loader._user or {}
     if "exec" in user:
         return hasattr(loader, "exec_plugin_expiry")
@@ -185,7 +182,6 @@ def _changes(loader: Any) -> bool:
 
 
 def _login(configuration: Any, namespace: str | None) -> Login:
-    """The login that a kubernetes_asyncio Configuration describes."""
     server: str = configuration.host
     token = configuration.api_key.get("BearerToken")
     return Login(
@@ -202,8 +198,7 @@ _contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    """One context for the same files with the same content: a new one only after they changed, so
-    that open connections are kept."""
+    """Return one context for the same content of files, so that open connections are kept."""
     files = [getattr(configuration, name) for name in ("ssl_ca_cert", "cert_file", "key_file")]
     verify: bool = getattr(configuration, "verify_ssl", True)
     key = (verify, *(Path(f).read_bytes() if f else None for f in files))

@@ -1,4 +1,4 @@
-"""An API server's errors as exceptions, whatever their bodies look like. Sends nothing."""
+"""Errors of an API server as exceptions, for any body that a server or a proxy sends."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 from jobflow.api.resources import Status
 
 NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
-"""What `Client` raises when no answer came, beside ApiError for an answer that is an error."""
+"""Exceptions of `Client` if no answer came. ApiError means that an answer came, with an error."""
 
 NAMESPACE_TERMINATING = "NamespaceTerminating"
-"""The cause in a refusal to create in a namespace that is being deleted (k8s.io/apiserver,
+"""Cause in a refusal to create an object in a namespace that is being deleted (k8s.io/apiserver,
 pkg/admission/plugin/namespace/lifecycle)."""
 
 REASONS = {
@@ -34,9 +34,7 @@ REASONS = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-"""`Status.reason` by HTTP code (k8s.io/apimachinery meta/v1 StatusReason), for bodies without."""
-
-
+"""`Status.reason` by HTTP code (k8s.io/apimachinery meta/v1 StatusReason), for other bodies."""
 _FOR_THE_NAMESPACE = re.compile(
     r'[\w.-]+(?: "[^"]*")? is forbidden: (?P<cause>'
     r"(?:exceeded|insufficient|status unknown for) quota\b.*"
@@ -44,11 +42,11 @@ _FOR_THE_NAMESPACE = re.compile(
     r"|cannot set blockOwnerDeletion .*)",
     re.DOTALL,
 )
-"""The API server's own messages if it creates no object of a kind in a namespace: its quota
-(k8s.io/apiserver, pkg/admission/plugin/resourcequota), its authorization (the same,
-pkg/endpoints/handlers/responsewriters) and its rule on owners (k8s.io/kubernetes,
-plugin/pkg/admission/gc). An admission webhook and a ValidatingAdmissionPolicy put
-other words in front, also if they repeat this text."""
+"""Messages of the API server itself if it creates no object of a kind in a namespace: quota
+(k8s.io/apiserver, pkg/admission/plugin/resourcequota), authorization (k8s.io/apiserver,
+pkg/endpoints/handlers/responsewriters) and the rule on owners (k8s.io/kubernetes,
+plugin/pkg/admission/gc). Admission webhooks and ValidatingAdmissionPolicies put other words in
+front, even if they repeat this text."""
 
 
 class ApiError(Exception):
@@ -57,50 +55,40 @@ class ApiError(Exception):
     def __init__(self, status: Status, retry_after: float | None = None) -> None:
         super().__init__(f"{status.code} {status.reason}: {status.message}")
         self.status = status
+        self.code = status.code
+        """HTTP status code."""
+        self.reason = status.reason
+        """Machine-readable reason: NotFound, Conflict, AlreadyExists, Invalid …"""
+        self.message = status.message
         details = status.details
         after = details.retry_after_seconds if details else None
         self.retry_after = retry_after if after is None else float(after)
-        """Seconds the server asks to wait; None where it does not say."""
-
-    @property
-    def code(self) -> int:
-        """The HTTP status."""
-        return self.status.code
-
-    @property
-    def reason(self) -> str:
-        """The machine's word: NotFound, Conflict, AlreadyExists, Invalid …"""
-        return self.status.reason
-
-    @property
-    def message(self) -> str:
-        """The server's sentence."""
-        return self.status.message
+        """Seconds that the server asks to wait; None if it does not say."""
 
     @property
     def not_found(self) -> bool:
-        """404."""
+        """Whether the code is 404."""
         return self.code == 404
 
     @property
     def already_exists(self) -> bool:
-        """409 because the name is in use."""
+        """Whether the name is in use (409)."""
         return self.code == 409 and self.reason == "AlreadyExists"
 
     @property
     def conflict(self) -> bool:
-        """409 because the object is no longer what the request said."""
+        """Whether the object is no longer as the request expects (409)."""
         return self.code == 409 and self.reason != "AlreadyExists"
 
     @property
     def gone(self) -> bool:
-        """410: the resource version or the continue token is too old."""
+        """Whether the resource version or the continue token is too old (410)."""
         return self.code == 410 or self.reason in ("Gone", "Expired")
 
     @property
     def for_the_namespace(self) -> str:
-        """The reason that a create is refused whatever the object is: a quota, missing rights, or
-        the namespace is being deleted. Empty: the refusal is about this object, or temporary."""
+        """The reason to refuse every object of this kind in the namespace: a quota, missing rights,
+        or the namespace is being deleted. "" if the refusal is about this object, or temporary."""
         if self.namespace_gone:
             return self.message or self.reason
         match = _FOR_THE_NAMESPACE.fullmatch(self.message) if self.code == 403 else None
@@ -108,7 +96,7 @@ class ApiError(Exception):
 
     @property
     def namespace_gone(self) -> bool:
-        """Nothing can be made in this namespace any more: it is being deleted, or gone."""
+        """Whether the namespace does not exist or is being deleted."""
         details = self.status.details
         if details is None:
             return False
@@ -117,15 +105,15 @@ class ApiError(Exception):
         return any(cause.reason == NAMESPACE_TERMINATING for cause in details.causes or ())
 
 
-class Unreadable(ApiError):
-    """An answer, or an object in one, that is not JSON of the type that was asked for."""
+class UnreadableAnswer(ApiError):
+    """An answer, or an object in one, that is not JSON of the expected type."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(Status(code=500, reason=REASONS[500], message=what))
+    def __init__(self, message: str) -> None:
+        super().__init__(Status(code=500, reason=REASONS[500], message=message))
 
 
-def error_of(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-    """The answer as an error; proxies and load balancers answer with anything but a Status."""
+def api_error(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    """Return the answer as an error. Proxies and load balancers may answer without a Status."""
     code = response.status
     try:
         status = msgspec.json.decode(body, type=Status)
@@ -142,7 +130,7 @@ def error_of(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
 
 
 def _seconds(header: str | None) -> float | None:
-    """A Retry-After header: seconds, or a date (RFC 9110 10.2.3)."""
+    """Read a Retry-After header: seconds, or a date (RFC 9110 10.2.3)."""
     if header is None:
         return None
     if header.strip().isdigit():

@@ -1,4 +1,4 @@
-"""An API server's answers, read as types. Whatever one holds, the only error is Unreadable."""
+"""Answers of an API server, decoded into types. UnreadableAnswer is the only error."""
 
 from __future__ import annotations
 
@@ -8,59 +8,55 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from jobflow.api.meta import ListMeta
 from jobflow.api.schema.nesting import cut
-from jobflow.kube.errors import Unreadable
+from jobflow.kube.errors import UnreadableAnswer
 
 T = TypeVar("T")
 
 
-class Reader(Generic[T]):
-    """Reads answers as one type."""
+class AnswerReader(Generic[T]):
+    """Decodes answers as one type."""
 
     def __init__(self, type: type[T]) -> None:
         self._name = type.__name__
         self._decode = msgspec.json.Decoder(type).decode
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
-        """The answer. Raises Unreadable, whatever it holds."""
+        """Decode an answer. Raises UnreadableAnswer."""
         try:
-            return self._decode(raw)
-        except RecursionError:
-            short = cut(bytes(raw))
+            try:
+                return self._decode(raw)
+            except RecursionError:
+                return self._decode(cut(bytes(raw)))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._unreadable(error) from error
-        try:
-            return self._decode(short)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: Exception) -> Unreadable:
-        return Unreadable(f"the API server's answer cannot be read as {self._name}: {error}")
+            message = f"the API server's answer cannot be read as {self._name}: {error}"
+            raise UnreadableAnswer(message) from error
 
 
-_decoders: dict[Any, Reader[Any]] = {}
+_decoders: dict[Any, AnswerReader[Any]] = {}
 
 
-def decoder(type: type[T]) -> Reader[T]:
-    """The one reader of a type: making one costs more than decoding a small object."""
+def decoder(type: type[T]) -> AnswerReader[T]:
+    """Return the reader of a type. Readers are shared: making one costs more than decoding."""
     if (known := _decoders.get(type)) is None:
-        known = _decoders[type] = Reader(type)
+        known = _decoders[type] = AnswerReader(type)
     return known
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the whole lines of chunks that are cut anywhere, but no last line without an end."""
-    begun: list[bytes] = []
+    """Yield the complete lines of chunks that are cut anywhere."""
+    unfinished: list[bytes] = []
     async for chunk in chunks:
-        *ended, rest = chunk.split(b"\n")
-        for line in ended:
-            if begun:
-                line = b"".join((*begun, line))
-                begun.clear()
+        *complete, rest = chunk.split(b"\n")
+        for line in complete:
+            if unfinished:
+                line = b"".join((*unfinished, line))
+                unfinished.clear()
             if line:
                 yield line
         if rest:
-            begun.append(rest)
+            unfinished.append(rest)
 
 
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
@@ -68,8 +64,62 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 def warnings_of(headers: Iterable[str]) -> list[str]:
-    """The texts of `Warning` headers, each of which may hold several (RFC 7234 5.5, of which an
-    API server uses code 299 alone)."""
+    """Return the texts of `Warning` headers, each of which may hold several (RFC 7234 5.5; an API
+    server uses code 299 only)."""
     return [
         _ESCAPED.sub(r"\1", found[1]) for header in headers for found in _WARNING.finditer(header)
     ]
+
+
+class Identity(msgspec.Struct, rename="camel"):
+    """Name, UID and version of an object."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Identified(msgspec.Struct):
+    """An object of which only its identity is read."""
+
+    metadata: Identity
+
+
+class IdentityList(msgspec.Struct):
+    """A page of a list of which only identities are read."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[Identified] | None = None
+    """An API server sends null if a list of metadata is empty."""
+
+
+class RawList(msgspec.Struct):
+    """A page of a list whose items are decoded one by one."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+class WatchEvent(msgspec.Struct):
+    """An event of a watch. The type of `object` depends on `type`."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class AnyObject(msgspec.Struct):
+    """An object with any content; its metadata may not even be a map."""
+
+    metadata: Any = None
+
+
+def identity_of(raw: msgspec.Raw) -> Identity:
+    """Return the identity of an object; parts that cannot be read are empty."""
+    try:
+        metadata = decoder(AnyObject).decode(raw).metadata
+    except UnreadableAnswer:
+        metadata = None
+    values = metadata if isinstance(metadata, dict) else {}
+    texts = [values.get(key) for key in ("name", "namespace", "uid", "resourceVersion")]
+    return Identity(*(text if isinstance(text, str) else "" for text in texts))

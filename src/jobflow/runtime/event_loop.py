@@ -1,4 +1,4 @@
-"""The event loop that every command of ours runs on. Knows nothing of what runs on it."""
+"""The event loop of every command."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a uvloop event loop."""
+    """Run a coroutine on a uvloop event loop and return its result."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)

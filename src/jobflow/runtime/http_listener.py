@@ -1,6 +1,6 @@
-"""One ASGI app on one port, as an awaitable: bound at once, served until told to stop.
+"""An HTTP listener: one ASGI app on one port, bound at once and served until it is stopped.
 
-It installs no signal handlers, prints nothing and never ends the process; errors are raised.
+It installs no signal handlers, prints nothing and never ends the process.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from typing import Any
 import uvicorn
 
 IDLE_SECONDS = 120
-"""How long an idle connection is kept. Longer than an API server's 90 s (Go's IdleConnTimeout), so
-that it is the client who closes and no request is sent into a closing connection."""
+"""How long an idle connection stays open. Longer than an API server's 90 s (Go's IdleConnTimeout),
+so that the client closes it and sends no request into a closing connection."""
 DRAIN_SECONDS = 10
-"""How long requests that have begun may take once the server is told to stop."""
+"""Time for requests that have begun when the server stops."""
 CLOSE_SECONDS = 0.05
-"""How long connections without a request may take to close."""
+"""Time for connections without a request to close."""
 BACKLOG = 2048
 
 
 class PortInUse(OSError):
-    """The port cannot be had. `strerror` says which and how to choose another."""
+    """The port cannot be used. `strerror` says which one and how to choose another."""
 
     def __str__(self) -> str:
         return self.strerror or ""
 
 
-class Listener:
-    """A port that is ours from the moment this is made.
-
-    `flag` is the command line's name of the port, for the error. Raises PortInUse.
+class HttpListener:
+    """A port that is bound by the constructor. `flag` is the command-line flag of the port, for the
+    error message. Raises PortInUse.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Listener:
     ) -> None:
         self._socket = _bind(host, port, flag)
         self.port: int = self._socket.getsockname()[1]
-        """The port, also where any free one was asked for."""
+        """The port, even if any free port was requested."""
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -70,7 +69,7 @@ class Listener:
         )
 
     async def serve(self) -> None:
-        """Serve until `stop`; what has begun is answered first."""
+        """Serve until `stop`, and answer the requests that have begun."""
         try:
             await self._server.serve(sockets=[self._socket])
         except asyncio.CancelledError:
@@ -80,11 +79,11 @@ class Listener:
             self.close()
 
     def stop(self) -> None:
-        """Take no more connections and let `serve` end."""
+        """Accept no more connections and let `serve` end."""
         self._server.stop.set()
 
     def close(self) -> None:
-        """Give the port back; only for a listener that is not served."""
+        """Release the port of a listener that does not serve."""
         self._socket.close()
 
 
@@ -94,7 +93,7 @@ class _Server(uvicorn.Server):
         self.stop = asyncio.Event()
 
     def abort(self) -> None:
-        """Break everything off."""
+        """Break off all connections."""
         for server in getattr(self, "servers", ()):
             server.close()
         for connection in list(self.server_state.connections):
@@ -103,13 +102,13 @@ class _Server(uvicorn.Server):
             task.cancel()
 
     async def main_loop(self) -> None:
-        """Until told to stop, at once and not at the next tick of a tenth of a second."""
+        """Wait for `stop` instead of uvicorn's ticks of a tenth of a second."""
         await self.on_tick(0)
         await self.stop.wait()
 
     async def _wait_tasks_to_complete(self) -> None:
-        """A client that holds an idle TLS connection without reading never answers its close;
-        only requests that have begun are worth the whole drain."""
+        """Only requests that have begun get the whole drain time: a client with an idle TLS
+        connection that does not read never confirms its close."""
         if tasks := list(self.server_state.tasks):
             await asyncio.wait(tasks)
         until = time.monotonic() + CLOSE_SECONDS
@@ -121,18 +120,18 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the composition root's business."""
+        """Install no signal handlers."""
         yield
 
 
-def in_use(place: str, flag: str, error: OSError) -> PortInUse:
-    """What to tell of a port that cannot be had."""
-    text = f"cannot listen on {place}: {error.strerror}; choose another port by {flag}"
+def in_use(address: str, flag: str, error: OSError) -> PortInUse:
+    """Return the error for an address that cannot be used."""
+    text = f"cannot listen on {address}: {error.strerror}; choose another port by {flag}"
     return PortInUse(error.errno, text)
 
 
 def _bind(host: str, port: int, flag: str) -> socket.socket:
-    """A bound socket; without a host on all addresses, IPv4 and IPv6."""
+    """Return a bound socket; without a host, on all IPv4 and IPv6 addresses."""
     both = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
     try:

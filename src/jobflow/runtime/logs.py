@@ -1,7 +1,6 @@
-"""Structured logs: one JSON object a line, ours and the libraries', on one stream.
+"""Structured logs: one JSON object per line on one stream, including the logs of libraries.
 
-A line has `time`, `level`, `event` and what the event is about (flow, step, job …). It only
-configures; who logs gets a logger from structlog.
+A line has `time`, `level`, `event` and the subject of the event (flow, step, job …).
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ LIBRARIES = {
     "aiohttp": logging.WARNING,
     "asyncio": logging.WARNING,
 }
-"""Loggers of libraries whose info lines say nothing to an operator."""
+"""Loggers of libraries whose info lines do not help an operator."""
 
 
 def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Log from `level` on as JSON lines to `stream` (standard error), for the whole process."""
+    """Log JSON lines from `level` up to `stream` (standard error), for the whole process."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -59,6 +58,6 @@ def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> Non
 
 
 def _json(line: Mapping[str, Any], **_: Any) -> str:
-    """When and what first, then what it is about."""
+    """Encode a line with time, level and event first."""
     head = {key: line[key] for key in ("time", "level", "event") if key in line}
     return msgspec.json.encode(head | dict(line), enc_hook=repr).decode()

@@ -1,4 +1,4 @@
-"""Long-running parts that live together: when one of them dies, all end. Knows none of them."""
+"""Long-running parts that end together as soon as one of them ends."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Part = Callable[[], Coroutine[Any, Any, None]]
 
 
 class PartDied(Exception):
-    """A part ended that should have gone on; `__cause__` is why, where it raised."""
+    """A part ended too early; `__cause__` is the exception, if it raised one."""
 
 
 class Parts:
-    """The parts that run while the body of `together` does."""
+    """The parts that run while the body of `together` runs."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.stopping = False
-        """Set before parts are told to end, so that their end is no death."""
+        """Set before parts are asked to end, so that their end is expected."""
         self._tasks = tasks
         self._started: list[Task] = []
 
@@ -35,7 +35,7 @@ class Parts:
         return task
 
     def end(self) -> None:
-        """Cancel every part that still runs."""
+        """Cancel all parts."""
         self.stopping = True
         for task in self._started:
             task.cancel()
@@ -53,8 +53,8 @@ class Parts:
 
 @asynccontextmanager
 async def together() -> AsyncIterator[Parts]:
-    """Parts that are cancelled when the body ends. The body is cancelled when a part dies, and
-    PartDied is raised; an exception of the body comes out as it is."""
+    """Cancel the parts when the body ends. If a part ends first, cancel the body and raise
+    PartDied. An exception of the body is raised as it is."""
     try:
         async with asyncio.TaskGroup() as tasks:
             parts = Parts(tasks)
@@ -65,18 +65,20 @@ async def together() -> AsyncIterator[Parts]:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The exception itself out of a group of groups; others of the group are in the log."""
+    """Return the first exception of nested groups; the log has the others."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 async def either(*waits: Coroutine[Any, Any, Any]) -> None:
-    """Return when the first of them does."""
+    """Return when one of them returns, or raise its exception. The others are cancelled."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+    for task in finished:
+        task.result()

@@ -15,7 +15,7 @@ import msgspec
 
 from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.sandbox.jobs.job import VcjobObject
@@ -179,7 +179,7 @@ class Writes:
 
     async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
         """Send until there is an answer that stands. Raises ApiError."""
-        backoff = Backoff(first=0.05, most=5.0)
+        backoff = ExponentialBackoff(first=0.05, most=5.0)
         while True:
             try:
                 async with self._room:

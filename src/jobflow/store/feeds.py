@@ -1,6 +1,10 @@
-"""The reflectors that keep a store level with an API server: which kinds, and what of them."""
+"""The reflectors that keep a store up to date with an API server."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
 
 from jobflow.api.command import Command
 from jobflow.api.job import Job
@@ -12,46 +16,52 @@ from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from jobflow.store.copies import Queue, Store
 
-OF_JOBS = [("labelSelector", JOB_NAME)]
-"""Pods that belong to some vcjob."""
+PODS_OF_JOBS = [("labelSelector", JOB_NAME)]
 
-Feed = (
-    Reflector[JobFlow]
-    | Reflector[JobTemplate]
-    | Reflector[Job]
-    | Reflector[Command]
-    | Reflector[Queue]
-    | Reflector[Pod]
-)
+Feed = Reflector[Any]
 
 
-def feeds(store: Store, client: Client, *, namespace: str = "") -> list[Feed]:
-    """Return the reflectors that keep the store level with the API server; each has to be `run`.
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """One reflector for each kind; each has to be `run`. Iterating skips None."""
 
-    With a `namespace` nothing outside it is asked for, so queues are not known.
+    flows: Reflector[JobFlow]
+    templates: Reflector[JobTemplate]
+    jobs: Reflector[Job]
+    commands: Reflector[Command]
+    queues: Reflector[Queue] | None
+    """None if one namespace is followed: queues belong to none."""
+    pods: Reflector[Pod] | None
+    """None if the store follows no pods."""
 
-    Pods come last, and only for a store that has them.
-    """
-    found: list[Feed] = [
+    def __iter__(self) -> Iterator[Feed]:
+        reflectors = (getattr(self, field.name) for field in fields(self))
+        return (reflector for reflector in reflectors if reflector is not None)
+
+
+def feeds(store: Store, client: Client, *, namespace: str = "") -> Feeds:
+    """Return the reflectors that keep the store up to date. With a `namespace`, nothing outside it
+    is requested, so queues are not known."""
+    queues, pods = None, None
+    if namespace:
+        store.queues_cache.absent()
+    else:
+        queues = Reflector(client, QUEUES, Queue, store.queues_cache)
+    if store.has_pods:
+        pods = Reflector(
+            client,
+            PODS,
+            Pod,
+            store.pods.cache,
+            namespace=namespace,
+            query=PODS_OF_JOBS,
+            after=store.wait_listed,
+        )
+    return Feeds(
         Reflector(client, JOBFLOWS, JobFlow, store.flows, namespace=namespace),
         Reflector(client, JOBTEMPLATES, JobTemplate, store.templates_cache, namespace=namespace),
         Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
         Reflector(client, COMMANDS, Command, store.commands_cache, namespace=namespace),
-    ]
-    if namespace:
-        store.queues_cache.absent()  # queues belong to no namespace
-    else:
-        found.append(Reflector(client, QUEUES, Queue, store.queues_cache))
-    if store.has_pods:
-        found.append(
-            Reflector(
-                client,
-                PODS,
-                Pod,
-                store.pods.cache,
-                namespace=namespace,
-                query=OF_JOBS,
-                after=store.wait_listed,
-            )
-        )
-    return found
+        queues,
+        pods,
+    )

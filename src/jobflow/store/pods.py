@@ -1,13 +1,14 @@
-"""The copy of pods, by the UID of their vcjob: only those that something is yet to be made of.
+"""The copy of pods by the UID of their job, limited to pods that plans may still need.
 
-A cluster has many more pods than flows care for. Kept is a pod of a vcjob that a flow's status has
-not yet recorded as ended, and one whose vcjob is not known (a watch may be ahead of the other).
-What else is to be known of a pod is read live (docs/decisions/watched-pods.md).
+A cluster has many more pods than flows have. A pod is kept if the end of its job is not recorded in
+a flow's status, or if its job is not known yet (watches are independent). Other pods are read live
+(docs/decisions/watched-pods.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import TypeVar
 
 from jobflow.api.flow_status import RunCondition
 from jobflow.api.job import ENDED_PHASES, Job
@@ -17,13 +18,15 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.cache import Cache
 from jobflow.store.slim import slim_pod
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 EMPTY: Mapping[str, Pod] = {}
 
 OnChange = Callable[[Pod | None, Pod | None], None]
 
 
 class Pods:
-    """Told of changes of flows and vcjobs after they are in their caches."""
+    """The pods. Call `flow_changed` and `job_changed` after the caches have the change."""
 
     def __init__(self, flows: Cache[JobFlow], jobs: Cache[Job], on_change: OnChange) -> None:
         self.cache = Cache[Pod](self._changed, slim=slim_pod, wanted=self._wanted)
@@ -32,44 +35,44 @@ class Pods:
         self._on_change = on_change
         self._of: dict[str, dict[str, Pod]] = {}
         self._closing: dict[str, dict[str, Job]] = {}
-        """By flow UID, then by their own: vcjobs that have ended, of which pods are kept."""
+        """By flow UID and job UID: the ended jobs whose pods are kept."""
         self._recorded: tuple[JobFlow | None, frozenset[str]] = (None, frozenset())
 
     def of(self, job_uid: str) -> Mapping[str, Pod]:
-        """The pods of a vcjob by name. Not to be kept: it changes with the store."""
+        """Return the pods of a job by name: a view that changes with the store."""
         return self._of.get(job_uid, EMPTY)
 
-    # ------------------------------------------------------------------ what decides of keeping
+    # ------------------------------------------------------------------ pods to keep
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Its status may tell of more ends by now."""
+        """Drop the pods of jobs whose end the new status records."""
         flow = new or old
         assert flow is not None
         if new is None:
             self._closing.pop(flow.metadata.uid, None)
         for job in list(self._closing.get(flow.metadata.uid, {}).values()):
-            if not self._open(job):
-                self._let_go(job)
+            if not self._is_needed(job):
+                self._drop_pods(job)
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """It may have ended, or be known at last."""
+        """Decide about the pods of a job that has ended or was not known before."""
         if new is None:
             return
         if new.metadata.uid not in self._of or not (old is None or new.ended):
             return
-        if self._open(new):
-            self._close(new)
+        if self._is_needed(new):
+            self._remember_ended(new)
         else:
-            self._let_go(new)
+            self._drop_pods(new)
 
     def _wanted(self, pod: Pod) -> bool:
         if not (uid := pod.owner):
             return False
         job = self._job_of(pod)
-        return job is None or job.metadata.uid != uid or self._open(job)
+        return job is None or job.metadata.uid != uid or self._is_needed(job)
 
-    def _open(self, job: Job) -> bool:
-        """Whether something of its pods may be recorded yet."""
+    def _is_needed(self, job: Job) -> bool:
+        """Return whether a plan may still record something about the job's pods."""
         reference = job.metadata.controller
         if reference is None or reference.kind != JOBFLOWS.kind:
             return False
@@ -79,7 +82,7 @@ class Pods:
         return not flow.final and not (job.ended and job.metadata.name in self._ends(flow))
 
     def _ends(self, flow: JobFlow) -> frozenset[str]:
-        """The vcjobs whose end a flow's status tells. Asked for one flow many times in a row."""
+        """`recorded_ends`, cached because it is called for one flow many times in a row."""
         if self._recorded[0] is not flow:
             self._recorded = flow, recorded_ends(flow)
         return self._recorded[1]
@@ -88,52 +91,50 @@ class Pods:
 
     def _changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
-            self._forget(old)
+            discard(self._of, old.owner, old.metadata.name)
         if new is not None:
             self._of.setdefault(new.owner, {})[new.metadata.name] = new
             job = self._job_of(new)
             if job is not None and job.ended and job.metadata.uid == new.owner:
-                self._close(job)
+                self._remember_ended(job)
         self._on_change(old, new)
 
-    def _forget(self, pod: Pod) -> None:
-        pods = self._of[pod.owner]
-        del pods[pod.metadata.name]
-        if not pods:
-            del self._of[pod.owner]
-
-    def _close(self, job: Job) -> None:
+    def _remember_ended(self, job: Job) -> None:
         reference = job.metadata.controller
         if job.ended and reference is not None:
             self._closing.setdefault(reference.uid, {})[job.metadata.uid] = job
 
-    def _let_go(self, job: Job) -> None:
-        """Nobody is told: nothing has happened to these pods."""
+    def _drop_pods(self, job: Job) -> None:
         uid, reference = job.metadata.uid, job.metadata.controller
         for pod in self._of.pop(uid, {}).values():
             self.cache.let_go(pod)
-        jobs = self._closing.get(reference.uid) if reference is not None else None
-        if reference is not None and jobs is not None:
-            jobs.pop(uid, None)
-            if not jobs:
-                del self._closing[reference.uid]
+        if reference is not None and uid in self._closing.get(reference.uid, {}):
+            discard(self._closing, reference.uid, uid)
 
     def _job_of(self, pod: Pod) -> Job | None:
         owner = pod.metadata.controller
         return self._jobs.get(pod.metadata.namespace, owner.name) if owner is not None else None
 
 
+def discard(index: dict[K, dict[str, V]], key: K, name: str) -> None:
+    """Remove a name from an index of two levels, and its first level if that is empty."""
+    names = index[key]
+    del names[name]
+    if not names:
+        del index[key]
+
+
 def recorded_ends(flow: JobFlow) -> frozenset[str]:
-    """The vcjobs, by name, of which a flow's status tells how they ended."""
+    """Return the names of the jobs whose end a flow's status records."""
     records = flow.status.job_status_list or ()
-    told = [record.name for record in records if record.state in ENDED_PHASES]
-    told += [job for job, entry in entries(flow) if entry.phase in ENDED_PHASES]
-    return frozenset(told)
+    names = [record.name for record in records if record.state in ENDED_PHASES]
+    names += [job for job, entry in entries(flow) if entry.phase in ENDED_PHASES]
+    return frozenset(names)
 
 
 def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
-    """What a flow's status tells of each step and each run of one, with its last vcjob's name. That
-    of a first vcjob is the entry's key, and may have been dropped for the status's size."""
+    """Yield the condition of each step without runs and of each run, with the name of its last job.
+    The name of a first job may have been dropped to save space; it equals the entry's key."""
     for key, condition in (flow.status.conditions or {}).items():
         if condition.runs is None:
             yield condition.job or key, condition

@@ -1,7 +1,4 @@
-"""What is kept of an object: what is read of it, and what many objects share only once.
-
-Nothing here decides which objects are kept.
-"""
+"""Memory-saving copies of jobs and pods: fields that are read, with equal values shared."""
 
 from __future__ import annotations
 
@@ -15,26 +12,26 @@ from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import TASK, TASK_INDEX, ContainerState, ContainerStatus, Pod, PodStatus
 
 KEPT_PREFIXES = ("volcano.sh/", "flow.volcano.sh/")
-"""Labels and annotations of a vcjob that are copied; what else users put there is theirs."""
+"""Prefixes of the labels and annotations of a job that are copied."""
 SHARED = 4096
-"""How many different values of a sort are remembered to be shared."""
+"""Number of values of a type that are shared."""
 
 
 def slim_job(job: Job) -> Job:
-    """The same vcjob in less memory: words that many share are one object, as are equal outlines;
-    strange labels go."""
+    """Return the job in less memory: equal strings and outlines are shared, labels and annotations
+    of users are dropped."""
     meta, status = job.metadata, job.status
     references = meta.owner_references
     return Job(
         metadata=msgspec.structs.replace(
             meta,
             namespace=intern(meta.namespace),
-            labels=_words(meta.labels),
-            annotations=_words(meta.annotations),
+            labels=_own_words(meta.labels),
+            annotations=_own_words(meta.annotations),
             owner_references=[_shared(reference) for reference in references or ()] or None,
             finalizers=[intern(word) for word in meta.finalizers or ()] or None,
         ),
-        spec=_facts(msgspec.json.encode(job.spec)),
+        spec=_outline(msgspec.json.encode(job.spec)),
         status=msgspec.structs.replace(
             status,
             state=msgspec.structs.replace(status.state, phase=intern(status.state.phase)),
@@ -50,12 +47,12 @@ def slim_job(job: Job) -> Job:
 
 
 @lru_cache(SHARED)
-def _facts(encoded: bytes) -> JobOutline:
-    """One outline for all vcjobs that have the same: those of one template mostly do."""
+def _outline(encoded: bytes) -> JobOutline:
+    """Decode an outline. Jobs of one template mostly share theirs."""
     return msgspec.json.decode(encoded, type=JobOutline)
 
 
-def _words(table: dict[str, str] | None) -> dict[str, str] | None:
+def _own_words(table: dict[str, str] | None) -> dict[str, str] | None:
     if not table:
         return None
     return {
@@ -63,24 +60,19 @@ def _words(table: dict[str, str] | None) -> dict[str, str] | None:
     } or None
 
 
+@lru_cache(SHARED)
 def _shared(reference: OwnerReference) -> OwnerReference:
-    return msgspec.structs.replace(
-        reference,
-        api_version=intern(reference.api_version),
-        kind=intern(reference.kind),
-        name=intern(reference.name),
-        uid=intern(reference.uid),
-    )
+    return reference
 
 
 # ---------------------------------------------------------------------- pods
 
 
 def slim_pod(pod: Pod) -> Pod:
-    """The same pod in less memory: whose it is, its task and index, and where it stands.
+    """Return the pod in less memory: owner, task, index and state.
 
-    What a container that ended well has to say stays only in the first pods of tasks: only these
-    can be a step's outputs.
+    The message of a container that ended well is kept only in the first pod of a task, because
+    only that can be a step's output.
     """
     meta, status = pod.metadata, pod.status
     owner = meta.controller
@@ -94,9 +86,7 @@ def slim_pod(pod: Pod) -> Pod:
             resource_version=meta.resource_version,
             deletion_timestamp=meta.deletion_timestamp,
             labels=_task(pod.task, words.get(TASK_INDEX, "")),
-            owner_references=_owners(owner.api_version, owner.kind, owner.name, owner.uid)
-            if owner is not None
-            else None,
+            owner_references=_owners(owner) if owner is not None else None,
         ),
         spec=msgspec.structs.replace(pod.spec, node_name=intern(pod.spec.node_name)),
         status=PodStatus(
@@ -117,8 +107,8 @@ def _task(task: str, index: str) -> dict[str, str] | None:
 
 
 @lru_cache(SHARED)
-def _owners(api_version: str, kind: str, name: str, uid: str) -> list[OwnerReference]:
-    return [OwnerReference(api_version=api_version, kind=kind, name=name, uid=uid, controller=True)]
+def _owners(owner: OwnerReference) -> list[OwnerReference]:
+    return [owner]
 
 
 def _containers(
@@ -127,25 +117,24 @@ def _containers(
     return [_container(each, messages) for each in statuses or ()] or None
 
 
-_NOTHING = ContainerState()
+_NO_STATE = ContainerState()
 
 
 def _container(status: ContainerStatus, messages: bool) -> ContainerStatus:
     state, last = _state(status.state, messages), _state(status.last_state, messages)
-    if state is _NOTHING and last is _NOTHING:
-        return _undisturbed(status.name, status.restart_count)
+    if state is _NO_STATE and last is _NO_STATE:
+        return _running_container(status.name, status.restart_count)
     return msgspec.structs.replace(status, name=intern(status.name), state=state, last_state=last)
 
 
 @lru_cache(SHARED)
-def _undisturbed(name: str, restarts: int) -> ContainerStatus:
-    """A container of which there is nothing to tell."""
-    return ContainerStatus(name=name, restart_count=restarts, state=_NOTHING, last_state=_NOTHING)
+def _running_container(name: str, restarts: int) -> ContainerStatus:
+    return ContainerStatus(name=name, restart_count=restarts, state=_NO_STATE, last_state=_NO_STATE)
 
 
 def _state(state: ContainerState, messages: bool) -> ContainerState:
     if state.waiting is None and state.terminated is None:
-        return _NOTHING
+        return _NO_STATE
     ended = state.terminated
     if ended is None or not ended.message or messages or ended.exit_code or ended.signal:
         return state

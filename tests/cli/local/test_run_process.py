@@ -165,9 +165,13 @@ def test_sigkill_leaves_no_process_behind(home: Path, pids: Pids) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_other_signals_interrupt_too(number: signal.Signals) -> None:
-    with interruption() as stop:
-        os.kill(os.getpid(), number)
-        await stop.wait()
+    before = signal.signal(number, signal.SIG_DFL)  # nohup has SIGHUP ignored
+    try:
+        with interruption() as stop:
+            os.kill(os.getpid(), number)
+            await stop.wait()
+    finally:
+        signal.signal(number, before)
 
 
 async def test_sighup_stays_ignored_under_nohup() -> None:

@@ -16,7 +16,7 @@ from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.controller.apply.applied import Applied
 from jobflow.core.planning.actions import AbortJob, Confirm, DeleteCommand, DeleteFlow, DeleteJob
-from jobflow.kube.client import Unreadable
+from jobflow.kube.client import UnreadableAnswer
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE, cluster, flow
@@ -51,7 +51,7 @@ async def unreadable(world: World, **owner: Any) -> None:
     await client.create(JOBS, NAMESPACE, json.dumps(manifest).encode())
     odd = json.dumps({"status": {"state": [1]}}).encode()
     await client.patch(JOBS, NAMESPACE, "f-a", odd, subresource="status")
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnswer):
         await client.get(JOBS, NAMESPACE, "f-a", Job)
 
 

@@ -13,7 +13,8 @@ from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.live_pods import READS_AT_ONCE
 from jobflow.core.planning.actions import Action, Confirm, Plan, ReadPods
-from jobflow.kube.client import CONNECTIONS, Client
+from jobflow.kube.client import Client
+from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.store import Store
 from support.sandbox.running_controller import flow

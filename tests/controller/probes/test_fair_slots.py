@@ -8,14 +8,14 @@ from unittest.mock import patch
 
 import pytest
 
-from jobflow.controller.probes.fair_slots import Turns
+from jobflow.controller.probes.fair_slots import FairSlots
 from support.time.virtual_time import in_virtual_time
 
 
 class Crowd:
     """Takes turns, each for `lasts` seconds, and notes who began when."""
 
-    def __init__(self, turns: Turns[str], lasts: float = 0.0) -> None:
+    def __init__(self, turns: FairSlots[str], lasts: float = 0.0) -> None:
         self.turns = turns
         self.lasts = lasts
         self.begun: list[tuple[float, str]] = []
@@ -23,7 +23,7 @@ class Crowd:
         self._now = 0
 
     async def take(self, whose: str) -> None:
-        async with self.turns.turn(whose):
+        async with self.turns.slot(whose):
             self._now += 1
             self.most = max(self.most, self._now)
             self.begun.append((asyncio.get_running_loop().time(), whose))
@@ -49,7 +49,7 @@ def busiest(times: list[float], seconds: float) -> int:
 
 def test_no_stretch_of_time_has_more_than_the_budget() -> None:
     async def main() -> Crowd:
-        crowd = Crowd(Turns(most=10, seconds=0.1))
+        crowd = Crowd(FairSlots(most=10, seconds=0.1))
         await crowd.all_take(*("a" * 95))
         return crowd
 
@@ -68,7 +68,7 @@ def test_an_event_loop_that_is_a_little_too_early_is_no_trouble() -> None:
         loop = asyncio.get_running_loop()
         call_at = loop.call_at
         with patch.object(loop, "call_at", lambda at, *call: call_at(at - 0.0005, *call)):
-            crowd = Crowd(Turns(most=1, seconds=0.1))
+            crowd = Crowd(FairSlots(most=1, seconds=0.1))
             await crowd.all_take(*("a" * 20))
         return crowd
 
@@ -77,7 +77,7 @@ def test_an_event_loop_that_is_a_little_too_early_is_no_trouble() -> None:
 
 def test_a_budget_that_was_not_used_is_not_saved_up() -> None:
     async def main() -> Crowd:
-        crowd = Crowd(Turns(most=3, seconds=1))
+        crowd = Crowd(FairSlots(most=3, seconds=1))
         await crowd.take("a")
         await asyncio.sleep(100)
         await crowd.all_take(*("b" * 7))
@@ -91,7 +91,7 @@ def test_a_budget_that_was_not_used_is_not_saved_up() -> None:
 
 def test_no_more_than_so_many_are_under_way() -> None:
     async def main() -> Crowd:
-        crowd = Crowd(Turns(most=1000, seconds=0.1, at_once=7), lasts=5)
+        crowd = Crowd(FairSlots(most=1000, seconds=0.1, at_once=7), lasts=5)
         await crowd.all_take(*("abcdefghij" * 3))
         return crowd
 
@@ -101,7 +101,7 @@ def test_no_more_than_so_many_are_under_way() -> None:
 
 def test_everyone_is_served_in_rotation_however_many_wishes_one_has() -> None:
     async def main() -> Crowd:
-        crowd = Crowd(Turns(most=1, seconds=1))
+        crowd = Crowd(FairSlots(most=1, seconds=1))
         await crowd.all_take(*"aaaaaabbc")
         return crowd
 
@@ -110,7 +110,7 @@ def test_everyone_is_served_in_rotation_however_many_wishes_one_has() -> None:
 
 def test_who_comes_new_waits_for_one_turn_of_each_other() -> None:
     async def main() -> Crowd:
-        crowd = Crowd(Turns(most=1, seconds=1))
+        crowd = Crowd(FairSlots(most=1, seconds=1))
         async with asyncio.TaskGroup() as group:
             group.create_task(crowd.all_take(*("a" * 50 + "b" * 50)))
             await asyncio.sleep(10.5)
@@ -123,7 +123,7 @@ def test_who_comes_new_waits_for_one_turn_of_each_other() -> None:
 
 def test_who_goes_away_costs_nobody_a_turn() -> None:
     async def main() -> Crowd:
-        crowd = Crowd(Turns(most=1, seconds=1))
+        crowd = Crowd(FairSlots(most=1, seconds=1))
         async with asyncio.TaskGroup() as group:
             leaving = [group.create_task(crowd.take("a")) for _ in range(20)]
             group.create_task(crowd.all_take(*"bb"))
@@ -141,13 +141,13 @@ def test_who_goes_away_costs_nobody_a_turn() -> None:
 
 def test_a_turn_given_to_one_who_is_cancelled_at_that_moment_passes_on() -> None:
     async def main() -> Counter[str]:
-        crowd = Crowd(Turns(most=100, seconds=1, at_once=1), lasts=1)
+        crowd = Crowd(FairSlots(most=100, seconds=1, at_once=1), lasts=1)
         async with asyncio.TaskGroup() as group:
             group.create_task(crowd.take("a"))
             await asyncio.sleep(0)
             second = group.create_task(crowd.take("b"))
             group.create_task(crowd.take("c"))
-            # after the first is over, and before the second has taken over
+            # after the first has ended, and before the second has started
             loop = asyncio.get_running_loop()
             loop.call_later(1.0, lambda: loop.call_soon(second.cancel))
         return Counter(crowd.order)
@@ -157,13 +157,13 @@ def test_a_turn_given_to_one_who_is_cancelled_at_that_moment_passes_on() -> None
 
 def test_a_body_that_fails_gives_its_turn_back() -> None:
     async def main() -> str:
-        turns: Turns[str] = Turns(at_once=1)
+        turns: FairSlots[str] = FairSlots(at_once=1)
         try:
-            async with turns.turn("a"):
+            async with turns.slot("a"):
                 raise ValueError
         except ValueError:
             pass
-        async with turns.turn("b"):
+        async with turns.slot("b"):
             return "b"
 
     assert in_virtual_time(main()) == "b"

@@ -1,4 +1,4 @@
-"""One check of one pod, with real sockets: what passes, and a sentence for everything else."""
+"""Checks of one pod over real sockets: what passes, and the message for everything else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from support.network.probed_pods import pod
 
 
 def has_ipv6() -> bool:
-    """Whether this machine has an IPv6 loopback."""
+    """Return whether this machine has an IPv6 loopback."""
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             return True
@@ -49,7 +49,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Limits:
     return made
 
 
-# ---------------------------------------------------------------------- what passes
+# ---------------------------------------------------------------------- answers that pass
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", IPV6])
@@ -106,7 +106,7 @@ async def test_the_body_is_not_waited_for(body: str) -> None:
         await there.all_left()
 
 
-# ---------------------------------------------------------------------- what does not
+# ---------------------------------------------------------------------- answers that fail
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ async def test_nobody_listens() -> None:
 async def test_a_connection_that_is_not_taken(limits: Limits) -> None:
     with full() as port:
         for check in (HTTP, TCP):
-            assert await late(port, check, limits) == "takes no connection within a second"
+            assert await late(port, check, limits) == "accepts no connection within a second"
 
 
 async def late(port: int, check: Check, limits: Limits) -> str:
-    """What is seen when time is up before anything has happened."""
+    """Return the result if time runs out before anything happens."""
     checking = asyncio.create_task(ask(port, check))
     await asyncio.sleep(0)
     limits.time_is_up()
@@ -182,7 +182,7 @@ def full() -> Iterator[int]:
 
 
 async def test_a_pod_that_never_answers(limits: Limits) -> None:
-    said = "takes the connection and answers nothing within a second"
+    said = "accepts the connection and answers nothing within a second"
     assert await seen(silent(limits)) == said
 
 
@@ -272,7 +272,7 @@ async def test_an_ip_that_no_pod_can_have_is_not_asked(
 ) -> None:
     monkeypatch.setattr(asyncio, "open_connection", None)
     for check in (HTTP, TCP):
-        assert await ask(80, check, ip) == "is not asked: no pod of a network has that IP"
+        assert await ask(80, check, ip) == "is not asked: a pod cannot have that IP"
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"])
@@ -280,7 +280,7 @@ async def test_this_machine_is_asked_only_where_pods_are_its_processes(ip: str) 
     assert (await check_pod(pod("web-0", ip=ip), HTTP)).startswith("is not asked")
 
 
-# ---------------------------------------------------------------------- what it leaves behind
+# ---------------------------------------------------------------------- side effects
 
 
 async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,9 +338,9 @@ def test_uvloop_says_the_same(limits: Limits) -> None:
     assert said == asyncio.run(_plays(limits))
     assert said == {
         "ok": "",
-        "silent": "takes the connection and answers nothing within a second",
+        "silent": "accepts the connection and answers nothing within a second",
         "reset": "breaks off the connection",
         "tcp": "",
         "nobody": "refuses the connection",
-        "full": "takes no connection within a second",
+        "full": "accepts no connection within a second",
     }

@@ -1,4 +1,4 @@
-"""Whom an event of a pod concerns: a flow with a step that has not begun and probes its vcjob."""
+"""Pod events that matter to a flow: it has a step that has not started and probes the pod's job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.pod import Pod
-from jobflow.controller.probes.pod_index import Interest
+from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.store import Store
 
 PROBE = {"taskStatusList": [{"taskName": "worker", "phase": "Succeeded"}]}
@@ -33,7 +33,7 @@ class World:
             said = {"flow.volcano.sh/step": step} if annotations is None else annotations
             made = meta(f"f-{step}", ownerReferences=[flow], annotations=said)
             self.store.jobs.changed(msgspec.convert({"metadata": made}, Job))
-        self.interest = Interest(self.store)
+        self.interest = PodIndex(self.store)
 
     def told(self, old: Pod | None, new: Pod | None) -> bool:
         found = self.interest.flow_of(old, new)

@@ -1,4 +1,4 @@
-"""The request that a probe sends: one GET, whatever path and header the flow has."""
+"""The request of a probe is one GET, with any path and header in the flow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.network.probed_pods import web
 
 
 async def heard(check: Check) -> list[bytes]:
-    """The lines of the request as a pod hears it, without the two that are always the same."""
+    """Return the lines of the request that a pod receives, without the last two."""
     async with server(answering(OK)) as there:
         assert await ask(there.port, check) == ""
         lines = there.visits[0].request.split(b"\r\n")
@@ -91,7 +91,7 @@ async def test_a_header_that_would_split_the_request_is_not_sent(header: tuple[s
     async with server(answering(OK)) as there:
         said = await ask(there.port, replace(web(), header=header))
         assert there.visits == []
-    assert said == "is not asked: its header is none that a probe can send"
+    assert said == "is not asked: a probe cannot send its header"
 
 
 async def test_a_request_has_a_limit() -> None:

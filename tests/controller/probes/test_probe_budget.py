@@ -1,5 +1,5 @@
-"""How many connections probes open, counted: the budget holds whatever happens, and one flow's
-thousand pods do not hold up another's one. In virtual time."""
+"""Number of connections of probes: the budget always holds, and a flow with a thousand pods does
+not delay others. In virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def play(lab: Lab, seconds: float, *later: tuple[float, Callable[[], object]]) -
 
 
 def busiest(lab: Lab) -> int:
-    """The most connections begun in any second."""
+    """Return the maximum number of connections that began in any second."""
     times = sorted(time for time, _ in lab.asked)
     return max(bisect_left(times, begin + 1 - 1e-6) - at for at, begin in enumerate(times))
 
@@ -49,7 +49,7 @@ def test_a_thousand_waiting_probes_stay_within_the_budget_and_none_is_left_out()
 
 
 def test_pods_that_swallow_everything_hold_no_more_connections_than_allowed() -> None:
-    lab = Lab(answers=lambda name: "takes no connection", takes=1.0)
+    lab = Lab(answers=lambda name: "accepts no connection", takes=1.0)
     many(lab, 1000)
     most = 0
 
@@ -67,7 +67,7 @@ def test_a_storm_of_events_does_not_beat_the_budget() -> None:
     many(lab, 200)
 
     def storm() -> None:
-        """Every pod is replaced, and every flow is planned anew."""
+        """Replace every pod, and plan every flow again."""
         for n in range(200):
             name = f"flow{n}"
             lab.have(pod("web-0", job=name, uid=str(asyncio.get_running_loop().time())))

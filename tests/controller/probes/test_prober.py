@@ -1,4 +1,4 @@
-"""Rounds of a probe: when one passes, what is in the way, when the next begins. In virtual time."""
+"""Rounds of a probe: when one passes, what prevents it, when the next begins. In virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PASSED = ProbeResult(passed=True)
 
 
 def run(lab: Lab, seconds: float = 0.5, *later: tuple[float, Callable[[], object]]) -> Lab:
-    """Run the prober for so long; `later` happens so many seconds after the begin."""
+    """Run the prober for `seconds`; each of `later` happens at its time."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -83,13 +83,13 @@ def test_a_task_without_pods_has_nothing_to_answer() -> None:
     assert run(lab).result() == PASSED
 
 
-# ---------------------------------------------------------------------- what is in the way
+# ---------------------------------------------------------------------- obstacles
 
 
 @pytest.mark.parametrize(
     ("there", "message"),
     [
-        ((), "pod f-serve-web-0 is not there yet"),
+        ((), "pod f-serve-web-0 does not exist yet"),
         ((pod("web-0", phase="Pending", ip=""),), "pod f-serve-web-0 is Pending"),
         ((pod("web-0", phase="", ip=""),), "pod f-serve-web-0 is Pending"),
         ((pod("web-0", ip=""),), "pod f-serve-web-0 has no IP yet"),
@@ -102,7 +102,7 @@ def test_a_task_without_pods_has_nothing_to_answer() -> None:
             (pod("web-0", phase="Failed"),),
             "pod f-serve-web-0 has ended Failed, so it cannot answer",
         ),
-        ((pod("web-0"),), "pod f-serve-web-1 is not there yet"),
+        ((pod("web-0"),), "pod f-serve-web-1 does not exist yet"),
     ],
 )
 def test_a_pod_that_cannot_answer_is_in_the_way_and_nobody_is_asked(
@@ -120,7 +120,7 @@ def test_a_pod_that_belongs_to_another_job_is_not_asked() -> None:
     stranger = pod("web-0", job="other")
     lab.pods["uid-f-serve"] = {"f-serve-web-0": stranger}
     lab.want(probe())
-    assert run(lab).result().message == "pod f-serve-web-0 is not there yet"
+    assert run(lab).result().message == "pod f-serve-web-0 does not exist yet"
     assert lab.asked == []
 
 
@@ -257,7 +257,7 @@ def test_a_pod_that_goes_while_others_are_asked_keeps_the_round_from_passing() -
     lab = Lab(takes=0.4).have(pod("web-0"), pod("web-1"))
     lab.want(probe(web(pods=2)))
     gone = (0.2, lambda: lab.pods["uid-f-serve"].pop("f-serve-web-0"))
-    assert run(lab, 0.5, gone).result().message == "pod f-serve-web-0 is not there yet"
+    assert run(lab, 0.5, gone).result().message == "pod f-serve-web-0 does not exist yet"
 
 
 def test_what_was_seen_before_the_end_of_a_pod_is_still_told() -> None:
@@ -280,7 +280,7 @@ def test_a_probe_that_failed_passes_later() -> None:
     assert lab.told == [FLOW, FLOW]
 
 
-# ---------------------------------------------------------------------- what is wanted
+# ---------------------------------------------------------------------- wanted probes
 
 
 def test_what_is_no_longer_listed_stops_at_once() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -17,13 +16,10 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBS
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import Prober
-from jobflow.kube.client import Client
 from support.sandbox.job_pods import make_pod, move_pod
 from support.sandbox.running_controller import (
     NAMESPACE,
     Cluster,
-    Product,
-    cluster,
     flow,
     set_phase,
     template,
@@ -32,11 +28,11 @@ from support.sandbox.running_controller import (
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods need addresses of their own")
 
 FIRST, SECOND = "127.0.0.1", "127.0.0.2"
-CHECK = partial(check_pod, loopback=True)
+PROBING = partial(Prober, check=partial(check_pod, loopback=True))
 
 
 class Pods:
-    """What listens at every address of this machine, in the place of pods."""
+    """A server at every address of this machine, in place of pods."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -45,7 +41,7 @@ class Pods:
         self.asked: Counter[tuple[str, str]] = Counter()
         """(address, path)."""
         self.order: list[str] = []
-        """The addresses, as they were asked."""
+        """The addresses in the order of the requests."""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await reader.readuntil(b"\r\n\r\n")
@@ -64,24 +60,6 @@ async def pods() -> AsyncIterator[Pods]:
     async with await asyncio.start_server(made.answer, "0.0.0.0", 0) as listening:
         made.port = listening.sockets[0].getsockname()[1]
         yield made
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        yield world
-
-
-@asynccontextmanager
-async def a_life(world: Cluster) -> AsyncIterator[None]:
-    """The controller, killed at the end."""
-    async with Client.at(world.server.url) as client:
-        product = Product(client, probing=partial(Prober, check=CHECK))
-        try:
-            yield
-            product.check()
-        finally:
-            await product.kill()
 
 
 def asking(name: str, targets: str, port: int, path: str = "/ready") -> dict[str, Any]:
@@ -109,12 +87,12 @@ async def test_a_probe_that_waits_is_asked_by_the_next_controller_too(
 ) -> None:
     await world.apply(template("t"), template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
-    async with a_life(world):
+    async with world.controller(probing=PROBING):
         await has_pod(world, "f-a", FIRST)
         await world.until("f", lambda flow: says(flow, "b", "answers 503"))
     before = pods.asked.total()
     pods.ready = {FIRST}
-    async with a_life(world):
+    async with world.controller(probing=PROBING):
         await world.until_jobs(f_a="Running", f_b="")
     assert pods.asked.total() == before + 1
     assert world.count("POST", JOBS) == 2
@@ -128,14 +106,14 @@ async def test_a_target_that_has_passed_is_not_asked_by_the_next_controller(
     steps = [{"name": "a"}, {"name": "b"}, asking("c", "a b", pods.port)]
     await world.apply(flow("f", {}, flows=steps))
     pods.ready = {FIRST}
-    async with a_life(world):
+    async with world.controller(probing=PROBING):
         await has_pod(world, "f-a", FIRST)
         await has_pod(world, "f-b", SECOND)
         await world.until("f", lambda flow: says(flow, "c", "['a']"))
         await world.until("f", lambda flow: says(flow, "c", "of pod f-b-main-0 answers 503"))
     first = pods.asked[FIRST, "/ready"]
     pods.ready = {SECOND}
-    async with a_life(world):
+    async with world.controller(probing=PROBING):
         await world.until_jobs(f_a="Running", f_b="Running", f_c="")
     assert (first, pods.asked[FIRST, "/ready"]) == (1, 1)
     assert world.count("POST", JOBS) == 3
@@ -144,17 +122,17 @@ async def test_a_target_that_has_passed_is_not_asked_by_the_next_controller(
 async def test_what_was_passed_counts_after_the_target_has_ended(
     world: Cluster, pods: Pods
 ) -> None:
-    """b has passed, and its template comes when its target can no longer be asked."""
+    """b has passed, and its template comes when its target cannot be probed any more."""
     await world.apply(template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
     pods.ready = {FIRST}
-    async with a_life(world):
+    async with world.controller(probing=PROBING):
         await has_pod(world, "f-a", FIRST)
         await world.until("f", lambda flow: says(flow, "b", "['a']"))
     pods.ready = set()
     await set_phase(world.client, "f-a", "Completed")
     await world.apply(template("t"))
-    async with a_life(world):
+    async with world.controller(probing=PROBING):
         await world.until_jobs(f_a="Completed", f_b="")
     assert pods.asked[FIRST, "/ready"] == 1
 
@@ -167,11 +145,14 @@ async def test_two_flows_with_fifty_probes_each_share_the_budget(
     for name in "fg":
         steps = [asking(f"s{n}", "a", pods.port, path) for n, path in enumerate(paths)]
         await world.apply(flow(name, {}, flows=[{"name": "a"}, *steps]))
-    async with a_life(world):
+    async with world.controller(probing=PROBING):
         await world.until_jobs(f_a="", g_a="")
     await has_pod(world, "f-a", FIRST)
     await has_pod(world, "g-a", SECOND)
-    async with world.ends({"f-a": "", "g-a": ""}), a_life(world):  # both begin to ask at once
+    async with (
+        world.ends({"f-a": "", "g-a": ""}),
+        world.controller(probing=PROBING),
+    ):  # both begin to probe at once
         for name in "fg":
             await world.until(
                 name, lambda flow: all(says(flow, f"s{n}", "answers 503") for n in range(50))
@@ -187,7 +168,7 @@ async def test_two_flows_with_fifty_probes_each_share_the_budget(
 
 
 def _fair(order: Sequence[str]) -> bool:
-    """From where both ask until one is done, each has its share of every two tenths of a second."""
+    """While both probe, each has its share of every two tenths of a second."""
     both = order[order.index(SECOND) : min(_last(order, FIRST), _last(order, SECOND))]
     shares = [Counter(both[at : at + 20]) for at in range(len(both) - 20)]
     return len(shares) > 40 and all(min(share[FIRST], share[SECOND]) >= 5 for share in shares)

@@ -1,5 +1,5 @@
 """An admission leaves nothing behind, and nothing for the garbage collector to find: the webhook
-runs it seldom (`serve.settle_memory`), and for as long as the process lives."""
+runs it seldom (`serve.freeze_garbage_collector`), and for as long as the process lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elections on the sandbox's API server: who leads, what the Lease says, how a term ends."""
+"""Elections on the sandbox's API server: the leader, the Lease, and the ends of terms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import JOBS, LEASES
-from jobflow.kube.client import CONNECTIONS, Client
+from jobflow.kube.client import Client
+from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.election.candidate import Timing
 from jobflow.kube.election.election import Election, new_identity
 from jobflow.kube.election.fence import NotLeading
@@ -51,7 +52,7 @@ class Replica:
 
     @asynccontextmanager
     async def standing(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Stands while the body runs; killed at its end where it still does."""
+        """Run an election while the body runs; kill it at the end if it still runs."""
         task = asyncio.create_task(self.election.run())
         try:
             yield task
@@ -66,7 +67,7 @@ class Replica:
                 await self._news.wait()
 
     async def ended(self, task: asyncio.Task[None]) -> None:
-        """Told to stop, it does."""
+        """Stop an election and wait for its end."""
         self.election.stop()
         async with asyncio.timeout(WITHIN_SECONDS):
             await task

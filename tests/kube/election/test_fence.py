@@ -1,4 +1,4 @@
-"""Writes behind a fence: begun only before a moment, over soon after, nothing of them later."""
+"""Writes behind a fence begin only before a moment, and end soon after."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ from support.network.scripted_server import Answer, ScriptedServer, failure, thi
 
 WRITE_SECONDS = 4.0
 STORED = Answer(201, thing("a", 1))
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    async with ScriptedServer() as server:
-        yield server
 
 
 @asynccontextmanager
@@ -84,7 +78,7 @@ async def test_a_fence_that_closes_on_the_way_to_the_wire_stops_the_write(
 
 
 async def test_a_put_that_the_http_client_repeats_by_itself_meets_the_fence_again() -> None:
-    """aiohttp does so where a kept connection turns out to be closed."""
+    """aiohttp repeats a PUT if a kept connection turns out to be closed."""
     asked: list[bytes] = []
     closed_after = 2
 
@@ -149,7 +143,7 @@ async def test_only_an_answer_that_decides_ends_the_doubt(
 async def test_the_kernel_keeps_nothing_to_send_later(server: ScriptedServer) -> None:
     async with fenced(server) as (client, _):
         address = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 0))
-        with client._socket(address) as sock:
+        with client._connections._socket(address) as sock:  # type: ignore[attr-defined]
             linger = sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
             assert struct.unpack("ii", linger) == (1, 0)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -160,8 +154,9 @@ async def test_the_client_and_its_connections_use_that_socket(server: ScriptedSe
     server.others.append(STORED)
     made: list[socket.socket] = []
     async with fenced(server) as (client, _):
-        plain = client._socket
-        client._socket = lambda address: made.append(plain(address)) or made[-1]  # type: ignore[func-returns-value,method-assign]
+        connections = client._connections
+        plain = connections._socket  # type: ignore[attr-defined]
+        connections._socket = lambda address: made.append(plain(address)) or made[-1]  # type: ignore[attr-defined,func-returns-value]
         await client.create(JOBS, "ns", b"{}")
     assert len(made) == 1
 

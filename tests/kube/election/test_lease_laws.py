@@ -1,4 +1,5 @@
-"""At most one leads, and only its writes are stored, whatever befalls processes and network."""
+"""At most one process leads, and only its writes are stored, whatever faults processes and network
+have."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from support.time.fault_plan import Life, Mishap, Stretch, Weather
 from support.time.simulated_processes import Simulation, simulate
 
 CALM = 90.0
-"""From here on nothing befalls anybody."""
+"""No fault begins after this time."""
 END = CALM + 60.0
 """A lease that expires, and time enough to claim it and write."""
 
@@ -33,7 +34,7 @@ seeds = st.integers(0, 2**32)
 
 
 def ends_well(world: Simulation) -> None:
-    """No write came late, and whoever is left is led."""
+    """No write was late, and the remaining processes have a leader."""
     assert world.latecomers() == []
     alive = [process.identity for process in world.survivors]
     assert (world.final in alive) if alive else (world.final is None)

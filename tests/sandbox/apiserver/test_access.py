@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from jobflow.app.serve import Sandbox, sandbox_world
+from jobflow.app.serve import SandboxOptions, sandbox_world
 from jobflow.kube.credentials import ConfigError
 from jobflow.sandbox.apiserver.access import Access
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
@@ -102,7 +102,7 @@ async def test_each_sandbox_has_a_token_of_its_own_in_a_private_file(tmp_path: P
     path = tmp_path / "kubeconfig"
     tokens = []
     for _ in range(2):
-        async with sandbox_world(Sandbox(kubeconfig=path)) as world:
+        async with sandbox_world(SandboxOptions(kubeconfig=path)) as world:
             assert world.server.access is not None
             token = world.server.access.token
             assert f"token: {token}" in path.read_text()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
-from jobflow.app.serve import Sandbox, World, sandbox_world
+from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
 from support.network.probed_pods import pod, web
 from support.sandbox.running_controller import Cluster, flow, template
@@ -18,13 +18,13 @@ FOR_EVER = {"sandbox.jobflow.volcano.sh/task-phases": '{"main": [["Running", 0]]
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with sandbox_world(Sandbox(runner=SimulateRunner(20.0))) as world:
+async def world() -> AsyncIterator[SandboxWorld]:
+    async with sandbox_world(SandboxOptions(runner=SimulateRunner(20.0))) as world:
         yield world
 
 
 async def test_a_service_that_is_simulated_passes_every_request_once_it_runs(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SandboxWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asyncio, "open_connection", None)
     serve = template("serve", tasks=[{**template("x")["spec"]["tasks"][0], "replicas": 3}])

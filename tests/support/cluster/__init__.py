@@ -1,1 +1,1 @@
-"""Real control planes, kubectl, Helm releases, and what plays nodes and Volcano there."""
+"""Real control planes, kubectl and Helm releases, with replacements for nodes and Volcano."""

@@ -1,4 +1,4 @@
-"""Who asked the API server for what, from its audit log."""
+"""Requests to an API server, from its audit log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Asked:
     user: str
     verb: str
     resource: str
-    """`jobflows`, `jobflows/status`; empty for what is no object, such as discovery."""
+    """`jobflows`, `jobflows/status`; "" for requests without an object, such as discovery."""
     group: str
     namespace: str
     name: str
@@ -31,11 +31,11 @@ class Asked:
     came: datetime
     """When the request was received."""
     answered: datetime
-    """When it was answered, so that what it did was done."""
+    """When it was answered, so its effect is complete."""
 
     @property
     def writes(self) -> bool:
-        """Whether it changed something: carried out, and no dry run."""
+        """Whether it changed something: it succeeded and was no dry run."""
         dry = "dryRun=" in self.uri
         return self.verb not in READS and 200 <= self.code < 300 and not dry
 
@@ -45,7 +45,7 @@ class Asked:
 
 
 class Audit:
-    """An audit log. `mark` is asked to send one request that can be told from all others."""
+    """An audit log. `mark` sends one request that can be told from all others."""
 
     def __init__(self, log: Path, mark: Callable[[str], None]) -> None:
         self._log = log
@@ -62,12 +62,12 @@ class Audit:
         ]
 
     def writes(self, namespace: str = "", *, user: str = "") -> Counter[str]:
-        """How often what was written: `create jobs`, `patch jobflows/status`."""
+        """Return the number of writes by kind: `create jobs`, `patch jobflows/status`."""
         asked = self.asked(namespace, user=user)
         return Counter(f"{each.verb} {each.resource}" for each in asked if each.writes)
 
     def created(self, resource: str, namespace: str) -> Counter[str]:
-        """How often each name was created: twice is once too often."""
+        """Return the number of creates by name."""
         return Counter(
             each.name
             for each in self.asked(namespace)
@@ -77,10 +77,8 @@ class Audit:
     def denied(
         self, user: str, namespace: str = "", *, since: datetime | None = None
     ) -> list[Asked]:
-        """What this user asked for in vain; with a namespace, there and for the whole cluster.
-
-        `since`: other tests on the same server took rights away before.
-        """
+        """Return the requests of this user that were denied. With a namespace, only those in it and
+        for the whole cluster. `since` excludes earlier tests on the same server."""
         places = ("", namespace)
         return [
             each
@@ -91,7 +89,7 @@ class Audit:
         ]
 
     def _settle(self) -> None:
-        """Wait until what has been answered is in the log: the entry follows the answer."""
+        """Wait until the log has all answered requests: an entry is written after the answer."""
         self._marks += 1
         name = f"mark-{self._marks}"
         self._mark(name)

@@ -1,6 +1,6 @@
-"""Flows on a real API server whose vcjobs are completed as soon as they are there, whatever fails.
+"""A driver for many flows on a real API server that completes each job as soon as it exists.
 
-It sees the API server directly, not through what a test puts before `jobflow serve`.
+It uses the API server directly, not what a test puts before `jobflow serve`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBS
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.reflector import Reflector
@@ -28,15 +28,15 @@ WITHIN_SECONDS = 60
 
 
 class Driven:
-    """The flows and vcjobs of one namespace as a watch tells of them; the latter are completed."""
+    """The flows and jobs of one namespace from a watch. Completes the jobs."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.flows = Cache[JobFlow](lambda old, new: self._news())
         self.jobs = Cache[Job](self._job_changed)
         self.completes = True
-        """Whether vcjobs are completed that come from now on."""
+        """Whether new jobs are completed."""
         self.uids: dict[str, set[str]] = {}
-        """Of all vcjobs that ever had this name."""
+        """The UIDs of all jobs that ever had a name."""
         self._client = client
         self.namespace = namespace
         self._changed = asyncio.Event()
@@ -45,7 +45,7 @@ class Driven:
 
     async def run(self) -> None:
         """Until cancelled."""
-        quick = Backoff(first=0.001, most=0.2)
+        quick = ExponentialBackoff(first=0.001, most=0.2)
         here = self.namespace
         async with asyncio.TaskGroup() as self._tasks:
             for follow in (
@@ -70,7 +70,7 @@ class Driven:
 
     @property
     def phases(self) -> Mapping[str, int]:
-        """How many flows are in each phase."""
+        """Return the number of flows by phase."""
         return Counter(flow.status.state.phase or "new" for flow in self.flows)
 
     def _news(self) -> None:
@@ -125,11 +125,11 @@ def names(count: int) -> list[str]:
 def assert_made_once_each(
     real: RealCluster, driver: Driven, flows: int, *, all_logged: bool = True
 ) -> None:
-    """Of so many diamonds every vcjob was made, none twice, though requests were broken off.
+    """Check that every job of the diamonds was created once, although requests were broken off.
 
-    A create whose client died or lost its connection may be in the audit log as an error (504,
-    500) and be carried out all the same, so the UIDs that the watch told of are looked at too.
-    `all_logged`: the API server was not killed while it wrote its log.
+    A create whose client died may be an error in the audit log (504, 500) although it succeeded, so
+    the UIDs from the watch are checked too. `all_logged`: the API server was not killed while it
+    wrote its log.
     """
     wanted = once_each(flows)
     assert {name: len(uids) for name, uids in driver.uids.items()} == wanted
@@ -143,12 +143,12 @@ def assert_made_once_each(
 
 
 def once_each(count: int) -> dict[str, int]:
-    """The vcjobs of so many diamonds, each made once."""
+    """Return the names of the jobs of the diamonds."""
     return {f"{name}-{step}": 1 for name in names(count) for step in DIAMOND}
 
 
 def writes_a_flow(real: RealCluster, namespace: str, flows: int) -> dict[str, float]:
-    """What our replicas wrote, a flow."""
+    """Return the number of writes of our replicas for each flow."""
     ours: Counter[str] = Counter()
     for user in ("jobflow", "jobflow-2"):
         ours += real.audit.writes(namespace, user=user)

@@ -1,7 +1,7 @@
-"""docker-compose.yml without containers: its services' own command lines as local processes.
+"""docker-compose.yml without containers: the command lines of its services as local processes.
 
-A command line stays as it is but for what a container gives it: paths of its mounts are folders of
-one directory, ports are free ones, and service names are 127.0.0.1. Volcano and KWOK stay away.
+Paths of mounts become folders of one directory, ports become free ones, and service names become
+127.0.0.1. Volcano and KWOK are left out.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LOOK_AGAIN_SECONDS = 0.2
 ETCD, ETCD_PEERS, API_SERVER, HTTP, WEBHOOK = "2379", "2380", "6443", "8080", "8443"
 LEFT_OUT = {"volcano-controllers", "volcano-scheduler", "volcano-admission", "kwok"}
 ENTRYPOINTS = {"jobflow": ["jobflow"], "kubectl": ["kubectl"]}
-"""Of the images that have one which names their program."""
+"""Entry points of the images that have one."""
 
 
 class Composition:
-    """The services, and where what they reach has gone."""
+    """The services, with their addresses."""
 
     def __init__(self, assets: Path, home: Path) -> None:
         self._file: dict[str, Any] = yaml.safe_load(
@@ -47,14 +47,14 @@ class Composition:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def files(self, folder: str) -> Path:
-        """What the containers have mounted as /<folder>."""
+        """Return the folder that containers mount as /<folder>."""
         return self.home / folder
 
     # ---------------------------------------------------------------------- the whole
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """As `docker compose up --wait`; everything has ended when this has."""
+        """Like `docker compose up --wait`; all processes have ended afterwards."""
         self.mount()
         try:
             for name in self._in_order():
@@ -71,7 +71,7 @@ class Composition:
                 self.stop(name)
 
     def complete(self, name: str) -> None:
-        """Run a service to its end; again after a failure where it is restarted on failure."""
+        """Run a service to its end, again after a failure if it restarts on failure."""
         deadline = time.monotonic() + WITHIN_SECONDS
         while self._run(name) != 0:
             assert self.services[name].get("restart") == "on-failure", self.said(name)
@@ -89,13 +89,13 @@ class Composition:
             return process.wait()
 
     def said(self, name: str) -> str:
-        """The end of what a service said."""
+        """Return the end of a service's output."""
         return (self.home / f"{name}.log").read_text()[-4000:]
 
-    # ---------------------------------------------------------------------- what is changed
+    # ---------------------------------------------------------------------- changes
 
     def here(self, text: str) -> str:
-        """What stands in docker-compose.yml, as it is outside of containers. `$$` is its `$`."""
+        """Return docker-compose.yml with `$$` replaced by `$`, as containers see it."""
         text = text.replace("$$", "$")
         text = re.sub(rf"\b({'|'.join(self._ports)})\b", lambda m: self._ports[m[0]], text)
         text = re.sub(rf"(//|host[ =])({'|'.join(self.services)})\b", r"\g<1>127.0.0.1", text)
@@ -142,7 +142,7 @@ class Composition:
         return [one for service in self.services.values() for one in service.get("configs", ())]
 
     def mount(self) -> None:
-        """Make what the containers mount."""
+        """Create the folders that containers mount."""
         for mount in self._mounts():
             Path(f"{self.home}{mount}").mkdir(parents=True)
         for config in self._configs():

@@ -1,7 +1,7 @@
 """A real control plane for tests: etcd, kube-apiserver and kube-controller-manager as processes.
 
-Nothing schedules or runs pods, and of the controllers only the garbage collector and the one of
-namespaces are there. Any of the processes can be stopped, killed and started again where it was.
+Nothing schedules or runs pods. Only the garbage collector and the namespace controller run. Each
+process can be stopped, killed and started again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ USERS = {
     "volcano": "",
     "alice": "",
 }
-"""Users and their groups. All but the first two may do what tests/cluster/roles.yaml lets them."""
+"""Users and their groups. tests/cluster/roles.yaml has the rights of all but the first two."""
 
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 
 def token(user: str) -> str:
-    """What a user shows."""
+    """Credentials of a user."""
     return f"test-{user}"
 
 
@@ -65,7 +65,7 @@ class ControlPlane:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     controllers: tuple[str, ...] = ("garbage-collector-controller", "namespace-controller")
     admission_plugins: tuple[str, ...] = ()
-    """Beside those that are on by default."""
+    """Admission plugins in addition to the default ones."""
 
     @property
     def url(self) -> str:
@@ -113,7 +113,7 @@ class ControlPlane:
         )
 
     def start_api_server(self) -> None:
-        """Also again, on the same port; returns when it is ready."""
+        """Start, or start again on the same port; returns when it is ready."""
         self._start(
             API_SERVER,
             f"--etcd-servers={self.etcd_url}",
@@ -148,7 +148,7 @@ class ControlPlane:
         )
 
     def stop(self) -> None:
-        """Everything, in the order that leaves nobody waiting."""
+        """Stop everything in an order that lets no process wait for another."""
         for name in reversed(list(self.processes)):
             self.end(name)
 
@@ -163,7 +163,7 @@ class ControlPlane:
             process.wait()
 
     def log(self, name: str) -> str:
-        """The end of what a process said."""
+        """Return the end of a process's output."""
         return (self.directory / f"{name}.log").read_text()[-2000:]
 
     # ---------------------------------------------------------------------- for clients

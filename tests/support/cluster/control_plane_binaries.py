@@ -1,8 +1,8 @@
-"""Where etcd, kube-apiserver and kube-controller-manager come from. Starts none of them.
+"""Binaries of etcd, kube-apiserver and kube-controller-manager.
 
-They are in the folder that KUBEBUILDER_ASSETS names (the convention of Kubernetes' own test
-environments), or Go builds them once from tests/cluster/go.mod into a cache outside the repository.
-As a program it runs a command that needs them: control_plane_binaries.py COMMAND [ARGUMENT…]
+They are in the folder in KUBEBUILDER_ASSETS (the convention of Kubernetes' own test environments),
+or Go builds them once from tests/cluster/go.mod into a cache outside the repository. As a program
+it runs a command that needs them: control_plane_binaries.py COMMAND [ARGUMENT…]
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ MISSING = "no kube-apiserver: set KUBEBUILDER_ASSETS, or install Go and run `mak
 
 
 def find() -> Path | None:
-    """The folder with all three binaries; None where there is none yet."""
+    """Return the folder with all three binaries; None if it does not exist yet."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
     folder = Path(named) if named else _cache()
     return folder if all((folder / name).is_file() for name in BINARIES) else None
 
 
 def build() -> Path | None:
-    """The same, built where Go is there to build it: minutes from nothing, seconds from Go's cache.
+    """Return the folder, and build the binaries if Go is installed: seconds to minutes.
 
-    Raises CalledProcessError where Go fails, FileNotFoundError where KUBEBUILDER_ASSETS names a
-    folder without them: what the user has chosen is not replaced.
+    Raises CalledProcessError if Go fails, FileNotFoundError if KUBEBUILDER_ASSETS names a folder
+    without them.
     """
     if (found := find()) or (go := shutil.which("go")) is None:
         return found
@@ -58,7 +58,7 @@ def _cache() -> Path:
 
 
 def _stamp() -> str:
-    """Linker flags that tell the binaries their version: kubectl and Helm parse what they say."""
+    """Return linker flags that set the binaries' version, which kubectl and Helm parse."""
     found = re.search(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", (MODULE / "go.mod").read_text())
     assert found, "tests/cluster/go.mod requires no k8s.io/kubernetes"
     version, major, minor = found.groups()
@@ -68,10 +68,8 @@ def _stamp() -> str:
 
 
 def main(command: list[str]) -> int:
-    """Run a command with KUBEBUILDER_ASSETS set; one line instead where there is nothing to set.
-
-    That line is a failure under JOBFLOW_REQUIRE_TOOLS=1.
-    """
+    """Run a command with KUBEBUILDER_ASSETS set; print one line if there are no binaries, which is
+    a failure under JOBFLOW_REQUIRE_TOOLS=1."""
     folder = build()
     if folder is None:
         print(f"skipped: {MISSING}")

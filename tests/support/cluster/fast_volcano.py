@@ -18,7 +18,7 @@ from typing import Any
 from jobflow.api.command import Action, Command
 from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBS
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
@@ -31,11 +31,11 @@ LONG_SECONDS = 60.0
 
 
 class Plays:
-    """The vcjobs of a namespace, or of all, as a watch tells of them."""
+    """The jobs of a namespace, or of all namespaces, from a watch."""
 
     def __init__(self, client: Client, namespace: str = "") -> None:
         self.uids: defaultdict[str, set[str]] = defaultdict(set)
-        """Of all vcjobs that ever were there, by name."""
+        """The UIDs of all jobs that ever existed, by name."""
         self.jobs = Cache[Job](self._job_changed)
         self.changed: Callable[[], object] = lambda: None
         """Called whenever something has happened to a vcjob."""
@@ -47,7 +47,7 @@ class Plays:
 
     async def run(self) -> None:
         """Until cancelled."""
-        quick = Backoff(first=0.001, most=0.1)
+        quick = ExponentialBackoff(first=0.001, most=0.1)
         async with asyncio.TaskGroup() as self._tasks:
             for resource, kind, cache in (
                 (JOBS, Job, self.jobs),
@@ -122,7 +122,7 @@ async def _unless_gone(work: Any) -> None:
 
 
 def script_of(job: Job) -> Script:
-    """How a vcjob is to go."""
+    """Return the script of a job."""
     meta = job.metadata
     tasks = [task.name or "" for task in job.spec.tasks or ()]
     script, faults = read_script(meta.annotations or {}, meta.labels or {}, tasks)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one kubectl command said."""
+    """The result of a kubectl command."""
 
     code: int
     out: str

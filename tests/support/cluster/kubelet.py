@@ -1,8 +1,8 @@
-"""Plays a node for tests on a control plane that has none: pods are processes on this machine.
+"""A node for tests on a control plane without one: pods are processes on this machine.
 
 It binds pods, runs each container's command line with its service account's token, probes it,
-writes the pod's status and ends it when the pod is deleted. `port` is what a Service does: it leads
-to the pods that are ready. Everything else is done by the real controllers.
+writes the pod's status and ends it when the pod is deleted. `port` acts as a Service: it leads to
+the pods that are ready. Everything else is done by the real controllers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import httpx
 from support.cluster.control_plane import ControlPlane, free_port, token
 
 IMAGE_ENTRYPOINT = "jobflow"
-"""What the Dockerfile starts; a container's args are its arguments."""
+"""The program of the Dockerfile; a container's args are its arguments."""
 LOOK_SECONDS = 0.1
 IDLE_WITHIN_SECONDS = 60
 NODE = "node-of-test"
@@ -76,7 +76,7 @@ class Kubelet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Kubelet]:
-        """Ends every process at the end. Raises what went wrong in between."""
+        """End every process at the end, and raise errors from the meantime."""
         head = {"Authorization": f"Bearer {token('admin')}"}
         async with httpx.AsyncClient(
             base_url=self._plane.url, headers=head, verify=self._plane.trust(), trust_env=False
@@ -89,7 +89,7 @@ class Kubelet:
                 await asyncio.wait([task])
                 for pod in self.pods.values():
                     await _end(pod)
-                for pod in (*self.ended, *self.pods.values()):  # for whoever sees the test fail
+                for pod in (*self.ended, *self.pods.values()):  # for the output of a failed test
                     print(pod.manifest["metadata"]["name"], pod.code, pod.log, sep="\n")
             if not task.cancelled() and (error := task.exception()):
                 raise error
@@ -182,7 +182,7 @@ class Kubelet:
         return [str(Path(sys.executable).with_name(entry[0])), *entry[1:], *line]
 
     async def _volumes(self, manifest: dict[str, Any], directory: Path) -> dict[str, Path]:
-        """Mount path to a folder with what the volume holds."""
+        """Return folders with the content of the volumes, by mount path."""
         spec, moved = manifest["spec"], {}
         volumes = {volume["name"]: volume for volume in spec.get("volumes", ())}
         for mount in spec["containers"][0].get("volumeMounts", ()):
@@ -221,7 +221,7 @@ class Kubelet:
         }
 
     async def _kubeconfig(self, namespace: str, account: str, directory: Path) -> Path:
-        """What the service account's files are in a pod: its token, the CA, the namespace."""
+        """Return the service account's files in a pod: token, CA, namespace."""
         home = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         granted = await self._ask("POST", f"{home}/token", request)

@@ -36,7 +36,7 @@ DEFAULT_QUEUE = {
 
 
 class RealCluster:
-    """A control plane, and what a test asks of it."""
+    """A control plane and the requests that tests send to it."""
 
     def __init__(self, plane: ControlPlane, admin: httpx.Client) -> None:
         self.plane = plane
@@ -105,7 +105,7 @@ def real_cluster(assets: Path, directory: Path) -> Iterator[RealCluster]:
 
 @pytest.fixture(scope="session")
 def assets() -> Path:
-    """Where the binaries are. Skips without them; fails under JOBFLOW_REQUIRE_TOOLS=1."""
+    """Return the folder of the binaries. Skips without them; fails if JOBFLOW_REQUIRE_TOOLS=1."""
     if (found := find()) is not None:
         return found
     if os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1":
@@ -124,7 +124,7 @@ def cluster_of_session(
 
 @pytest.fixture
 def real(cluster_of_session: RealCluster) -> RealCluster:
-    """The session's control plane, whole: what a test has stopped, it has started again."""
+    """The session's control plane; processes that a test stopped have been started again."""
     ended = [
         name
         for name, process in cluster_of_session.plane.processes.items()

@@ -25,7 +25,7 @@ WAIT_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What a test does with a release."""
+    """A Helm release."""
 
     cluster: RealCluster
     helm: helm_python.Config
@@ -35,7 +35,7 @@ class Release:
 
     @property
     def account(self) -> str:
-        """Whom the API server knows the replicas as."""
+        """The user that the API server knows the replicas as."""
         return f"system:serviceaccount:{self.namespace}:{NAME}"
 
     async def install(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Release:
         await asyncio.to_thread(self.helm.uninstall, NAME, wait="watcher", timeout=WAIT_SECONDS)
 
     async def gone(self) -> None:
-        """Whatever there is of it is uninstalled."""
+        """Uninstall the release if it exists."""
         await asyncio.to_thread(
             self.helm.uninstall, NAME, wait="watcher", timeout=WAIT_SECONDS, ignore_not_found=True
         )
@@ -77,8 +77,8 @@ class Release:
 async def release(
     cluster: RealCluster, namespace: str, folder: Path, *, files: bool = False
 ) -> AsyncIterator[Release]:
-    """A node and a Service for a release that is to come. `files`: its certificate is in a Secret
-    that somebody else keeps; otherwise it makes its own."""
+    """Run a node and a Service for a later release. `files`: its certificate is in a Secret that
+    exists already; otherwise it makes its own."""
     kubelet = Kubelet(cluster.plane, namespace, folder)
     async with kubelet.running(), kubelet.port("webhook") as port:
         values: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What tests of a release do to a cluster and see of it. For tests/chart."""
+"""Steps and checks of tests of a release. For tests/chart."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ WITHIN_SECONDS = 60
 
 
 def get(bare: RealCluster, path: str) -> Any:
-    """What is there; None where there is nothing."""
+    """Return the object at this path; None if it does not exist."""
     answer = bare.admin.get(path)
     assert answer.status_code in (200, 404), answer.text
     return answer.json() if answer.status_code == 200 else None
 
 
 async def until(bare: RealCluster, path: str, holds: Any) -> Any:
-    """What is at this path, as soon as this holds of it (None: nothing is there)."""
+    """Return the object at this path as soon as `holds` is true of it (None: it does not exist)."""
     async with asyncio.timeout(WITHIN_SECONDS):
         while True:
             found = await asyncio.to_thread(get, bare, path)
@@ -35,14 +35,14 @@ async def post(bare: RealCluster, path: str, manifest: Any) -> Any:
 
 
 async def delete(bare: RealCluster, path: str) -> Any:
-    """Off this thread, for the way to the webhook leads through it."""
+    """Runs off this thread, which serves the way to the webhook."""
     return (await asyncio.to_thread(bare.admin.delete, path)).json()
 
 
 async def apply_diamond(
     bare: RealCluster, namespace: str, name: str, duration: str = "200ms", **spec: Any
 ) -> str:
-    """The path of a flow that has been made, templates first."""
+    """Create templates and a flow, and return the flow's path."""
     for step in DIAMOND:
         await post(bare, JOBTEMPLATES.path(namespace), template(step, duration=duration))
     made = await post(bare, JOBFLOWS.path(namespace), jobflow(name, DIAMOND, **spec))

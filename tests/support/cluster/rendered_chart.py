@@ -1,4 +1,4 @@
-"""The chart as Helm renders it, for tests: the objects of a release with some values."""
+"""The chart as rendered by Helm, for tests."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Rendered:
 
     @property
     def notes(self) -> str:
-        """What Helm says to the user at the end."""
+        """Return the notes that Helm prints at the end."""
         return next(text for path, text in self.files.items() if path.endswith("NOTES.txt"))
 
     def all(self, kind: str) -> dict[str, dict[str, Any]]:

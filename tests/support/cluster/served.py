@@ -1,13 +1,14 @@
-"""`jobflow serve` as a process beside a real API server, for tests that stop and kill it."""
+"""`jobflow serve` as a process with a real API server, for tests that stop and kill it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,10 +24,8 @@ READY_WITHIN_SECONDS = 30
 
 
 class Served:
-    """One replica. `start` it, `stop` or `kill` it, `start` it again on the same ports.
-
-    `under` is a command that runs it, such as a profiler.
-    """
+    """One replica. After `stop` or `kill`, `start` starts it again on the same ports. `under` is a
+    command that runs it, such as a profiler."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class Served:
         return self.waiting_for() == []
 
     def waiting_for(self) -> list[str] | None:
-        """What /readyz says is missing; None while nobody answers."""
+        """Return what /readyz waits for; None without an answer."""
         try:
             answer = self.get("/readyz").json()
         except httpx.TransportError:
@@ -113,7 +112,7 @@ class Served:
         return httpx.get(f"http://127.0.0.1:{self.http_port}{path}", trust_env=False)
 
     def exit_code(self) -> int:
-        """Of a process that ends by itself."""
+        """Wait for a process that ends by itself and return its exit code."""
         process, self._process = self._process, None
         assert process is not None
         return process.wait(READY_WITHIN_SECONDS)
@@ -128,7 +127,7 @@ class Served:
         self._end(hard=True)
 
     def freeze(self) -> None:
-        """SIGSTOP: it stands still until `thaw`."""
+        """Stop the process (SIGSTOP) until `thaw`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -149,7 +148,7 @@ class Served:
 
 @contextmanager
 def registered(real: RealCluster, served: Served) -> Iterator[None]:
-    """The API server asks this replica's webhook; returns when it has begun to."""
+    """Let the API server call this replica's webhook; returns when the call has begun."""
     path = VALIDATING_WEBHOOKS.path()
     made = webhook_configuration(served.webhook_url, served.ca)
     real.admin.post(path, json=made).raise_for_status()
@@ -175,3 +174,10 @@ def _await_refusal(real: RealCluster) -> None:
     while (answer := real.admin.post(url, content=json.dumps(flow))).status_code != 422:
         assert time.monotonic() < deadline, answer.text
         time.sleep(0.05)
+
+
+async def until(holds: Callable[[], object], *, within: float = 60.0) -> None:
+    """Wait until the condition holds; it may block."""
+    async with asyncio.timeout(within):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

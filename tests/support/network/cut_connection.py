@@ -1,7 +1,7 @@
-"""A TCP hop between a replica and the API server that can go dark: nothing passes, no one is told.
+"""A TCP hop between a replica and the API server that can go dark, without closing connections.
 
-What has been sent when it goes dark, and while it is dark, is lost: a network that keeps requests
-and delivers them much later is none that anybody could be protected from.
+Bytes sent before or while it is dark are lost. A network that delivers requests much later is not
+simulated: no one can be protected from it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Hop:
         self._dark = True
 
     def light_up(self) -> None:
-        """New connections get through again; what was open in the dark is cut."""
+        """Let new connections through again; connections from the dark are cut."""
         self._dark = False
         for task in self._tasks:
             task.cancel()

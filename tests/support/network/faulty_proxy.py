@@ -1,4 +1,4 @@
-"""A reverse proxy between `jobflow serve` and a real API server, which fails as a test tells it."""
+"""A reverse proxy between `jobflow serve` and a real API server that fails on demand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DROPPED = frozenset({"host", "connection", "transfer-encoding", "content-length"
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer with an error; `carried_out`: what was asked for has been done all the same."""
+    """An error answer; `carried_out`: the request was executed all the same."""
 
     code: int
     reason: str
@@ -45,7 +45,7 @@ class Refuse:
         }
 
     def answer(self) -> web.Response:
-        """The same as a response."""
+        """Return the error as a response."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         return web.json_response(self.status, status=self.code, headers=headers)
 
@@ -74,17 +74,17 @@ def is_watch(request: web.Request) -> bool:
 
 
 def is_list(request: web.Request) -> bool:
-    """Of a kind as a whole: what reflectors ask."""
+    """Whether a request is about a whole kind, as those of reflectors."""
     return request.method == "GET" and not is_watch(request) and "limit" in request.query
 
 
 class FaultyProxy:
-    """Passes everything on, but what `faults` says something else of."""
+    """Forwards every request for which `faults` returns None."""
 
     def __init__(self, plane: ControlPlane, home: Path) -> None:
         self.faults: Faults = lambda request: None
         self.faulted: Counter[str] = Counter()
-        """How often each kind of fault was seen by whoever asked."""
+        """Number of faults of each kind that a client has seen."""
         self._plane = plane
         self._home = home
         self._watches: list[web.Request] = []

@@ -40,7 +40,7 @@ class Visit:
         await self._writer.drain()
 
     async def left(self) -> bool:
-        """Return once the other side has gone; whether it said nothing more."""
+        """Wait until the peer has gone, and return whether it sent nothing more."""
         with suppress(ConnectionError):
             return not await self._reader.read()
         return True
@@ -55,7 +55,7 @@ class Visit:
 
 
 class Server:
-    """What listens at `port`. `visits` are the connections that came in, in order."""
+    """A server at `port`. `visits` are its connections in order."""
 
     def __init__(self, play: Play) -> None:
         self.port = 0
@@ -77,7 +77,7 @@ class Server:
             writer.transport.abort()
 
     async def all_left(self) -> None:
-        """Return once every visit is over."""
+        """Wait until every visit has ended."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -114,12 +114,12 @@ def status(line: str, *headers: str, version: str = "HTTP/1.1") -> bytes:
 
 
 async def ask(port: int, check: Check = HTTP, ip: str = "127.0.0.1") -> str:
-    """What is seen of a pod that listens there."""
+    """Return the result of checking a pod at this port."""
     return await check_pod(pod("web-0", ip=ip), replace(check, port=port), loopback=True)
 
 
 async def seen(play: Play, check: Check = HTTP) -> str:
-    """What is seen of a pod that plays this."""
+    """Return the result of checking a pod that plays this."""
     async with server(play) as there:
         return await ask(there.port, check)
 

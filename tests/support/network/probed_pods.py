@@ -1,4 +1,4 @@
-"""vcjobs' pods for a Prober, and a stand-in for the network that answers as a test says."""
+"""Pods for a Prober, and a network whose answers a test sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import Pod, PodStatus
 from jobflow.api.resources import JOBS
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.probes.fair_slots import Turns
+from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check, Probe
 from jobflow.core.planning.view import ProbeResult
@@ -61,12 +61,12 @@ def web(pods: int = 1, *, path: str | None = "/healthz", port: int = PORT) -> Ch
 
 
 def probe(*checks: Check, step: str = "client", job: str = "f-serve") -> Probe:
-    """A step's probe on a vcjob; of the task web's one pod where nothing is said."""
+    """A step's probe of a job; by default of the one pod of task web."""
     return Probe(step=step, job=job, uid=f"uid-{job}", checks=checks or (web(),))
 
 
 class Counting(Hooks):
-    """What the prober told of its work."""
+    """Calls of the prober's hooks."""
 
     def __init__(self) -> None:
         self.waiting: list[int] = []
@@ -85,13 +85,13 @@ class Lab:
 
     pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
     answers: Callable[[str], str] = lambda pod: ""
-    """By the pod's name: what is seen; empty: it passes."""
+    """The answer by the pod's name; "" passes."""
     takes: float = 0.0
     """Seconds a check lasts."""
     roll: float = 0.0
-    """Of the dice: 0 takes nothing off a wait, 1 half of it."""
+    """The dice: 0 subtracts nothing from a wait, 1 half of it."""
     asked: list[tuple[float, str]] = field(default_factory=list)
-    """When, and the pod's name."""
+    """Times and pod names."""
     told: list[Key] = field(default_factory=list)
     counting: Counting = field(default_factory=Counting)
     open: int = 0
@@ -102,12 +102,12 @@ class Lab:
             self.told.append,
             self.counting,
             check=self._check,
-            turns=Turns(),
+            slots=FairSlots(),
             dice=lambda: self.roll,
         )
 
     def have(self, *pods: Pod) -> Lab:
-        """These pods are there, instead of others of the same name."""
+        """Replace the pods of the same names."""
         for given in pods:
             self.pods.setdefault(given.owner, {})[given.metadata.name] = given
         return self
@@ -120,12 +120,12 @@ class Lab:
 
     @property
     def count(self) -> Counter[str]:
-        """How often each pod was asked."""
+        """Number of checks by pod."""
         return Counter(name for _, name in self.asked)
 
     @property
     def times(self) -> list[float]:
-        """When something was asked, to the tenth of a second."""
+        """Times of the checks, rounded to tenths of a second."""
         return [round(time, 1) for time, _ in self.asked]
 
     async def run(self, seconds: float) -> None:

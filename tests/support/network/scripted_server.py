@@ -1,4 +1,4 @@
-"""An HTTP server that answers what a test tells it to, request by request, and breaks as told."""
+"""An HTTP server with scripted answers and faults, request by request."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class ScriptedServer:
 
     @property
     def listed(self) -> list[Asked]:
-        """The lists asked for."""
+        """The list requests."""
         return [one for one in self.asked if one.method == "GET" and "watch" not in one.query]
 
     @property
     def watched(self) -> list[Asked]:
-        """The watches asked for."""
+        """The watch requests."""
         return [one for one in self.asked if "watch" in one.query]
 
     async def until(self, condition: Any) -> None:

@@ -22,7 +22,7 @@ ALLOWED: dict[str, Any] = {"allowed": True}
 
 
 class Hook:
-    """A webhook. `asked` are the requests of the reviews it got."""
+    """A webhook. `asked` are the requests of its reviews."""
 
     def __init__(self, url: str, ca: bytes) -> None:
         self.url = url
@@ -30,7 +30,7 @@ class Hook:
         self.decide: Decide = lambda request: ALLOWED
         self.status = 200
         self.hold: asyncio.Event | None = None
-        """What an answer waits for."""
+        """Answers wait for this event."""
         self._ca = ca
         self._news = asyncio.Condition()
 
@@ -55,7 +55,7 @@ class Hook:
         )
 
     def webhook(self, *resources: str, **more: Any) -> dict[str, Any]:
-        """A webhook that is asked about these resources."""
+        """Run a webhook for these resources."""
         rule = {
             "apiGroups": ["*"],
             "apiVersions": ["*"],
@@ -85,7 +85,7 @@ def configuration(*webhooks: dict[str, Any], mutating: bool = False) -> dict[str
 
 @asynccontextmanager
 async def hook() -> AsyncIterator[Hook]:
-    """A webhook that allows everything until it is told otherwise."""
+    """A webhook that allows everything by default."""
     with tempfile.TemporaryDirectory() as folder:
         pki = write_development_pki(Path(folder), ["127.0.0.1"])
         ca, context = pki.ca_certificate.read_bytes(), pki.serving.context()

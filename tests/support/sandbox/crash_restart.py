@@ -13,7 +13,7 @@ import msgspec
 from jobflow.api.command import Command
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, EVENTS, JOBFLOWS
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
@@ -72,7 +72,7 @@ class Watched:
         player.changed = self._changes
 
     async def run(self) -> None:
-        quick = Backoff(first=0.001, most=0.1)
+        quick = ExponentialBackoff(first=0.001, most=0.1)
         async with asyncio.TaskGroup() as tasks:
             for resource, kind, cache in (
                 (JOBFLOWS, JobFlow, self.flows),

@@ -15,7 +15,7 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.probes.prober import Prober
-from jobflow.controller.queue import Queue
+from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import Reconciler
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.view import View
@@ -35,7 +35,7 @@ class World:
         self.store = Store()
         self.store.flows.replace([subject], subject.metadata.resource_version)
         self.store.jobs.replace([], subject.metadata.resource_version)
-        self.queue = Queue[Key](clock=lambda: self.now, dice=lambda: 0.0)
+        self.queue = WorkQueue[Key](clock=lambda: self.now, dice=lambda: 0.0)
         self.recorder = Recorder(servers.client)
         self.memory = Memory()
         self.reconciler = Reconciler(

@@ -8,11 +8,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
+
+from jobflow.api.command import Command, encoded
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES, Resource
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import COMMANDS, EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES, Resource
 from jobflow.controller.controller import Controller
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
@@ -86,7 +90,7 @@ class Ends:
 
 
 def _reflector(client: Client, cache: Cache[Any]) -> Reflector[Any]:
-    return Reflector(client, JOBS, Job, cache, backoff=Backoff(first=0.001, most=0.01))
+    return Reflector(client, JOBS, Job, cache, backoff=ExponentialBackoff(first=0.001, most=0.01))
 
 
 async def set_phase(client: Client, job: str, phase: str, *, namespace: str = NAMESPACE) -> None:
@@ -157,7 +161,7 @@ class Cluster:
 
         cache.on_change, cache.on_state = look, look
         follow = Reflector(
-            self.client, resource, kind, cache, backoff=Backoff(first=0.001, most=0.01)
+            self.client, resource, kind, cache, backoff=ExponentialBackoff(first=0.001, most=0.01)
         )
         task = asyncio.create_task(follow.run())
         try:
@@ -222,14 +226,26 @@ class Cluster:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
+    async def order(self, action: str, *, name: str = "stop", flow: str = "f") -> str:
+        """Create a Command for a flow, and return the Command's UID."""
+        uid = (await self.flow(flow)).metadata.uid
+        target = OwnerReference(
+            api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=flow, uid=uid
+        )
+        command = Command(metadata=ObjectMeta(name=name), action=action, target=target)
+        body = await self.client.create(COMMANDS, NAMESPACE, encoded(command))
+        return msgspec.json.decode(body, type=Command).metadata.uid
+
     @asynccontextmanager
-    async def controller(self, client: Client | None = None) -> AsyncIterator[Controller]:
-        """The product's controller with its own store and reflectors; killed at the end."""
+    async def controller(
+        self, client: Client | None = None, **options: Any
+    ) -> AsyncIterator[Product]:
+        """A controller with its own store and reflectors; killed at the end."""
         async with AsyncExitStack() as stack:
             mine = client or await stack.enter_async_context(Client.at(self.server.url))
-            product = Product(mine)
+            product = Product(mine, **options)
             try:
-                yield product.controller
+                yield product
                 product.check()
             finally:
                 await product.kill()

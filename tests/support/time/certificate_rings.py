@@ -31,7 +31,7 @@ WITHIN_SECONDS = 10
 
 @dataclass
 class Clock:
-    """A clock that stands until it is moved."""
+    """A clock that stops until a test moves it."""
 
     at: datetime = BEGIN
 
@@ -95,7 +95,7 @@ class Shared:
             replica.source.look()
 
     async def until(self, holds: Callable[[], Any]) -> None:
-        """Return once it does; the clock stands meanwhile."""
+        """Wait until the condition holds, with the clock stopped."""
         async with asyncio.timeout(WITHIN_SECONDS):
             while not holds():  # noqa: ASYNC110 - looks at what tells nobody
                 await asyncio.sleep(0.01)
@@ -108,12 +108,12 @@ class Shared:
         await self.client.create(VALIDATING_WEBHOOKS, "", json.dumps(manifest).encode())
 
     async def ring(self) -> Ring:
-        """What the Secret holds."""
+        """Return the data of the Secret."""
         body = await self.client.request("GET", SECRETS.path("default", SECRET))
         return read_ring(json.loads(body)["data"])
 
     async def trusted(self) -> list[set[x509.Certificate]]:
-        """Whom the API server trusts, for each webhook."""
+        """Return the CAs that the API server trusts for each webhook."""
         body = await self.client.request("GET", VALIDATING_WEBHOOKS.path("", CONFIGURATION))
         return [
             set(_certificates(webhook["clientConfig"].get("caBundle", "")))
@@ -133,7 +133,7 @@ async def shared() -> AsyncIterator[Shared]:
 
 
 def handshake(live: Live, authority: x509.Certificate, host: str | None = "localhost") -> bytes:
-    """What a strict client is presented, in memory."""
+    """Return the certificate that a strict client receives, in memory."""
     trust = ssl.create_default_context(cadata=pem(authority).decode())
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trust.wrap_bio(to_client, to_server, server_hostname=host)

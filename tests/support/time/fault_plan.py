@@ -1,5 +1,4 @@
-"""What befalls a simulated process (`simulated`): the weather of its network, pauses, crashes, how
-fast its clocks run. It decides nothing; a run reads it."""
+"""Faults of a simulated process (`simulated_processes`): network, pauses, crashes, clock speed."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from enum import Enum, auto
 
 
 class Weather(Enum):
-    """How a process's requests fare."""
+    """Faults of a process's requests."""
 
     FINE = auto()
     SLOW = auto()
@@ -17,13 +16,13 @@ class Weather(Enum):
     ANSWERS_LOST = auto()
     ERRORS_BEFORE = auto()
     ERRORS_AFTER = auto()
-    """Carried out, answered by a 500."""
+    """Executed, but answered by a 500."""
     MIXED = auto()
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Weather from `at` on, for `seconds`."""
+    """Network faults from `at` on, for `seconds`."""
 
     at: float
     seconds: float
@@ -32,9 +31,9 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Mishap:
-    """Something that happens to a process: `pause` (as SIGSTOP), `suspend` (the loop's clock stands
-    still too), `stop` (SIGTERM), `kill`, `start` (again, as a new process), `wall` (its wall clock
-    jumps), `freeze` (it stands still)."""
+    """An event of a process: `pause` (SIGSTOP), `suspend` (the loop's clock stops too), `stop`
+    (SIGTERM), `kill`, `start` (a new process), `wall` (its wall clock jumps), `freeze` (its wall
+    clock stops)."""
 
     at: float
     kind: str

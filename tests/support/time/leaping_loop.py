@@ -1,8 +1,8 @@
-"""An event loop for a whole little world in this process, sockets included: where nothing happens
-for a moment, time leaps to what is due next. Days take milliseconds.
+"""An event loop for a whole world in this process, sockets included: when nothing happens for a
+moment, time leaps to the next timer. Days take milliseconds.
 
-What is sent from here to here is there at once, so a moment without anything to read means that
-everybody waits. If it does not (a busy machine), a request looks slower than it was, no more.
+Bytes sent within the process arrive at once, so a moment without anything to read means that all
+tasks wait. On a busy machine a request may look slower than it was, no more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Leaping(selectors.DefaultSelector):
 
 
 class LeapingLoop(asyncio.SelectorEventLoop):
-    """Its `time` is that of time.monotonic, and what it has leapt over."""
+    """A loop whose `time` is time.monotonic() plus the sum of its leaps."""
 
     def __init__(self) -> None:
         self._leaping = _Leaping()
@@ -59,7 +59,7 @@ def in_leaps(main: Coroutine[Any, Any, T]) -> T:
 
 
 def now() -> datetime:
-    """The time of day of the running loop; that of the machine where it does not leap."""
+    """The time of day of the running loop; the machine's if it does not leap."""
     loop = asyncio.get_running_loop()
     leapt = loop.leapt if isinstance(loop, LeapingLoop) else 0.0
     return datetime.fromtimestamp(time.time() + leapt, UTC)

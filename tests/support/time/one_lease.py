@@ -16,7 +16,7 @@ NAMESPACE, NAME = "system", "jobflow"
 
 @dataclass
 class Reply:
-    """As much of an aiohttp response as Client reads."""
+    """The parts of an aiohttp response that Client reads."""
 
     status: int
     body: bytes
@@ -39,9 +39,9 @@ class Landed:
     at: float
     writer: str
     holder: str | None
-    """None: there was no Lease."""
+    """The holder; None if the Lease did not exist."""
     leader: str | None
-    """The last process that began to lead, so that a write is late once another has begun."""
+    """The last process that began to lead: a write of another is late."""
 
 
 class Server:
@@ -85,7 +85,7 @@ class Server:
 
     def _store(self, now: float, new: dict[str, Any]) -> None:
         if self.lease == new:
-            return  # as a real one: what changes nothing is no new version
+            return  # like a real server: no new version if nothing changes
         version = str(next(self._versions))
         meta = {"uid": version, **new["metadata"], "resourceVersion": version}
         self.lease = {**new, "metadata": meta}

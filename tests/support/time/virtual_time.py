@@ -1,5 +1,5 @@
-"""An event loop whose time passes only while everybody waits: hours take milliseconds, and every
-run is the same. For code that goes by the loop's clock and opens no sockets."""
+"""An event loop whose time passes only while all tasks wait: hours take milliseconds, and every run
+is the same. For code that uses the loop's clock and opens no sockets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
-    """Run it. Fails where it leaves tasks behind."""
+    """Run a coroutine. Fails if it leaves tasks behind."""
 
     async def watched() -> T:
         result = await main

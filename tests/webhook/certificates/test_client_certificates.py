@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from jobflow.runtime.http_listener import Listener
+from jobflow.runtime.http_listener import HttpListener
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import CertificateError, Live, WatchedClientCA, make_pki
 from jobflow.webhook.certificates.pki import Pair, make_authority, make_serving, pem, pem_key
@@ -52,7 +52,7 @@ class Webhook:
     def __init__(self, live: Live, folder: Path) -> None:
         self.live = live
         self._folder = folder
-        self._listener = Listener(
+        self._listener = HttpListener(
             create_app(FakeCluster()), port=0, flag="", host="127.0.0.1", tls=live.tls
         )
 

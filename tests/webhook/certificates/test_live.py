@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from jobflow.runtime.http_listener import Listener
+from jobflow.runtime.http_listener import HttpListener
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import (
     CertificateError,
@@ -191,7 +191,7 @@ async def test_reviews_go_on_through_every_rotation() -> None:
     """Clients that keep their connection and clients that open one a review: none fails."""
     live = Live()
     put(live, ONE)
-    listener = Listener(
+    listener = HttpListener(
         create_app(FakeCluster()), port=0, flag="--webhook-port", host="127.0.0.1", tls=live.tls
     )
     trust = ssl.create_default_context(cadata=(ONE.ca_certificate + OTHER.ca_certificate).decode())

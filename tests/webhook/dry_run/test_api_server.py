@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from jobflow.api.resources import StatusCause
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import error_of
+from jobflow.kube.errors import api_error
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.dry_run import api_server as dry_runs
 from jobflow.webhook.dry_run.api_server import AT_ONCE, DryRuns
@@ -239,7 +239,7 @@ class Refusing(Client):
             status = self.code
             headers: Mapping[str, str] = {}
 
-        raise error_of(Response(), b"")  # type: ignore[arg-type]
+        raise api_error(Response(), b"")  # type: ignore[arg-type]
 
 
 async def test_a_request_whose_time_runs_out_is_no_refusal() -> None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from jobflow.app.serve import START_ERRORS, PartDied, run
 from jobflow.app.serve import serve as serve_cluster
-from jobflow.app.settings import Entry, Settings, entries, problems
+from jobflow.app.settings import SettingHelp, Settings, describe_errors, settings_help
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on, print_error
 from jobflow.runtime import logs
 
@@ -22,7 +22,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     try:
         settings = Settings(**flags)
     except ValidationError as error:
-        print_error(*problems(error))
+        print_error(*describe_errors(error))
         return UNUSABLE
     logs.configure(level=logging.getLevelNamesMapping()[settings.log_level.upper()])
     with exit_on(UNUSABLE, *START_ERRORS), exit_on(FAILED, PartDied):
@@ -36,13 +36,13 @@ def command() -> Callable[..., None]:
     def run_serve(**flags: Any) -> None:
         raise typer.Exit(serve({name: each for name, each in flags.items() if each is not None}))
 
-    parameters = [_parameter(entry) for entry in entries()]
+    parameters = [_parameter(entry) for entry in settings_help()]
     run_serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_serve.__annotations__ = {each.name: each.annotation for each in parameters}
     return run_serve
 
 
-def _parameter(entry: Entry) -> inspect.Parameter:
+def _parameter(entry: SettingHelp) -> inspect.Parameter:
     """Return a flag that takes any text, because `Settings` validates it, as it does variables."""
     default = f"; default: {entry.default}" if entry.default else ""
     text = f"{entry.description}. [{entry.variable}{default}]"

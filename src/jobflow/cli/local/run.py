@@ -18,7 +18,7 @@ from rich.text import Text
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, World, run, sandbox_world
+from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, SandboxWorld, run, sandbox_world
 from jobflow.cli.display.failed_logs import failed_logs
 from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
 from jobflow.cli.display.report import print_fault, print_report, print_warnings
@@ -113,7 +113,7 @@ def run_flows(
 
 async def _run_in_sandbox(report: Report, runner: Runner, display: Display) -> RunResult:
     with interruption() as stop:
-        async with sandbox_world(Sandbox(runner=runner)) as world:
+        async with sandbox_world(SandboxOptions(runner=runner)) as world:
             applied = await apply(world.client, report)
             if applied.faults:
                 return RunResult(faults=applied.faults)
@@ -125,7 +125,7 @@ async def _run_in_sandbox(report: Report, runner: Runner, display: Display) -> R
     raise follower.show_error
 
 
-async def _result(world: World, follower: FlowsFollower, *, interrupted: bool) -> RunResult:
+async def _result(world: SandboxWorld, follower: FlowsFollower, *, interrupted: bool) -> RunResult:
     """Read the flows once more; one that its ttlSecondsAfterFinished deleted is as last seen."""
     result = RunResult(stuck=follower.stuck(), interrupted=interrupted)
     for (namespace, name), seen in follower.flows.items():

@@ -6,7 +6,7 @@ import logging
 import shlex
 from pathlib import Path
 
-from jobflow.app.serve import START_ERRORS, PartDied, Sandbox, run, sandbox_world
+from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, run, sandbox_world
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
 from jobflow.cli.flags import Nodes
 from jobflow.cli.local.node_runner import LogFolderError, node_runner
@@ -30,7 +30,7 @@ def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes)
     return SUCCESS
 
 
-async def _serve(sandbox: Sandbox) -> None:
+async def _serve(sandbox: SandboxOptions) -> None:
     with interruption() as stop:
         async with sandbox_world(sandbox) as world:
             print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")

@@ -25,7 +25,7 @@ from jobflow.controller.apply.applied import STATUS, Applied, Slots, request_of
 from jobflow.controller.apply.commands import abort_command
 from jobflow.controller.apply.live_pods import READS_AT_ONCE, pods_of
 from jobflow.controller.apply.status_patch import status_patch
-from jobflow.controller.probes.fair_slots import Turns
+from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
@@ -39,7 +39,7 @@ from jobflow.core.planning.actions import (
 )
 from jobflow.core.planning.view import PodsRead
 from jobflow.kube.cache import Key, key_of
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Unreadable, decoder
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer, decoder
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ class Applier:
         self._store = store
         self._memory = memory
         self._now = now
-        self._reads: Turns[Key] = Turns(seconds=0.0, at_once=READS_AT_ONCE)
+        self._reads: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
         """Live reads of all flows. They share connections with the watches, so they are bounded;
         a flow with many of them does not keep the others waiting."""
 
@@ -202,7 +202,7 @@ class Applier:
         where this account cannot find out: then it is left to its owner."""
         if owner is None:
             return True
-        async with self._reads.turn(key_of(flow)):
+        async with self._reads.slot(key_of(flow)):
             resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
         if resource is None:
             return True
@@ -288,7 +288,7 @@ class Applier:
         """Read the pods of a vcjob. A failure is an answer too, which says whether to try again."""
         applied.again = True
         try:
-            async with self._reads.turn(key_of(flow)):
+            async with self._reads.slot(key_of(flow)):
                 pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
             unread = self._memory.unread(flow, action.uid, error, self._now())
@@ -307,7 +307,7 @@ class Applier:
         to know its owner, and does not tell whether it has ended."""
         try:
             return await self._get(flow, JOBS, name, Job)
-        except Unreadable as error:
+        except UnreadableAnswer as error:
             found = await self._get(flow, JOBS, name, Object)
             log.warning("job cannot be read", flow=_name(flow), job=name, error=error.message)
             return Job(metadata=found.metadata)
@@ -323,7 +323,7 @@ class Applier:
 
     async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
         """Read an object of the flow's namespace live, in turn with other flows' reads."""
-        async with self._reads.turn(key_of(flow)):
+        async with self._reads.slot(key_of(flow)):
             return await self._client.get(resource, flow.metadata.namespace, name, type)
 
     # ------------------------------------------------------------------ status

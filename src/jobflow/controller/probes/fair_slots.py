@@ -1,5 +1,4 @@
-"""Who may open a connection or send a request next: everyone in turn, within a budget. Opens and
-sends nothing itself."""
+"""Fair slots for connections: everyone in turn, within a budget."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ K = TypeVar("K", bound=Hashable)
 
 MOST = 10
 SECONDS = 0.1
-"""At most MOST connections begin in any SECONDS: a hundred a second, and never all at once
+"""At most MOST connections begin in any SECONDS: a hundred a second, never all at once
 (docs/decisions/prober.md)."""
 AT_ONCE = 100
 
 
-class Turns(Generic[K]):
-    """Turns of many who each want many, handed out one each in rotation.
+class FairSlots(Generic[K]):
+    """Slots that owners request in any number and get one by one, in rotation.
 
-    In any stretch of `seconds` (closed at one end; 0: without such a budget) at most `most` begin,
-    and at most `at_once` are under way. Whoever comes new waits for no more turns than there are
-    others with one wish each, however many wishes those have. Goes by the event loop's clock.
+    In any half-open interval of `seconds` at most `most` slots begin (`seconds` 0: no such limit),
+    and at most `at_once` are in use. A new owner waits for at most one slot of each other owner,
+    whatever their number of requests. Uses the event loop's clock.
     """
 
     def __init__(
@@ -31,71 +30,70 @@ class Turns(Generic[K]):
     ) -> None:
         self._seconds = seconds
         self._at_once = at_once
-        self._lines: OrderedDict[K, deque[asyncio.Future[None]]] = OrderedDict()
-        """In the order in which they are next."""
+        self._queues: OrderedDict[K, deque[asyncio.Future[None]]] = OrderedDict()
+        """Requests by owner; the first owner is next."""
         self._begun: deque[float] = deque(maxlen=most)
-        """When the last turns began."""
-        self._under_way = 0
+        """Start times of the last slots."""
+        self._in_use = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def turn(self, whose: K) -> AsyncIterator[None]:
-        """Wait for a turn; it lasts as long as the body."""
-        await self._wait(whose)
+    async def slot(self, owner: K) -> AsyncIterator[None]:
+        """Wait for a slot and use it while the body runs."""
+        await self._wait(owner)
         try:
             yield
         finally:
-            self._over()
+            self._release()
 
-    async def _wait(self, whose: K) -> None:
-        mine = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(whose, deque()).append(mine)
+    async def _wait(self, owner: K) -> None:
+        request = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(owner, deque()).append(request)
         self._hand_out()
         try:
-            await mine
+            await request
         except asyncio.CancelledError:
-            if not mine.cancelled():
-                self._over()
+            if not request.cancelled():
+                self._release()
             raise
 
-    def _over(self) -> None:
-        self._under_way -= 1
+    def _release(self) -> None:
+        self._in_use -= 1
         self._hand_out()
 
     def _hand_out(self, due: float = 0.0) -> None:
-        """Every turn that may begin now; the timer is set to when the next one may.
-
-        `due`: when the timer was to fire, which event loops do a little too early."""
+        """Start every slot that may begin now, and set the timer for the next one. `due` is the
+        time that the timer was set to: event loops call a little too early."""
         now = max(asyncio.get_running_loop().time(), due)
-        while self._under_way < self._at_once and (whose := self._next()) is not None:
-            if (at := self._affordable_at()) > now:
-                self._wind(at)
+        while self._in_use < self._at_once and (owner := self._next()) is not None:
+            if (at := self._free_at()) > now:
+                self._set_timer(at)
                 return
-            self._lines[whose].popleft().set_result(None)
-            self._lines.move_to_end(whose)
+            self._queues[owner].popleft().set_result(None)
+            self._queues.move_to_end(owner)
             self._begun.append(now)
-            self._under_way += 1
+            self._in_use += 1
 
     def _next(self) -> K | None:
-        """Whose turn it is; those who have gone away are passed over."""
-        while self._lines:
-            whose, line = next(iter(self._lines.items()))
-            while line and line[0].done():
-                line.popleft()
-            if line:
-                return whose
-            del self._lines[whose]
+        """Return the next owner. Requests that were cancelled are dropped."""
+        while self._queues:
+            owner, requests = next(iter(self._queues.items()))
+            while requests and requests[0].done():
+                requests.popleft()
+            if requests:
+                return owner
+            del self._queues[owner]
         return None
 
-    def _affordable_at(self) -> float:
+    def _free_at(self) -> float:
         if len(self._begun) < (self._begun.maxlen or 0):
             return 0.0
         return self._begun[0] + self._seconds
 
-    def _wind(self, at: float) -> None:
+    def _set_timer(self, at: float) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_at(at, self._due, at)
+            self._timer = asyncio.get_running_loop().call_at(at, self._timer_fired, at)
 
-    def _due(self, at: float) -> None:
+    def _timer_fired(self, at: float) -> None:
         self._timer = None
         self._hand_out(at)

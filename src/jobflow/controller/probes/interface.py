@@ -1,4 +1,4 @@
-"""What the reconciler asks of whoever carries out probes. `prober` does; nothing is done here."""
+"""Interface between the reconciler and whatever runs probes (`prober`)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from jobflow.core.planning.view import ProbeResult
 from jobflow.kube.cache import Key
 
 
-class Probing(Protocol):
-    """Carries out the probes of plans between them."""
+class ProbeRunner(Protocol):
+    """Runs the probes of plans."""
 
     def want(self, flow: Key, flow_uid: str, probes: Sequence[Probe]) -> None:
-        """Probe these for the flow from now on, and no others."""
+        """Run these probes for the flow from now on, and no others."""
 
     def results(self, flow_uid: str) -> Mapping[tuple[str, str], ProbeResult]:
-        """How they stand, by step and target's vcjob UID."""
+        """Return the results so far, by step and UID of the target's job."""
 
     def forget(self, flow: Key) -> None:
-        """The flow wants nothing any more."""
+        """Run no more probes for the flow."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Probe until cancelled."""
 
 
 PodsOf = Callable[[str], Mapping[str, Pod]]
-"""The pods of the vcjob with this UID, by name."""
-MakeProbing = Callable[[PodsOf, Callable[[Key], None], Hooks], Probing]
-"""Of the pods, of what is told the flow whose results have changed, and of what counts."""
+"""Returns the pods of the job with this UID, by name."""
+MakeProbeRunner = Callable[[PodsOf, Callable[[Key], None], Hooks], ProbeRunner]
+"""Parameters: the pods, a callback for a flow whose results changed, and hooks."""

@@ -1,7 +1,7 @@
-"""Checks one pod once, over the network: a connection, or an HTTP GET and the head of its answer.
+"""A single check of one pod: a TCP connection, or an HTTP GET and the head of its answer.
 
-What answers is a stranger: everything is bounded in time and size, nothing it says is followed,
-kept or shown but a status code. Why asyncio streams and h11: docs/decisions/prober.md.
+The pod is not trusted: time and size are limited, and no part of the answer is followed, kept or
+shown except its status code. For asyncio streams and h11, see docs/decisions/prober.md.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from jobflow.controller.probes.round import host
 from jobflow.core.planning.actions import Check
 
 SECONDS = 1.0
-"""For the whole of a check, from the connection to the last byte of the answer's head."""
+"""Limit for a whole check, from the connection to the last byte of the answer's head."""
 CHUNK = 16 << 10
 LARGEST_HEAD = 64 << 10
-"""Bytes of an answer before its body, interim answers included."""
+"""Bytes before the body of an answer, interim answers included."""
 LARGEST_REQUEST = 16 << 10
 PASSING = range(200, 400)
 
 SAFE = "/?:@!$&'()*+,;=-._~%[]"
-"""Characters of a path and its query that are sent as they stand: those of RFC 3986, and % because
-the path may be percent-encoded already."""
-OF_THE_CONNECTION = frozenset({"connection", "content-length", "transfer-encoding"})
-"""Headers that say where a request ends and what comes after it: they are a check's own."""
+"""Characters of a path and query that are sent unchanged: those of RFC 3986, and % because the path
+may be percent-encoded already."""
+CONNECTION_HEADERS = frozenset({"connection", "content-length", "transfer-encoding"})
+"""Headers that a user may not set: they define where the request ends and what follows it."""
 START = b"HTTP/"
 TLS = (b"\x15\x03", b"\x16\x03")
-"""How a TLS record begins that holds an alert or a handshake (RFC 8446, 5.1)."""
+"""First bytes of a TLS record with an alert or a handshake (RFC 8446, 5.1)."""
 
-NOT_ASKED = "is not asked: no pod of a network has that IP"
+NOT_ASKED = "is not asked: a pod cannot have that IP"
 REFUSED = "refuses the connection"
 BROKEN_OFF = "breaks off the connection"
-NO_CONNECTION = "takes no connection within a second"
-NO_ANSWER = "takes the connection and answers nothing within a second"
+NO_CONNECTION = "accepts no connection within a second"
+NO_ANSWER = "accepts the connection and answers nothing within a second"
 SLOW = "does not finish the head of its answer within a second"
 HUNG_UP = "closes the connection without an answer"
 NOT_HTTP = "does not answer in HTTP"
 IN_TLS = "answers in TLS instead of plain HTTP"
 LONG_HEAD = f"answers with a head of more than {LARGEST_HEAD >> 10} KiB"
 LONG_REQUEST = f"is not asked: path and header have more than {LARGEST_REQUEST >> 10} KiB"
-BAD_REQUEST = "is not asked: its header is none that a probe can send"
+BAD_REQUEST = "is not asked: a probe cannot send its header"
 
 
 async def check_pod(pod: Pod, check: Check, *, loopback: bool = False) -> str:
-    """Empty: the pod passed. Else what was seen, such as `answers 503`, without counts or times.
+    """Return "" if the pod passes, else what it did, such as `answers 503`.
 
-    `loopback`: pods may be processes of this machine.
+    With `loopback`, pods may be processes of this machine.
     """
     ip = _address(pod.status.pod_ip, loopback=loopback)
     if not ip:
@@ -72,8 +72,8 @@ async def check_pod(pod: Pod, check: Check, *, loopback: bool = False) -> str:
 
 
 def _address(ip: str, *, loopback: bool) -> str:
-    """The IP in its canonical form, empty if no pod can have it: the rule that Kubernetes has for
-    endpoints (ValidateNonSpecialIP) and its API server for what it will proxy to."""
+    """Return the IP in canonical form, "" if a pod cannot have it: the rule of Kubernetes for
+    endpoints (ValidateNonSpecialIP) and for proxy requests of the API server."""
     try:
         address = ip_address(ip)
     except ValueError:
@@ -92,8 +92,8 @@ def _address(ip: str, *, loopback: bool) -> str:
 
 
 def http_request(ip: str, check: Check) -> bytes:
-    """The bytes of the GET. Raises h11.LocalProtocolError for a header that is malformed or would
-    change what the bytes after it mean."""
+    """Return the bytes of the GET. Raises h11.LocalProtocolError if the header is malformed or
+    changes the meaning of the bytes after it."""
     headers = {
         "host": ("Host", f"{host(ip)}:{check.port}".encode()),
         "user-agent": ("User-Agent", f"jobflow/{jobflow.__version__}".encode()),
@@ -102,8 +102,8 @@ def http_request(ip: str, check: Check) -> bytes:
     }
     if check.header is not None:
         name, value = check.header
-        if name.lower() in OF_THE_CONNECTION:
-            raise h11.LocalProtocolError(f"{name} is not the user's to say")
+        if name.lower() in CONNECTION_HEADERS:
+            raise h11.LocalProtocolError(f"{name} cannot be set by a user")
         headers[name.lower()] = (name, value.strip(" \t").encode(errors="replace"))
     fields = [(name.encode(errors="replace"), value) for name, value in headers.values()]
     sender = h11.Connection(h11.CLIENT)
@@ -113,34 +113,34 @@ def http_request(ip: str, check: Check) -> bytes:
 
 
 def _target(path: str) -> str:
-    """The path and query as a request target: a fragment is not sent, what a target cannot hold is
-    percent-encoded."""
+    """Return a request target for this path and query. A fragment is not sent; characters that a
+    target cannot contain are percent-encoded."""
     path = path.partition("#")[0]
     return quote(path if path.startswith("/") else f"/{path}", safe=SAFE, errors="replace")
 
 
 class _Check:
-    """One connection."""
+    """One connection to a pod."""
 
     def __init__(self, ip: str, port: int) -> None:
         self._ip = ip
         self._port = port
-        self._late = NO_CONNECTION
-        """What it means that time is up."""
+        self._timeout = NO_CONNECTION
+        """What the pod has failed to do if time runs out now."""
 
     async def run(self, request: bytes | None = None) -> str:
-        """Connect; where there is a request, whether it is answered by 2xx or 3xx."""
+        """Connect, send the request if there is one, and judge the answer: 2xx and 3xx pass."""
         try:
             async with asyncio.timeout(SECONDS), self._connection() as (reader, writer):
                 if request is None:
                     return ""
-                self._late = NO_ANSWER
+                self._timeout = NO_ANSWER
                 writer.write(request)
                 return await self._answer(reader)
         except TimeoutError:
-            return self._late
+            return self._timeout
         except OSError as error:
-            return _trouble(error)
+            return _connection_error(error)
 
     @asynccontextmanager
     async def _connection(
@@ -150,11 +150,11 @@ class _Check:
         try:
             yield reader, writer
         finally:
-            # close would go on waiting for whoever does not read
+            # close would wait for a pod that does not read
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> str:
-        """Read up to the end of the answer's head; the body is not waited for."""
+        """Read up to the end of the answer's head; the body does not matter."""
         receiver = _expecting()
         start, size = b"", 0
         while chunk := await reader.read(CHUNK):
@@ -163,7 +163,7 @@ class _Check:
                 return IN_TLS
             if not START.startswith(start):
                 return NOT_HTTP
-            self._late = SLOW
+            self._timeout = SLOW
             try:
                 receiver.receive_data(chunk)
                 code = _code(receiver)
@@ -177,7 +177,7 @@ class _Check:
 
 
 def _expecting() -> h11.Connection:
-    """A connection on which the answer to a GET is expected."""
+    """Return a connection that expects the answer to a GET."""
     receiver = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
     receiver.send(h11.Request(method="GET", target="/", headers=[("Host", "")]))
     receiver.send(h11.EndOfMessage())
@@ -185,7 +185,7 @@ def _expecting() -> h11.Connection:
 
 
 def _code(receiver: h11.Connection) -> int | None:
-    """The status of the answer; None: it is not there yet. Interim answers are passed over.
+    """Return the status of the answer, None if it is incomplete. Interim answers are skipped.
 
     Raises h11.RemoteProtocolError.
     """
@@ -197,7 +197,7 @@ def _code(receiver: h11.Connection) -> int | None:
             return None
 
 
-def _trouble(error: OSError) -> str:
+def _connection_error(error: OSError) -> str:
     match error.errno:
         case errno.ECONNREFUSED:
             return REFUSED

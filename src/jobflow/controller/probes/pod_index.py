@@ -1,6 +1,6 @@
-"""Which flow has to look again because something happened to a pod: one whose step probes it.
+"""Index of the flows that a pod's events matter to: those with a step that probes the pod.
 
-Most flows probe nothing, and then no event of a pod costs them anything.
+Most flows have no probes, so events of pods cost them nothing.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from jobflow.core.names import job_name
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store, owner_uid
 
-Probing = Mapping[str, tuple[str, ...]]
-"""By target: the keys, in `status.conditions`, of the steps that probe it."""
+ProbingSteps = Mapping[str, tuple[str, ...]]
+"""By target: the keys in `status.conditions` of the steps that probe it."""
 
-NOBODY: Probing = {}
+NO_PROBES: ProbingSteps = {}
 
 
-class Interest:
-    """What the flows of a store probe, worked out once a flow: its steps never change."""
+class PodIndex:
+    """The probes of flows, computed once for each flow because its steps never change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._probing: dict[str, Probing] = {}
-        """By flow UID; the flows of which a pod has been seen."""
+        self._probing: dict[str, ProbingSteps] = {}
+        """By flow UID. A flow is added when one of its pods changes."""
 
     def __len__(self) -> int:
         return len(self._probing)
 
     def flow_of(self, old: Pod | None, new: Pod | None) -> Key | None:
-        """The flow that has to look again because of this change of a pod; None: no flow has."""
+        """Return the flow that has to be reconciled because a pod changed; None for no flow."""
         pod = new or old
         assert pod is not None
-        if old is not None and new is not None and _stands(old) == _stands(new):
+        if old is not None and new is not None and _probe_state(old) == _probe_state(new):
             return None
         owner = pod.metadata.controller
         job = self._store.jobs.get(pod.metadata.namespace, owner.name) if owner else None
@@ -52,17 +52,17 @@ class Interest:
         return key_of(flow) if waiting else None
 
     def forget(self, flow: JobFlow) -> None:
-        """It is gone."""
+        """Drop a flow that was deleted."""
         self._probing.pop(flow.metadata.uid, None)
 
-    def _of(self, flow: JobFlow) -> Probing:
+    def _of(self, flow: JobFlow) -> ProbingSteps:
         uid = flow.metadata.uid
         if (known := self._probing.get(uid)) is None:
-            known = self._probing[uid] = _probing(flow) or NOBODY
+            known = self._probing[uid] = _probing(flow) or NO_PROBES
         return known
 
 
-def _probing(flow: JobFlow) -> Probing:
+def _probing(flow: JobFlow) -> ProbingSteps:
     found: dict[str, list[str]] = {}
     for step in flow.steps:
         if step.depends_on is not None and step.depends_on.probe is not None:
@@ -72,7 +72,7 @@ def _probing(flow: JobFlow) -> Probing:
 
 
 def _step_of(job: Job) -> str:
-    """Volcano's own controller names vcjobs as we do and says nothing else of the step."""
+    """Return the step of a job. A job of Volcano's own controller has no annotation with it."""
     reference = job.metadata.controller
     flow = reference.name if reference is not None else ""
     named = (job.metadata.annotations or {}).get(STEP)
@@ -80,7 +80,7 @@ def _step_of(job: Job) -> str:
 
 
 def _waits(flow: JobFlow, key: str) -> bool:
-    """Whether a step has not begun, or not since the flow was last retried."""
+    """Return whether a step has not started, or not since the flow was last retried."""
     condition = (flow.status.conditions or {}).get(key)
     if condition is None:
         return True
@@ -88,7 +88,6 @@ def _waits(flow: JobFlow, key: str) -> bool:
     return condition.phase == StepPhase.WAITING and not begun
 
 
-def _stands(pod: Pod) -> tuple[object, ...]:
-    """What a probe cares for of a pod."""
+def _probe_state(pod: Pod) -> tuple[object, ...]:
     meta = pod.metadata
     return meta.uid, pod.phase, pod.status.pod_ip, meta.deletion_timestamp is not None

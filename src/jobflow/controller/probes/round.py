@@ -1,4 +1,4 @@
-"""What one round of a probe asks, and whether it can be asked at all. Asks nobody itself."""
+"""One round of a probe: its checks, and the pods that prevent it. Sends nothing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.planning.actions import Check, Probe
 
 PATH_SHOWN = 60
-"""Characters of a path that a message shows."""
+"""Characters of a path in a message."""
 
-Standing = Mapping[str, frozenset[tuple[str, str, str, str, bool]]]
-"""By task: of each pod its name, UID, IP, phase, and whether it is being deleted. As long as it is
-the same, nothing has happened to the pods that a probe would care for."""
+PodStates = Mapping[str, frozenset[tuple[str, str, str, str, bool]]]
+"""By task: name, UID, IP and phase of each pod, and whether it is being deleted. All changes of
+pods that matter to a probe are in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PodCheck:
     """A check of one pod."""
 
     pod: Pod
@@ -25,44 +25,42 @@ class Ask:
 
     @property
     def key(self) -> tuple[str, Check]:
-        """What it is, whichever pod has the name now."""
+        """Key of the check for any pod of this name."""
         return (self.pod.metadata.name, self.check)
 
-    def sentence(self, said: str) -> str:
-        """What was seen, in a sentence: `10.0.0.7:80/x of pod f-web-0 answers 503`."""
+    def sentence(self, answer: str) -> str:
+        """Return the answer in a sentence: `10.0.0.7:80/x of pod f-web-0 answers 503`."""
         path = self.check.path or ""
         if len(path) > PATH_SHOWN:
             path = f"{path[:PATH_SHOWN]}…"
-        where = f"{host(self.pod.status.pod_ip)}:{self.check.port}{path}"
-        return f"{where} of pod {self.pod.metadata.name} {said}"
+        address = f"{host(self.pod.status.pod_ip)}:{self.check.port}{path}"
+        return f"{address} of pod {self.pod.metadata.name} {answer}"
 
 
 def host(ip: str) -> str:
-    """An IP as it stands before a port: an IPv6 literal in brackets."""
+    """Return an IP as written before a port: IPv6 in brackets."""
     return f"[{ip}]" if ":" in ip else ip
 
 
-def obstacle(probe: Probe, pods: Mapping[str, Pod], answered: str = "") -> str:
-    """Why no round can pass as the pods stand, in a sentence; empty: it is worth asking.
-
-    `answered`: what the last round saw. It says more than that a pod has ended since.
-    """
-    for _, name, pod in _places(probe, pods):
-        if pod is not None and pod.ended and answered:
-            return f"{answered}; then pod {name} ended {pod.phase}"
-        if said := _hindrance(name, pod):
-            return said
+def obstacle(probe: Probe, pods: Mapping[str, Pod], last_failure: str = "") -> str:
+    """Return why no round can pass with these pods, in a sentence; "" if one can. `last_failure`
+    is added if a pod has ended since, because it says more."""
+    for _, name, pod in _expected_pods(probe, pods):
+        if pod is not None and pod.ended and last_failure:
+            return f"{last_failure}; then pod {name} ended {pod.phase}"
+        if reason := _unavailable(name, pod):
+            return reason
     return ""
 
 
-def asks(probe: Probe, pods: Mapping[str, Pod]) -> Sequence[Ask]:
-    """Every check of every pod; what stands twice is asked once."""
-    found = (Ask(pod, check) for check, _, pod in _places(probe, pods) if pod is not None)
-    return list({ask.key: ask for ask in found}.values())
+def pod_checks(probe: Probe, pods: Mapping[str, Pod]) -> Sequence[PodCheck]:
+    """Return the checks of all pods, without duplicates."""
+    found = (PodCheck(pod, check) for check, _, pod in _expected_pods(probe, pods) if pod)
+    return list({check.key: check for check in found}.values())
 
 
-def standing(pods: Mapping[str, Pod]) -> Standing:
-    """Where the pods of a vcjob stand."""
+def pod_states(pods: Mapping[str, Pod]) -> PodStates:
+    """Return the state of a job's pods by task."""
     found: dict[str, set[tuple[str, str, str, str, bool]]] = {}
     for pod in pods.values():
         meta, status = pod.metadata, pod.status
@@ -71,9 +69,11 @@ def standing(pods: Mapping[str, Pod]) -> Standing:
     return {task: frozenset(rows) for task, rows in found.items()}
 
 
-def _places(probe: Probe, pods: Mapping[str, Pod]) -> Iterator[tuple[Check, str, Pod | None]]:
-    """Each check with each pod that its task has to have: the pod's name, and the pod if it is
-    there. A pod that does not belong to the vcjob is none."""
+def _expected_pods(
+    probe: Probe, pods: Mapping[str, Pod]
+) -> Iterator[tuple[Check, str, Pod | None]]:
+    """Yield each check with each pod that its task should have: the pod's name, and the pod if it
+    exists and belongs to the job."""
     own = {(pod.task, pod.index): pod for pod in pods.values() if pod.owner == probe.uid}
     for check in probe.checks:
         for index in range(check.pods):
@@ -82,9 +82,9 @@ def _places(probe: Probe, pods: Mapping[str, Pod]) -> Iterator[tuple[Check, str,
             yield check, name, pod
 
 
-def _hindrance(name: str, pod: Pod | None) -> str:
+def _unavailable(name: str, pod: Pod | None) -> str:
     if pod is None:
-        return f"pod {name} is not there yet"
+        return f"pod {name} does not exist yet"
     if pod.ended:
         return f"pod {name} has ended {pod.phase}, so it cannot answer"
     if pod.metadata.deletion_timestamp is not None:

@@ -1,33 +1,33 @@
-"""Whether this process leads, and what it does next about it. No I/O, no clock, no randomness.
+"""Rules of leader election for one process: what to do next. No I/O, no clock, no randomness.
 
-One Lease, many candidates. Three rules make at most one of them lead at any instant, given that
-their clocks run equally fast (within the reserve of `Timing`) and whatever these clocks show:
+Many candidates compete for one Lease. Three rules ensure that at most one leads at any time, if
+their clocks run at the same speed (within the reserve of `Timing`), whatever time they show:
 
-1. The holder leads for `renew` seconds from when it SENT the last claim that was answered. It was
-   stored later than that, and is seen by others later still.
-2. Another claims it only after it has known the same version of the Lease for the holder's whole
-   lease duration, from when the answer with that version CAME, by its own clock.
-3. Every claim names the version it was made from: of two, the API server refuses one.
+1. The holder leads for `renew` seconds from when it SENT the last claim that was answered. The
+   claim was stored later, and others see it later still.
+2. Another candidate claims the Lease only after it has known the same version of it for the
+   holder's whole lease duration, from when the answer with that version CAME, by its own clock.
+3. Every claim names the version that it is based on. The API server refuses one of two claims.
 
-Then between the end of one term and the begin of the next there are at least lease - renew
-seconds: the time that writes in flight may take (`jobflow.kube.election.fence`).
+So at least lease - renew seconds pass between two terms. Writes in flight finish in this time
+(`jobflow.kube.election.fence`).
 
-    what it knows                                        what it does next
+    what is known                                        next step
     ---------------------------------------------------- ---------------------------------------
-    nothing, or only that the last request had no answer LOOK, `retry` after a failure
-    there is no Lease                                    Claim (create)
-    nobody holds it, or itself, not renewed in time      Claim
-    another holds it                                     LOOK every `look` seconds
-    another held it for its whole duration, unchanged    Claim
-    it holds it, renewed less than `retry` ago           Wait
-    it holds it, renewed longer ago                      Claim; after a failure LOOK first
+    nothing, or that the last request had no answer      LOOK, `retry` seconds after a failure
+    no Lease exists                                      Claim (create)
+    held by no one, or by itself and not renewed in time Claim
+    held by another                                      LOOK every `look` seconds
+    held by another, unchanged for its whole duration    Claim
+    held by itself, renewed less than `retry` ago        Wait
+    held by itself, renewed longer ago                   Claim; after a failure LOOK first
 
-It stops leading when `renew` seconds have passed, or when it reads that the Lease has another
-holder or is gone.
+A candidate stops leading when `renew` seconds have passed, or when it reads that the Lease has
+another holder or no longer exists.
 
-A Lease that was deleted says nothing about its last holder, who may go on for a while: who knew it
-and makes it anew holds it, but leads only after a whole lease duration, and does not release it
-before. A process that has never seen the Lease cannot know, and leads at once.
+A deleted Lease says nothing about its last holder, which may lead for a while. A candidate that
+knew the Lease and creates it again holds it, but leads, and releases it, only after a whole lease
+duration. A process that has never seen the Lease cannot know this, and leads at once.
 """
 
 from __future__ import annotations
@@ -39,22 +39,21 @@ from datetime import datetime
 from jobflow.kube.election.lease import Lease, first_claim
 
 RESERVE = 0.2
-"""Share of lease - renew that is left over for clocks that run unequally fast and late timers."""
+"""Share of lease - renew that is kept for clocks of different speed and for late timers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds; client-go's defaults. Raises ValueError where one leader could not be promised."""
+    """Seconds; client-go's defaults. Raises ValueError for values that allow two leaders."""
 
     lease: int = 15
-    """How long others wait for a holder that does not renew. Whole seconds: the API has no other.
-    """
+    """How long others wait for a holder that does not renew. The API has whole seconds only."""
     renew: float = 10.0
-    """How long a holder leads without having renewed."""
+    """How long a holder leads without renewing."""
     retry: float = 2.0
-    """Between renewals, and after a request that failed."""
+    """Pause between renewals, and after a failed request."""
     look: float = 1.0
-    """Between looks at a Lease that another holds."""
+    """Pause between reads of a Lease that another holds."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retry < self.renew < self.lease or self.look <= 0:
@@ -65,24 +64,24 @@ class Timing:
 
     @property
     def write(self) -> float:
-        """The most that a leader's write may take, so that one begun at the last moment is over
-        before another may lead."""
+        """Time limit of a leader's writes: one that begins at the last moment ends before another
+        process may lead."""
         return (self.lease - self.renew) * (1 - RESERVE)
 
     @property
     def request(self) -> float:
-        """The most that a request about the Lease may take, so that three fit into a term."""
+        """Time limit of a request about the Lease, so that three fit into a term."""
         return self.renew / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the Lease, then tell `saw` or `gone`, else `failed`."""
+    """Read the Lease, then call `saw` or `gone`, or `failed` on an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Write this, then tell `stored` or `refused`, else `failed`."""
+    """Write this Lease, then call `stored` or `refused`, or `failed` on an error."""
 
     body: bytes
     create: bool
@@ -90,7 +89,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing for so many seconds."""
+    """Do nothing for some seconds."""
 
     seconds: float
 
@@ -100,42 +99,41 @@ LOOK = Look()
 
 
 class Candidate:
-    """One process's part in the election of one Lease. Times are seconds of one clock that never
-    stands still or goes back; `wall` is only written down."""
+    """One process in the election of one Lease. Times are seconds of a clock that never stops or
+    goes back; `wall` is only written into the Lease."""
 
     def __init__(self, identity: str, namespace: str, name: str, timing: Timing) -> None:
         self.identity = identity
         self.until = -math.inf
-        """When this process stops holding the Lease, and leading, unless it renews."""
+        """When this process stops leading unless it renews."""
         self._leads_from = -math.inf
         self._namespace = namespace
         self._name = name
         self._timing = timing
         self._lease: Lease | None = None
-        """As last seen; None where there is none."""
+        """The Lease as last seen; None if it did not exist."""
         self._deleted = False
-        """Whether there was one that was deleted, and nobody is known to have held it since."""
+        """Whether a known Lease was deleted, and no other holder has been seen since."""
         self._seen_at = -math.inf
         """When `_lease` was first seen in this version."""
         self._looked_at = -math.inf
         self._sent_at = -math.inf
-        """When the last claim that was answered was sent."""
+        """When the last answered claim was sent."""
         self.known = False
-        """Whether what was last seen is what a claim can be made from."""
+        """Whether the Lease as last seen may be the basis of a claim."""
         self._not_before = -math.inf
 
     def leads(self, now: float) -> bool:
-        """Whether this process is the leader, as far as it may believe so."""
+        """Return whether this process leads, as far as it knows."""
         return self._leads_from <= now < self.until
 
     @property
     def holder(self) -> str:
-        """Who was last seen to hold the Lease; empty: nobody."""
+        """The last known holder of the Lease, "" for none."""
         return self._lease.holder if self._lease is not None else ""
 
     def release(self, now: float, wall: datetime) -> bytes | None:
-        """What to write to let another have it at once; None where it is not ours to give. From
-        now on this process does not lead."""
+        """Stop leading, and return the body that releases the Lease; None if it is not held."""
         self.until = -math.inf
         lease = self._lease
         if not self.known or lease is None or lease.holder != self.identity:
@@ -145,10 +143,10 @@ class Candidate:
         self.known = False
         return lease.released(wall)
 
-    # ------------------------------------------------------------------ what to do
+    # ------------------------------------------------------------------ next step
 
     def next(self, now: float, wall: datetime) -> Step:
-        """What to do now; after it was done and its outcome told, ask again."""
+        """Return what to do now. Report its outcome before the next call."""
         if now < self._not_before:
             return Wait(self._not_before - now)
         holds = now < self.until
@@ -163,7 +161,7 @@ class Candidate:
         return Wait(min(look_at, free_at) - now)
 
     def _free_at(self) -> float:
-        """When this process may claim the Lease."""
+        """Return when this process may claim the Lease."""
         if self._lease is None or self._lease.holder in ("", self.identity):
             return -math.inf
         return self._seen_at + max(self._lease.seconds or 0, self._timing.lease)
@@ -174,10 +172,10 @@ class Candidate:
         body = first_claim(self._namespace, self._name, self.identity, self._timing.lease, wall)
         return Claim(body, create=True)
 
-    # ------------------------------------------------------------------ what came of it
+    # ------------------------------------------------------------------ outcomes
 
     def saw(self, lease: Lease, now: float) -> None:
-        """The answer to a look, as it came."""
+        """Record the Lease that a look returned."""
         if self._lease is None or lease.version != self._lease.version:
             self._lease, self._seen_at = lease, now
         self._looked_at, self.known = now, True
@@ -186,14 +184,14 @@ class Candidate:
             self._deleted = self._deleted and not lease.holder
 
     def gone(self, now: float) -> None:
-        """The answer to a look: there is no such Lease."""
+        """Record that a look found no Lease."""
         if self._lease is not None:
             self._lease, self._deleted = None, True
         self._looked_at, self.known = now, True
         self.until = -math.inf
 
     def stored(self, lease: Lease, sent_at: float, now: float) -> None:
-        """The answer to a claim that was sent at `sent_at`: it is stored, as this."""
+        """Record that a claim sent at `sent_at` was stored as this Lease."""
         self._lease, self.known = lease, True
         self._seen_at = self._looked_at = now
         self._sent_at, self.until = sent_at, sent_at + self._timing.renew
@@ -201,10 +199,10 @@ class Candidate:
             self._deleted, self._leads_from = False, now + self._timing.lease
 
     def refused(self) -> None:
-        """The answer to a claim: the Lease is no longer what it was made from."""
+        """Record that a claim was refused: the Lease has changed since."""
         self.known = False
 
     def failed(self, now: float) -> None:
-        """No answer, or an error: a claim may have been stored all the same."""
+        """Record that no answer or an error came. A claim may have been stored all the same."""
         self.known = False
         self._not_before = now + self._timing.retry

@@ -1,6 +1,6 @@
-"""Stands for election over a Lease and runs what only the leader may do, one term after another.
+"""Leader election over a Lease: runs `lead` for one term after another.
 
-What to do next is `candidate`'s to decide; here it is sent, waited for and ended in time.
+`candidate` decides what to do next. Here it is sent, awaited and ended in time.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from jobflow.kube.election.lease import Lease
 log = structlog.get_logger(__name__)
 
 Lead = Callable[[Client, asyncio.Event], Awaitable[None]]
-"""What a leader does in one term: given a client that writes only in this term, and an event that
-asks it to finish. Cancelled when the term is lost. May not return before it is asked to."""
+"""Runs one term of leadership. Parameters: a client that can write only in this term, and an event
+that asks to finish. Cancelled if the term is lost. Must not return before it is asked to."""
 
 NAME = "jobflow"
 
 
 def new_identity() -> str:
-    """A name for the Lease that no other process ever has, not even this pod's next one."""
+    """Return a name that no other process ever has, not even the next one of this pod."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 class Election:
-    """One process's part in it. `run` once, `stop` to end it.
+    """One process in an election. Call `run` once, and `stop` to end it.
 
-    Requests about the Lease have a client of their own: they never wait for connections that reads
-    and watches of this process keep busy.
-    `on_change` is told True when this process begins to lead and False when it no longer does.
+    Requests about the Lease have a client of their own, so that they never wait for connections
+    that other requests of this process use. `on_change` is called with True when this process
+    begins to lead, and with False when it stops.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Election:
         name: str = NAME,
         identity: str | None = None,
         timing: Timing | None = None,
+        stopping: asyncio.Event | None = None,
         on_change: Callable[[bool], None] = lambda leads: None,
         clock: Callable[[], float] = boot_clock,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -68,15 +69,15 @@ class Election:
         self._clock = clock
         self._wall = wall
         self._candidate = Candidate(self.identity, namespace, name, self._timing)
-        self._stopping = asyncio.Event()
+        self._stopping = stopping or asyncio.Event()
         self._trouble = ""
         self._holder: str | None = None
 
     async def run(self) -> None:
-        """Lead whenever the Lease is ours, until `stop`; the Lease is released then.
+        """Lead whenever this process holds the Lease, until `stop`; then release it.
 
-        Raises what `lead` raises, and returns early where `lead` does: the Lease is released then
-        too. Cancelled, it leaves the Lease to expire, for nobody knows then what is under way.
+        Raises what `lead` raises, and returns early if `lead` returns; both release the Lease. If
+        cancelled, it lets the Lease expire, because requests may still be in flight.
         """
         async with self._lease_client:
             while not self._stopping.is_set():
@@ -87,23 +88,24 @@ class Election:
             await self._release()
 
     def stop(self) -> None:
-        """Finish the term in good order and release the Lease; `run` returns when that is done."""
+        """Finish the term and release the Lease; `run` returns after that."""
         self._stopping.set()
 
     # ------------------------------------------------------------------ a term
 
     async def _term(self) -> bool:
-        """Lead until the term is lost or `lead` ends, by `stop` or by itself; True: it ended."""
+        """Lead until the term is lost or `lead` ends. Returns whether `lead` ended by itself or
+        by `stop`."""
         fence = Fence(self._timing.write, clock=self._clock)
         fence.until = self._candidate.until
-        ending, over = asyncio.Event(), asyncio.Event()
+        ending, done = asyncio.Event(), asyncio.Event()
         async with FencedClient(self._client, fence, self._timing.write) as client:
             self._change(True)
             leading = asyncio.ensure_future(self._lead(client, ending))
-            renewing = asyncio.ensure_future(self._renew(fence, over))
+            renewing = asyncio.ensure_future(self._renew(fence, done))
             try:
                 await self._first(leading, renewing, ending)
-                over.set()
+                done.set()
                 await _cancelled(leading)
                 await asyncio.wait({renewing})
             finally:
@@ -124,30 +126,30 @@ class Election:
         renewing: asyncio.Future[None],
         ending: asyncio.Event,
     ) -> None:
-        """Return when one of both is over; pass `stop` on to `lead` meanwhile."""
+        """Return when `lead` or the renewals end. Passes `stop` on to `lead`."""
         stopping = asyncio.ensure_future(self._stopping.wait())
-        both: set[asyncio.Future[Any]] = {leading, renewing}
+        tasks: set[asyncio.Future[Any]] = {leading, renewing}
         try:
-            await asyncio.wait({*both, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
                 ending.set()
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await _cancelled(stopping)
 
-    async def _renew(self, fence: Fence, over: asyncio.Event) -> None:
-        """Keep the term, and the fence open, until it is over or lost. A renewal that has been
-        sent is waited for: else nobody knew what version there is to release."""
-        while not over.is_set() and self._candidate.leads(self._clock()):
-            await self._step(over)
+    async def _renew(self, fence: Fence, done: asyncio.Event) -> None:
+        """Renew the Lease and move the fence until the term is done or lost. Waits for the answer
+        to a renewal, because the release needs the stored version."""
+        while not done.is_set() and self._candidate.leads(self._clock()):
+            await self._step(done)
             fence.until = self._candidate.until
-        if not over.is_set():
+        if not done.is_set():
             holder = self._candidate.holder
             log.warning("leadership lost", holder=holder, error=self._trouble)
 
     async def _settle(self, fence: Fence) -> None:
-        """Wait out the writes of a term that had no answer: what comes after it, in this process
-        or another, must find them done or dropped."""
+        """Wait for writes of the term that had no answer. The next term, in this process or
+        another, must find them either stored or dropped."""
         if seconds := fence.in_doubt:
             log.info("waiting for writes without an answer", seconds=round(seconds, 1))
             await asyncio.sleep(seconds)
@@ -160,7 +162,7 @@ class Election:
     # ------------------------------------------------------------------ the Lease
 
     async def _step(self, enough: asyncio.Event) -> None:
-        """Do what the candidate wants next; where that is to wait, only until `enough`."""
+        """Do what the candidate wants next. A wait ends early when `enough` is set."""
         match self._candidate.next(self._clock(), self._wall()):
             case Wait(seconds):
                 with suppress(TimeoutError):
@@ -171,7 +173,7 @@ class Election:
         self._follow()
 
     async def _ask(self, step: Step) -> None:
-        """Send a look or a claim and tell the candidate what came of it."""
+        """Send a look or a claim and report the outcome to the candidate."""
         candidate, sent_at = self._candidate, self._clock()
         try:
             match step:
@@ -187,7 +189,7 @@ class Election:
         except ApiError as error:
             if error.not_found and isinstance(step, Look):
                 candidate.gone(self._clock())
-            elif isinstance(step, Claim) and _lost(step, error):
+            elif isinstance(step, Claim) and _is_outdated(step, error):
                 candidate.refused()
             else:
                 self._failed(str(error))
@@ -197,7 +199,7 @@ class Election:
             self._trouble = ""
 
     async def _send(self, method: str, name: str, body: bytes | None = None) -> bytes:
-        """One request about the Lease, ended by the end of the term at the latest."""
+        """Send a request about the Lease that ends with the term at the latest."""
         seconds = self._timing.request
         if self.leads:
             seconds = max(0.0, min(seconds, self._candidate.until - self._clock()))
@@ -206,7 +208,7 @@ class Election:
             return await self._lease_client.request(method, path, body=body, timeout=seconds)
 
     async def _release(self) -> None:
-        """Let another replica lead at once. Best effort: else the Lease expires."""
+        """Let another replica lead at once. If this fails, the Lease expires."""
         if not self._candidate.known:
             await self._ask(LOOK)
         body = self._candidate.release(self._clock(), self._wall())
@@ -218,7 +220,7 @@ class Election:
         except (ApiError, *NETWORK_ERRORS) as error:
             log.warning("lease not released, it will expire", error=str(error))
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ logs
 
     def _failed(self, trouble: str) -> None:
         self._candidate.failed(self._clock())
@@ -236,12 +238,12 @@ class Election:
 
 
 async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel what still runs and wait for its end."""
+    """Cancel the tasks that still run and wait for their end."""
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
 
 
-def _lost(claim: Claim, error: ApiError) -> bool:
-    """Whether a claim was refused because the Lease is another by now, or gone."""
+def _is_outdated(claim: Claim, error: ApiError) -> bool:
+    """Return whether a claim was refused because the Lease has changed or was deleted."""
     return error.code == 409 or (error.not_found and not claim.create)

@@ -20,7 +20,7 @@ import structlog
 from jobflow.api.duration import MAX_SECONDS
 from jobflow.api.job import ENDED_PHASES, JobStatus
 from jobflow.api.resources import JOBS, PODS
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
@@ -61,7 +61,9 @@ class Case:
     job: Vcjob
     faults: Sequence[str]
     inbox: Inbox = field(default_factory=Inbox)
-    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.005, most=30.0))
+    backoff: ExponentialBackoff = field(
+        default_factory=lambda: ExponentialBackoff(first=0.005, most=30.0)
+    )
     refusals: int = 0
     not_before: datetime | None = None
     """When to go on after a failure."""

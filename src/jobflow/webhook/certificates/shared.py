@@ -19,8 +19,8 @@ from cryptography import x509
 
 from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.resources import SECRETS, VALIDATING_WEBHOOKS, Resource
-from jobflow.kube.backoff import Backoff
-from jobflow.kube.cache import Cache, Kept
+from jobflow.kube.backoff import ExponentialBackoff
+from jobflow.kube.cache import Cache, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.kube.reflector import Reflector
 from jobflow.webhook.certificates.live import Live, Now, utc_now
@@ -47,7 +47,7 @@ LONGEST_WAIT = 5.0
 """Seconds between tries while the API server refuses."""
 
 
-T = TypeVar("T", bound=Kept)
+T = TypeVar("T", bound=KubeObject)
 
 
 class Secret(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class SharedCertificate:
         self._namespace, self._name = namespace, secret
         self._now = now
         self._wake = asyncio.Event()
-        self._backoff = Backoff(most=LONGEST_WAIT)
+        self._backoff = ExponentialBackoff(most=LONGEST_WAIT)
         self._trouble = ""
         self._held: Ring | None = None
         """What the Secret held when it last made sense."""

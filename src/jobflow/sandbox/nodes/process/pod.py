@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from jobflow.api.pod import PodPhase
-from jobflow.kube.backoff import Backoff
+from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.sandbox.nodes.pod_status import Progress, Standing
 from jobflow.sandbox.nodes.process.container import START_ERROR, Command, Contained, Exit
 from jobflow.sandbox.nodes.process.environment import Place
@@ -159,7 +159,7 @@ class Life:
     async def _run(self, seat: _Seat) -> None:
         """A container, with its restarts."""
         setting = self._setting.restarts
-        backoff = Backoff(first=setting.first, most=setting.longest, dice=lambda: 0.0)
+        backoff = ExponentialBackoff(first=setting.first, most=setting.longest, dice=lambda: 0.0)
         while not self._stop.is_set():
             await self._run_once(seat)
             if self._stop.is_set() or not self._again(seat):

@@ -59,7 +59,7 @@ async def world() -> AsyncIterator[Cluster]:
 
 
 def fail(world: Cluster, failing: Failing) -> Failing:
-    """From now on, for ever."""
+    """Let these requests fail from now on."""
     world.server.faults.append(Fault(failing, failing.how, times=None))
     return failing
 

@@ -1,58 +1,50 @@
-"""Which vcjobs were made from which template, by the annotation that they carry."""
+"""Index of the jobs that were created from each template, by their annotation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from heapq import nlargest
 
 from jobflow.api.job import Job
 from jobflow.api.labels import CREATED_BY_TEMPLATE
 from jobflow.kube.cache import Cache, Key
+from jobflow.store.pods import discard
 
 EMPTY: Mapping[str, None] = {}
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class Products:
-    """The index. Told of changes of vcjobs after they are in their cache."""
+class TemplateJobs:
+    """The index. Call `job_changed` after the cache has the change."""
 
     def __init__(self, jobs: Cache[Job]) -> None:
         self._jobs = jobs
         self._names: dict[Key, dict[str, None]] = {}
 
     def newest(self, template: Key, most: int) -> list[str]:
-        """The names of the vcjobs that were made from a template and are there, the newest first.
-
-        Looks at each of them: for now and then, not for every event.
-        """
+        """Return the names of the newest existing jobs of a template, newest first. Looks at each
+        of them, so do not call it for every event."""
         namespace = template[0]
         found = (self._jobs.get(namespace, name) for name in self._names.get(template, EMPTY))
-        newest = nlargest(most, (job for job in found if job is not None), key=_made_at)
+        newest = nlargest(most, (job for job in found if job is not None), key=_age_key)
         return [job.metadata.name for job in newest]
 
-    def templates(self) -> Iterator[Key]:
-        """The templates, there or gone, of which a vcjob is there."""
-        return iter(self._names)
-
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """A vcjob came, changed or went."""
+        """Apply a change of a job."""
         before, after = template_of(old), template_of(new)
         if before == after:
             return
         if old is not None and before is not None:
-            names = self._names[before]
-            del names[old.metadata.name]
-            if not names:
-                del self._names[before]
+            discard(self._names, before, old.metadata.name)
         if new is not None and after is not None:
             self._names.setdefault(after, {})[new.metadata.name] = None
 
 
 def template_of(job: Job | None) -> Key | None:
-    """The template that a vcjob says it was made from; None where it says none of its namespace.
+    """Return the template that a job was created from; None without one in its own namespace.
 
-    Volcano's own controller gives a label alone, whose value it does not shorten.
+    Volcano's own controller sets only a label, whose value it does not shorten.
     """
     if job is None:
         return None
@@ -63,5 +55,5 @@ def template_of(job: Job | None) -> Key | None:
     return (namespace, name) if name and namespace == meta.namespace else None
 
 
-def _made_at(job: Job) -> tuple[datetime, str]:
+def _age_key(job: Job) -> tuple[datetime, str]:
     return job.metadata.creation_timestamp or LONG_AGO, job.metadata.name

@@ -1,0 +1,183 @@
+"""Metrics of the controller's work: queue, reconciles, probes, and the steps' jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from jobflow.api.flow_status import (
+    ENDED_STEP_PHASES,
+    JobFlowStatus,
+    RequestedHours,
+    RunCondition,
+    StepCondition,
+)
+from jobflow.api.job import ENDED_PHASES, Job, JobPhase
+from jobflow.controller.hooks import Hooks, ReconcileResult
+from jobflow.store import Listener, owner_uid
+
+REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+STEP_BUCKETS = (0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0, 259200.0)
+"""Upper bounds of histogram buckets in seconds: steps run for seconds or for days."""
+PASSED, FAILED = "passed", "failed"
+_DECIMAL = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,10})?")
+
+
+class MetricsRegistry(CollectorRegistry):
+    """Metrics of one process, under names that begin with `jobflow_`."""
+
+    def histogram(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        buckets: Sequence[float] = REQUEST_BUCKETS,
+    ) -> Histogram:
+        """Register a histogram."""
+        return Histogram(f"jobflow_{name}", text, labels, buckets=buckets, registry=self)
+
+    def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+        """Register a counter."""
+        return Counter(f"jobflow_{name}", text, labels, registry=self)
+
+    def gauge(self, name: str, text: str) -> Gauge:
+        """Register a gauge without labels."""
+        return Gauge(f"jobflow_{name}", text, registry=self)
+
+
+class ControllerMetrics(Hooks):
+    """Counts the controller's work."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._depth = registry.gauge("workqueue_depth", "Flows that are ready to be reconciled.")
+        self._waits = registry.histogram(
+            "workqueue_wait_seconds", "Time from a flow being ready to its reconcile.", []
+        )
+        self._retries = registry.counter("workqueue_retries", "Reconciles retried after an error.")
+        self._reconciles = registry.histogram(
+            "reconcile_seconds", "Time to reconcile one flow.", ["result"]
+        )
+        self._dropped = registry.counter("events_dropped", "Events that were not written.")
+        self._probes = registry.gauge("probes_waiting", "Probes that have not passed yet.")
+        self._attempts = registry.counter(
+            "probe_attempts", "Requests to pods, by outcome.", ["outcome"]
+        )
+        for outcome in (PASSED, FAILED):
+            self._attempts.labels(outcome)
+        self._hours = registry.counter(
+            "requested_hours",
+            "Requested resources times running time of jobs, in core, GiB and GPU hours.",
+            ["resource"],
+        )
+        self._retried = registry.counter("jobs_retried", "Attempts that a retry followed.")
+        self._aborted = registry.counter("jobs_aborted", "Aborted jobs, by reason.", ["reason"])
+
+    def depth(self, keys: int) -> None:
+        self._depth.set(keys)
+
+    def waited(self, seconds: float) -> None:
+        self._waits.observe(seconds)
+
+    def retried(self) -> None:
+        self._retries.inc()
+
+    def reconciled(self, seconds: float, result: ReconcileResult) -> None:
+        self._reconciles.labels(result).observe(seconds)
+
+    def event_dropped(self) -> None:
+        self._dropped.inc()
+
+    def probes(self, waiting: int) -> None:
+        self._probes.set(waiting)
+
+    def probed(self, passed: bool) -> None:
+        self._attempts.labels(PASSED if passed else FAILED).inc()
+
+    def recorded(self, before: JobFlowStatus, after: JobFlowStatus) -> None:
+        """Count the hours, retries and aborts that a status adds to the one before it. The replica
+        that writes the status counts them, so each is counted once."""
+        known = before.conditions or {}
+        for key, condition in (after.conditions or {}).items():
+            old = known.get(key)
+            if condition is old:
+                continue
+            self._count_runs(old, condition)
+            if condition.requested_hours is None:
+                continue
+            for resource, hours in _hours(condition).items():
+                more = hours - (_hours(old)[resource] if old is not None else 0.0)
+                if more > 0:
+                    self._hours.labels(resource).inc(more)
+
+    def _count_runs(self, before: StepCondition | None, after: StepCondition) -> None:
+        for old, run in _changed_runs(before, after):
+            failed = run.failures - (old.failures if old is not None else 0)
+            if (retried := failed - (run.phase in ENDED_STEP_PHASES)) > 0:
+                self._retried.inc(retried)
+            if run.abort_time is not None and (old is None or old.abort_time is None):
+                self._aborted.labels(run.reason).inc()
+
+
+def _changed_runs(
+    before: StepCondition | None, after: StepCondition
+) -> Iterator[tuple[RunCondition | None, RunCondition]]:
+    """Yield each run of a step before and after the change. A step without runs is its own run."""
+    if after.runs is None:
+        yield before, after
+        return
+    known = {run.index: run for run in (before.runs if before is not None else None) or ()}
+    for run in after.runs:
+        if (old := known.get(run.index)) is not run:
+            yield old, run
+
+
+def _hours(condition: StepCondition) -> dict[str, float]:
+    """Hours by resource; 0 for text that is not a number, because others can write a status too."""
+    held = condition.requested_hours or RequestedHours()
+    texts = {name: getattr(held, name) for name in ("cpu", "memory", "gpu")}
+    return {name: float(text) if _DECIMAL.fullmatch(text) else 0.0 for name, text in texts.items()}
+
+
+class StepTimes(Listener):
+    """Times the jobs of flows when their phase changes. Only the leader listens, so that each job
+    is timed once."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._waits = registry.histogram(
+            "step_wait_seconds",
+            "Time from a step's job created to Running.",
+            [],
+            STEP_BUCKETS,
+        )
+        self._runs = registry.histogram(
+            "step_run_seconds",
+            "Time from a step's job Running to its end.",
+            ["phase"],
+            STEP_BUCKETS,
+        )
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """Record the wait if the job has started, and the run if it has ended, by this change."""
+        if old is None or new is None or not owner_uid(new):
+            return
+        created, ran = new.metadata.creation_timestamp, _since(new, {JobPhase.RUNNING})
+        if ran is None:
+            return
+        if created is not None and _since(old, {JobPhase.RUNNING}) is None:
+            self._waits.observe(max(0.0, (ran - created).total_seconds()))
+        ended = _since(new, ENDED_PHASES)
+        if new.ended and not old.ended and ended is not None:
+            self._runs.labels(new.phase).observe(max(0.0, (ended - ran).total_seconds()))
+
+
+def _since(job: Job, phases: Collection[str]) -> datetime | None:
+    """When a job first entered one of these phases."""
+    entered = [
+        entry.last_transition_time
+        for entry in job.status.conditions or ()
+        if entry.status in phases
+    ]
+    return entered[0] if entered else None

@@ -1,0 +1,79 @@
+"""Leadership of a replica: one term after another while the installed definitions fit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jobflow.app.crd_watch import CrdWatch
+from jobflow.kube.client import Client
+from jobflow.kube.election.candidate import Timing
+from jobflow.kube.election.election import Election, Lead
+from jobflow.runtime.task_group import either
+from jobflow.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """The Lease that replicas compete for."""
+
+    namespace: str
+    name: str
+    timing: Timing = field(default_factory=Timing)
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """Leads whenever this replica may, until `finish` is set."""
+
+    client: Client
+    store: Store
+    crds: CrdWatch
+    lead: Lead
+    lease: LeaseOptions | None
+    on_change: Callable[[bool], None]
+    """Called with True when a term begins, with False when it ends."""
+    finish: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Lead until `finish`. Candidates have read the cluster: a leader that has not would only
+        keep others from leading."""
+        while True:
+            await either(self.crds.wait_fit(), self.finish.wait())
+            await either(self.store.wait_synced(), self.finish.wait())
+            if self.finish.is_set():
+                return
+            stopping = asyncio.Event()
+            watching = asyncio.create_task(self._stop_in_time(stopping))
+            try:
+                await (
+                    self._lead_alone(stopping) if self.lease is None else self._compete(stopping)
+                )
+            finally:
+                watching.cancel()
+                await asyncio.wait([watching])
+
+    async def _stop_in_time(self, stopping: asyncio.Event) -> None:
+        await either(self.crds.wait_unfit(), self.finish.wait())
+        stopping.set()
+
+    async def _lead_alone(self, stopping: asyncio.Event) -> None:
+        self.on_change(True)
+        try:
+            await self.lead(self.client, stopping)
+        finally:
+            self.on_change(False)
+
+    async def _compete(self, stopping: asyncio.Event) -> None:
+        assert self.lease is not None
+        election = Election(
+            self.client,
+            self.lead,
+            namespace=self.lease.namespace,
+            name=self.lease.name,
+            timing=self.lease.timing,
+            stopping=stopping,
+            on_change=self.on_change,
+        )
+        await election.run()

@@ -1,0 +1,46 @@
+"""A replica that follows the cluster and may lead, for tests of a term's beginning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+from jobflow.api.resources import Resource
+from jobflow.controller.leader_term import lead
+from jobflow.kube.client import Client
+from jobflow.store import Store, feeds
+
+C = TypeVar("C", bound=Client)
+
+
+class FollowingReplica(Generic[C]):
+    """A store that is kept up to date, and terms of leadership over it."""
+
+    def __init__(self, client: C) -> None:
+        self.client = client
+        self.store = Store()
+        self.feeds = feeds(self.store, client)
+        self._tasks = {feed.resource: asyncio.create_task(feed.run()) for feed in self.feeds}
+
+    async def stop_following(self, resource: Resource) -> None:
+        """Let the copy of one kind grow old."""
+        self._tasks[resource].cancel()
+        await asyncio.wait([self._tasks[resource]])
+
+    @asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        """Lead for one term while the body runs."""
+        ending = asyncio.Event()
+        term = asyncio.create_task(lead(self.client, ending, store=self.store, feeds=self.feeds))
+        try:
+            yield
+        finally:
+            ending.set()
+            await term
+
+    async def end(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
