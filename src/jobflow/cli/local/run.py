@@ -18,7 +18,14 @@ from rich.text import Text
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, SandboxWorld, run, sandbox_world
+from jobflow.app.serve import (
+    START_ERRORS,
+    PartDied,
+    SandboxOptions,
+    SandboxWorld,
+    run,
+    sandbox_world,
+)
 from jobflow.cli.display.failed_logs import failed_logs
 from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
 from jobflow.cli.display.report import print_fault, print_report, print_warnings

@@ -26,7 +26,7 @@ def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes)
         node_runner(nodes) as runner,
     ):
         path = kubeconfig.absolute()
-        run(_serve(Sandbox(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)))
+        run(_serve(SandboxOptions(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)))
     return SUCCESS
 
 
