@@ -7,13 +7,14 @@ place of ours at any time; until ours are back nothing may be admitted, planned 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
 
+from jobflow.api.kinds import FlowKind
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import CRDS, Resource
+from jobflow.api.resources import CRDS
 from jobflow.core.manifests.installed_crds import definition_faults
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
@@ -45,8 +46,8 @@ class SchemaGuard:
     meanwhile may lack what is stored of them.
     """
 
-    def __init__(self, client: Client, reread: Reread, resources: Sequence[Resource]) -> None:
-        self._definitions = [_Followed(client, resource, self._look) for resource in resources]
+    def __init__(self, client: Client, reread: Reread, kinds: Iterable[FlowKind]) -> None:
+        self._definitions = [_Followed(client, kind, self._look) for kind in kinds]
         self._reread = reread
         self._changed = asyncio.Event()
         self._changed.set()
@@ -122,12 +123,12 @@ class SchemaGuard:
 class _Followed:
     """One definition."""
 
-    def __init__(self, client: Client, resource: Resource, on_change: Callable[[], None]) -> None:
-        self.plural = resource.plural
+    def __init__(self, client: Client, kind: FlowKind, on_change: Callable[[], None]) -> None:
+        self.plural = kind.resource.plural
         self.faults: list[str] | None = None
         """None: not known yet."""
-        self._name = f"{resource.plural}.{resource.group}"
-        self._kind = resource.kind
+        self._name = kind.crd_name
+        self._kind = kind.name
         self._on_change = on_change
         cache = Cache[Definition](lambda old, new: self._judge())
         cache.on_state = self._judge

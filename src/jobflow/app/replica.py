@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from jobflow.api.flow_status import FlowPhase
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.api.kinds import KINDS
 from jobflow.app import health
 from jobflow.app.crd_watch import SchemaGuard
 from jobflow.app.metrics import Metrics
@@ -114,7 +114,7 @@ class Product:
         self._options = options
         self._stop = asyncio.Event()
         self._finish = asyncio.Event()
-        definitions = () if options.namespace else (JOBFLOWS, JOBTEMPLATES)
+        definitions = () if options.namespace else KINDS.values()
         self._guard = SchemaGuard(client, self._reread, definitions)
         self._feeds = feeds(self.store, client, namespace=options.namespace)
         self._certificates: CertificateSource | None = None

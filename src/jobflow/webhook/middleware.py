@@ -48,9 +48,7 @@ class _Disconnected(Exception):
 class ReviewMiddleware:
     """The paths in `reviewers` are reviews; every other request goes on to `app`."""
 
-    def __init__(
-        self, app: ASGIApp, reviewers: Mapping[str, Reviewer[Any]], observe: Observe
-    ) -> None:
+    def __init__(self, app: ASGIApp, reviewers: Mapping[str, Reviewer], observe: Observe) -> None:
         self._app = app
         self._reviewers = reviewers
         self._observe = observe
@@ -65,9 +63,7 @@ class ReviewMiddleware:
         else:
             await self._review(reviewer, scope, receive, send)
 
-    async def _review(
-        self, reviewer: Reviewer[Any], scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _review(self, reviewer: Reviewer, scope: Scope, receive: Receive, send: Send) -> None:
         held = 0
         try:
             body = await self._read(scope, receive)

@@ -72,7 +72,7 @@ class Aside:
         return ELSEWHERE
 
 
-def answered(reviewer: Reviewer[Any], body: bytes) -> Answer:
+def answered(reviewer: Reviewer, body: bytes) -> Answer:
     """The answer of a review that waits for nobody."""
     try:
         reviewer.review(body).send(None)

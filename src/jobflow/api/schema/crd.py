@@ -8,82 +8,32 @@ name all that is wrong at once and is never stricter than what is stored already
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import JobSpec
-from jobflow.api.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.jobtemplate import JobTemplate, JobTemplateStatus
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, Resource
+from jobflow.api.kinds import KINDS
 
 Schema = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    resource: Resource
-    short_name: str
-    doc: type
-    spec: type
-    status: type
-    columns: tuple[tuple[str, str, str, int], ...]
-    """Name, type, JSON path and priority (0: always, 1: with -o wide) of the printer columns."""
-
-
-_AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
-
-_KINDS = {
-    "JobFlow": _Kind(
-        JOBFLOWS,
-        "jf",
-        JobFlow,
-        JobFlowSpec,
-        JobFlowStatus,
-        (
-            ("Status", "string", ".status.state.phase", 0),
-            ("Reason", "string", ".status.state.reason", 0),
-            ("Progress", "string", ".status.progress", 0),
-            ("Duration", "string", ".status.duration", 0),
-            _AGE,
-            ("Message", "string", ".status.state.message", 1),
-            ("Started", "date", ".status.startTime", 1),
-        ),
-    ),
-    "JobTemplate": _Kind(
-        JOBTEMPLATES,
-        "jt",
-        JobTemplate,
-        JobSpec,
-        JobTemplateStatus,
-        (
-            ("Queue", "string", ".spec.queue", 0),
-            ("Tasks", "string", ".spec.tasks[*].name", 0),
-            _AGE,
-        ),
-    ),
-}
-
-
 def crd(kind: str) -> dict[str, Any]:
     """The CustomResourceDefinition of `JobFlow` or `JobTemplate`. KeyError for any other kind."""
-    described = _KINDS[kind]
-    resource = described.resource
+    row = KINDS[kind]
+    resource = row.resource
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "metadata": {"name": row.crd_name},
         "spec": {
             "group": resource.group,
             "names": {
                 "kind": resource.kind,
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
-                "shortNames": [described.short_name],
+                "shortNames": [row.short_name],
                 "singular": resource.kind.lower(),
             },
             "scope": "Namespaced",
@@ -93,7 +43,7 @@ def crd(kind: str) -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [_column(*column) for column in described.columns],
+                    "additionalPrinterColumns": [_column(*column) for column in row.columns],
                     "schema": {"openAPIV3Schema": openapi_schema(kind)},
                 }
             ],
@@ -103,19 +53,19 @@ def crd(kind: str) -> dict[str, Any]:
 
 def openapi_schema(kind: str) -> Schema:
     """The structural schema (apiextensions/v1) of a whole object of this kind."""
-    described = _KINDS[kind]
+    row = KINDS[kind]
     return {
         "type": "object",
-        "description": _doc(described.doc),
+        "description": _doc(row.object_type),
         "properties": {
             "apiVersion": {
                 "type": "string",
-                "description": f"{described.resource.api_version}, the version of this schema.",
+                "description": f"{row.resource.api_version}, the version of this schema.",
             },
             "kind": {"type": "string", "description": f"{kind}, the kind of this object."},
             "metadata": {"type": "object"},
-            "spec": _struct(described.spec),
-            "status": _struct(described.status),
+            "spec": _struct(row.spec_type),
+            "status": _struct(row.status_type),
         },
     }
 
@@ -193,9 +143,8 @@ def write(directory: Path) -> list[Path]:
     """Write each CRD to `<directory>/<group>_<plural>.yaml`; returns the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
-    for kind, described in _KINDS.items():
-        resource = described.resource
-        path = directory / f"{resource.group}_{resource.plural}.yaml"
+    for kind, row in KINDS.items():
+        path = directory / f"{row.resource.group}_{row.resource.plural}.yaml"
         path.write_text(to_yaml(crd(kind)), encoding="utf-8")
         paths.append(path)
     return paths

@@ -8,14 +8,14 @@ import time
 
 import msgspec
 
+from jobflow.api.kinds import KINDS
 from jobflow.api.meta import Struct
-from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
+from jobflow.api.resources import CRDS
 from jobflow.api.schema.crd import crd, to_yaml
 from jobflow.cli.exit_codes import FAULTY, FINE, UNUSABLE, complain
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError
 
-KINDS = (JOBFLOWS.kind, JOBTEMPLATES.kind)
 FIELD_MANAGER = "jobflow-crds"
 APPLY_PATCH = "application/apply-patch+yaml"
 ESTABLISHED_WITHIN_SECONDS = 30.0

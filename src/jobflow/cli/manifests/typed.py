@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, JOBTEMPLATES
+from jobflow.api.kinds import KINDS, FlowObject
+from jobflow.api.resources import FLOW_GROUP, JOBFLOWS
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.manifests.yaml_nodes import data_of
 from jobflow.core.admission.object_names import name_violations
@@ -23,10 +22,6 @@ from jobflow.core.suggest import Suggester, supported
 from jobflow.core.violations import Reason, Violation
 
 API_VERSION = JOBFLOWS.api_version
-TYPES: dict[str, type[JobFlow] | type[JobTemplate]] = {
-    JOBFLOWS.kind: JobFlow,
-    JOBTEMPLATES.kind: JobTemplate,
-}
 
 _UNKNOWN_FIELD = "unknown field"
 _EXPECTS_TEXT = "must be of type string"
@@ -43,7 +38,7 @@ class Shaped:
     kind: str
     violations: list[Violation]
     """Where its shape is wrong."""
-    object: JobFlow | JobTemplate | None
+    object: FlowObject | None
     """What it most likely means; None where even that cannot be said."""
 
 
@@ -60,7 +55,7 @@ def shaped(manifest: Manifest) -> Shaped | None:
     violations += _misfits(manifest, kind, data)
     violations += _metadata(kind, data)
     try:
-        meant = msgspec.convert(without_nulls(kind, data), TYPES[kind])
+        meant = msgspec.convert(without_nulls(kind, data), KINDS[kind].object_type)
     except msgspec.ValidationError as error:
         meant = None
         if not violations:
@@ -77,14 +72,14 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
     """Our kind that this is or was meant to be, and what is wrong with kind and apiVersion."""
     kind, version = manifest.kind, manifest.api_version
     violations = []
-    if kind in TYPES if isinstance(kind, str) else False:
+    if kind in KINDS if isinstance(kind, str) else False:
         meant = kind
     else:
         meant = _meant(kind, version)
         if meant is None and not _ours(kind, version):
             return None, []
         reason = Reason.NOT_SUPPORTED if kind else Reason.REQUIRED
-        violations.append(Violation("kind", reason, kind, supported(kind, TYPES)))
+        violations.append(Violation("kind", reason, kind, supported(kind, KINDS)))
     if meant and version != API_VERSION:
         reason = Reason.NOT_SUPPORTED if version else Reason.REQUIRED
         detail = f"for a {meant} write {API_VERSION}"
@@ -101,7 +96,7 @@ def _meant(kind: Any, version: Any) -> str | None:
     """The kind of ours that somebody misspelt; of another group only a slip of letter case."""
     if not isinstance(kind, str):
         return None
-    guess = Suggester(list(TYPES)).nearest(kind)
+    guess = Suggester(list(KINDS)).nearest(kind)
     if guess and (_ours(kind, version) or guess.casefold() == kind.casefold()):
         return guess
     return None

@@ -9,6 +9,7 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.kinds import FlowObject
 from jobflow.core.admission.analysis.effort import effort_of_json, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
@@ -29,7 +30,7 @@ from jobflow.webhook.dry_run.patched_pods import flow_in_depth, patched_pods
 from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, in_depth, pod_templates
 from jobflow.webhook.review.envelope import UserInfo
 
-T = TypeVar("T", JobFlow, JobTemplate)
+T_contra = TypeVar("T_contra", bound=FlowObject, contravariant=True)
 
 PASS = Verdict()
 
@@ -101,7 +102,7 @@ class Denied(NotJudged):
     reason = "Forbidden"
 
 
-class Judge(Protocol[T]):
+class Judge(Protocol[T_contra]):
     """The verdicts on one kind. The creation of a flow waits for nothing but the dry run of pod
     templates that its patches make.
 
@@ -109,15 +110,14 @@ class Judge(Protocol[T]):
     """
 
     kind: str
-    object_type: type[T]
 
-    async def create(self, new: T, user: UserInfo) -> Verdict: ...
+    async def create(self, new: T_contra, user: UserInfo) -> Verdict: ...
 
-    async def update(self, old: T, new: T, user: UserInfo) -> Verdict: ...
+    async def update(self, old: T_contra, new: T_contra, user: UserInfo) -> Verdict: ...
 
-    async def delete(self, old: T) -> Verdict: ...
+    async def delete(self, old: T_contra) -> Verdict: ...
 
-    async def changed(self, new: T, user: UserInfo) -> Verdict:
+    async def changed(self, new: T_contra, user: UserInfo) -> Verdict:
         """An update of the spec of an object whose old form no type fits."""
 
 
@@ -125,7 +125,6 @@ class FlowJudge:
     """JobFlow: CREATE by all rules, UPDATE keeps the spec, DELETE only when it is final."""
 
     kind = "JobFlow"
-    object_type = JobFlow
 
     def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
         self._cluster = cluster
@@ -173,7 +172,6 @@ class TemplateJudge:
     """JobTemplate: CREATE and a changed spec by all rules, DELETE only when no flow needs it."""
 
     kind = "JobTemplate"
-    object_type = JobTemplate
 
     def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
         self._cluster = cluster
@@ -248,7 +246,7 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
     return ()
 
 
-async def _check_rights(rights: Rights, user: UserInfo, new: JobFlow | JobTemplate) -> None:
+async def _check_rights(rights: Rights, user: UserInfo, new: FlowObject) -> None:
     """Raise Denied if the user may not have vcjobs made in the object's namespace."""
     if why := await rights.lacking(user, new.metadata.namespace):
         raise Denied(why)

@@ -10,13 +10,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 import structlog
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import untyped
@@ -44,8 +43,6 @@ from jobflow.webhook.review.judges import (
     TemplateJudge,
     TooMuch,
 )
-
-T = TypeVar("T", JobFlow, JobTemplate)
 
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
 
@@ -88,17 +85,16 @@ class Elsewhere(Protocol):
 
 def reviewers(
     cluster: Cluster, elsewhere: Elsewhere | None = None, rights: Rights | None = None
-) -> dict[str, Reviewer[Any]]:
+) -> dict[str, Reviewer]:
     """The reviewer of each path. Without `elsewhere` they judge everything themselves, without
     `rights` every user may have vcjobs made."""
     most = math.inf if elsewhere is None else MOST_EFFORT
-    flows = Reviewer[JobFlow](
-        "/jobflows/validate", FlowJudge(cluster, rights, most), cluster, elsewhere
+    judges: tuple[Judge[Any], ...] = (
+        FlowJudge(cluster, rights, most),
+        TemplateJudge(cluster, rights, most),
     )
-    templates = Reviewer[JobTemplate](
-        "/jobtemplates/validate", TemplateJudge(cluster, rights, most), cluster, elsewhere
-    )
-    return {reviewer.path: reviewer for reviewer in (flows, templates)}
+    found = [Reviewer(judge, cluster, elsewhere) for judge in judges]
+    return {reviewer.path: reviewer for reviewer in found}
 
 
 def not_a_review(error: Malformed) -> Answer:
@@ -106,25 +102,19 @@ def not_a_review(error: Malformed) -> Answer:
     return Answer(malformed(error), Outcome.MALFORMED, error.code)
 
 
-class Reviewer(Generic[T]):
+class Reviewer:
     """Answers the reviews of one kind."""
 
-    def __init__(
-        self, path: str, judge: Judge[T], cluster: Cluster, elsewhere: Elsewhere | None
-    ) -> None:
-        self.path = path
-        self._judge: Judge[T] = judge
+    def __init__(self, judge: Judge[Any], cluster: Cluster, elsewhere: Elsewhere | None) -> None:
+        kind = KINDS[judge.kind]
+        self.kind = judge.kind
+        self.path = kind.review_path
+        self._judge = judge
         self._cluster = cluster
         self._elsewhere = elsewhere
-        self._kind = judge.kind
-        self._type: type[T] = judge.object_type
-        typed: Any = AdmissionReview[judge.object_type]  # type: ignore[name-defined]
+        self._type = kind.object_type
+        typed: Any = AdmissionReview[kind.object_type]  # type: ignore[name-defined]
         self._decode: Callable[[bytes], AdmissionReview[Any]] = msgspec.json.Decoder(typed).decode
-
-    @property
-    def kind(self) -> str:
-        """The kind under review."""
-        return self._kind
 
     async def review(self, body: bytes) -> Answer:
         """The answer to a body; never raises for what the body holds."""
@@ -161,8 +151,8 @@ class Reviewer(Generic[T]):
             verdict = Verdict((TOO_DEEP,))
         except Exception:
             # A fault of ours must not let an object in that nobody judged, nor end the server.
-            log.exception("review failed", kind=self._kind, uid=request.uid, name=name_of(request))
-            message = f"JobFlow could not judge this {self._kind}: an error of its own, see its log"
+            log.exception("review failed", kind=self.kind, uid=request.uid, name=name_of(request))
+            message = f"JobFlow could not judge this {self.kind}: an error of its own, see its log"
             return self._failed(request, NotJudged(message))
         return self._answer(request, verdict)
 
@@ -172,10 +162,10 @@ class Reviewer(Generic[T]):
             review = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             review = untyped.decode(body)
-        request = checked(review, self._kind)
+        request = checked(review, self.kind)
         if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
             # nobody follows an object of that depth, so it would never be over
-            return checked(untyped.decode(body), self._kind)
+            return checked(untyped.decode(body), self.kind)
         return request
 
     async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
@@ -195,7 +185,7 @@ class Reviewer(Generic[T]):
         if not verdict.violations:
             return Answer(allowed(request.uid, verdict.all_warnings), operation=request.operation)
         word = forbidden if request.operation == "DELETE" else invalid
-        status = word(self._kind, name_of(request), verdict)
+        status = word(self.kind, name_of(request), verdict)
         return Answer(
             refused(request.uid, status, verdict.all_warnings),
             Outcome.REFUSED,
@@ -212,7 +202,7 @@ class Reviewer(Generic[T]):
 
     def _failed(self, request: AdmissionRequest[Any], error: NotJudged) -> Answer:
         status = failed(
-            self._kind,
+            self.kind,
             name_of(request),
             error.code,
             error.reason,

@@ -12,16 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.core.admission.rules.depth import depth_violations
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review.envelope import AdmissionRequest, Loose, Malformed
 from jobflow.webhook.review.judges import PASS, Judge
-
-T = TypeVar("T", JobFlow, JobTemplate)
 
 R = TypeVar("R")
 
@@ -66,7 +63,7 @@ def decode_unread(body: bytes) -> AdmissionRequest[Any]:
     return AdmissionRequest(uid=request.uid, name=request.name, operation=request.operation)
 
 
-async def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
+async def verdict(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
     """The verdict on a CREATE, UPDATE or DELETE of which an object has the wrong shape."""
     if request.operation == "DELETE":
         return PASS
@@ -102,9 +99,9 @@ def _json(value: Any) -> bytes:
     return msgspec.json.encode(value, order="sorted")
 
 
-def _typed(judge: Judge[T], obj: Any) -> T:
+def _typed(judge: Judge[Any], obj: Any) -> Any:
     """The object as an API server would hand it on. Raises msgspec.ValidationError."""
-    return msgspec.convert(without_nulls(judge.kind, obj), judge.object_type)
+    return msgspec.convert(without_nulls(judge.kind, obj), KINDS[judge.kind].object_type)
 
 
 def _misfit(error: msgspec.ValidationError) -> Violation:
