@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from jobflow.kube.client import Client
-from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, Rights
+from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, AccessRights
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import NotReady
-from jobflow.webhook.review.review import Outcome, reviewers
+from jobflow.webhook.review.review import ReviewOutcome, reviewers
 from support.admission.admissions import FakeCluster, FakeRights, review, stored
 from support.network.scripted_server import Answer, ScriptedServer, failure
 from support.sandbox.manifests import jobflow, template
@@ -37,7 +37,7 @@ class TestAsking:
     async def test_the_api_server_is_asked_about_the_user_as_it_knows_them(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others.append(Answer(201, YES))
-            assert await Rights(client).lacking(ANNA, "team") == ""
+            assert await AccessRights(client).lacking(ANNA, "team") == ""
         (asked,) = server.asked
         assert (asked.method, asked.path) == (
             "POST",
@@ -66,8 +66,8 @@ class TestAsking:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             because = {"status": {"allowed": False, "reason": "no RBAC policy matched"}}
             server.others += [Answer(201, NO), Answer(201, because)]
-            assert await Rights(client).lacking(ANNA, "team") == DENIED
-            assert '"team" (no RBAC policy matched), and' in await Rights(client).lacking(
+            assert await AccessRights(client).lacking(ANNA, "team") == DENIED
+            assert '"team" (no RBAC policy matched), and' in await AccessRights(client).lacking(
                 ANNA, "team"
             )
 
@@ -75,7 +75,7 @@ class TestAsking:
         clock = Clock()
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others += [Answer(201, NO), *(Answer(201, YES) for _ in range(3))]
-            rights = Rights(client, clock=clock)
+            rights = AccessRights(client, clock=clock)
             assert await rights.lacking(ANNA, "team") == await rights.lacking(ANNA, "team") != ""
             assert await rights.lacking(ANNA, "other") == ""
             assert await rights.lacking(UserInfo(username="anna", groups=["ops"]), "team") == ""
@@ -85,7 +85,7 @@ class TestAsking:
 
     async def test_no_more_than_a_thousand_answers_are_kept(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
-            rights = Rights(client)
+            rights = AccessRights(client)
             for i in range(MOST_KEPT + 5):
                 server.others.append(Answer(201, YES))
                 await rights.lacking(ANNA, f"n{i}")
@@ -99,7 +99,7 @@ class TestAsking:
     ) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others += [answer, Answer(201, YES)]
-            rights = Rights(client)
+            rights = AccessRights(client)
             with pytest.raises(NotReady) as raised:
                 await rights.lacking(ANNA, "team")
             assert str(raised.value).startswith(
@@ -112,7 +112,7 @@ class TestAsking:
 
 class TestReviews:
     async def response(
-        self, body: bytes, rights: FakeRights | Rights | None, kind: str = "jobflows"
+        self, body: bytes, rights: FakeRights | AccessRights | None, kind: str = "jobflows"
     ) -> Any:
         paths = reviewers(FakeCluster(), rights=rights)
         answer = await paths[f"/{kind}/validate"].review(body)
@@ -122,7 +122,7 @@ class TestReviews:
         rights = FakeRights(DENIED)
         body = review("CREATE", stored(jobflow("f", {"a": []})))
         answer, response = await self.response(body, rights)
-        assert answer.outcome is Outcome.REFUSED
+        assert answer.outcome is ReviewOutcome.REFUSED
         status = response["status"]
         assert (response["allowed"], status["code"], status["reason"]) == (False, 403, "Forbidden")
         assert status["message"] == DENIED
@@ -145,8 +145,8 @@ class TestReviews:
     async def test_a_flow_of_which_that_cannot_be_told_is_refused_until_it_can(self) -> None:
         body = review("CREATE", stored(jobflow("f", {"a": []})))
         async with Client.at("http://127.0.0.1:1") as client:
-            answer, response = await self.response(body, Rights(client))
-        assert answer.outcome is Outcome.FAILED
+            answer, response = await self.response(body, AccessRights(client))
+        assert answer.outcome is ReviewOutcome.FAILED
         assert response["status"]["code"] == 503
         assert response["status"]["message"].endswith("; try again")
 

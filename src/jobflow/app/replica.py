@@ -31,7 +31,7 @@ from jobflow.kube.election.election import Election, Lead
 from jobflow.runtime.http_listener import Listener, PortInUse
 from jobflow.runtime.task_group import Parts, Task, either, together
 from jobflow.store import Feed, Store, feeds
-from jobflow.webhook.access_rights import Rights
+from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import (
     CertificateFiles,
@@ -334,7 +334,7 @@ class Product:
             unfit=self._guard.unfit,
             observe=self.metrics.pod_template_checked,
         )
-        rights = Rights(self._client) if options.rights else None
+        rights = AccessRights(self._client) if options.rights else None
         self._aside = Aside(cluster, rights)
         return Listener(
             create_app(cluster, self.metrics.reviewed, elsewhere=self._aside, rights=rights),

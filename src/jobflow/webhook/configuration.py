@@ -1,4 +1,4 @@
-"""The ValidatingWebhookConfiguration that sends reviews here: which kinds, which operations."""
+"""The ValidatingWebhookConfiguration that sends reviews to the webhook."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
 
 
 def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> dict[str, Any]:
-    """The manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA.
+    """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA.
 
-    Status writes are no business of admission: the rules name no subresource.
+    Its rules name no subresource, so writes of a status are not reviewed.
     """
     return {
         "apiVersion": VALIDATING_WEBHOOKS.api_version,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.webhook.dry_run.decode_errors import unreadable
+from jobflow.webhook.dry_run.decode_errors import decode_error_paths
 
 QUANTITIES = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -79,4 +79,4 @@ def spec(*containers: Any, **more: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_every_place_of_the_same_fault_is_named(template: Any, words: str, places: list[str]):
     expected = [f"template.{place}" if place else "template" for place in places]
-    assert sorted(unreadable(template, words)) == expected
+    assert sorted(decode_error_paths(template, words)) == expected

@@ -10,7 +10,13 @@ import pytest
 
 from jobflow.api.resources import StatusCause
 from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation
-from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, Tried, in_depth, pod_templates
+from jobflow.webhook.dry_run.template_pods import (
+    MOST_TRIED,
+    DryRun,
+    Tried,
+    add_pod_faults,
+    pod_templates,
+)
 from jobflow.webhook.review.review import reviewers
 from support.admission.admissions import FakeCluster, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow, template
@@ -212,7 +218,7 @@ async def test_one_unknown_field_is_told_with_a_refusal_too() -> None:
 
 def test_of_many_warnings_three_are_passed_on() -> None:
     tried = [Tried(b"{}", [i]) for i in range(9)]
-    verdict = in_depth(Verdict(), tried, [DryRun(warnings=(f"w{i}",)) for i in range(9)])
+    verdict = add_pod_faults(Verdict(), tried, [DryRun(warnings=(f"w{i}",)) for i in range(9)])
     assert verdict.warnings == (
         "spec.tasks[0].template: w0",
         "spec.tasks[1].template: w1",
@@ -223,7 +229,7 @@ def test_of_many_warnings_three_are_passed_on() -> None:
 
 def test_where_nothing_was_found_the_verdict_stays_as_it_is() -> None:
     before = Verdict((Violation("spec.tasks", Reason.REQUIRED, None, "x"),), ("y",))
-    assert in_depth(before, [Tried(b"{}", [0])], [DryRun()]) is before
+    assert add_pod_faults(before, [Tried(b"{}", [0])], [DryRun()]) is before
 
 
 def test_numbers_that_are_equal_in_python_are_not_equal_templates() -> None:
@@ -261,7 +267,7 @@ async def test_pod_templates_that_are_not_answered_in_time_are_let_in_with_one_w
 
 def test_no_more_than_a_thousand_faults_are_made_of_one_that_all_tasks_share() -> None:
     tried = [Tried(b"{}", list(range(start, 100_000, 2))) for start in (1, 0)]
-    verdict = in_depth(Verdict(), tried, [DryRun((PORT,)), DryRun((PORT,))])
+    verdict = add_pod_faults(Verdict(), tried, [DryRun((PORT,)), DryRun((PORT,))])
     assert len(verdict.violations) == MAX_FINDINGS
     assert [v.path.partition(".template")[0] for v in verdict.violations[:3]] == [
         f"spec.tasks[{i}]" for i in range(3)

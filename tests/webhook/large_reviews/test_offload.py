@@ -18,7 +18,7 @@ import pytest
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import offload as aside_module
 from jobflow.webhook.large_reviews.offload import MODULE, Aside
-from jobflow.webhook.review.review import MOST_BYTES, Answer, Outcome, reviewers
+from jobflow.webhook.review.review import MOST_BYTES, Answer, ReviewOutcome, reviewers
 from support.admission.admissions import UID, FakeCluster, FakeRights, review, stored
 from support.sandbox.manifests import jobflow, template
 
@@ -112,7 +112,7 @@ async def aside_of(
 @pytest.mark.parametrize("body", SMALL.values(), ids=SMALL.keys())
 async def test_the_event_loop_judges_what_takes_no_time(body: bytes, cluster: FakeCluster) -> None:
     async with aside_of(cluster) as aside:
-        assert (await answered(cluster, aside, body)).outcome is Outcome.ALLOWED
+        assert (await answered(cluster, aside, body)).outcome is ReviewOutcome.ALLOWED
         assert aside.pid is None
 
 
@@ -137,7 +137,7 @@ async def test_what_the_process_needs_of_the_cluster_it_is_told(cluster: FakeClu
     async with aside_of(cluster, rights) as aside:
         answer = await answered(cluster, aside, flow(*plain(900, patch=PATCH)))
         assert (status(answer)["code"], status(answer)["message"]) == (403, "you may not")
-        assert answer.outcome is Outcome.REFUSED
+        assert answer.outcome is ReviewOutcome.REFUSED
         assert rights.users == [("admin", "default")]
         rights.lacks = ""
         steps = [*plain(900, patch=PATCH), {"name": "b"}]
@@ -179,9 +179,11 @@ async def test_a_review_that_takes_too_long_is_given_up_and_the_next_one_judged(
         assert status(answer)["message"].startswith(
             "the review was not finished within 0.01 s; try again"
         )
-        assert answer.outcome is Outcome.FAILED
+        assert answer.outcome is ReviewOutcome.FAILED
         aside._seconds = 30
-        assert (await answered(cluster, aside, LARGE["many patches"])).outcome is Outcome.ALLOWED
+        assert (
+            await answered(cluster, aside, LARGE["many patches"])
+        ).outcome is ReviewOutcome.ALLOWED
 
 
 async def test_a_process_that_is_killed_is_started_again(cluster: FakeCluster) -> None:
@@ -191,11 +193,11 @@ async def test_a_process_that_is_killed_is_started_again(cluster: FakeCluster) -
         assert first is not None
         os.kill(first, signal.SIGKILL)
         answer = await answered(cluster, aside, LARGE["many patches"])
-        if answer.outcome is Outcome.FAILED:  # it was asked before its end was known
+        if answer.outcome is ReviewOutcome.FAILED:  # it was asked before its end was known
             assert status(answer)["code"] == 500
             assert status(answer)["message"].startswith("the process for large reviews end")
             answer = await answered(cluster, aside, LARGE["many patches"])
-        assert answer.outcome is Outcome.ALLOWED
+        assert answer.outcome is ReviewOutcome.ALLOWED
         assert aside.pid not in (None, first)
 
 
@@ -207,7 +209,9 @@ async def test_a_review_that_takes_too_much_memory_is_refused_and_the_next_one_j
         answer = await answered(cluster, aside, much)
         assert status(answer)["code"] == 500
         assert "more memory than it has" in status(answer)["message"]
-        assert (await answered(cluster, aside, LARGE["many patches"])).outcome is Outcome.ALLOWED
+        assert (
+            await answered(cluster, aside, LARGE["many patches"])
+        ).outcome is ReviewOutcome.ALLOWED
 
 
 async def test_too_many_large_reviews_at_once_are_asked_to_come_back(
@@ -219,7 +223,7 @@ async def test_too_many_large_reviews_at_once_are_asked_to_come_back(
         first, second, third = await asyncio.gather(
             *(answered(cluster, aside, body) for body in bodies)
         )
-    assert [first.outcome, second.outcome] == [Outcome.ALLOWED] * 2
+    assert [first.outcome, second.outcome] == [ReviewOutcome.ALLOWED] * 2
     assert (status(third)["code"], status(third)["details"]["retryAfterSeconds"]) == (429, 1)
     assert status(third)["message"] == "2 large reviews are under way; try again"
 

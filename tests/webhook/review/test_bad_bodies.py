@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.schema.nesting import READABLE_DEPTH
-from jobflow.webhook.review.review import Answer, Outcome, reviewers
+from jobflow.webhook.review.review import Answer, ReviewOutcome, reviewers
 from support.admission.admissions import FakeCluster, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow, template
 
@@ -23,7 +23,7 @@ async def causes(body: bytes, kind: str = "JobFlow") -> dict[str, str]:
     """Field and message of each cause of a 422."""
     answer = await answered(body, kind)
     response = json.loads(answer.body)["response"]
-    assert (answer.code, answer.outcome) == (200, Outcome.REFUSED)
+    assert (answer.code, answer.outcome) == (200, ReviewOutcome.REFUSED)
     assert (response["allowed"], response["status"]["code"]) == (False, 422)
     found = response["status"]["details"]["causes"]
     return {cause.get("field", ""): cause["message"] for cause in found}
@@ -42,11 +42,11 @@ MALFORMED = {
     b"hello": "not JSON",
     b"\xff\xfe": "not JSON",
     b'{"kind": "AdmissionReview"': "not JSON",
-    b'{"kind": "\xff"}': "byte 0xff in a text is no UTF-8",
-    GOOD.replace(b"diamond", b"diam\xc3nd"): "byte 0xc3 in a text is no UTF-8",
-    b"null": "no AdmissionReview",
-    b"[]": "no AdmissionReview",
-    b"5": "no AdmissionReview",
+    b'{"kind": "\xff"}': "byte 0xff in a text is not UTF-8",
+    GOOD.replace(b"diamond", b"diam\xc3nd"): "byte 0xc3 in a text is not UTF-8",
+    b"null": "not an AdmissionReview",
+    b"[]": "not an AdmissionReview",
+    b"5": "not an AdmissionReview",
     b"{}": "no apiVersion no kind; send an admission.k8s.io/v1 AdmissionReview",
     b'{"kind": "JobFlow", "apiVersion": "flow.volcano.sh/v1alpha1"}': "v1alpha1 JobFlow",
     b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1"}': "v1beta1",
@@ -71,7 +71,7 @@ MALFORMED = {
 async def test_a_body_that_is_no_review_is_told_so(body: bytes) -> None:
     answer = await answered(body)
     status = json.loads(answer.body)
-    assert (answer.code, answer.outcome) == (400, Outcome.MALFORMED)
+    assert (answer.code, answer.outcome) == (400, ReviewOutcome.MALFORMED)
     assert (status["kind"], status["code"], status["reason"]) == ("Status", 400, "BadRequest")
     assert MALFORMED[body] in status["message"]
     assert "\n" not in status["message"] and len(status["message"]) < 300
@@ -153,7 +153,10 @@ async def test_any_value_anywhere_has_an_answer(kind: str, wrong: Any) -> None:
             review("DELETE", None, bad, kind=kind),
         ):
             answer = await answered(body, kind)
-            assert answer.outcome in (Outcome.ALLOWED, Outcome.REFUSED), (path, answer.body)
+            assert answer.outcome in (ReviewOutcome.ALLOWED, ReviewOutcome.REFUSED), (
+                path,
+                answer.body,
+            )
 
 
 @pytest.mark.parametrize("path", paths(PATCHED["spec"], ("spec",))[:3], ids=str)
@@ -190,15 +193,15 @@ class TestStoredUnderAnotherSchema:
 
     async def test_it_may_be_labelled(self) -> None:
         new = self.odd | {"metadata": self.odd["metadata"] | {"labels": {"a": "b"}}}
-        assert (await answered(review("UPDATE", new, self.odd))).outcome == Outcome.ALLOWED
+        assert (await answered(review("UPDATE", new, self.odd))).outcome == ReviewOutcome.ALLOWED
 
     async def test_it_may_be_finalised(self) -> None:
         deleted = {"deletionTimestamp": "2026-08-01T11:00:00Z"}
         new = stored(jobflow("diamond", {"a": []}), **deleted)
-        assert (await answered(review("UPDATE", new, self.odd))).outcome == Outcome.ALLOWED
+        assert (await answered(review("UPDATE", new, self.odd))).outcome == ReviewOutcome.ALLOWED
 
     async def test_it_may_be_deleted(self) -> None:
-        assert (await answered(review("DELETE", None, self.odd))).outcome == Outcome.ALLOWED
+        assert (await answered(review("DELETE", None, self.odd))).outcome == ReviewOutcome.ALLOWED
 
     async def test_its_spec_stays_all_the_same(self) -> None:
         found = await causes(review("UPDATE", stored(jobflow("diamond", DIAMOND)), self.odd))
@@ -207,7 +210,7 @@ class TestStoredUnderAnotherSchema:
     async def test_a_template_of_that_kind_may_be_mended(self) -> None:
         odd = stored(template("a")) | {"spec": [1]}
         body = review("UPDATE", stored(template("a")), odd, kind="JobTemplate")
-        assert (await answered(body, "JobTemplate")).outcome == Outcome.ALLOWED
+        assert (await answered(body, "JobTemplate")).outcome == ReviewOutcome.ALLOWED
 
 
 def deepened(obj: dict[str, Any], depth: int, leaf: str = "1") -> bytes:
@@ -278,7 +281,7 @@ async def test_what_was_stored_too_deep_may_be_labelled_and_deleted_and_nothing_
 ) -> None:
     old, labelled = deep_flow(depth), deep_flow(depth, labels={"a": "b"})
     changed = deep_flow(depth, "2")
-    assert (await answered(deep_review("UPDATE", labelled, old))).outcome == Outcome.ALLOWED
-    assert (await answered(deep_review("UPDATE", changed, old))).outcome == Outcome.REFUSED
+    assert (await answered(deep_review("UPDATE", labelled, old))).outcome == ReviewOutcome.ALLOWED
+    assert (await answered(deep_review("UPDATE", changed, old))).outcome == ReviewOutcome.REFUSED
     if depth > READABLE_DEPTH:
-        assert (await answered(deep_review("DELETE", None, old))).outcome == Outcome.ALLOWED
+        assert (await answered(deep_review("DELETE", None, old))).outcome == ReviewOutcome.ALLOWED

@@ -18,7 +18,7 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.violations import MAX_SHOWN
 from jobflow.webhook.large_reviews.offload import SECONDS
 from jobflow.webhook.review.envelope import MAX_WARNING
-from jobflow.webhook.review.review import Answer, Outcome, Reviewer, reviewers
+from jobflow.webhook.review.review import Answer, Reviewer, ReviewOutcome, reviewers
 from support.admission.admissions import UID, FakeCluster
 from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import THOROUGH
@@ -84,16 +84,16 @@ def answered(reviewer: Reviewer, body: bytes) -> Answer:
 
 def check(answer: Answer) -> None:
     """That an answer is one, says all it has to and no more, and is no error of ours."""
-    assert answer.outcome is not Outcome.FAILED, answer.body
+    assert answer.outcome is not ReviewOutcome.FAILED, answer.body
     assert len(answer.body) < MOST_ANSWER
-    if answer.outcome is Outcome.MALFORMED:
+    if answer.outcome is ReviewOutcome.MALFORMED:
         assert answer.code == 400
         assert msgspec.json.decode(answer.body)["kind"] == "Status"
         return
     said = msgspec.json.decode(answer.body, type=Review)
     assert (said.api_version, said.kind) == ("admission.k8s.io/v1", "AdmissionReview")
     assert all(len(warning) <= MAX_WARNING for warning in said.response.warnings)
-    assert said.response.allowed is (answer.outcome is Outcome.ALLOWED)
+    assert said.response.allowed is (answer.outcome is ReviewOutcome.ALLOWED)
     if not said.response.allowed:
         status = said.response.status
         assert status is not None and status["code"] in (403, 422) and status["message"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobflow.webhook.review import judges
-from jobflow.webhook.review.review import Answer, Outcome, reviewers
+from jobflow.webhook.review.review import Answer, ReviewOutcome, reviewers
 from support.admission.admissions import UID, FakeCluster, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow, template
 
@@ -51,7 +51,7 @@ class TestFlows:
     async def test_nothing_is_judged_while_that_may_not_be(self) -> None:
         answer = await answered(review("CREATE", diamond()), FakeCluster(why_unfit="a newer CRD"))
         status = json.loads(answer.body)["response"]["status"]
-        assert (answer.outcome, status["code"]) == (Outcome.FAILED, 503)
+        assert (answer.outcome, status["code"]) == (ReviewOutcome.FAILED, 503)
         assert status["message"] == "a newer CRD; try again"
 
     async def test_a_dry_run_gets_the_same_verdict(self) -> None:
@@ -181,7 +181,7 @@ class TestDeletes:
         body = review("DELETE", None, stored(template("a")), kind="JobTemplate")
         answer = await answered(body, FakeCluster(synced=False), "JobTemplate")
         status = json.loads(answer.body)["response"]["status"]
-        assert (answer.outcome, status["code"]) == (Outcome.FAILED, 503)
+        assert (answer.outcome, status["code"]) == (ReviewOutcome.FAILED, 503)
         assert "try again" in status["message"]
 
     async def test_in_a_namespace_that_others_look_after_a_template_goes(self) -> None:
@@ -228,7 +228,7 @@ async def test_a_fault_of_our_own_lets_nothing_in_and_is_logged(
     monkeypatch.setattr(judges, "validate_facts", broken)
     answer = await answered(review("CREATE", diamond()))
     response = json.loads(answer.body)["response"]
-    assert (answer.code, answer.outcome) == (200, Outcome.FAILED)
+    assert (answer.code, answer.outcome) == (200, ReviewOutcome.FAILED)
     assert response["allowed"] is False
     assert (response["status"]["code"], response["status"]["reason"]) == (500, "InternalError")
     assert "Traceback" not in response["status"]["message"]

@@ -19,7 +19,7 @@ READS_AT_ONCE = 32
 """Live reads under way, of all flows together: a third of a client's connections."""
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class PodPage(Struct, frozen=True, kw_only=True):
     """A page of pods."""
 
     metadata: ListMeta
@@ -32,7 +32,7 @@ async def pods_of(client: Client, namespace: str, job: str, uid: str) -> tuple[P
     Raises ApiError or one of NETWORK_ERRORS.
     """
     query = [("labelSelector", f"{JOB_NAME}={job}")]
-    pages = client.list(PODS, Page, namespace=namespace, query=query)
+    pages = client.list(PODS, PodPage, namespace=namespace, query=query)
     return tuple(
         [slim_pod(pod) async for page in pages for pod in page.items or () if pod.owner == uid]
     )

@@ -125,14 +125,14 @@ def new_ring(policy: Policy, *, now: datetime, held: Ring | None = None) -> Ring
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RingChange:
     """What to write to the Secret, and why."""
 
     ring: Ring
     reason: str
 
 
-def change(ring: Ring, policy: Policy, *, now: datetime, trusted: bool) -> Change | None:
+def change(ring: Ring, policy: Policy, *, now: datetime, trusted: bool) -> RingChange | None:
     """The next change, None where nothing is due. `trusted`: everyone trusts the newest CA now."""
     if ring.serving.expires <= now and not ring.rotated:
         trusted = True  # there is nothing left to be careful of
@@ -140,15 +140,15 @@ def change(ring: Ring, policy: Policy, *, now: datetime, trusted: bool) -> Chang
         newest = make_authority(now=now, lifetime=policy.authority)
         if ring.serving.expires <= now:
             serving = make_serving(newest, policy.hosts, now=now, lifetime=policy.serving)
-            return Change(Ring(newest, (), serving), "everything had ended")
+            return RingChange(Ring(newest, (), serving), "everything had ended")
         older = _valid(ring.authorities, now)
-        return Change(Ring(newest, older, ring.serving), "the CA is at two thirds of its life")
+        return RingChange(Ring(newest, older, ring.serving), "the CA is at two thirds of its life")
     if (reason := _reissue(ring, policy, now)) and (trusted or ring.rotated):
         hosts = _hosts(ring, policy, now)
         serving = make_serving(ring.newest, hosts, now=now, lifetime=policy.serving)
-        return Change(replace(ring, serving=serving), reason)
+        return RingChange(replace(ring, serving=serving), reason)
     if ring.older and outlived(ring, policy, now=now):
-        return Change(replace(ring, older=()), "nobody serves under an older CA any more")
+        return RingChange(replace(ring, older=()), "nobody serves under an older CA any more")
     return None
 
 

@@ -28,9 +28,9 @@ from jobflow.webhook.certificates.pki import CertificateError, pem, pem_key
 from jobflow.webhook.certificates.ring import (
     CERTIFICATE,
     KEY,
-    Change,
     Policy,
     Ring,
+    RingChange,
     change,
     issuer_of,
     new_ring,
@@ -146,19 +146,19 @@ class SharedCertificate:
         wait = next_change(ring, self._policy, now=self._now())
         return (wait if ring.rotated and adopted else self._policy.settle).total_seconds()
 
-    def _due(self) -> Change | None:
+    def _due(self) -> RingChange | None:
         """What is to be written to the Secret."""
         now, held = self._now(), self._held
         secret = self._secret.cache.get(self._namespace, self._name)
         if secret is None:
             reason = "there is none yet" if held is None else "it was deleted: a new CA"
-            return Change(new_ring(self._policy, now=now, held=held), reason)
+            return RingChange(new_ring(self._policy, now=now, held=held), reason)
         try:
             ring = read_ring(secret.data or {})
         except CertificateError as error:
             self._live.refuse(f"Secret {self._namespace}/{self._name}: {error}")
             repaired = held or new_ring(self._policy, now=now)
-            return Change(repaired, f"what it held makes no sense: {error}")
+            return RingChange(repaired, f"what it held makes no sense: {error}")
         self._held = ring
         for authority in ring.authorities:
             if not self._everyone_trusts(authority):
@@ -167,7 +167,7 @@ class SharedCertificate:
                 self._trusted_since.setdefault(authority, now)
         return change(ring, self._policy, now=now, trusted=self._settled(ring.newest.certificate))
 
-    async def _write(self, due: Change) -> None:
+    async def _write(self, due: RingChange) -> None:
         """Create or change the Secret, unless somebody else has by now."""
         cache = self._secret.cache
         body: dict[str, Any] = {"data": due.ring.data()}

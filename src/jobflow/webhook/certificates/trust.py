@@ -26,7 +26,7 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
     """PEM in base 64."""
 
 
-class Webhook(Struct, frozen=True, kw_only=True):
+class WebhookEntry(Struct, frozen=True, kw_only=True):
     """One of `webhooks`."""
 
     name: str = ""
@@ -37,7 +37,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
     """`admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    webhooks: list[Webhook] = []
+    webhooks: list[WebhookEntry] = []
 
 
 def trusts(configuration: Configuration, authority: x509.Certificate) -> bool:
@@ -65,7 +65,7 @@ def correction(
     return {"metadata": {"resourceVersion": version}, "webhooks": wrong}
 
 
-def _bundle(webhook: Webhook) -> list[x509.Certificate]:
+def _bundle(webhook: WebhookEntry) -> list[x509.Certificate]:
     """The CAs in a caBundle; what is no certificate is nobody to trust."""
     try:
         return x509.load_pem_x509_certificates(b64decode(webhook.client_config.ca_bundle))

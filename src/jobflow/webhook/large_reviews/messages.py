@@ -28,8 +28,8 @@ class Reply(msgspec.Struct, tag=True):
     value: msgspec.Raw
 
 
-class Answer(msgspec.Struct, tag=True):
-    """A `review.Answer`."""
+class FinishedReview(msgspec.Struct, tag=True):
+    """A `review.FinishedReview`."""
 
     answer: msgspec.Raw
 
@@ -50,7 +50,7 @@ class TemplateNames(msgspec.Struct, tag=True):
     namespace: str
 
 
-class Template(msgspec.Struct, tag=True):
+class OneTemplate(msgspec.Struct, tag=True):
     """One value of `templates`."""
 
     namespace: str
@@ -70,7 +70,7 @@ class Terminating(msgspec.Struct, tag=True):
     namespace: str
 
 
-class DryRuns(msgspec.Struct, tag=True):
+class DryRunQuestion(msgspec.Struct, tag=True):
     namespace: str
     templates: list[bytes]
 
@@ -83,12 +83,22 @@ class Lacking(msgspec.Struct, tag=True):
 
 
 Question = (
-    Follows | Knows | TemplateNames | Template | Queues | NeededBy | Terminating | DryRuns | Lacking
+    Follows
+    | Knows
+    | TemplateNames
+    | OneTemplate
+    | Queues
+    | NeededBy
+    | Terminating
+    | DryRunQuestion
+    | Lacking
 )
 
 _encode = msgspec.msgpack.Encoder().encode
 _in_process: msgspec.msgpack.Decoder[Review | Reply] = msgspec.msgpack.Decoder(Review | Reply)
-_in_replica: msgspec.msgpack.Decoder[Answer | Question] = msgspec.msgpack.Decoder(Answer | Question)
+_in_replica: msgspec.msgpack.Decoder[FinishedReview | Question] = msgspec.msgpack.Decoder(
+    FinishedReview | Question
+)
 
 
 def in_process(body: bytes) -> Review | Reply:
@@ -96,7 +106,7 @@ def in_process(body: bytes) -> Review | Reply:
     return _in_process.decode(body)
 
 
-def in_replica(body: bytes) -> Answer | Question:
+def in_replica(body: bytes) -> FinishedReview | Question:
     """A message that came from it."""
     return _in_replica.decode(body)
 
@@ -106,7 +116,7 @@ def raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
 
-def frame(message: Review | Reply | Answer | Question) -> bytes:
+def frame(message: Review | Reply | FinishedReview | Question) -> bytes:
     """A message with its length before it."""
     body = _encode(message)
     return LENGTH.pack(len(body)) + body

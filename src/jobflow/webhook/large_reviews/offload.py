@@ -108,7 +108,7 @@ class Aside:
         try:
             process = await self._started()
             self._send(process, frames.Review(path, body))
-            while not isinstance(message := await _received(process), frames.Answer):
+            while not isinstance(message := await _received(process), frames.FinishedReview):
                 self._send(process, frames.Reply(frames.raw(await self._value(message))))
         except (asyncio.IncompleteReadError, OSError) as error:
             self._end()
@@ -166,7 +166,7 @@ class Aside:
                 return cluster.knows(namespace)
             case frames.TemplateNames(namespace):
                 return list(cluster.templates(namespace))
-            case frames.Template(namespace, name):
+            case frames.OneTemplate(namespace, name):
                 return cluster.templates(namespace).get(name)
             case frames.Queues():
                 return cluster.queues()
@@ -174,13 +174,13 @@ class Aside:
                 return await cluster.needed_by(namespace, template)
             case frames.Terminating(namespace):
                 return await cluster.namespace_terminating(namespace)
-            case frames.DryRuns(namespace, templates):
+            case frames.DryRunQuestion(namespace, templates):
                 return await cluster.dry_run(namespace, templates)
             case frames.Lacking(user, namespace):
                 return await self._rights.lacking(user, namespace) if self._rights else ""
 
 
-async def _received(process: Process) -> frames.Answer | frames.Question:
+async def _received(process: Process) -> frames.FinishedReview | frames.Question:
     assert process.stdout is not None
     (length,) = frames.LENGTH.unpack(await process.stdout.readexactly(frames.LENGTH.size))
     return frames.in_replica(await process.stdout.readexactly(length))

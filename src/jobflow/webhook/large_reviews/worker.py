@@ -48,7 +48,7 @@ class Replica:
         (length,) = frames.LENGTH.unpack(head)
         return frames.in_process(self._incoming.read(length))
 
-    def send(self, message: frames.Answer | frames.Question) -> None:
+    def send(self, message: frames.FinishedReview | frames.Question) -> None:
         """Send a message."""
         self._outgoing.write(frames.frame(message))
         self._outgoing.flush()
@@ -99,7 +99,9 @@ class FarCluster:
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         """Dry runs, which the replica has the API server do."""
-        return self._replica.ask(frames.DryRuns(namespace, [*templates]), list[DryRun | None])
+        return self._replica.ask(
+            frames.DryRunQuestion(namespace, [*templates]), list[DryRun | None]
+        )
 
 
 class FarRights:
@@ -129,7 +131,7 @@ class FarTemplates(Mapping[str, JobTemplate]):
         if name not in self._names:
             raise KeyError(name)
         if name not in self._fetched:
-            question = frames.Template(self._namespace, name)
+            question = frames.OneTemplate(self._namespace, name)
             self._fetched[name] = self._replica.ask(question, JobTemplate | None)
         if (found := self._fetched[name]) is None:  # deleted meanwhile
             raise KeyError(name)
@@ -150,7 +152,7 @@ async def judge(replica: Replica) -> None:
     paths = reviewers(FarCluster(replica), rights=FarRights(replica))
     while isinstance(message := replica.receive(), frames.Review):
         answer = await paths[message.path].review(message.body)
-        replica.send(frames.Answer(frames.raw(_slim(answer))))
+        replica.send(frames.FinishedReview(frames.raw(_slim(answer))))
 
 
 def _slim(answer: Answer) -> Answer:

@@ -1,7 +1,6 @@
-"""AdmissionReview bytes in, answer bytes out: decoded straight into the kind's type, then judged.
+"""Reviewers: decode an AdmissionReview into the kind's type, have it judged, encode the answer.
 
-Whatever the body holds there is an answer; how a refusal is worded and coded is
-docs/decisions/refusals.md.
+Every body gets an answer. docs/decisions/refusals.md has the codes and messages of refusals.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from jobflow.webhook.review import untyped
 from jobflow.webhook.review.envelope import (
     AdmissionRequest,
     AdmissionReview,
-    Malformed,
+    MalformedReview,
     allowed,
     checked,
     failed,
@@ -47,16 +46,16 @@ from jobflow.webhook.review.judges import (
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
 
 MOST_BYTES = 256 * 1024
-"""Of a review that the event loop judges. Reading it and walking its steps takes up to a tenth of a
-microsecond a byte."""
+"""Maximum size of a review that the event loop judges. Decoding it and walking its steps takes up
+to a tenth of a microsecond per byte."""
 MOST_EFFORT = 40_000
-"""What judging it takes besides (`core.effort`), in about microseconds."""
+"""Maximum effort of the other checks (`core.admission.analysis.effort`), in about microseconds."""
 
 log = structlog.get_logger(__name__)
 
 
-class Outcome(StrEnum):
-    """What became of a review, for the metrics."""
+class ReviewOutcome(StrEnum):
+    """The outcome of a review, for the metrics."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -66,40 +65,40 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP response to a review and what it says."""
+    """An HTTP response to a review and its meaning."""
 
     body: bytes
-    outcome: Outcome = Outcome.ALLOWED
+    outcome: ReviewOutcome = ReviewOutcome.ALLOWED
     code: int = 200
-    """HTTP status: 200 with every AdmissionReview, whatever its verdict; 400 or 413 without."""
+    """HTTP status: 200 with every AdmissionReview, allowed or refused; 4xx without one."""
     operation: str = ""
     violations: tuple[Violation, ...] = ()
 
 
 class Elsewhere(Protocol):
-    """Has reviews judged that are too much for the event loop (`webhook.aside`)."""
+    """Judges reviews that take too long for the event loop (`webhook.large_reviews.offload`)."""
 
     async def review(self, path: str, body: bytes) -> Answer:
-        """The answer to a body. Raises NotJudged."""
+        """Return the answer to a body. Raises NotJudged."""
 
 
 def reviewers(
     cluster: Cluster, elsewhere: Elsewhere | None = None, rights: Rights | None = None
 ) -> dict[str, Reviewer]:
-    """The reviewer of each path. Without `elsewhere` they judge everything themselves, without
-    `rights` every user may have vcjobs made."""
+    """Return the reviewer of each path. Without `elsewhere` they judge all reviews themselves;
+    without `rights` users need no right to create vcjobs."""
     most = math.inf if elsewhere is None else MOST_EFFORT
     judges: tuple[Judge[Any], ...] = (
         FlowJudge(cluster, rights, most),
         TemplateJudge(cluster, rights, most),
     )
-    found = [Reviewer(judge, cluster, elsewhere) for judge in judges]
+    found = (Reviewer(judge, cluster, elsewhere) for judge in judges)
     return {reviewer.path: reviewer for reviewer in found}
 
 
-def not_a_review(error: Malformed) -> Answer:
-    """The answer to a body that is no review of this path."""
-    return Answer(malformed(error), Outcome.MALFORMED, error.code)
+def not_a_review(error: MalformedReview) -> Answer:
+    """Return the answer to a body that is not a review of this path."""
+    return Answer(malformed(error), ReviewOutcome.MALFORMED, error.code)
 
 
 class Reviewer:
@@ -117,7 +116,7 @@ class Reviewer:
         self._decode: Callable[[bytes], AdmissionReview[Any]] = msgspec.json.Decoder(typed).decode
 
     async def review(self, body: bytes) -> Answer:
-        """The answer to a body; never raises for what the body holds."""
+        """Return the answer to a body. No content of a body makes it raise."""
         if self._elsewhere is None:
             return await self._here(body)
         if len(body) > MOST_BYTES:
@@ -134,10 +133,10 @@ class Reviewer:
             return self._not_judged(body, error)
 
     async def _here(self, body: bytes) -> Answer:
-        """The answer to a body. Raises TooMuch."""
+        """Return the answer to a body. Raises TooMuch."""
         try:
             request = self._request(body)
-        except Malformed as error:
+        except MalformedReview as error:
             return not_a_review(error)
         if request.sub_resource:
             return Answer(allowed(request.uid), operation=request.operation)
@@ -150,21 +149,21 @@ class Reviewer:
         except RecursionError:
             verdict = Verdict((TOO_DEEP,))
         except Exception:
-            # A fault of ours must not let an object in that nobody judged, nor end the server.
+            # an error in this code must neither allow an unjudged object nor end the server
             log.exception("review failed", kind=self.kind, uid=request.uid, name=name_of(request))
             message = f"JobFlow could not judge this {self.kind}: an error of its own, see its log"
             return self._failed(request, NotJudged(message))
         return self._answer(request, verdict)
 
     def _request(self, body: bytes) -> AdmissionRequest[Any]:
-        """The request with typed objects, or with plain JSON where the types do not fit."""
+        """Return the request with typed objects, or with plain JSON if they do not fit the type."""
         try:
             review = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             review = untyped.decode(body)
         request = checked(review, self.kind)
         if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
-            # nobody follows an object of that depth, so it would never be over
+            # no controller follows an object this deep, so it would never be final
             return checked(untyped.decode(body), self.kind)
         return request
 
@@ -188,15 +187,15 @@ class Reviewer:
         status = word(self.kind, name_of(request), verdict)
         return Answer(
             refused(request.uid, status, verdict.all_warnings),
-            Outcome.REFUSED,
+            ReviewOutcome.REFUSED,
             operation=request.operation,
             violations=verdict.violations,
         )
 
     def _not_judged(self, body: bytes, error: NotJudged) -> Answer:
         try:
-            request = untyped.decode_unread(body)
-        except Malformed as malformed:
+            request = untyped.decode_without_objects(body)
+        except MalformedReview as malformed:
             return not_a_review(malformed)
         return self._failed(request, error)
 
@@ -209,5 +208,5 @@ class Reviewer:
             str(error),
             retry_after=error.retry_after,
         )
-        outcome = Outcome.REFUSED if isinstance(error, Denied) else Outcome.FAILED
+        outcome = ReviewOutcome.REFUSED if isinstance(error, Denied) else ReviewOutcome.FAILED
         return Answer(refused(request.uid, status), outcome, operation=request.operation)
