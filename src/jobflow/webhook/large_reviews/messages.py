@@ -1,5 +1,7 @@
-"""The messages between a replica and its process for large reviews: a review, questions about the
-cluster, their replies, and the answer. Nothing is judged here.
+"""Messages between a replica and its worker process for large reviews.
+
+The replica sends a review; the worker asks questions about the cluster, each of which gets a reply,
+and ends with the finished review.
 """
 
 from __future__ import annotations
@@ -12,30 +14,30 @@ import msgspec
 from jobflow.webhook.review.envelope import UserInfo
 
 LENGTH = struct.Struct(">I")
-"""A frame is this, and as many bytes of MessagePack."""
+"""The head of a frame: the number of bytes of MessagePack that follow."""
 
 
 class Review(msgspec.Struct, tag=True):
-    """A body that came to a review path."""
+    """The body of a request to a review path."""
 
     path: str
     body: bytes
 
 
 class Reply(msgspec.Struct, tag=True):
-    """The value that a question asks for."""
+    """The answer to a question."""
 
     value: msgspec.Raw
 
 
 class FinishedReview(msgspec.Struct, tag=True):
-    """A `review.FinishedReview`."""
+    """The answer to a review, a `review.Answer`."""
 
     answer: msgspec.Raw
 
 
 class Follows(msgspec.Struct, tag=True):
-    """This question, and those below, is a method of `judges.Cluster`."""
+    """Asks for `Cluster.follows`. Each class below asks for one method of `judges.Cluster`."""
 
     namespace: str
 
@@ -45,13 +47,13 @@ class Knows(msgspec.Struct, tag=True):
 
 
 class TemplateNames(msgspec.Struct, tag=True):
-    """The keys of `templates`."""
+    """Asks for the keys of `templates`."""
 
     namespace: str
 
 
 class OneTemplate(msgspec.Struct, tag=True):
-    """One value of `templates`."""
+    """Asks for one value of `templates`."""
 
     namespace: str
     name: str
@@ -76,7 +78,7 @@ class DryRunQuestion(msgspec.Struct, tag=True):
 
 
 class Lacking(msgspec.Struct, tag=True):
-    """A method of `judges.Rights`."""
+    """Asks for `judges.Rights.lacking`."""
 
     user: UserInfo
     namespace: str
@@ -95,28 +97,28 @@ Question = (
 )
 
 _encode = msgspec.msgpack.Encoder().encode
-_in_process: msgspec.msgpack.Decoder[Review | Reply] = msgspec.msgpack.Decoder(Review | Reply)
-_in_replica: msgspec.msgpack.Decoder[FinishedReview | Question] = msgspec.msgpack.Decoder(
+_to_worker: msgspec.msgpack.Decoder[Review | Reply] = msgspec.msgpack.Decoder(Review | Reply)
+_to_replica: msgspec.msgpack.Decoder[FinishedReview | Question] = msgspec.msgpack.Decoder(
     FinishedReview | Question
 )
 
 
-def in_process(body: bytes) -> Review | Reply:
-    """A message that came to the process."""
-    return _in_process.decode(body)
+def decode_in_worker(body: bytes) -> Review | Reply:
+    """Return a message from the replica."""
+    return _to_worker.decode(body)
 
 
-def in_replica(body: bytes) -> FinishedReview | Question:
-    """A message that came from it."""
-    return _in_replica.decode(body)
+def decode_in_replica(body: bytes) -> FinishedReview | Question:
+    """Return a message from the worker."""
+    return _to_replica.decode(body)
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """A value inside a frame."""
+    """Return a value as a field of a message."""
     return msgspec.Raw(_encode(value))
 
 
 def frame(message: Review | Reply | FinishedReview | Question) -> bytes:
-    """A message with its length before it."""
+    """Return a message as a frame."""
     body = _encode(message)
     return LENGTH.pack(len(body)) + body
