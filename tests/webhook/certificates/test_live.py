@@ -60,7 +60,7 @@ class TestPresenting:
         live = Live()
         with pytest.raises(ssl.SSLError, match="callback failed"):
             handshake(live, ca(ONE))
-        assert live.waiting_for() == ["a certificate: there is none yet"]
+        assert live.waiting_for() == ["a certificate: none exists yet"]
 
     def test_a_pair_that_does_not_match_leaves_the_one_before(self) -> None:
         live = Live()
@@ -74,7 +74,7 @@ class TestPresenting:
 
     @pytest.mark.parametrize("chain", [b"", b"hello", ONE.key], ids=["empty", "text", "a key"])
     def test_what_is_no_certificate(self, chain: bytes) -> None:
-        with pytest.raises(CertificateError, match=r"^tls\.crt is no PEM certificate$"):
+        with pytest.raises(CertificateError, match=r"^tls\.crt is not a PEM certificate$"):
             Live().put(chain, ONE.key, "tls.crt", "tls.key")
 
     def test_not_before_it_begins_nor_after_it_ended(self) -> None:
@@ -84,14 +84,14 @@ class TestPresenting:
         chain, key = pem(pair.certificate), pem_key(pair.key)
         live = Live(now=clock)
         clock.go(-timedelta(hours=2))
-        with pytest.raises(CertificateError, match="begins at 2026-08-01 11:00"):
+        with pytest.raises(CertificateError, match="is not valid before 2026-08-01 11:00"):
             live.put(chain, key, "tls.crt", "tls.key")
         clock.go(timedelta(hours=2))
         live.put(chain, key, "tls.crt", "tls.key")
         clock.go(timedelta(days=3))
         (why,) = live.waiting_for()
-        assert why.startswith("a certificate that is valid: the one in use ended at 2026-08-04")
-        with pytest.raises(CertificateError, match="ended at 2026-08-04"):
+        assert why.startswith("a certificate that is valid: the one in use expired at 2026-08-04")
+        with pytest.raises(CertificateError, match="expired at 2026-08-04"):
             live.put(chain, key, "tls.crt", "tls.key")
 
 

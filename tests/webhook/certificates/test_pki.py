@@ -147,7 +147,7 @@ class TestFilesThatCannotBeServed:
     def test_no_pem(self, pki: PkiFiles, tmp_path: Path) -> None:
         empty = tmp_path / "empty.crt"
         empty.write_text("nothing\n")
-        assert "no PEM certificate" in self.check(CertificateFiles(empty, pki.serving.key))
+        assert "not a PEM certificate" in self.check(CertificateFiles(empty, pki.serving.key))
 
     def test_a_key_with_a_password_asks_nobody(self, pki: PkiFiles, tmp_path: Path) -> None:
         key = serialization.load_pem_private_key(pki.serving.key.read_bytes(), None)

@@ -296,7 +296,7 @@ class TestWhatIsMissingIsSaid:
             await world.until(lambda: one.serves)
         world.clock.go(POLICY.serving)
         (why,) = one.live.waiting_for()
-        assert why.startswith("a certificate that is valid: the one in use ended at 2026-")
+        assert why.startswith("a certificate that is valid: the one in use expired at 2026-")
 
 
 async def change_secret(world: Shared, edit: dict[str, bytes]) -> None:
