@@ -1,7 +1,7 @@
-"""Writes the CustomResourceDefinitions from the types, so that there is one definition a kind.
+"""The CustomResourceDefinitions, generated from the types.
 
-The schema says shapes and meanings; rules (patterns, enums, ranges) live in the webhook, which can
-name all that is wrong at once and is never stricter than what is stored already
+A schema has shapes and descriptions. Rules (patterns, enums, ranges) are checked by the webhook,
+which reports all faults at once and does not apply to stored objects
 (docs/decisions/crd-shapes-webhook-rules.md). No field has a `default:`.
 """
 
@@ -20,7 +20,7 @@ Schema = dict[str, Any]
 
 
 def crd(kind: str) -> dict[str, Any]:
-    """The CustomResourceDefinition of `JobFlow` or `JobTemplate`. KeyError for any other kind."""
+    """Return the CustomResourceDefinition of one of JobFlow's kinds. Raises KeyError."""
     row = KINDS[kind]
     resource = row.resource
     return {
@@ -52,7 +52,7 @@ def crd(kind: str) -> dict[str, Any]:
 
 
 def openapi_schema(kind: str) -> Schema:
-    """The structural schema (apiextensions/v1) of a whole object of this kind."""
+    """Return the structural schema (apiextensions/v1) of an object of this kind."""
     row = KINDS[kind]
     return {
         "type": "object",
@@ -71,7 +71,7 @@ def openapi_schema(kind: str) -> Schema:
 
 
 def to_yaml(document: dict[str, Any]) -> str:
-    """YAML as it stands in charts/jobflow/crds: keys in order, no anchors."""
+    """Return YAML with keys in order and without anchors."""
     return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -86,7 +86,7 @@ def _column(name: str, kind: str, path: str, priority: int) -> dict[str, Any]:
 
 
 def _doc(described: type) -> str:
-    """The first paragraph of a docstring: what the user reads. The rest is for developers."""
+    """The first paragraph of a docstring. Users read it in `kubectl explain`."""
     return " ".join((described.__doc__ or "").split("\n\n")[0].split())
 
 
@@ -96,7 +96,7 @@ def _struct(described: type) -> Schema:
 
 
 def _schema(info: msgspec.inspect.Type) -> Schema:
-    """The structural schema of one type. KeyError for a type that has none."""
+    """The structural schema of a type. Raises KeyError for a type without one."""
     match info:
         case msgspec.inspect.Metadata(type=inner):
             return _schema(inner) | _annotations(info)
@@ -126,7 +126,7 @@ _SCALARS: dict[type, Schema] = {
 
 
 def _described_item(info: msgspec.inspect.Type) -> Schema:
-    """An element's schema; a struct brings its own docstring, for no field describes it."""
+    """The schema of an item of a list or map, described by its docstring if it is a struct."""
     if isinstance(info, msgspec.inspect.StructType):
         return {"description": _doc(info.cls)} | _schema(info)
     return _schema(info)
@@ -140,7 +140,7 @@ def _annotations(info: msgspec.inspect.Metadata) -> Schema:
 
 
 def write(directory: Path) -> list[Path]:
-    """Write each CRD to `<directory>/<group>_<plural>.yaml`; returns the paths."""
+    """Write each CRD to `<directory>/<group>_<plural>.yaml` and return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for kind, row in KINDS.items():
