@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 
-from jobflow.webhook.review.envelope import UserInfo
-
 LENGTH = struct.Struct(">I")
 """The head of a frame: the number of bytes of MessagePack that follow."""
 
@@ -36,81 +34,20 @@ class FinishedReview(msgspec.Struct, tag=True):
     answer: msgspec.Raw
 
 
-class Follows(msgspec.Struct, tag=True):
-    """Asks for `Cluster.follows`. Each class below asks for one method of `judges.Cluster`."""
+class Question(msgspec.Struct, tag=True):
+    """A call of a method of `judges.Cluster`, or of one of those in `offload.Aside`."""
 
-    namespace: str
+    method: str
+    arguments: list[Any]
 
-
-class Knows(msgspec.Struct, tag=True):
-    namespace: str
-
-
-class TemplateNames(msgspec.Struct, tag=True):
-    """Asks for the keys of `templates`."""
-
-    namespace: str
-
-
-class OneTemplate(msgspec.Struct, tag=True):
-    """Asks for one value of `templates`."""
-
-    namespace: str
-    name: str
-
-
-class Queues(msgspec.Struct, tag=True):
-    pass
-
-
-class NeededBy(msgspec.Struct, tag=True):
-    namespace: str
-    template: str
-
-
-class Terminating(msgspec.Struct, tag=True):
-    namespace: str
-
-
-class DryRunQuestion(msgspec.Struct, tag=True):
-    namespace: str
-    templates: list[bytes]
-
-
-class Lacking(msgspec.Struct, tag=True):
-    """Asks for `judges.Rights.lacking`."""
-
-    user: UserInfo
-    namespace: str
-
-
-Question = (
-    Follows
-    | Knows
-    | TemplateNames
-    | OneTemplate
-    | Queues
-    | NeededBy
-    | Terminating
-    | DryRunQuestion
-    | Lacking
-)
 
 _encode = msgspec.msgpack.Encoder().encode
 _to_worker: msgspec.msgpack.Decoder[Review | Reply] = msgspec.msgpack.Decoder(Review | Reply)
 _to_replica: msgspec.msgpack.Decoder[FinishedReview | Question] = msgspec.msgpack.Decoder(
     FinishedReview | Question
 )
-
-
-def decode_in_worker(body: bytes) -> Review | Reply:
-    """Return a message from the replica."""
-    return _to_worker.decode(body)
-
-
-def decode_in_replica(body: bytes) -> FinishedReview | Question:
-    """Return a message from the worker."""
-    return _to_replica.decode(body)
+decode_in_worker = _to_worker.decode
+decode_in_replica = _to_replica.decode
 
 
 def raw(value: Any) -> msgspec.Raw:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from inspect import isawaitable
 from typing import Any
 
 import msgspec
 import structlog
 
 from jobflow.webhook.large_reviews import messages as frames
+from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import Cluster, NotJudged, NotReady, Rights
 from jobflow.webhook.review.review import Answer
 
@@ -155,26 +157,18 @@ class Aside:
         process.stdin.write(frames.frame(message))
 
     async def _answer(self, question: frames.Question) -> Any:
-        cluster = self._cluster
-        match question:
-            case frames.Follows(namespace):
-                return cluster.follows(namespace)
-            case frames.Knows(namespace):
-                return cluster.knows(namespace)
-            case frames.TemplateNames(namespace):
-                return list(cluster.templates(namespace))
-            case frames.OneTemplate(namespace, name):
-                return cluster.templates(namespace).get(name)
-            case frames.Queues():
-                return cluster.queues()
-            case frames.NeededBy(namespace, template):
-                return await cluster.needed_by(namespace, template)
-            case frames.Terminating(namespace):
-                return await cluster.namespace_terminating(namespace)
-            case frames.DryRunQuestion(namespace, templates):
-                return await cluster.dry_run(namespace, templates)
-            case frames.Lacking(user, namespace):
-                return await self._rights.lacking(user, namespace) if self._rights else ""
+        match question.method, question.arguments:
+            case "lacking", [user, namespace] if self._rights is not None:
+                return await self._rights.lacking(msgspec.convert(user, UserInfo), namespace)
+            case "lacking", _:
+                return ""
+            case "template_names", [namespace]:
+                return list(self._cluster.templates(namespace))
+            case "template", [namespace, name]:
+                return self._cluster.templates(namespace).get(name)
+            case method, arguments:
+                value = getattr(self._cluster, method)(*arguments)
+                return await value if isawaitable(value) else value
 
 
 async def _receive(process: Process) -> frames.FinishedReview | frames.Question:

@@ -52,9 +52,9 @@ class Replica:
         self._outgoing.write(frames.frame(message))
         self._outgoing.flush()
 
-    def ask(self, question: frames.Question, typ: type[T] | Any) -> T:
+    def ask(self, typ: type[T] | Any, method: str, *arguments: Any) -> T:
         """Return the reply to a question, decoded as `typ`."""
-        self.send(question)
+        self.send(frames.Question(method, [*arguments]))
         reply = self.receive()
         if not isinstance(reply, frames.Reply):
             raise EOFError("the replica is gone")
@@ -72,27 +72,25 @@ class RemoteCluster:
         return ""  # otherwise the replica would not have sent the review
 
     def follows(self, namespace: str) -> bool:
-        return self._replica.ask(frames.Follows(namespace), bool)
+        return self._replica.ask(bool, "follows", namespace)
 
     def knows(self, namespace: str) -> bool:
-        return self._replica.ask(frames.Knows(namespace), bool)
+        return self._replica.ask(bool, "knows", namespace)
 
     def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
         return RemoteTemplates(self._replica, namespace)
 
     def queues(self) -> Mapping[str, str] | None:
-        return self._replica.ask(frames.Queues(), dict[str, str] | None)
+        return self._replica.ask(dict[str, str] | None, "queues")
 
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
-        return self._replica.ask(frames.NeededBy(namespace, template), list[Need])
+        return self._replica.ask(list[Need], "needed_by", namespace, template)
 
     async def namespace_terminating(self, name: str) -> bool:
-        return self._replica.ask(frames.Terminating(name), bool)
+        return self._replica.ask(bool, "namespace_terminating", name)
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
-        return self._replica.ask(
-            frames.DryRunQuestion(namespace, [*templates]), list[DryRun | None]
-        )
+        return self._replica.ask(list[DryRun | None], "dry_run", namespace, [*templates])
 
 
 class RemoteRights:
@@ -102,7 +100,7 @@ class RemoteRights:
         self._replica = replica
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
-        return self._replica.ask(frames.Lacking(user, namespace), str)
+        return self._replica.ask(str, "lacking", user, namespace)
 
 
 class RemoteTemplates(Mapping[str, JobTemplate]):
@@ -115,14 +113,15 @@ class RemoteTemplates(Mapping[str, JobTemplate]):
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        return self._replica.ask(frames.TemplateNames(self._namespace), frozenset[str])
+        return self._replica.ask(frozenset[str], "template_names", self._namespace)
 
     def __getitem__(self, name: str) -> JobTemplate:
         if name not in self._names:
             raise KeyError(name)
         if name not in self._fetched:
-            question = frames.OneTemplate(self._namespace, name)
-            self._fetched[name] = self._replica.ask(question, JobTemplate | None)
+            self._fetched[name] = self._replica.ask(
+                JobTemplate | None, "template", self._namespace, name
+            )
         if (found := self._fetched[name]) is None:  # deleted since
             raise KeyError(name)
         return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -30,7 +32,7 @@ from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched
 from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
 from jobflow.webhook.review.envelope import UserInfo
 
-T_contra = TypeVar("T_contra", bound=FlowObject, contravariant=True)
+T = TypeVar("T", bound=FlowObject)
 
 PASS = Verdict()
 
@@ -98,45 +100,65 @@ class Denied(NotJudged):
     code, reason = 403, "Forbidden"
 
 
-class Judge(Protocol[T_contra]):
+class Judge(ABC, Generic[T]):
     """Judges requests for objects of one kind.
 
-    `create`, `update` and `changed` raise TooMuch if they take more effort than the judge may
-    spend. The creation of a flow waits only for dry runs of the pod templates that it patches.
+    `create`, `update` and `changed` raise TooMuch if they take more effort than `most`. The
+    creation of a flow waits only for dry runs of the pod templates that it patches.
     """
 
     kind: str
-
-    async def create(self, new: T_contra, user: UserInfo) -> Verdict: ...
-
-    async def update(self, old: T_contra, new: T_contra, user: UserInfo) -> Verdict: ...
-
-    async def delete(self, old: T_contra) -> Verdict: ...
-
-    async def changed(self, new: T_contra, user: UserInfo) -> Verdict:
-        """Judge a change of an object whose old form does not fit the type."""
-
-
-class FlowJudge:
-    """CREATE by all rules, UPDATE only without a change of the spec, DELETE only if final."""
-
-    kind = "JobFlow"
 
     def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
         self._cluster = cluster
         self._rights = rights
         self._most = most
 
+    @abstractmethod
+    async def create(self, new: T, user: UserInfo) -> Verdict: ...
+
+    @abstractmethod
+    async def update(self, old: T, new: T, user: UserInfo) -> Verdict: ...
+
+    @abstractmethod
+    async def changed(self, new: T, user: UserInfo) -> Verdict:
+        """Judge a change of an object whose old form does not fit the type."""
+
+    @abstractmethod
+    async def delete(self, old: T) -> Verdict: ...
+
+    async def _check_rights(self, user: UserInfo, new: T) -> None:
+        if self._rights is not None:
+            if reason := await self._rights.lacking(user, new.metadata.namespace):
+                raise Denied(reason)
+
+    async def _judge_delete(self, namespace: str, judge: Callable[[bool], Verdict]) -> Verdict:
+        """Return the verdict of `judge`, whose argument is whether the namespace is terminating."""
+        verdict = judge(False)
+        if verdict.violations and await self._cluster.namespace_terminating(namespace):
+            return judge(True)
+        return verdict
+
+
+class FlowJudge(Judge[JobFlow]):
+    """CREATE by all rules, UPDATE only without a change of the spec, DELETE only if final."""
+
+    kind = "JobFlow"
+
     async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
-        facts = FlowFacts(new, known(self._cluster, new.metadata.namespace))
+        namespace = new.metadata.namespace
+        facts = FlowFacts(new, known(self._cluster, namespace))
         if exceeds(facts, self._most):
             raise TooMuch
         verdict = validate_facts(facts)
         if verdict.violations:
             return verdict
-        if self._rights is not None:
-            await _check_rights(self._rights, user, new)
-        return await self._dry_run(facts, verdict) if facts.changes else verdict
+        await self._check_rights(user, new)
+        if not facts.changes or not (tried := patched_pods(facts)):
+            return verdict
+        first = [each.template for each in tried[:MOST_TRIED]]
+        answers = await self._cluster.dry_run(namespace, first)
+        return add_patched_pod_faults(verdict, tried, answers)
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
@@ -146,49 +168,25 @@ class FlowJudge:
     async def changed(self, new: JobFlow, user: UserInfo) -> Verdict:
         return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new, user)
 
-    async def _dry_run(self, facts: FlowFacts, verdict: Verdict) -> Verdict:
-        """Add the faults that the API server finds in pod templates that patches produce."""
-        namespace = facts.flow.metadata.namespace
-        if not (tried := patched_pods(facts)):
-            return verdict
-        first = [each.template for each in tried[:MOST_TRIED]]
-        answers = await self._cluster.dry_run(namespace, first)
-        return add_patched_pod_faults(verdict, tried, answers)
-
     async def delete(self, old: JobFlow) -> Verdict:
-        verdict = validate_flow_delete(old, namespace_terminating=False)
-        if not verdict.violations:
-            return verdict
-        if not await self._cluster.namespace_terminating(old.metadata.namespace):
-            return verdict
-        return validate_flow_delete(old, namespace_terminating=True)
+        return await self._judge_delete(
+            old.metadata.namespace,
+            lambda terminating: validate_flow_delete(old, namespace_terminating=terminating),
+        )
 
 
-class TemplateJudge:
+class TemplateJudge(Judge[JobTemplate]):
     """CREATE and a changed spec by all rules, DELETE only if no flow needs the template."""
 
     kind = "JobTemplate"
 
-    def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
-        self._cluster = cluster
-        self._rights = rights
-        self._most = most
-
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
-        self._check_effort(new)
-        if misfits := _misfits(new):
-            return Verdict(misfits)
-        verdict = validate_template(new, known(self._cluster, new.metadata.namespace))
-        return await self._allowed(new, user, verdict)
+        return await self._judge_spec(new, user, partial(validate_template, new))
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None or is_same(old.spec, new.spec):
             return PASS
-        self._check_effort(new)
-        if misfits := _misfits(new):
-            return Verdict(misfits)
-        verdict = validate_template_update(old, new, known(self._cluster, new.metadata.namespace))
-        return await self._allowed(new, user, verdict)
+        return await self._judge_spec(new, user, partial(validate_template_update, old, new))
 
     async def changed(self, new: JobTemplate, user: UserInfo) -> Verdict:
         return await self.create(new, user)
@@ -200,23 +198,26 @@ class TemplateJudge:
         if not self._cluster.knows(namespace):
             raise NotReady("which flows use it is still being read")
         needed_by = await self._cluster.needed_by(namespace, old.metadata.name)
-        verdict = validate_template_delete(old, needed_by, namespace_terminating=False)
-        if not verdict.violations:
-            return verdict
-        if not await self._cluster.namespace_terminating(namespace):
-            return verdict
-        return validate_template_delete(old, needed_by, namespace_terminating=True)
+        return await self._judge_delete(
+            namespace,
+            lambda terminating: validate_template_delete(
+                old, needed_by, namespace_terminating=terminating
+            ),
+        )
 
-    def _check_effort(self, new: JobTemplate) -> None:
+    async def _judge_spec(
+        self, new: JobTemplate, user: UserInfo, validate: Callable[[Known], Verdict]
+    ) -> Verdict:
+        """Judge a new spec. The user needs the right to create vcjobs, because flows of other
+        users run what the template says."""
         if effort_of_json(new.spec) > self._most:
             raise TooMuch
-
-    async def _allowed(self, new: JobTemplate, user: UserInfo, verdict: Verdict) -> Verdict:
-        """Check the user's rights, because flows of other users run what the template says, then
-        add the faults that the API server finds in the pod templates. Raises Denied."""
-        if self._rights is not None and not verdict.violations:
-            await _check_rights(self._rights, user, new)
+        if misfits := _misfits(new):
+            return Verdict(misfits)
         namespace = new.metadata.namespace
+        verdict = validate(known(self._cluster, namespace))
+        if not verdict.violations:
+            await self._check_rights(user, new)
         tried = pod_templates(new.spec)
         if not tried or not self._cluster.follows(namespace):
             return verdict
@@ -235,11 +236,6 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
         spec = {"spec": template.spec}
         return tuple(schema_violations(TemplateJudge.kind, spec, strict=False))
     return ()
-
-
-async def _check_rights(rights: Rights, user: UserInfo, new: FlowObject) -> None:
-    if reason := await rights.lacking(user, new.metadata.namespace):
-        raise Denied(reason)
 
 
 def known(cluster: Cluster, namespace: str) -> Known:
