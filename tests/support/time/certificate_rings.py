@@ -107,10 +107,14 @@ class Shared:
             await self.client.delete(VALIDATING_WEBHOOKS, "", CONFIGURATION)
         await self.client.create(VALIDATING_WEBHOOKS, "", json.dumps(manifest).encode())
 
-    async def ring(self) -> Ring:
-        """What the Secret holds."""
+    async def data(self) -> dict[str, str]:
+        """Return the content of the Secret."""
         body = await self.client.request("GET", SECRETS.path("default", SECRET))
-        return read_ring(json.loads(body)["data"])
+        found: dict[str, str] = json.loads(body)["data"]
+        return found
+
+    async def ring(self) -> Ring:
+        return read_ring(await self.data())
 
     async def trusted(self) -> list[set[x509.Certificate]]:
         """Whom the API server trusts, for each webhook."""
