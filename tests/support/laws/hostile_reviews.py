@@ -1,7 +1,7 @@
-"""Reviews that mean harm, built from the schema and from what the rules look at. Equal seeds give
-equal reviews.
+"""Generator of hostile reviews from the schema and from values that rules treat specially.
 
-Most are small and wrong in many ways at once; some have very much of one thing.
+Most reviews are small and have many faults; some have very much of one thing. Equal seeds give
+equal reviews.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jobflow.api.schema.crd import openapi_schema
 from support.admission.admissions import UID
 
 MOST_BYTES = 3 << 20
-"""Of an object: what an API server takes."""
+"""Maximum size of an object that an API server takes."""
 
 Json = Any
 Field = Callable[["Maker"], Json]
@@ -40,7 +40,7 @@ NAMES = frozenset({"name", "template", "targets", "taskName"})
 
 
 class Maker:
-    """Makes JSON by one seed."""
+    """Generates JSON from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -48,7 +48,7 @@ class Maker:
         self._odds = self._random.random
 
     def review(self) -> tuple[str, bytes]:
-        """A path and a body."""
+        """Return a path and a body."""
         if self._odds() < 1 / 400:
             kind, spec = self._much()
         else:
@@ -100,7 +100,7 @@ class Maker:
     # ------------------------------------------------------------------ small and wrong
 
     def _object(self, schema: Json, name: str = "spec", depth: int = 0) -> Json:
-        """What a part of the schema asks for; now and then anything else."""
+        """Return a value for a part of the schema; now and then any other value."""
         if self._odds() < 0.03 or depth > 12:
             return self._any(depth)
         kind = schema.get("type")
@@ -171,7 +171,7 @@ class Maker:
     # ------------------------------------------------------------------ very much of one thing
 
     def _much(self) -> tuple[str, Json]:
-        """Up to MOST_BYTES of one thing; a tenth and a hundredth of that as often."""
+        """Return a spec with much of one thing, up to MOST_BYTES."""
         kind, made = self._choice(MUCH)
         count = int(10 ** self._random.uniform(1, 5))
         spec = made(self, count)
@@ -181,7 +181,7 @@ class Maker:
         return kind, spec
 
     def several(self, count: int, most: int) -> int:
-        """A number of things of which there are `count` in all."""
+        """Return a random number of parts to divide `count` things into."""
         return max(1, min(most, int(count ** self._odds())))
 
 
@@ -203,7 +203,7 @@ def _flow(steps: Callable[[Maker, int], list[Json]], **more: Json) -> Callable[[
 
 
 def _patched(patch: Callable[[Maker, int], Json]) -> Callable[[Maker, int], Json]:
-    """All of it in one patch, or the same in several."""
+    """Divide the count among the patches of several steps."""
 
     def of(maker: Maker, count: int) -> Json:
         steps = maker.several(count, 200)
