@@ -59,8 +59,6 @@ class Maker:
             body = self._broken(body)
         return f"/{kind.lower()}s/validate", body
 
-    # ------------------------------------------------------------------ what is around a spec
-
     def _body(self, kind: str, spec: Json) -> bytes:
         new = {"metadata": self._metadata(), "spec": spec}
         old = None
@@ -92,12 +90,9 @@ class Maker:
 
     def _broken(self, body: bytes) -> bytes:
         at = self._random.randrange(len(body))
-        piece = self._choice(
-            [b"", b"\x00", b"\xff", b'"', b"{", b"[" * 3000, b",1e999", b"\\ud800"]
-        )
+        pieces = [b"", b"\x00", b"\xff", b'"', b"{", b"[" * 3000, b",1e999", b"\\ud800"]
+        piece = self._choice(pieces)
         return body[:at] + piece + body[at + self._random.randrange(3) :]
-
-    # ------------------------------------------------------------------ small and wrong
 
     def _object(self, schema: Json, name: str = "spec", depth: int = 0) -> Json:
         """Return a value for a part of the schema; now and then any other value."""
@@ -148,12 +143,12 @@ class Maker:
         return self._word()
 
     def _expression(self, pieces: int) -> str:
-        said = self._choice(PIECES)
+        text = self._choice(PIECES)
         for _ in range(pieces - 1):
-            said += self._choice(JOINTS) + self._choice(PIECES)
+            text += self._choice(JOINTS) + self._choice(PIECES)
         if self._odds() < 0.1:
-            return f"params.l.{self._choice(['all', 'map', 'filter', 'x'])}(i, i == {said})"
-        return said
+            return f"params.l.{self._choice(['all', 'map', 'filter', 'x'])}(i, i == {text})"
+        return text
 
     def _word(self) -> str:
         return self._choice(WORDS)
@@ -167,8 +162,6 @@ class Maker:
         if odds < 0.85:
             return [self._any(depth + 3) for _ in range(self._choice([0, 1, 3]))]
         return {self._word(): self._any(depth + 3) for _ in range(self._choice([0, 1, 3]))}
-
-    # ------------------------------------------------------------------ very much of one thing
 
     def _much(self) -> tuple[str, Json]:
         """Return a spec with much of one thing, up to MOST_BYTES."""
@@ -272,98 +265,80 @@ TASKS: dict[str, Callable[[int], Json]] = {
 
 PARAMS = [{"name": "x", "value": 1}, {"name": "l", "value": [1, 2, 3]}]
 
-MUCH: list[tuple[str, Callable[[Maker, int], Json]]] = [
-    *(("JobTemplate", _tasks(task)) for task in TASKS.values()),
-    *(("JobFlow", _patched(_tasks(task))) for task in TASKS.values()),
-    ("JobTemplate", lambda maker, n: {"tasks": [{"policies": [{}] * n}]}),
-    ("JobTemplate", lambda maker, n: {"volumes": [{}, 1, {"mountPath": ":"}] * n}),
-    ("JobTemplate", lambda maker, n: {"plugins": {f"svc{i}": [] for i in range(n)}}),
-    ("JobFlow", _patched(lambda maker, n: {"plugins": {f"p{i}": 1 for i in range(n)}})),
-    ("JobFlow", _patched(lambda maker, n: {"tasks": [{"template": _nested(n)}]})),
-    ("JobFlow", _patched(lambda maker, n: {f"taks{i}": i for i in range(n)})),
-    ("JobFlow", _patched(lambda maker, n: {"queue": "$(params.x)$(parms.y){{x}}$(item)" * n})),
-    ("JobFlow", _patched(lambda maker, n: {"queue": "$(" * n, "schedulerName": "{{" * n})),
-    ("JobFlow", _flow(lambda maker, n: _steps(n, template="big", patch={"jobSpec": {"x": 1}}))),
-    (
-        "JobFlow",
-        _flow(lambda maker, n: _steps(n), jobDefaults={"queue": "Q", "plugins": {"x": []}}),
-    ),
-    ("JobFlow", _flow(lambda maker, n: [{"name": "a"}] * n)),
-    ("JobFlow", _flow(lambda maker, n: [1, {"name": 1, "dependsOn": 3}] * n)),
-    ("JobFlow", _flow(lambda maker, n: [{"name": "é" * 250 + str(i)} for i in range(n)])),
-    ("JobFlow", _flow(_targets(lambda i, n: [(i + 1) % n]))),
-    ("JobFlow", _flow(_targets(lambda i, n: [i ^ 1]))),
-    ("JobFlow", _flow(_targets(lambda i, n: [*range(max(0, i - 40), i)]))),
-    ("JobFlow", _flow(_targets(lambda i, n: [n + i, n + i + 1]))),
-    (
-        "JobFlow",
-        _flow(
-            lambda maker, n: _each(
-                n,
-                lambda i: {
-                    "name": "ab" * 90 + f"{i}x",
-                    "dependsOn": {"targets": ["ba" * 90 + f"{i}"]},
-                },
-            )
-        ),
-    ),
-    ("JobFlow", _flow(_cases, params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: f"params.x > {i}"), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: f"parms.x{i} > steps.s{i}.ouputs"), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: "(" * 15 + str(i)), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: f"steps.s0.tasks.t{i}x.Failed > 0"), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: " || ".join([f"params.x=={i}"] * 60)), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: f"params.l.all(i, i=={i})"), params=PARAMS)),
-    ("JobFlow", _flow(_probes("main"))),
-    ("JobFlow", _flow(_probes("nowhere"))),
-    (
-        "JobFlow",
-        lambda maker, n: {
-            "flows": _steps(1),
-            "params": [{"name": f"p{i}", "value": i, "enum": [1] * 9} for i in range(n)],
-        },
-    ),
-    (
-        "JobFlow",
-        lambda maker, n: {
-            "flows": _steps(9, patch={"jobSpec": {"tasks": ["$(params.x)"] * 50}}),
-            "params": [{"name": "x", "value": [{}] * n}],
-        },
-    ),
-    (
-        "JobFlow",
-        _flow(
-            lambda maker, n: _steps(
-                n // 50,
-                forEach={"items": [{"k": 1}] * 50},
-                retry={"limit": 99},
-                patch={"jobSpec": {"queue": "$(item.j)"}},
-            )
-        ),
-    ),
-    (
-        "JobFlow",
-        _flow(
-            lambda maker, n: _steps(
-                n,
-                repeat={"max": 1001},
-                timeout="x",
-                retry={"limit": -1, "when": "reason"},
-                daemon=True,
-            )
-        ),
-    ),
-    (
-        "JobFlow",
-        lambda maker, n: {"flows": _steps(1), "finally": _steps(n, dependsOn={"targets": ["s0"]})},
-    ),
-    (
-        "JobFlow",
-        lambda maker, n: {
-            "flows": _steps(1),
-            "jobDefaults": {"labels": {f"_{i}": "!" for i in range(n)}},
-        },
-    ),
-    ("JobFlow", lambda maker, n: {"flows": _steps(1), **{f"x{i}": 1 for i in range(n)}}),
+MUCH_OF_TEMPLATES: list[Callable[[Maker, int], Json]] = [
+    *(_tasks(task) for task in TASKS.values()),
+    lambda maker, n: {"tasks": [{"policies": [{}] * n}]},
+    lambda maker, n: {"volumes": [{}, 1, {"mountPath": ":"}] * n},
+    lambda maker, n: {"plugins": {f"svc{i}": [] for i in range(n)}},
 ]
-"""The kind, and the spec with so many of them."""
+MUCH_OF_FLOWS: list[Callable[[Maker, int], Json]] = [
+    *(_patched(_tasks(task)) for task in TASKS.values()),
+    _patched(lambda maker, n: {"plugins": {f"p{i}": 1 for i in range(n)}}),
+    _patched(lambda maker, n: {"tasks": [{"template": _nested(n)}]}),
+    _patched(lambda maker, n: {f"taks{i}": i for i in range(n)}),
+    _patched(lambda maker, n: {"queue": "$(params.x)$(parms.y){{x}}$(item)" * n}),
+    _patched(lambda maker, n: {"queue": "$(" * n, "schedulerName": "{{" * n}),
+    _flow(lambda maker, n: _steps(n, template="big", patch={"jobSpec": {"x": 1}})),
+    _flow(lambda maker, n: _steps(n), jobDefaults={"queue": "Q", "plugins": {"x": []}}),
+    _flow(lambda maker, n: [{"name": "a"}] * n),
+    _flow(lambda maker, n: [1, {"name": 1, "dependsOn": 3}] * n),
+    _flow(lambda maker, n: [{"name": "é" * 250 + str(i)} for i in range(n)]),
+    _flow(_targets(lambda i, n: [(i + 1) % n])),
+    _flow(_targets(lambda i, n: [i ^ 1])),
+    _flow(_targets(lambda i, n: [*range(max(0, i - 40), i)])),
+    _flow(_targets(lambda i, n: [n + i, n + i + 1])),
+    _flow(
+        lambda maker, n: _each(
+            n,
+            lambda i: {
+                "name": "ab" * 90 + f"{i}x",
+                "dependsOn": {"targets": ["ba" * 90 + f"{i}"]},
+            },
+        )
+    ),
+    _flow(_cases, params=PARAMS),
+    _flow(_conditions(lambda i: f"params.x > {i}"), params=PARAMS),
+    _flow(_conditions(lambda i: f"parms.x{i} > steps.s{i}.ouputs"), params=PARAMS),
+    _flow(_conditions(lambda i: "(" * 15 + str(i)), params=PARAMS),
+    _flow(_conditions(lambda i: f"steps.s0.tasks.t{i}x.Failed > 0"), params=PARAMS),
+    _flow(_conditions(lambda i: " || ".join([f"params.x=={i}"] * 60)), params=PARAMS),
+    _flow(_conditions(lambda i: f"params.l.all(i, i=={i})"), params=PARAMS),
+    _flow(_probes("main")),
+    _flow(_probes("nowhere")),
+    lambda maker, n: {
+        "flows": _steps(1),
+        "params": [{"name": f"p{i}", "value": i, "enum": [1] * 9} for i in range(n)],
+    },
+    lambda maker, n: {
+        "flows": _steps(9, patch={"jobSpec": {"tasks": ["$(params.x)"] * 50}}),
+        "params": [{"name": "x", "value": [{}] * n}],
+    },
+    _flow(
+        lambda maker, n: _steps(
+            n // 50,
+            forEach={"items": [{"k": 1}] * 50},
+            retry={"limit": 99},
+            patch={"jobSpec": {"queue": "$(item.j)"}},
+        )
+    ),
+    _flow(
+        lambda maker, n: _steps(
+            n,
+            repeat={"max": 1001},
+            timeout="x",
+            retry={"limit": -1, "when": "reason"},
+            daemon=True,
+        )
+    ),
+    lambda maker, n: {"flows": _steps(1), "finally": _steps(n, dependsOn={"targets": ["s0"]})},
+    lambda maker, n: {
+        "flows": _steps(1),
+        "jobDefaults": {"labels": {f"_{i}": "!" for i in range(n)}},
+    },
+    lambda maker, n: {"flows": _steps(1), **{f"x{i}": 1 for i in range(n)}},
+]
+MUCH = [
+    *(("JobTemplate", made) for made in MUCH_OF_TEMPLATES),
+    *(("JobFlow", made) for made in MUCH_OF_FLOWS),
+]
+"""A kind, and a function that returns a spec with `count` of one thing."""
