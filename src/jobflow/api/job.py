@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.meta import Doc, ListMeta, ObjectMeta, Struct
+from jobflow.api.meta import Doc, ObjectMeta, Struct
 
 Int32 = Annotated[int, Doc("", format="int32")]
 Opaque = {"x-kubernetes-preserve-unknown-fields": True}
@@ -326,10 +326,3 @@ class Job(Struct, frozen=True, kw_only=True):
     def ended(self) -> bool:
         """Whether the vcjob has ended."""
         return self.status.state.phase in ENDED_PHASES
-
-
-class JobList(Struct, frozen=True, kw_only=True):
-    """A page of vcjobs."""
-
-    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[Job] = []

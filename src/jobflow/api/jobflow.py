@@ -10,7 +10,7 @@ import msgspec
 from jobflow.api.control import Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry
 from jobflow.api.flow_status import FINAL_PHASES, Decisions, JobFlowStatus
 from jobflow.api.job import Int32
-from jobflow.api.meta import Doc, ListMeta, ObjectMeta, Struct
+from jobflow.api.meta import Doc, ObjectMeta, Struct
 
 
 class Strategy(StrEnum):
@@ -297,10 +297,3 @@ class JobFlow(Struct, frozen=True, kw_only=True):
     def final(self) -> bool:
         """Whether the flow has finished: Succeed or Failed."""
         return self.status.state.phase in FINAL_PHASES
-
-
-class JobFlowList(Struct, frozen=True, kw_only=True):
-    """A page of flows."""
-
-    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[JobFlow] = []

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from jobflow.api.job import JobSpec
-from jobflow.api.meta import Doc, ListMeta, ObjectMeta, Struct
+from jobflow.api.meta import Doc, ObjectMeta, Struct
 
 
 class JobTemplateStatus(Struct, frozen=True, kw_only=True):
@@ -37,10 +37,3 @@ class JobTemplate(Struct, frozen=True, kw_only=True):
     def typed_spec(self) -> JobSpec:
         """Return the spec with its known fields. Raises msgspec.ValidationError."""
         return msgspec.convert(self.spec, JobSpec)
-
-
-class JobTemplateList(Struct, frozen=True, kw_only=True):
-    """A page of templates."""
-
-    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[JobTemplate] = []

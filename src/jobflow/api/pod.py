@@ -122,9 +122,3 @@ class Pod(Struct, frozen=True, kw_only=True):
         """The pod's index in its task, from its label or else from its name; by default 0."""
         text = (self.metadata.labels or {}).get(TASK_INDEX) or self.metadata.name.rpartition("-")[2]
         return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-class PodList(Struct, frozen=True, kw_only=True):
-    """A page of pods."""
-
-    items: list[Pod] = []

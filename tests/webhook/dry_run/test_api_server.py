@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from jobflow.api.resources import StatusCause
+from jobflow.api.resources import Status, StatusCause
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import error_of
+from jobflow.kube.errors import ApiError
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.dry_run import api_server as dry_runs
 from jobflow.webhook.dry_run.api_server import AT_ONCE, DryRuns
 from jobflow.webhook.dry_run.template_pods import DryRun
+from support.admission.admissions import Ticks
 from support.network.scripted_server import Answer, ScriptedServer, failure
 
 PATH = "/api/v1/namespaces/team/podtemplates"
@@ -37,21 +38,12 @@ UNREADABLE = (
 )
 
 
-class Clock:
-    """Time that passes when a test says so."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Tries:
     """Dry runs against a server, and what is told of them."""
 
     def __init__(self, client: Client) -> None:
         self.results: Counter[str] = Counter()
-        self.clock = Clock()
+        self.clock = Ticks()
         self._runs = DryRuns(client, self._observe, clock=self.clock)
 
     async def one(self, template: Mapping[str, Any] = POD) -> DryRun:
@@ -151,7 +143,7 @@ async def test_only_the_template_itself_can_be_refused(answer: Answer, result: s
     assert results == {result: 1}
 
 
-async def test_nobody_there_refuses_nothing() -> None:
+async def test_an_unreachable_server_refuses_nothing() -> None:
     async with Client.at("http://127.0.0.1:1") as client:
         tries = Tries(client)
         assert await tries.one() == DryRun()
@@ -227,45 +219,41 @@ async def test_a_review_that_is_given_up_leaves_nothing_behind() -> None:
             await review
 
 
-class Refusing(Client):
-    """Answers everything with this code."""
+class Failing(Client):
+    """Every request raises the error."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(Credentials(Login("http://127.0.0.1:1")))
-        self.code = 403
+        self.error = error
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
-        class Response:
-            status = self.code
-            headers: Mapping[str, str] = {}
-
-        raise error_of(Response(), b"")  # type: ignore[arg-type]
+        raise self.error
 
 
-async def test_a_request_whose_time_runs_out_is_no_refusal() -> None:
-    class Slow(Refusing):
-        async def request(self, method: str, path: str, **more: Any) -> bytes:
-            raise TimeoutError
+def api_error(code: int) -> ApiError:
+    return ApiError(Status(code=code, reason={403: "Forbidden", 404: "NotFound"}[code]))
 
-    tries = Tries(Slow())
+
+async def test_a_request_that_times_out_refuses_nothing() -> None:
+    tries = Tries(Failing(TimeoutError()))
     assert await tries.of(POD) == [None]
     assert tries.results == {"timeout": 1}
 
 
 async def test_one_trouble_is_logged_once_a_minute() -> None:
-    client = Refusing()
+    client = Failing(api_error(403))
     tries = Tries(client)
 
-    async def told() -> list[str]:
+    async def logged() -> list[str]:
         with capture_logs() as lines:
             for _ in range(50):
                 await tries.one()
         return [f"{line['log_level']}: {line['event']}: {line['error']}" for line in lines]
 
-    assert await told() == ["warning: pod template not checked: 403 Forbidden: "]
-    assert await told() == []
-    client.code = 404
-    assert await told() == ["info: pod template not checked: 404 NotFound: "]
+    assert await logged() == ["warning: pod template not checked: 403 Forbidden: "]
+    assert await logged() == []
+    client.error = api_error(404)
+    assert await logged() == ["info: pod template not checked: 404 NotFound: "]
     tries.clock.now = 61.0
-    assert len(await told()) == 1
+    assert len(await logged()) == 1
     assert tries.results == {"forbidden": 100, "not_served": 100}
