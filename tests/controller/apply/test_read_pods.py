@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -21,15 +20,7 @@ from jobflow.core.planning.actions import ReadPods
 from jobflow.core.planning.view import PodsRead
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from support.sandbox.applier_world import NOW, World
-from support.sandbox.running_controller import NAMESPACE, cluster, flow
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with cluster() as servers:
-        await servers.apply(flow("f", {"a": ""}))
-        yield World(servers, await servers.flow("f"))
-
+from support.sandbox.running_controller import NAMESPACE
 
 READ = ReadPods("f-a", "uid-a")
 
