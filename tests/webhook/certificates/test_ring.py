@@ -1,4 +1,4 @@
-"""The content of the certificates' Secret: what is no ring, and what is due when."""
+"""The content of the certificates' Secret: malformed content and due changes."""
 
 from __future__ import annotations
 
@@ -36,23 +36,22 @@ def test_a_part_that_is_missing_is_named(name: str) -> None:
         read_ring(data)
 
 
-def test_what_is_no_base64_is_named() -> None:
+def test_malformed_base64_is_named() -> None:
     with pytest.raises(CertificateError, match=r"^ca\.key is not base64$"):
         read_ring(RING.data() | {"ca.key": "é"})
 
 
-def test_a_key_of_another_kind_is_none() -> None:
+def test_a_key_of_another_type_is_an_error() -> None:
     with pytest.raises(CertificateError, match=r"^tls\.key is not an EC key$"):
         read_ring(RING.data() | {"tls.key": rsa_key()})
 
 
-def test_a_ca_is_for_no_host() -> None:
+def test_a_ca_has_no_hosts() -> None:
     assert hosts_of(RING.newest.certificate) == []
     assert hosts_of(RING.serving.certificate) == ["localhost", "127.0.0.1"]
 
 
-def test_an_ended_certificate_is_replaced_though_not_everyone_trusts_the_new_ca() -> None:
-    """Nobody can be served under the old one any more."""
+def test_an_expired_certificate_is_replaced_before_the_new_ca_is_trusted() -> None:
     newer = make_authority(now=BEGIN, lifetime=POLICY.authority)
     ring = Ring(newer, (RING.newest.certificate,), RING.serving)
     end = RING.serving.expires

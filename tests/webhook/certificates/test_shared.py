@@ -46,7 +46,7 @@ async def serving(
         yield replicas
 
 
-async def test_the_first_replica_makes_a_certificate_and_the_api_server_trusts_it(
+async def test_the_first_replica_creates_a_certificate_that_the_api_server_trusts(
     world: Shared,
 ) -> None:
     async with serving(world) as (one,):
@@ -64,7 +64,7 @@ async def test_replicas_that_start_at_once_agree(world: Shared) -> None:
         assert all(each.live.swaps == 0 for each in replicas)
 
 
-async def test_a_configuration_that_comes_later_is_told(unconfigured: Shared) -> None:
+async def test_a_configuration_that_is_created_later_gets_the_ca(unconfigured: Shared) -> None:
     world = unconfigured
     async with serving(world) as (one,):
         assert one.source.waiting_for() == []
@@ -73,7 +73,7 @@ async def test_a_configuration_that_comes_later_is_told(unconfigured: Shared) ->
         await until_trusted(world, {issuer})
 
 
-async def test_a_bundle_that_was_emptied_is_put_back(world: Shared) -> None:
+async def test_an_emptied_bundle_is_restored(world: Shared) -> None:
     async with serving(world) as (one,):
         issuer = (await world.ring()).issuer
         await world.configure()
@@ -81,7 +81,7 @@ async def test_a_bundle_that_was_emptied_is_put_back(world: Shared) -> None:
         assert one.live.swaps == 0
 
 
-async def test_a_ca_that_is_not_ours_is_trusted_as_long_as_somebody_may_serve_under_it(
+async def test_another_ca_stays_trusted_during_the_overlap(
     world: Shared,
 ) -> None:
     theirs = make_authority(now=BEGIN, lifetime=timedelta(days=100))
@@ -93,7 +93,7 @@ async def test_a_ca_that_is_not_ours_is_trusted_as_long_as_somebody_may_serve_un
         await until_trusted(world, {issuer})
 
 
-async def test_what_is_right_is_not_written_again(world: Shared) -> None:
+async def test_correct_objects_are_not_written_again(world: Shared) -> None:
     async with serving(world, 2) as (one, other):
         before = writes(world)
         for replica in (one, other):
@@ -103,7 +103,7 @@ async def test_what_is_right_is_not_written_again(world: Shared) -> None:
         assert writes(world) == before
 
 
-async def test_at_two_thirds_of_its_life_the_certificate_is_renewed_under_the_same_ca(
+async def test_the_same_ca_renews_the_certificate_after_two_thirds_of_its_lifetime(
     world: Shared,
 ) -> None:
     async with serving(world, 2) as (one, other):
@@ -118,7 +118,7 @@ async def test_at_two_thirds_of_its_life_the_certificate_is_renewed_under_the_sa
         assert second.authorities == first.authorities
 
 
-async def test_a_new_ca_is_trusted_before_anyone_serves_under_it(world: Shared) -> None:
+async def test_a_new_ca_is_trusted_before_its_certificate_is_served(world: Shared) -> None:
     short = Policy(POLICY.hosts, authority=2 * POLICY.serving)
     async with serving(world, 2, short) as (one, other):
         old = (await world.ring()).issuer
@@ -141,7 +141,7 @@ async def test_a_new_ca_is_trusted_before_anyone_serves_under_it(world: Shared) 
         assert (await world.ring()).authorities == (new,)
 
 
-async def test_a_deleted_secret_is_a_new_ca_and_nobody_notices(world: Shared) -> None:
+async def test_a_deleted_secret_gets_a_new_ca_without_interruption(world: Shared) -> None:
     async with serving(world, 2) as (one, other):
         old, served = (await world.ring()).issuer, one.serves
         await world.client.delete(SECRETS, "default", SECRET)
@@ -154,7 +154,7 @@ async def test_a_deleted_secret_is_a_new_ca_and_nobody_notices(world: Shared) ->
         await until_trusted(world, {new})
 
 
-async def test_deleted_while_nobody_ran_is_a_new_beginning(world: Shared) -> None:
+async def test_a_secret_deleted_while_no_replica_runs_gets_a_new_ca(world: Shared) -> None:
     async with serving(world):
         old = (await world.ring()).issuer
     await world.client.delete(SECRETS, "default", SECRET)
@@ -176,7 +176,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-async def test_an_edit_that_makes_no_sense_is_undone(world: Shared, edit: dict[str, bytes]) -> None:
+async def test_an_unusable_edit_is_reverted(world: Shared, edit: dict[str, bytes]) -> None:
     async with serving(world) as (one,):
         before = await world.ring()
         await change_secret(world, edit)
@@ -189,7 +189,9 @@ async def test_an_edit_that_makes_no_sense_is_undone(world: Shared, edit: dict[s
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-async def test_an_edit_while_nobody_ran_is_replaced(world: Shared, edit: dict[str, bytes]) -> None:
+async def test_an_unusable_edit_while_no_replica_runs_is_replaced(
+    world: Shared, edit: dict[str, bytes]
+) -> None:
     async with serving(world):
         pass
     await change_secret(world, edit)
@@ -200,7 +202,7 @@ async def test_an_edit_while_nobody_ran_is_replaced(world: Shared, edit: dict[st
         assert all(ring.issuer in trusted for trusted in await world.trusted())
 
 
-async def test_a_whole_pki_put_there_by_hand_is_taken(world: Shared) -> None:
+async def test_a_complete_pki_written_by_hand_is_used(world: Shared) -> None:
     async with serving(world) as (one,):
         old = one.serves
         async with shared() as elsewhere, elsewhere.replica() as another:
@@ -217,7 +219,7 @@ async def test_a_whole_pki_put_there_by_hand_is_taken(world: Shared) -> None:
         assert all(given in trusted for trusted in await world.trusted())
 
 
-async def test_replicas_of_two_versions_do_not_take_turns(world: Shared) -> None:
+async def test_replicas_with_different_hosts_agree(world: Shared) -> None:
     async with serving(world) as (one,):
         wider = Policy(("other.example", "0:0::1"))
         async with world.replica(wider) as other:
@@ -231,7 +233,7 @@ async def test_replicas_of_two_versions_do_not_take_turns(world: Shared) -> None
             assert one.serves == names
 
 
-async def test_after_years_without_anyone_all_is_made_anew(world: Shared) -> None:
+async def test_an_expired_ca_is_replaced(world: Shared) -> None:
     async with serving(world):
         before = await world.ring()
     world.clock.go(POLICY.authority + timedelta(days=1))
@@ -241,17 +243,17 @@ async def test_after_years_without_anyone_all_is_made_anew(world: Shared) -> Non
         assert await world.trusted() == [{ring.issuer}] * 2
 
 
-class TestWhatIsMissingIsSaid:
+class TestWaitingFor:
     @pytest.fixture
     def world(self, unconfigured: Shared) -> Shared:
         return unconfigured
 
-    async def test_before_anything_was_read(self, world: Shared) -> None:
+    async def test_the_secret_is_unread(self, world: Shared) -> None:
         async with world.replica() as one:
             (why,) = one.source.waiting_for()
             assert why.startswith("a certificate: Secret default/certificate has not been read")
 
-    async def test_a_namespace_that_is_not_there(self, world: Shared) -> None:
+    async def test_the_namespace_does_not_exist(self, world: Shared) -> None:
         live = Live()
         source = SharedCertificate(
             world.client, live, POLICY, namespace="nowhere", secret=SECRET, configurations=[]
@@ -261,7 +263,7 @@ class TestWhatIsMissingIsSaid:
         task.cancel()
         await asyncio.wait([task])
 
-    async def test_that_no_answer_comes_and_once_in_the_log(
+    async def test_the_server_does_not_answer_which_is_logged_once(
         self, world: Shared, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tried = 0
@@ -283,7 +285,7 @@ class TestWhatIsMissingIsSaid:
         warnings = [line for line in lines if line["log_level"] == "warning" and "error" in line]
         assert [each["error"] for each in warnings] == ["ConnectionError: nobody there"]
 
-    async def test_that_it_ended(self, world: Shared) -> None:
+    async def test_the_certificate_has_expired(self, world: Shared) -> None:
         async with world.replica() as one:
             await world.until(lambda: one.serves)
         world.clock.go(POLICY.serving)

@@ -23,7 +23,7 @@ AT = "spec.flows[0].patch.jobSpec.tasks[0].template.spec.containers[0]"
 
 
 def flow(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A flow with a step for each of these patches of the container of template `a`."""
+    """Return a flow with a step for each of these patches of the container of template `a`."""
     made = jobflow("f", {f"s{i}": [] for i in range(len(containers))}, **spec)
     for step, container in zip(made["spec"]["flows"], containers, strict=True):
         pod = {"spec": {"containers": [{"name": "main", **container}]}}
@@ -48,7 +48,7 @@ def images(cluster: FakeCluster) -> list[str]:
     return [template["spec"]["containers"][0]["image"] for _, template in cluster.tried]
 
 
-async def test_a_fault_is_told_at_the_place_of_the_patch() -> None:
+async def test_a_fault_is_located_in_the_patch() -> None:
     cluster = against(PORT)
     answer = await created(flow({"ports": [{"containerPort": 0}]}), cluster)
     assert answer.faults == {
@@ -56,20 +56,20 @@ async def test_a_fault_is_told_at_the_place_of_the_patch() -> None:
     }
 
 
-async def test_a_fault_beside_the_patch_says_where_it_is_in_the_merged_spec() -> None:
+async def test_a_fault_outside_the_patch_has_its_path_in_the_merged_spec() -> None:
     answer = await created(flow({"image": "other"}), against(VOLUME))
     place = "tasks[0].template.spec.containers[0].volumeMounts[0].name"
     assert answer.faults == {AT: f'Not found: "data" (at {place} in the merged spec)'}
 
 
-async def test_equal_pods_are_tried_once_and_those_of_the_template_not_at_all() -> None:
+async def test_different_patched_pods_are_tried_once() -> None:
     cluster = knowing()
     answer = await created(flow({"image": "x"}, {"image": "y"}, {"image": "x"}, {}), cluster)
     assert answer.allowed
     assert images(cluster) == ["x", "y"]
 
 
-async def test_references_with_a_value_are_tried_and_others_are_not() -> None:
+async def test_only_references_with_a_value_are_tried() -> None:
     cluster = knowing()
     manifest = flow({"image": "$(params.image)"}, {"image": "$(item)"}, params=[
         {"name": "image", "value": "x"}
@@ -91,7 +91,7 @@ async def test_a_template_that_is_not_known_is_not_tried() -> None:
     assert cluster.tried == []
 
 
-async def test_warnings_are_passed_on_except_unknown_fields_which_the_rules_tell_of() -> None:
+async def test_warnings_are_passed_on_except_unknown_fields() -> None:
     texts = ('unknown field "template.spec.containers[0].argz"', "would violate PodSecurity")
     cluster = knowing(lambda template: DryRun(warnings=texts))
     answer = await created(flow({"argz": ["x"]}), cluster)
@@ -101,7 +101,7 @@ async def test_warnings_are_passed_on_except_unknown_fields_which_the_rules_tell
     ]
 
 
-async def test_what_was_not_tried_is_a_warning() -> None:
+async def test_pods_that_were_not_tried_are_a_warning() -> None:
     answer = await created(flow(*({"image": f"x{i}"} for i in range(70))), knowing())
     (warning,) = answer.warnings
     assert warning.startswith("6 of 70 different pod templates were not checked by the API server")
