@@ -69,6 +69,7 @@ LARGE = {
     "many empty tasks in a patch": flow(
         {"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 20_000}}}
     ),
+    "many empty tasks in a template": template_with(*[{}] * 40_000),
     "wrong types": flow(*[1] * 200_000),  # type: ignore[list-item]
     "no JSON": b"[" * (MOST_BYTES + 1),
 }

@@ -34,7 +34,7 @@ class FinishedReview(msgspec.Struct, tag=True):
     answer: msgspec.Raw
 
 
-class Question(msgspec.Struct, tag=True):
+class ClusterQuestion(msgspec.Struct, tag=True):
     """A call of a method of `judges.Cluster`, or of one of those in `offload.Aside`."""
 
     method: str
@@ -43,8 +43,8 @@ class Question(msgspec.Struct, tag=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _to_worker: msgspec.msgpack.Decoder[Review | Reply] = msgspec.msgpack.Decoder(Review | Reply)
-_to_replica: msgspec.msgpack.Decoder[FinishedReview | Question] = msgspec.msgpack.Decoder(
-    FinishedReview | Question
+_to_replica: msgspec.msgpack.Decoder[FinishedReview | ClusterQuestion] = msgspec.msgpack.Decoder(
+    FinishedReview | ClusterQuestion
 )
 decode_in_worker = _to_worker.decode
 decode_in_replica = _to_replica.decode
@@ -55,7 +55,7 @@ def raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
 
-def frame(message: Review | Reply | FinishedReview | Question) -> bytes:
+def frame(message: Review | Reply | FinishedReview | ClusterQuestion) -> bytes:
     """Return a message as a frame."""
     body = _encode(message)
     return LENGTH.pack(len(body)) + body

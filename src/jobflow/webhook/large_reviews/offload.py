@@ -156,7 +156,7 @@ class Aside:
         assert process.stdin is not None
         process.stdin.write(frames.frame(message))
 
-    async def _answer(self, question: frames.Question) -> Any:
+    async def _answer(self, question: frames.ClusterQuestion) -> Any:
         match question.method, question.arguments:
             case "lacking", [user, namespace] if self._rights is not None:
                 return await self._rights.lacking(msgspec.convert(user, UserInfo), namespace)
@@ -171,7 +171,7 @@ class Aside:
                 return await value if isawaitable(value) else value
 
 
-async def _receive(process: Process) -> frames.FinishedReview | frames.Question:
+async def _receive(process: Process) -> frames.FinishedReview | frames.ClusterQuestion:
     assert process.stdout is not None
     (length,) = frames.LENGTH.unpack(await process.stdout.readexactly(frames.LENGTH.size))
     return frames.decode_in_replica(await process.stdout.readexactly(length))

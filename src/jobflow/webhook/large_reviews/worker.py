@@ -48,13 +48,13 @@ class Replica:
         (length,) = frames.LENGTH.unpack(head)
         return frames.decode_in_worker(self._incoming.read(length))
 
-    def send(self, message: frames.FinishedReview | frames.Question) -> None:
+    def send(self, message: frames.FinishedReview | frames.ClusterQuestion) -> None:
         self._outgoing.write(frames.frame(message))
         self._outgoing.flush()
 
     def ask(self, typ: type[T] | Any, method: str, *arguments: Any) -> T:
         """Return the reply to a question, decoded as `typ`."""
-        self.send(frames.Question(method, [*arguments]))
+        self.send(frames.ClusterQuestion(method, [*arguments]))
         reply = self.receive()
         if not isinstance(reply, frames.Reply):
             raise EOFError("the replica is gone")
