@@ -18,6 +18,7 @@ from aiohttp import web
 from bench import core, samples
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
+from jobflow.api.kinds import KINDS
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
 from jobflow.api.schema.crd import crd
 from jobflow.app import serve
@@ -183,7 +184,7 @@ def create_app(flows: int) -> web.Application:
 
 def _definition(request: web.Request) -> list[Any]:
     wanted = request.query["fieldSelector"].removeprefix("metadata.name=")
-    found = [crd(kind) for kind in ("JobFlow", "JobTemplate")]
+    found = [crd(kind) for kind in KINDS]
     for each in found:
         each["metadata"]["resourceVersion"] = "1"
     return [each for each in found if each["metadata"]["name"] == wanted]

@@ -1,8 +1,7 @@
-"""Writes src/jobflow/api/schema/pod_types.py, the fields of a pod template, from the models of
-kubernetes-asyncio.
+"""Writes src/jobflow/api/schema/pod_types.py, the fields of a pod template.
 
-Its models take 36 MB and 0.2 s to import, so the product reads this table instead. `make manifests`
-runs this script; a test compares the file with its output.
+The models of kubernetes-asyncio take 36 MB and 0.2 s to import, so the product reads this table
+instead. `make manifests` runs this script; a test compares the file with its output.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 
 from kubernetes_asyncio import __version__
 from kubernetes_asyncio.client import models
@@ -51,8 +51,8 @@ SCALARS = {"str": "text", "int": "integer", "bool": "boolean", "object": "intege
 HEAD = '''"""The fields of a pod template and of a volume claim, by type, as Kubernetes has them.
 
 Written by tools/pod_types.py (`make manifests`) from kubernetes-asyncio {version}. Do not edit it.
-A line without indentation is a type. Each line below it is a field: its name, then its type, which
-is `[T]` for a list, `{{T}}` for a map of T, or the words that the field takes.
+A paragraph is a type and its fields. A field is a name and a type: `[T]` for a list, `{{T}}` for a
+map of T, or the words that the field takes.
 """
 
 POD_TYPES = """\\
@@ -61,45 +61,46 @@ POD_TYPES = """\\
 
 
 def table() -> str:
-    """All types that can be reached from the roots, in the order of their names."""
-    found: dict[str, list[str]] = {}
+    """Return the types that are reachable from the roots, sorted by name."""
+    found: dict[str, str] = {}
     pending = list(ROOTS)
     while pending:
         model = pending.pop()
         if (name := _name(model)) in found:
             continue
-        found[name] = [f"  {field} {kind}" for field, kind in _fields(model)]
-        for _, said in _declared(model):
-            pending += re.findall(r"\b(?:Core)?V1\w+", said) if name != "ObjectMeta" else []
-    return "".join(f"{name}\n" + "\n".join(found[name]) + "\n" for name in sorted(found))
+        found[name] = ", ".join(f"{field} {kind}" for field, kind in _fields(model))
+        for _, declared in _declared(model):
+            pending += re.findall(r"\b(?:Core)?V1\w+", declared) if name != "ObjectMeta" else []
+    paragraphs = (f"{name}: {found[name]}" for name in sorted(found))
+    return "".join(fill(each, 100, subsequent_indent="  ") + "\n" for each in paragraphs)
 
 
 def _fields(model: str) -> Iterator[tuple[str, str]]:
     owner = _name(model)
-    for field, said in _declared(model):
+    for field, declared in _declared(model):
         key = f"{owner}.{field}"
         if owner == "ObjectMeta" and field not in METADATA:
             kind = "any"
         elif key in WORDS:
             kind = WORDS[key]
         else:
-            kind = _type(said)
+            kind = _type(declared)
         yield field, kind.replace("text", "quantity") if key in QUANTITIES else kind
 
 
 def _declared(model: str) -> list[tuple[str, str]]:
-    """Each field as JSON has it, and its type as the model says it."""
+    """Return the JSON names of the fields and their types in the model."""
     described = getattr(models, model)
     names = described.attribute_map
-    return sorted((names[own], said) for own, said in described.openapi_types.items())
+    return sorted((names[own], kind) for own, kind in described.openapi_types.items())
 
 
-def _type(said: str) -> str:
-    if inner := re.fullmatch(r"list\[(.+)\]", said):
+def _type(declared: str) -> str:
+    if inner := re.fullmatch(r"list\[(.+)\]", declared):
         return f"[{_type(inner[1])}]"
-    if inner := re.fullmatch(r"dict\(str, (.+)\)", said):
+    if inner := re.fullmatch(r"dict\(str, (.+)\)", declared):
         return f"{{{_type(inner[1])}}}"
-    return SCALARS.get(said) or _name(said)
+    return SCALARS.get(declared) or _name(declared)
 
 
 def _name(model: str) -> str:

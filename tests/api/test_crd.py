@@ -1,4 +1,4 @@
-"""The CRDs say what the types say, and charts/ holds what the types give."""
+"""The CRDs, generated from the types, and their copies in the chart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_chart_holds_the_crd_of_the_types(kind: str) -> None:
+def test_the_chart_has_the_crds_of_the_types(kind: str) -> None:
     stored = (CHART / f"{KINDS[kind]}.yaml").read_text(encoding="utf-8")
     assert stored == to_yaml(crd(kind)), "run `make crds`"
     assert yaml.safe_load(stored) == crd(kind)
@@ -36,7 +36,7 @@ def test_the_chart_holds_the_crd_of_the_types(kind: str) -> None:
 
 
 ANY = {"x-kubernetes-preserve-unknown-fields": True, "nullable": True}
-"""What keeps every JSON value as it is, a null too."""
+"""A schema that keeps every JSON value, including null."""
 OF_ANY_TYPE = {
     "JobFlow": {
         ".spec.params[].value",
@@ -50,7 +50,7 @@ OF_ANY_TYPE = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fields_of_any_type_keep_what_they_are_given(kind: str) -> None:
+def test_fields_of_any_type_keep_every_value(kind: str) -> None:
     found = {path: schema for path, schema in nodes(openapi_schema(kind)) if "type" not in schema}
     assert found.keys() == OF_ANY_TYPE[kind]
     for schema in found.values():
@@ -72,7 +72,7 @@ def test_every_field_is_typed_and_described(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_are_volcanos(kind: str) -> None:
+def test_group_version_and_short_names_are_those_of_volcano(kind: str) -> None:
     spec = crd(kind)["spec"]
     assert (spec["group"], spec["versions"][0]["name"]) == ("flow.volcano.sh", "v1alpha1")
     assert spec["names"]["shortNames"] == [{"JobFlow": "jf", "JobTemplate": "jt"}[kind]]
@@ -114,7 +114,7 @@ def test_a_flow_has_the_fields_of_the_language_and_no_others() -> None:
     assert " ".join(step["retry"]["properties"]) == "limit backoff when avoidNodes"
 
 
-def test_a_patch_is_typed_nowhere_so_that_null_survives() -> None:
+def test_patches_have_no_types_and_keep_nulls() -> None:
     step = openapi_schema("JobFlow")["properties"]["spec"]["properties"]["flows"]["items"]
     case = step["properties"]["switch"]["items"]
     for owner, name in product((step, case), ("jobSpec", "spec")):
@@ -123,6 +123,6 @@ def test_a_patch_is_typed_nowhere_so_that_null_survives() -> None:
         assert "properties" not in patch
 
 
-def test_unset_fields_are_left_out_and_never_null() -> None:
+def test_unset_fields_are_omitted() -> None:
     flow = msgspec.json.decode(b'{"metadata": {"name": "x"}, "spec": {"flows": []}}', type=JobFlow)
     assert b"null" not in msgspec.json.encode(flow)

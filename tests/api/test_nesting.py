@@ -1,4 +1,4 @@
-"""Depth is counted, whatever the interpreter's recursion limit is."""
+"""Nesting depth, independent of the interpreter's recursion limit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_depth_of_a_text_and_of_its_value_are_the_same(value: Any, most: int
 
 
 @given(VALUES, st.integers(1, 6))
-def test_a_way_leads_to_what_is_too_deep(value: Any, most: int) -> None:
+def test_the_path_leads_to_a_value_that_is_too_deep(value: Any, most: int) -> None:
     way = way_beyond(value, most)
     if way is not None:
         assert len(way) == most
@@ -54,7 +54,7 @@ def test_a_way_leads_to_what_is_too_deep(value: Any, most: int) -> None:
 
 
 @given(VALUES, VALUES, st.integers(1, 6))
-def test_a_text_that_was_cut_is_no_deeper_and_tells_values_apart(
+def test_a_cut_text_has_the_depth_and_keeps_values_different(
     one: Any, other: Any, most: int
 ) -> None:
     short, shorter = (cut(msgspec.json.encode(value), most) for value in (one, other))
@@ -64,7 +64,7 @@ def test_a_text_that_was_cut_is_no_deeper_and_tells_values_apart(
 
 
 @pytest.mark.parametrize("most", [1, 100, 5_000])
-def test_no_depth_is_too_much(most: int) -> None:
+def test_extreme_depths(most: int) -> None:
     deep = b'{"a":[' * 100_000 + b"1" + b"]}" * 100_000
     assert is_deeper(deep, most)
     assert not is_deeper(cut(deep, most), most)
@@ -75,6 +75,6 @@ def test_no_depth_is_too_much(most: int) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[" * 9, b"]" * 9, b'["' * 9, b'{"a\\', b'"\\'])
-def test_what_is_no_json_stays_none(raw: bytes) -> None:
+def test_malformed_json_stays_malformed(raw: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(cut(raw, 3))

@@ -1,4 +1,4 @@
-"""The table of pod types is what its generator writes, and small."""
+"""The generated table of pod types."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from support.paths import ROOT
 TABLE = ROOT / "src" / "jobflow" / "api" / "schema" / "pod_types.py"
 
 
-def test_the_table_is_what_its_generator_writes(tmp_path: Path) -> None:
-    """`make manifests` brings it into step. A process of its own, because the models are large."""
+def test_the_table_is_the_output_of_its_generator(tmp_path: Path) -> None:
+    """`make manifests` updates it. A process runs the generator, because its models are large."""
     written = tmp_path / "pod_types.py"
     subprocess.run([sys.executable, ROOT / "tools" / "pod_types.py", written], check=True)
     assert written.read_text() == TABLE.read_text()
@@ -23,11 +23,11 @@ def test_the_table_is_small() -> None:
     assert len(POD_TYPES) < 20_000
 
 
-def test_looking_at_fields_imports_no_models() -> None:
+def test_the_check_of_fields_imports_no_models() -> None:
     code = (
         "import sys; from jobflow.core.manifests.unknown_fields import misfits; "
         "misfits({'tasks': [{}]}, 'spec'); "
         "print([name for name in sys.modules if name.startswith('kubernetes_asyncio')])"
     )
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout == "[]\n"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"

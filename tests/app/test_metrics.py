@@ -11,7 +11,7 @@ from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.app.metrics import MAX_FIELDS, Metrics
 from jobflow.controller.hooks import ReconcileResult
 from jobflow.core.violations import Reason, Violation
-from jobflow.webhook.review.review import Answer, Outcome
+from jobflow.webhook.review.review import Answer, ReviewOutcome
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -20,7 +20,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def refusal(*paths: str) -> Answer:
     violations = tuple(Violation(path, Reason.INVALID, "x", "") for path in paths)
-    return Answer(b"", Outcome.REFUSED, operation="CREATE", violations=violations)
+    return Answer(b"", ReviewOutcome.REFUSED, operation="CREATE", violations=violations)
 
 
 def test_violations_are_counted_by_field_without_indices_and_keys() -> None:

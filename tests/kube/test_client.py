@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.job import Job, JobList
+from jobflow.api.job import Job
+from jobflow.api.meta import ListMeta, Struct
 from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, QUEUES
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
 from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
@@ -178,9 +179,14 @@ async def test_deleting_what_is_gone_succeeds(server: ScriptedServer, client: Cl
         await client.delete(JOBS, "ns", "j", uid="u1")
 
 
+class JobPage(Struct, frozen=True, kw_only=True):
+    metadata: ListMeta
+    items: list[Job]
+
+
 async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: Client) -> None:
     server.lists += [page(7, thing("a", 1), more="x/y="), page(7, thing("b", 2))]
-    pages = [page async for page in client.list(JOBS, JobList, query=[("labelSelector", "a=b")])]
+    pages = [page async for page in client.list(JOBS, JobPage, query=[("labelSelector", "a=b")])]
     assert [item.metadata.name for page in pages for item in page.items] == ["a", "b"]
     first, second = server.asked
     assert first.query == {"labelSelector": "a=b", "limit": "500"}

@@ -1,23 +1,22 @@
-"""Whether a user may create vcjobs: what the API server is asked, when, and what follows from its
-answer or from none."""
+"""Users' rights to create vcjobs: questions to the API server, and reviews by its answers."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from jobflow.kube.client import Client
-from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, Rights
+from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, AccessRights
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import NotReady
-from jobflow.webhook.review.review import Outcome, reviewers
-from support.admission.admissions import FakeCluster, FakeRights, review, stored
+from jobflow.webhook.review.review import ReviewOutcome
+from support.admission.admissions import FakeRights, Ticks, respond, review, stored
 from support.network.scripted_server import Answer, ScriptedServer, failure
 from support.sandbox.manifests import jobflow, template
 
 ANNA = UserInfo(username="anna", uid="7", groups=["dev"], extra={"scopes": ["a"]})
+FLOW, TEMPLATE = stored(jobflow("f", {"a": []})), stored(template("t"))
 YES, NO = ({"status": {"allowed": allowed}} for allowed in (True, False))
 DENIED = (
     'user "anna" may not create jobs.batch.volcano.sh in namespace "team", and JobFlow '
@@ -26,18 +25,11 @@ DENIED = (
 )
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class TestAsking:
-    async def test_the_api_server_is_asked_about_the_user_as_it_knows_them(self) -> None:
+    async def test_the_api_server_is_asked_about_the_user(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others.append(Answer(201, YES))
-            assert await Rights(client).lacking(ANNA, "team") == ""
+            assert await AccessRights(client).lacking(ANNA, "team") == ""
         (asked,) = server.asked
         assert (asked.method, asked.path) == (
             "POST",
@@ -62,20 +54,20 @@ class TestAsking:
             },
         }
 
-    async def test_who_may_not_is_told_what_is_missing(self) -> None:
+    async def test_the_answer_says_which_right_is_missing(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             because = {"status": {"allowed": False, "reason": "no RBAC policy matched"}}
             server.others += [Answer(201, NO), Answer(201, because)]
-            assert await Rights(client).lacking(ANNA, "team") == DENIED
-            assert '"team" (no RBAC policy matched), and' in await Rights(client).lacking(
+            assert await AccessRights(client).lacking(ANNA, "team") == DENIED
+            assert '"team" (no RBAC policy matched), and' in await AccessRights(client).lacking(
                 ANNA, "team"
             )
 
-    async def test_an_answer_counts_for_ten_seconds_for_this_user_and_namespace(self) -> None:
-        clock = Clock()
+    async def test_an_answer_is_reused_for_ten_seconds(self) -> None:
+        clock = Ticks()
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others += [Answer(201, NO), *(Answer(201, YES) for _ in range(3))]
-            rights = Rights(client, clock=clock)
+            rights = AccessRights(client, clock=clock)
             assert await rights.lacking(ANNA, "team") == await rights.lacking(ANNA, "team") != ""
             assert await rights.lacking(ANNA, "other") == ""
             assert await rights.lacking(UserInfo(username="anna", groups=["ops"]), "team") == ""
@@ -85,7 +77,7 @@ class TestAsking:
 
     async def test_no_more_than_a_thousand_answers_are_kept(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
-            rights = Rights(client)
+            rights = AccessRights(client)
             for i in range(MOST_KEPT + 5):
                 server.others.append(Answer(201, YES))
                 await rights.lacking(ANNA, f"n{i}")
@@ -94,12 +86,10 @@ class TestAsking:
     @pytest.mark.parametrize(
         "answer", [failure(403), failure(500), Answer(200, "<html>"), Answer(end="cut")]
     )
-    async def test_without_an_answer_nothing_is_decided_and_nothing_kept(
-        self, answer: Answer
-    ) -> None:
+    async def test_without_an_answer_the_right_is_unknown(self, answer: Answer) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others += [answer, Answer(201, YES)]
-            rights = Rights(client)
+            rights = AccessRights(client)
             with pytest.raises(NotReady) as raised:
                 await rights.lacking(ANNA, "team")
             assert str(raised.value).startswith(
@@ -111,64 +101,41 @@ class TestAsking:
 
 
 class TestReviews:
-    async def response(
-        self, body: bytes, rights: FakeRights | Rights | None, kind: str = "jobflows"
-    ) -> Any:
-        paths = reviewers(FakeCluster(), rights=rights)
-        answer = await paths[f"/{kind}/validate"].review(body)
-        return answer, json.loads(answer.body)["response"]
-
-    async def test_a_flow_of_somebody_without_the_right_is_refused(self) -> None:
+    async def test_a_flow_of_a_user_without_the_right_is_refused(self) -> None:
         rights = FakeRights(DENIED)
-        body = review("CREATE", stored(jobflow("f", {"a": []})))
-        answer, response = await self.response(body, rights)
-        assert answer.outcome is Outcome.REFUSED
-        status = response["status"]
-        assert (response["allowed"], status["code"], status["reason"]) == (False, 403, "Forbidden")
-        assert status["message"] == DENIED
+        response = await respond(review("CREATE", FLOW), None, rights)
+        assert response.outcome is ReviewOutcome.REFUSED
+        assert (response.allowed, response.code) == (False, 403)
+        assert (response.status["reason"], response.message) == ("Forbidden", DENIED)
         assert rights.users == [("admin", "default")]
 
     @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-    async def test_so_is_a_template_of_somebody_without_it(self, operation: str) -> None:
-        """Whoever changes a template decides what flows of others run from it."""
+    async def test_a_template_of_a_user_without_the_right_is_refused(self, operation: str) -> None:
+        """Whoever changes a template decides what flows of other users run."""
         rights = FakeRights(DENIED)
-        new = stored(template("t"))
-        old = {**new, "spec": {**new["spec"], "maxRetry": 9}}
-        before = old if operation == "UPDATE" else None
-        body = review(operation, new, before, kind="JobTemplate")
-        _, response = await self.response(body, rights, "jobtemplates")
-        assert response["status"]["message"] == DENIED
-        same = review("UPDATE", new, new, kind="JobTemplate")
-        _, response = await self.response(same, rights, "jobtemplates")
-        assert response["allowed"] is True
+        old = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "maxRetry": 9}}
+        body = review(operation, TEMPLATE, old if operation == "UPDATE" else None)
+        assert (await respond(body, None, rights)).message == DENIED
+        assert (await respond(review("UPDATE", TEMPLATE, TEMPLATE), None, rights)).allowed
 
-    async def test_a_flow_of_which_that_cannot_be_told_is_refused_until_it_can(self) -> None:
-        body = review("CREATE", stored(jobflow("f", {"a": []})))
+    async def test_a_flow_is_refused_while_the_right_is_unknown(self) -> None:
         async with Client.at("http://127.0.0.1:1") as client:
-            answer, response = await self.response(body, Rights(client))
-        assert answer.outcome is Outcome.FAILED
-        assert response["status"]["code"] == 503
-        assert response["status"]["message"].endswith("; try again")
-
-    async def test_without_the_setting_nobody_is_asked(self) -> None:
-        body = review("CREATE", stored(jobflow("f", {"a": []})))
-        _, response = await self.response(body, None)
-        assert response["allowed"] is True
+            response = await respond(review("CREATE", FLOW), None, AccessRights(client))
+        assert (response.outcome, response.code) == (ReviewOutcome.FAILED, 503)
+        assert response.message.endswith("; try again")
 
     @pytest.mark.parametrize(
         "body",
         [
             review("CREATE", stored(jobflow("f", {"a": ["x"]}))),
-            review("UPDATE", stored(jobflow("f", {"a": []})), stored(jobflow("f", {"a": []}))),
-            review("UPDATE", stored(jobflow("f", {"b": []})), stored(jobflow("f", {"a": []}))),
-            review("DELETE", None, stored(jobflow("f", {"a": []}))),
-            review("UPDATE", stored(template("t")), stored(template("t")), kind="JobTemplate"),
+            review("UPDATE", FLOW, FLOW),
+            review("UPDATE", stored(jobflow("f", {"b": []})), FLOW),
+            review("DELETE", None, FLOW),
+            review("UPDATE", TEMPLATE, TEMPLATE),
         ],
         ids=["wrong", "same spec", "another spec", "delete", "same template"],
     )
-    async def test_what_starts_nothing_needs_no_right(self, body: bytes) -> None:
+    async def test_a_request_that_starts_no_job_needs_no_right(self, body: bytes) -> None:
         rights = FakeRights(DENIED)
-        kind = "jobtemplates" if b'"kind": "JobTemplate"' in body else "jobflows"
-        _, response = await self.response(body, rights, kind)
+        assert DENIED not in json.dumps((await respond(body, None, rights)).json)
         assert rights.users == []
-        assert DENIED not in json.dumps(response)

@@ -51,18 +51,22 @@ async def test_a_review_is_answered_on_its_path(app: FastAPI) -> None:
     assert answer.json()["response"]["uid"] == UID
 
 
-async def test_other_methods_are_told_to_post(app: FastAPI) -> None:
+async def test_other_methods_are_405(app: FastAPI) -> None:
     async with in_process(app) as client:
         answer = await client.get(PATH)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert answer.json()["message"] == "a review is requested by POST, not by GET"
 
 
-async def test_other_paths_are_the_routers(app: FastAPI) -> None:
+async def test_other_paths_are_routed(app: FastAPI) -> None:
     async with in_process(app) as client:
         assert (await client.post("/pods/validate", content=GOOD)).status_code == 404
         index = (await client.get("/")).json()
     assert index["reviews"] == {PATH: "JobFlow", "/jobtemplates/validate": "JobTemplate"}
+
+
+async def test_a_body_over_the_limit_in_one_message_is_413(uploads: Uploads) -> None:
+    assert (await uploads.begin(b" " * (MAX_BODY + 1), end=True))["code"] == 413
 
 
 @pytest.mark.parametrize("size", [8 * 1024**2, MAX_DRAINED + 2 * 1024**2])
@@ -80,36 +84,27 @@ async def test_a_body_over_the_limit_is_413(app: FastAPI, size: int) -> None:
             assert status["message"].startswith("the body is larger than 7 MiB")
 
 
-async def test_a_body_that_comes_in_one_piece_is_measured_too(app: FastAPI) -> None:
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": b" " * (MAX_BODY + 1)}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    await app({"type": "http", "path": PATH, "method": "POST", "headers": []}, receive, send)
-    assert sent[0]["status"] == 413
-
-
 class Uploads:
-    """Reviews whose bodies come as a test says, of one app."""
+    """Requests whose bodies arrive as a test says."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
-        self._sending: list[asyncio.Task[dict[str, Any]]] = []
+        self._tasks: list[asyncio.Task[dict[str, Any]]] = []
 
-    def begin(self, *pieces: bytes, end: bool = False) -> asyncio.Task[dict[str, Any]]:
-        """Send these pieces of a body; then nothing more comes, or the body ends there."""
+    def begin(
+        self, *pieces: bytes, end: bool = False, leave: bool = False
+    ) -> asyncio.Task[dict[str, Any]]:
+        """Send these pieces of a body. Then the body ends, the client leaves or nothing comes."""
         messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
         if end:
             messages[-1]["more_body"] = False
-        task = asyncio.create_task(self._answered(messages))
-        self._sending.append(task)
+        if leave:
+            messages.append({"type": "http.disconnect"})
+        task = asyncio.create_task(self._request(messages))
+        self._tasks.append(task)
         return task
 
-    async def _answered(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    async def _request(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         sent: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
@@ -120,22 +115,23 @@ class Uploads:
 
         scope = {"type": "http", "path": PATH, "method": "POST", "headers": []}
         await self._app(scope, receive, send)
+        if not sent:
+            return {}
         start, body = sent
         headers = dict(start["headers"])
         return {"code": start["status"], "headers": headers, **json.loads(body["body"])}
 
-    async def leave(self) -> None:
-        """All clients that still wait go."""
-        for task in self._sending:
+    async def cancel(self) -> None:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 @pytest.fixture
 async def uploads(app: FastAPI) -> AsyncIterator[Uploads]:
     made = Uploads(app)
     yield made
-    await made.leave()
+    await made.cancel()
 
 
 async def turns(count: int = 50) -> None:
@@ -154,7 +150,7 @@ async def test_a_body_that_does_not_arrive_is_408(
         assert answer["headers"][b"connection"] == b"close"
 
 
-async def test_bodies_that_are_under_way_hold_so_many_bytes_and_no_more(
+async def test_the_bytes_of_concurrent_bodies_are_limited(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(middleware, "MOST_HELD", 2**20 + len(GOOD))
@@ -172,7 +168,7 @@ async def test_bodies_that_are_under_way_hold_so_many_bytes_and_no_more(
     assert (await uploads.begin(half, GOOD, end=True))["code"] == 200, "the room is there again"
 
 
-async def test_so_many_reviews_are_judged_at_a_time_and_no_more(
+async def test_concurrent_reviews_are_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Slow(FakeRights):
@@ -191,7 +187,7 @@ async def test_so_many_reviews_are_judged_at_a_time_and_no_more(
     go.set()
     assert [(await each)["code"] for each in waiting] == [200, 200]
     assert (await uploads.begin(GOOD, end=True))["code"] == 200
-    await uploads.leave()
+    await uploads.cancel()
 
 
 async def test_a_body_at_the_limit_is_read(app: FastAPI) -> None:
@@ -204,34 +200,24 @@ async def test_a_body_at_the_limit_is_read(app: FastAPI) -> None:
     assert answer.json()["response"]["allowed"] is True
 
 
-async def test_a_client_that_leaves_gets_no_answer(app: FastAPI, metrics: Metrics) -> None:
-    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
-    sent: list[object] = []
-
-    async def receive() -> dict[str, object]:
-        return next(messages, {"type": "http.disconnect"})
-
-    async def send(message: object) -> None:
-        sent.append(message)
-
-    await app({"type": "http", "path": PATH, "method": "POST", "headers": []}, receive, send)
-    assert sent == []
+async def test_a_client_that_leaves_gets_no_answer(uploads: Uploads, metrics: Metrics) -> None:
+    assert await uploads.begin(b"{", leave=True) == {}
     assert "jobflow_admission_seconds_count" not in metrics.text().decode()
 
 
 async def test_reviews_and_violations_are_counted(app: FastAPI, metrics: Metrics) -> None:
     async with in_process(app) as client:
-        for body in (GOOD, GOOD, BAD, b"?"):
-            await client.post(PATH, content=body)
+        for body in (GOOD, GOOD, b"?", BAD, BAD):
+            answer = await client.post(PATH, content=body)
 
     def count(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"jobflow_admission_{name}", labels)
 
     seconds = {"kind": "JobFlow", "operation": "CREATE"}
     assert count("seconds_count", **seconds, outcome="allowed") == 2
-    assert count("seconds_count", **seconds, outcome="refused") == 1
+    assert count("seconds_count", **seconds, outcome="refused") == 2
     assert count("seconds_count", kind="JobFlow", operation="", outcome="malformed") == 1
-    refused = json.loads(await respond(app, BAD))["response"]["status"]["details"]["causes"]
+    refused = answer.json()["response"]["status"]["details"]["causes"]
     total = sum(
         sample.value
         for metric in metrics.registry.collect()
@@ -244,27 +230,29 @@ async def test_reviews_and_violations_are_counted(app: FastAPI, metrics: Metrics
     assert count("violations_total", **labels) == 4
 
 
-async def respond(app: FastAPI, body: bytes) -> bytes:
-    async with in_process(app) as client:
-        return (await client.post(PATH, content=body)).content
-
-
 class TestTLS:
     @asynccontextmanager
-    async def served(self, app: FastAPI, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async def listening(
+        self, app: FastAPI, folder: Path
+    ) -> AsyncIterator[tuple[Listener, ssl.SSLContext]]:
         pki = write_development_pki(folder, ["127.0.0.1"])
         tls = pki.serving.context()
         listener = HttpListener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")
         task = asyncio.create_task(listener.serve())
         trust = ssl.create_default_context(cafile=pki.ca_certificate)
         trust.verify_flags |= ssl.VERIFY_X509_STRICT
-        url = f"https://127.0.0.1:{listener.port}"
         try:
-            async with httpx.AsyncClient(verify=trust, base_url=url, trust_env=False) as client:
-                yield client
+            yield listener, trust
         finally:
             listener.stop()
             await task
+
+    @asynccontextmanager
+    async def served(self, app: FastAPI, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
+        async with self.listening(app, folder) as (listener, trust):
+            url = f"https://127.0.0.1:{listener.port}"
+            async with httpx.AsyncClient(verify=trust, base_url=url, trust_env=False) as client:
+                yield client
 
     async def test_reviews_share_a_connection(self, app: FastAPI, tmp_path: Path) -> None:
         async with self.served(app, tmp_path) as client:
@@ -272,34 +260,28 @@ class TestTLS:
                 assert (await client.post(PATH, content=body)).status_code == 200
             large = review("CREATE", jobflow("large", {f"s{i}": [] for i in range(5000)}))
             assert len(large) > 64 * 1024
-            said = (await client.post(PATH, content=large)).json()
-            assert said["response"]["allowed"] is True
+            answer = await client.post(PATH, content=large)
+            assert answer.json()["response"]["allowed"] is True
 
-    async def test_eight_mebibytes_get_an_answer_and_not_a_broken_pipe(
+    async def test_a_body_of_eight_mebibytes_gets_an_answer(
         self, app: FastAPI, tmp_path: Path
     ) -> None:
         async with self.served(app, tmp_path) as client:
             assert (await client.post(PATH, content=b"{" * 8 * 1024**2)).status_code == 413
             assert (await client.post(PATH, content=GOOD)).status_code == 200
 
-    async def test_what_has_begun_is_answered_before_the_end(
+    async def test_a_request_that_has_begun_is_answered_before_the_end(
         self, app: FastAPI, tmp_path: Path
     ) -> None:
-        pki = write_development_pki(tmp_path, ["127.0.0.1"])
-        tls = pki.serving.context()
-        listener = HttpListener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")
-        serving = asyncio.create_task(listener.serve())
-        trust = ssl.create_default_context(cafile=pki.ca_certificate)
-        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trust)
         head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(GOOD)}\r\n"
-        writer.write(head.encode() + b"expect: 100-continue\r\n\r\n")
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
-        listener.stop()
-        writer.write(GOOD)
-        answer = await reader.read()
-        assert answer.startswith(b"HTTP/1.1 200")
-        writer.close()
-        await serving
+        async with self.listening(app, tmp_path) as (listener, trust):
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trust)
+            writer.write(head.encode() + b"expect: 100-continue\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+            listener.stop()
+            writer.write(GOOD)
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+            writer.close()
 
     async def test_a_server_that_is_cancelled_gives_its_port_back(self, app: FastAPI) -> None:
         listener = HttpListener(app, port=0, host="127.0.0.1", flag="--port")
@@ -314,7 +296,7 @@ class TestTLS:
         HttpListener(app, port=listener.port, host="127.0.0.1", flag="--port").close()
 
 
-async def test_a_port_in_use_is_said_with_the_flag(app: FastAPI) -> None:
+async def test_a_port_in_use_is_an_error_that_names_the_flag(app: FastAPI) -> None:
     first = HttpListener(app, port=0, flag="--webhook-port")
     with pytest.raises(PortInUse, match=rf"{first.port}.*choose another port by --webhook-port"):
         HttpListener(app, port=first.port, flag="--webhook-port")

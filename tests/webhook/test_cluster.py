@@ -1,4 +1,4 @@
-"""What the webhook knows of the cluster, by the store and by live reads."""
+"""The webhook's knowledge of the cluster, from the store and from live reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jobflow.webhook.cluster import StoreCluster
 from support.admission.reviewed import flow_of
 
 
-async def test_a_namespace_is_terminating_once_it_is_being_deleted() -> None:
+async def test_a_namespace_that_is_being_deleted_is_terminating() -> None:
     async with ApiServer() as server, Client.at(server.url) as client:
         known = StoreCluster(Store(), client)
         team = {
@@ -38,7 +38,7 @@ async def test_a_namespace_that_cannot_be_read_is_not_terminating() -> None:
         assert not await StoreCluster(Store(), client).namespace_terminating("team")
 
 
-async def test_nothing_is_known_before_the_store_is_synced_nor_of_other_namespaces() -> None:
+async def test_a_namespace_is_known_if_it_is_followed_and_the_store_is_synced() -> None:
     store = Store()
     async with Client.at("http://127.0.0.1:1") as client:
         known = StoreCluster(store, client, only="team")
@@ -53,7 +53,7 @@ async def test_nothing_is_known_before_the_store_is_synced_nor_of_other_namespac
         assert await known.needed_by("team", "a") == []
 
 
-async def test_others_have_their_turn_while_a_template_is_looked_for_in_many_flows(
+async def test_other_tasks_run_during_a_search_of_many_flows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster, "STEPS_AT_A_TIME", 20)

@@ -1,7 +1,7 @@
-"""`bus.volcano.sh/v1alpha1` Command: what somebody wants done with a vcjob or with a flow.
+"""`bus.volcano.sh/v1alpha1` Command: a request to act on a vcjob or a flow.
 
-The kind is Volcano's (staging/src/volcano.sh/apis/pkg/apis/bus/v1alpha1). It is made once, and
-deleted by the controller that its target belongs to: Volcano's for vcjobs, JobFlow's for flows.
+The kind is Volcano's (staging/src/volcano.sh/apis/pkg/apis/bus/v1alpha1). The controller that
+executes a Command deletes it: Volcano for vcjobs, JobFlow for flows.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from jobflow.api.resources import COMMANDS
 
 
 class Action(StrEnum):
-    """`action` of a Command, as far as JobFlow sends or carries out any."""
+    """The values of `action` that JobFlow sends or executes."""
 
     ABORT_JOB = "AbortJob"
-    """Of a vcjob: abort it. Of a flow: suspend it and abort what runs."""
+    """Abort a vcjob; suspend a flow and abort its running jobs."""
     SUSPEND_FLOW = "SuspendFlow"
-    """Suspend it; what runs runs out. JobFlow's own word, in the manner of Volcano's."""
+    """Suspend a flow; running jobs continue. An extension of Volcano's actions."""
     RESUME_JOB = "ResumeJob"
     """Resume a suspended flow."""
     TERMINATE_JOB = "TerminateJob"
-    """Cancel it."""
+    """Cancel a flow."""
     TERMINATE_NOW = "TerminateNow"
-    """Cancel it and its `finally`, even if it is already ending. JobFlow's own word."""
+    """Cancel a flow and its `finally`, even if it is ending. An extension of Volcano's actions."""
     RESTART_JOB = "RestartJob"
-    """Retry it from the steps that failed."""
+    """Retry a flow from the failed steps."""
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A Command. Fields are at the top level: it has neither spec nor status."""
+    """A Command, which has neither spec nor status."""
 
     api_version: str = COMMANDS.api_version
     kind: str = COMMANDS.kind
@@ -44,12 +44,12 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 def targets(command: Command, api_version: str, kind: str) -> bool:
-    """Whether it is about an object of this kind."""
+    """Return whether the command's target has this kind."""
     target = command.target
     return target is not None and (target.api_version, target.kind) == (api_version, kind)
 
 
 def encoded(command: Command) -> bytes:
-    """The body of a POST; the kind is not left out of it, as it is of what is only kept."""
+    """Return the body of a POST, with apiVersion and kind, which the default encoding omits."""
     kind = {"apiVersion": COMMANDS.api_version, "kind": COMMANDS.kind}
     return msgspec.json.encode(kind | msgspec.to_builtins(command))

@@ -1,4 +1,4 @@
-"""The control primitives of a flow as types: conditions, loops, retries, parameters, defaults."""
+"""Control primitives of a flow: conditions, loops, retries, parameters and defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobflow.api.meta import Doc, Struct
 
 
 class FailurePolicy(StrEnum):
-    """What becomes of a flow's other steps once one has failed."""
+    """What happens to the other steps of a flow when one fails."""
 
     STOP = "Stop"
     ABORT = "Abort"
@@ -20,119 +20,126 @@ class FailurePolicy(StrEnum):
 
 
 class Patch(Struct, frozen=True, kw_only=True):
-    """What a step changes of its template. Set one of the two."""
+    """Changes to the template. Set either jobSpec or spec."""
 
     job_spec: Annotated[
         dict[str, Any] | None,
         Doc(
-            "Merged onto the template's spec as Kubernetes merges: tasks, containers, volumes and "
-            "env by name, volumeMounts by mountPath, ports by containerPort and protocol, "
-            "tolerations by key, maps by key; other lists are replaced; null removes. Texts may "
-            "hold references such as $(params.x), $(item), $(steps.x.outputs.y).",
+            "Strategic merge patch of the template's spec. Tasks, containers, volumes and env "
+            "merge by name, volumeMounts by mountPath, ports by containerPort and protocol, "
+            "tolerations by key, maps by key. Other lists are replaced; null removes a field. "
+            "Strings may contain references such as $(params.x), $(item) and "
+            "$(steps.x.outputs.y).",
             **Opaque,
         ),
     ] = None
-    spec: Annotated[
-        dict[str, Any] | None, Doc("The same by its other name; not both.", **Opaque)
-    ] = None
+    spec: Annotated[dict[str, Any] | None, Doc("Another name for jobSpec.", **Opaque)] = None
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """One case of a switch."""
+    """A case of a switch."""
 
     when: Annotated[
-        str | None, Doc("CEL; the first case for which it holds is taken. Not set: the default.")
+        str | None,
+        Doc("CEL condition. The first case whose condition is true runs. Default: true."),
     ] = None
     template: Annotated[
-        str | None, Doc("The JobTemplate to run in this case, instead of the step's.")
+        str | None, Doc("JobTemplate to run in this case, instead of the step's.")
     ] = None
     patch: Annotated[
-        Patch | None, Doc("What this case changes of its template, after the step's own patch.")
+        Patch | None, Doc("Changes to the template in this case, applied after the step's patch.")
     ] = None
 
 
 class ForEach(Struct, frozen=True, kw_only=True):
-    """One job an item. Set one of items, from and count; at most 1,000 items."""
+    """Runs one job per item. Set exactly one of items, from and count; at most 1,000 items."""
 
     items: Annotated[
-        list[Any] | None, Doc("The items: values of any type; $(item) in the patch.")
+        list[Any] | None,
+        Doc("Items, values of any type. The patch refers to the current one as $(item)."),
     ] = None
     from_: Annotated[
         str | None,
         Doc(
-            "CEL that gives the list of items, such as params.rates or "
-            'steps["split"].outputs.shards; evaluated once.'
+            "CEL expression whose value is the list of items, such as params.rates or "
+            'steps["split"].outputs.shards. Evaluated once.'
         ),
     ] = msgspec.field(name="from", default=None)
-    count: Annotated[Int32 | None, Doc("So many items: 0, 1, 2 …")] = None
+    count: Annotated[Int32 | None, Doc("Number of items; they are 0, 1, 2 and so on.")] = None
     parallelism: Annotated[
-        Int32 | None, Doc("The most of these jobs at once; no limit where not set.")
+        Int32 | None, Doc("Maximum number of these jobs at a time. Default: no limit.")
     ] = None
 
 
 class Repeat(Struct, frozen=True, kw_only=True):
-    """Runs again, one after another, until an expression holds."""
+    """Runs the step again, one run after another, until a condition is true."""
 
     until: Annotated[
         str | None,
         Doc(
-            "CEL, evaluated after each run that has completed, such as outputs.accuracy > 0.9; "
-            "outputs, phase, reason and index are that run's. Required."
+            "CEL condition, evaluated after each completed run, such as outputs.accuracy > 0.9. "
+            "It can use outputs, phase, reason and index of that run. Required."
         ),
     ] = None
     max: Annotated[
         Int32 | None,
-        Doc("The most runs, 1 to 1,000; the step fails if it does not hold then. Required."),
+        Doc(
+            "Maximum number of runs, 1 to 1,000. The step fails if the condition is still false "
+            "after the last one. Required."
+        ),
     ] = None
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
-    """How long to wait before an attempt: duration, then factor times as long each time."""
+    """Pause before each attempt. It begins with duration and is multiplied by factor each time."""
 
-    duration: Annotated[str | None, Doc("Before the second attempt, such as 30s. Default: 1s.")] = (
-        None
-    )
-    factor: Annotated[
-        float | None, Doc("So many times as long each time, 1 to 100. Default: 2.")
+    duration: Annotated[
+        str | None, Doc("Pause before the second attempt, such as 30s. Default: 1s.")
     ] = None
-    max: Annotated[str | None, Doc("The longest pause, such as 10m. Default: 5m.")] = None
+    factor: Annotated[
+        float | None,
+        Doc("Multiplier applied to the pause after each attempt, 1 to 100. Default: 2."),
+    ] = None
+    max: Annotated[str | None, Doc("Maximum pause, such as 10m. Default: 5m.")] = None
 
 
 class Retry(Struct, frozen=True, kw_only=True):
     """Runs a failed step again."""
 
     limit: Annotated[
-        Int32 | None, Doc("How many attempts after the first, 0 to 100. Required.")
+        Int32 | None, Doc("Maximum number of attempts after the first, 0 to 100. Required.")
     ] = None
-    backoff: Annotated[Backoff | None, Doc("How long to wait in between.")] = None
+    backoff: Annotated[Backoff | None, Doc("Pause between attempts.")] = None
     when: Annotated[
         str | None,
         Doc(
-            'CEL, such as reason != "Timeout"; only while it holds is there another attempt. '
-            "outputs, phase, reason and index are those of the failed one."
+            'CEL condition, such as reason != "Timeout". The step is retried only if it is true. '
+            "It can use outputs, phase, reason and index of the failed run."
         ),
     ] = None
     avoid_nodes: Annotated[
-        bool | None, Doc("Keep the next attempt off the nodes where pods failed.")
+        bool | None, Doc("Keep the next attempt off the nodes on which pods failed.")
     ] = None
 
 
 class Param(Struct, frozen=True, kw_only=True):
     """A parameter of the flow."""
 
-    name: Annotated[str, Doc("Its name: $(params.NAME) in patches, params.NAME in CEL.")] = ""
-    value: Annotated[Any, Doc("Its value, of any type.")] = None
-    enum: Annotated[list[Any] | None, Doc("The values it may have.")] = None
+    name: Annotated[
+        str, Doc("Name. Patches refer to it as $(params.NAME), CEL expressions as params.NAME.")
+    ] = ""
+    value: Annotated[Any, Doc("Value, of any type.")] = None
+    enum: Annotated[list[Any] | None, Doc("Allowed values.")] = None
 
 
 class JobDefaults(Struct, frozen=True, kw_only=True):
-    """For every job of the flow, where its template and patches do not say otherwise."""
+    """Defaults for every job of the flow. Templates and patches override them."""
 
-    queue: Annotated[str | None, Doc("The queue.")] = None
-    priority_class_name: Annotated[str | None, Doc("The priority class of the pods.")] = None
-    scheduler_name: Annotated[str | None, Doc("The scheduler.")] = None
+    queue: Annotated[str | None, Doc("Queue of the jobs.")] = None
+    priority_class_name: Annotated[str | None, Doc("Priority class of the pods.")] = None
+    scheduler_name: Annotated[str | None, Doc("Scheduler of the pods.")] = None
     plugins: Annotated[
-        dict[str, list[str]] | None, Doc("Volcano's job plugins by name with their arguments.")
+        dict[str, list[str]] | None, Doc("Arguments of Volcano's job plugins, by plugin name.")
     ] = None
     labels: Annotated[dict[str, str] | None, Doc("Labels of the jobs.")] = None
     annotations: Annotated[dict[str, str] | None, Doc("Annotations of the jobs.")] = None

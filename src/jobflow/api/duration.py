@@ -1,4 +1,4 @@
-"""Durations as Go writes and reads them, such as `1m30s`; no other notation, no rounding."""
+"""Durations in Go's notation, such as `1m30s`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SECONDS = {
     "h": 3600.0,
 }
 MAX_SECONDS = 100 * 365 * 24 * 3600.0
-"""About what a Go duration holds at most is 292 years; nothing here waits for a century."""
+"""A hundred years. A Go duration holds at most about 292."""
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in a Go duration that is not negative.
+    """Return the seconds of a non-negative Go duration (source: Go's time.ParseDuration).
 
-    Raises ValueError with a sentence on what is wrong (source: Go's time.ParseDuration).
+    Raises ValueError with the fault.
     """
     if text == "0":
         return 0.0
@@ -37,7 +37,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(span: timedelta) -> str:
-    """A time span as Go prints it: `3s`, `4.023034s`, `1m30s`, `2h0m0s` (Duration.String)."""
+    """Return a time span as Go prints it (Duration.String): `4.023034s`, `1m30s`, `2h0m0s`."""
     micros = max(0, span // timedelta(microseconds=1))
     if 0 < micros < 1_000_000:
         return f"{micros / 1000:.3f}".rstrip("0").rstrip(".") + "ms"

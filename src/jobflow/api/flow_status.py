@@ -1,6 +1,6 @@
-"""`status` of a JobFlow: where a flow, its steps, their runs and jobs stand.
+"""`status` of a JobFlow: the state of the flow, its steps, their runs and jobs.
 
-Names and shapes are Volcano's, exactly; its dashboards read them.
+Volcano's dashboards read it, so its fields have the names and shapes of Volcano's JobFlow.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from jobflow.api.job import Int32, Opaque, TaskState
 from jobflow.api.meta import Doc, Struct
 
 Atomic = {"x-kubernetes-map-type": "atomic"}
-"""The API server then keeps one owner for the whole map, not one for every key of every entry:
-with 5,000 steps that would be a megabyte of managedFields."""
+"""One owner of the whole map in managedFields. With one for each key of each entry, 5,000 steps
+would take a megabyte."""
 
 
 class FlowPhase(StrEnum):
-    """`status.state.phase` of a flow: these five and no others."""
+    """`status.state.phase` of a flow."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -33,7 +33,7 @@ FINAL_PHASES = frozenset({FlowPhase.SUCCEED, FlowPhase.FAILED})
 
 
 class StepPhase(StrEnum):
-    """`status.conditions[…].phase` besides a vcjob's own phases, which a running step shows."""
+    """`status.conditions[…].phase` of a step. A running step has the phase of its vcjob instead."""
 
     WAITING = "Waiting"
     COMPLETED = "Completed"
@@ -45,203 +45,202 @@ ENDED_STEP_PHASES = frozenset({StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.
 
 
 CANCELLED = "Cancelled"
-"""`reason` of a flow that was cancelled, for good, and of its steps that ended by that."""
+"""`reason` of a cancelled flow, and of the steps that it ended."""
 TIMEOUT = "Timeout"
-"""`reason` of a flow that took longer than its timeout, and of steps that were ended by that, or by
-their own."""
+"""`reason` of a flow that exceeded its timeout, and of the steps that this or their own ended."""
 
 
 class FlowState(Struct, frozen=True, kw_only=True):
-    """Where a flow stands, in one word, one reason and one sentence."""
+    """State of the flow."""
 
     phase: Annotated[
         str,
         Doc(
-            "Pending (until a job runs), Running (until the end), Succeed, Failed, or Terminating "
-            "(being deleted while not final).",
+            "Pending (no job has run yet), Running, Succeed, Failed, or Terminating (being "
+            "deleted before it finished).",
             enum=[*FlowPhase],
         ),
     ] = ""
-    reason: Annotated[str, Doc("Why, in one word: WaitingForTemplate, StepFailed …")] = ""
-    message: Annotated[str, Doc("Why, in one sentence.")] = ""
+    reason: Annotated[
+        str, Doc("Reason, in one word, such as WaitingForTemplate or StepFailed.")
+    ] = ""
+    message: Annotated[str, Doc("Reason, in one sentence.")] = ""
 
 
 class StepFailure(Struct, frozen=True, kw_only=True):
-    """The pod that a step's job failed by, as far as it was still there to be asked."""
+    """The pod that made the job fail, as far as it could still be read."""
 
-    task: Annotated[str, Doc("Its task.")] = ""
-    pod: Annotated[str, Doc("Its name.")] = ""
-    container: Annotated[str, Doc("The container that failed.")] = ""
-    exit_code: Annotated[Int32 | None, Doc("The container's exit code.")] = None
-    reason: Annotated[str, Doc("Error, OOMKilled, Evicted, ImagePullBackOff …")] = ""
-    node: Annotated[str, Doc("The node it ran on.")] = ""
+    task: Annotated[str, Doc("Task of the pod.")] = ""
+    pod: Annotated[str, Doc("Name of the pod.")] = ""
+    container: Annotated[str, Doc("Container that failed.")] = ""
+    exit_code: Annotated[Int32 | None, Doc("Exit code of the container.")] = None
+    reason: Annotated[
+        str, Doc("Reason, such as Error, OOMKilled, Evicted or ImagePullBackOff.")
+    ] = ""
+    node: Annotated[str, Doc("Node of the pod.")] = ""
 
 
 class RequestedHours(Struct, frozen=True, kw_only=True):
-    """What the jobs of a step held of the cluster: requests times running time, all attempts."""
+    """Resources that the jobs requested, multiplied by their running time, over all attempts."""
 
-    cpu: Annotated[str, Doc('Core hours, such as "1.25".')] = ""
-    memory: Annotated[str, Doc("GiB hours.")] = ""
-    gpu: Annotated[str, Doc("Hours of GPUs, whoever made them.")] = ""
+    cpu: Annotated[str, Doc('CPU core hours, such as "1.25".')] = ""
+    memory: Annotated[str, Doc("GiB hours of memory.")] = ""
+    gpu: Annotated[str, Doc("GPU hours, over all vendors.")] = ""
 
 
 class RunCondition(Struct, frozen=True, kw_only=True):
-    """Where one run of a step stands: its attempts are one vcjob after another."""
+    """State of one run of a step. Each attempt of a run is a Volcano job."""
 
     index: Annotated[
-        Int32 | None, Doc("Which item or repeat it is, from 0; not set on a step itself.")
+        Int32 | None, Doc("Index of the item or repeat, from 0. Not set for the step itself.")
     ] = None
 
     phase: Annotated[
         str,
-        Doc("Waiting; its job's phase while it runs; at the end Completed, Failed or Skipped."),
+        Doc("Waiting, the phase of the running job, or Completed, Failed or Skipped."),
     ] = ""
-    reason: Annotated[str, Doc("Why, in one word.")] = ""
-    message: Annotated[str, Doc("Why, in one sentence: what it waits for or what failed.")] = ""
-    create_time: Annotated[datetime | None, Doc("When its current job was made.")] = None
+    reason: Annotated[str, Doc("Reason, in one word.")] = ""
+    message: Annotated[str, Doc("Reason, in one sentence: what it waits for or what failed.")] = ""
+    create_time: Annotated[datetime | None, Doc("When the current job was created.")] = None
     running_duration: Annotated[
-        str, Doc('How long its job ran or runs, as Volcano says it, such as "3s".')
+        str, Doc('How long the job has run, as Volcano reports it, such as "3s".')
     ] = ""
     task_status_count: Annotated[
         dict[str, TaskState] | None,
-        Doc("Pods by task and phase; kept after the end, when Volcano drops it from the job."),
+        Doc("Number of pods by task and phase. Kept after Volcano removes it from the job."),
     ] = None
-    job: Annotated[str, Doc("Its current or last Volcano job.")] = ""
-    attempts: Annotated[Int32, Doc("How many jobs were made for it.")] = 0
+    job: Annotated[str, Doc("Name of the current or last Volcano job.")] = ""
+    attempts: Annotated[Int32, Doc("Number of jobs that were created.")] = 0
     next_attempt_time: Annotated[
-        datetime | None, Doc("When the next attempt may start, between two attempts.")
+        datetime | None, Doc("Between two attempts: when the next one may start.")
     ] = None
-    deadline: Annotated[
-        datetime | None, Doc("When its job has to be over, by the step's timeout.")
-    ] = None
+    deadline: Annotated[datetime | None, Doc("When the step's timeout ends the job.")] = None
     abort_time: Annotated[
         datetime | None,
-        Doc("Since when its job is to be aborted; the reason says why. Gone once it has ended."),
+        Doc("Since when the job is being aborted, until it has ended."),
     ] = None
     last_transition_time: Annotated[
-        datetime | None, Doc("Since when it is in this phase for this reason.")
+        datetime | None, Doc("Since when phase and reason are the present ones.")
     ] = None
-    failures: Annotated[Int32, Doc("Attempts that failed and count against retry.limit.")] = 0
-    past_attempts: Annotated[
-        Int32, Doc("How many of its attempts were made before the flow was last retried.")
-    ] = 0
+    failures: Annotated[Int32, Doc("Number of failed attempts that count towards retry.limit.")] = 0
+    past_attempts: Annotated[Int32, Doc("Number of attempts before the flow was last retried.")] = 0
     avoid_nodes: Annotated[
-        list[str] | None, Doc("Nodes where its pods failed, that the next attempt keeps off.")
+        list[str] | None, Doc("Nodes on which pods failed, which the next attempt avoids.")
     ] = None
-    failure: Annotated[StepFailure | None, Doc("The pod that its job failed by.")] = None
+    failure: Annotated[StepFailure | None, Doc("Pod that made the job fail.")] = None
     outputs: Annotated[
         dict[str, Any] | None,
         Doc(
-            "The termination message of the first container of the job's first pod: a JSON "
-            "object, or any other text under `text`. At most 4 KiB.",
+            "Termination message of the first container of the job's first pod, at most 4 KiB: a "
+            "JSON object, or any other message as the key text.",
             **Opaque,
         ),
     ] = None
     requested_hours: Annotated[
-        RequestedHours | None, Doc("What its ended jobs held of the cluster.")
+        RequestedHours | None, Doc("Resources that the finished jobs requested.")
     ] = None
 
 
 class Decisions(Struct, frozen=True, kw_only=True):
-    """What was decided once, when the step's dependencies were met, and holds for good."""
+    """Decisions that were made when the step's dependencies were met. They never change."""
 
-    when: Annotated[bool | None, Doc("Whether `when` held.")] = None
-    case: Annotated[Int32 | None, Doc("The case of `switch` that was taken, from 0.")] = None
-    items: Annotated[list[Any] | None, Doc("The items that forEach.from gave.")] = None
+    when: Annotated[bool | None, Doc("Value of the step's condition, when.")] = None
+    case: Annotated[Int32 | None, Doc("Index of the case of switch that was taken, from 0.")] = None
+    items: Annotated[list[Any] | None, Doc("Value of forEach.from.")] = None
 
 
 class StepCondition(RunCondition, frozen=True, kw_only=True):
-    """Where one step stands; with forEach and repeat, what its runs come to together."""
+    """State of a step; with forEach or repeat, the summary of its runs."""
 
     passed_targets: Annotated[
         list[str] | None,
-        Doc("Targets whose probe has passed, for good; until the step has begun."),
+        Doc("Until the step starts: targets whose probe has passed once."),
     ] = None
-    decisions: Annotated[Decisions | None, Doc("What when, switch and forEach.from came to.")] = (
-        None
-    )
+    decisions: Annotated[Decisions | None, Doc("Values of when, switch and forEach.from.")] = None
     runs: Annotated[
         list[RunCondition] | None,
-        Doc("With forEach and repeat: one entry a run that has begun, by index."),
+        Doc("With forEach and repeat: one entry per started run, by index."),
     ] = None
 
 
 class JobRunningHistory(Struct, frozen=True, kw_only=True):
-    """One state that a job was in."""
+    """A phase that a job was in."""
 
-    state: Annotated[str, Doc("The job's phase.")] = ""
-    start_timestamp: Annotated[datetime | None, Doc("When it went into it.")] = None
-    end_timestamp: Annotated[datetime | None, Doc("When it left it.")] = None
+    state: Annotated[str, Doc("Phase of the job.")] = ""
+    start_timestamp: Annotated[datetime | None, Doc("When the phase began.")] = None
+    end_timestamp: Annotated[datetime | None, Doc("When the phase ended.")] = None
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
-    """What is remembered of one Volcano job, also when the job is gone."""
+    """Record of a Volcano job, kept after the job is deleted."""
 
-    name: Annotated[str, Doc("The job.")] = ""
-    state: Annotated[str, Doc("Its last phase.")] = ""
-    start_timestamp: Annotated[datetime | None, Doc("When it was made.")] = None
-    end_timestamp: Annotated[datetime | None, Doc("When it ended.")] = None
-    restart_count: Annotated[Int32, Doc("How often Volcano restarted it.")] = 0
+    name: Annotated[str, Doc("Name of the job.")] = ""
+    state: Annotated[str, Doc("Last phase of the job.")] = ""
+    start_timestamp: Annotated[datetime | None, Doc("When the job was created.")] = None
+    end_timestamp: Annotated[datetime | None, Doc("When the job ended.")] = None
+    restart_count: Annotated[Int32, Doc("Number of times that Volcano restarted the job.")] = 0
     running_histories: Annotated[
-        list[JobRunningHistory] | None, Doc("The states it was in, the last ten.")
+        list[JobRunningHistory] | None, Doc("Last ten phases of the job.")
     ] = None
 
 
 class JobFlowStatus(Struct, frozen=True, kw_only=True):
-    """How far a flow has come."""
+    """Status of the flow."""
 
-    state: Annotated[FlowState, Doc("Where the flow stands.")] = msgspec.field(
+    state: Annotated[FlowState, Doc("State of the flow.")] = msgspec.field(
         default_factory=FlowState
     )
-    progress: Annotated[str, Doc('Ended steps of all, such as "3/5"; skipped ones count.')] = ""
-    start_time: Annotated[datetime | None, Doc("When the flow was taken up.")] = None
-    completion_time: Annotated[datetime | None, Doc("When the flow ended.")] = None
+    progress: Annotated[
+        str, Doc('Finished and total steps, such as "3/5". Skipped steps are finished.')
+    ] = ""
+    start_time: Annotated[datetime | None, Doc("When the flow started.")] = None
+    completion_time: Annotated[datetime | None, Doc("When the flow finished.")] = None
     duration: Annotated[
         str,
         Doc(
-            'From its start to its end, such as "1h2m3s"; while it is under way, to when this '
-            "status was written."
+            'Time from the start to the end of the flow, such as "1h2m3s", or to the last write '
+            "of this status."
         ),
     ] = ""
     observed_generation: Annotated[
-        int | None, Doc("The generation of the spec this status is about.", format="int64")
+        int | None, Doc("Generation of the spec that this status is for.", format="int64")
     ] = None
     conditions: Annotated[
         dict[str, StepCondition] | None,
-        Doc("One entry a step, by <flow>-<step>.", **Atomic),
+        Doc("State of each step, by <flow>-<step>.", **Atomic),
     ] = None
     job_status_list: Annotated[
-        list[JobRecord] | None, Doc("One entry a Volcano job, also of those that are gone.")
+        list[JobRecord] | None, Doc("Records of the flow's Volcano jobs, including deleted ones.")
     ] = None
-    pending_jobs: Annotated[list[str] | None, Doc("Jobs that are pending.")] = None
-    running_jobs: Annotated[list[str] | None, Doc("Jobs that run or restart.")] = None
-    failed_jobs: Annotated[list[str] | None, Doc("Jobs that failed.")] = None
-    completed_jobs: Annotated[list[str] | None, Doc("Jobs that completed or are about to.")] = None
+    pending_jobs: Annotated[list[str] | None, Doc("Pending jobs.")] = None
+    running_jobs: Annotated[list[str] | None, Doc("Running and restarting jobs.")] = None
+    failed_jobs: Annotated[list[str] | None, Doc("Failed jobs.")] = None
+    completed_jobs: Annotated[list[str] | None, Doc("Completed and completing jobs.")] = None
     terminated_jobs: Annotated[
-        list[str] | None, Doc("Jobs that were terminated or aborted, or are about to be.")
+        list[str] | None, Doc("Terminated, terminating, aborted and aborting jobs.")
     ] = None
-    un_know_jobs: Annotated[list[str] | None, Doc("Jobs in a phase JobFlow does not know.")] = None
+    un_know_jobs: Annotated[
+        list[str] | None, Doc("Jobs in a phase that JobFlow does not know.")
+    ] = None
     next_jobs: Annotated[
         list[str] | None,
-        Doc("Jobs that will be made once those that are there now complete; at most 100."),
+        Doc("Jobs that will be created once the present ones complete, at most 100."),
     ] = None
     pod_failure_ratio: Annotated[
-        str, Doc('Failed pods of all pods that were seen of its jobs, such as "0.25".')
+        str, Doc('Ratio of failed pods to all pods of the flow, such as "0.25".')
     ] = ""
     suspended_seconds: Annotated[
-        int | None, Doc("How long the flow was suspended, as far as that is over.", format="int64")
+        int | None, Doc("Total length of earlier suspensions, in seconds.", format="int64")
     ] = None
-    suspended_at: Annotated[
-        datetime | None, Doc("Since when it is suspended; not set while it is not.")
-    ] = None
+    suspended_at: Annotated[datetime | None, Doc("Since when the flow is suspended.")] = None
     suspended_by: Annotated[
         str,
-        Doc("What suspended it: SuspendFlow, AbortJob (what runs is aborted) or spec.suspend."),
+        Doc("What suspended it: SuspendFlow, AbortJob (aborts running jobs) or spec.suspend."),
     ] = ""
     finally_cancelled: Annotated[
-        bool, Doc("Whether its finally is cancelled too (TerminateNow, `jobflow cancel --now`).")
+        bool, Doc("Whether finally is cancelled too (TerminateNow, `jobflow cancel --now`).")
     ] = False
     handled_commands: Annotated[
         list[str] | None,
-        Doc("UIDs of Commands that were carried out or refused and are not gone yet."),
+        Doc("UIDs of Commands that were executed or refused and still exist."),
     ] = None

@@ -1,7 +1,7 @@
-"""`batch.volcano.sh/v1alpha1` Job (a vcjob): the spec a template holds, and the status we read.
+"""`batch.volcano.sh/v1alpha1` Job (a vcjob): the spec of a template, and the status that is read.
 
-Shapes are Volcano's (staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/job.go). No field has a
-default value here: defaults come from Volcano when the vcjob is made.
+Source of the shapes: staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/job.go. Fields have no
+defaults, because Volcano sets them when the vcjob is created.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.meta import Doc, ListMeta, ObjectMeta, Struct
+from jobflow.api.meta import Doc, ObjectMeta, Struct
 
 Int32 = Annotated[int, Doc("", format="int32")]
 Opaque = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 class JobPhase(StrEnum):
-    """`status.state.phase` of a vcjob. A fresh vcjob has none."""
+    """`status.state.phase` of a vcjob, which is empty at first."""
 
     PENDING = "Pending"
     ABORTING = "Aborting"
@@ -36,151 +36,167 @@ class JobPhase(StrEnum):
 ENDED_PHASES = frozenset(
     {JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED, JobPhase.ABORTED}
 )
-"""The phases in which a vcjob has ended: nothing more comes unless someone resumes it."""
+"""Phases in which a vcjob has ended, unless it is resumed."""
 
 
 class LifecyclePolicy(Struct, frozen=True, kw_only=True):
-    """What Volcano does on an event or an exit code of a task's pods."""
+    """Action of Volcano on an event or an exit code of a task's pods."""
 
     action: Annotated[
         str | None,
         Doc(
-            "What to do: AbortJob, RestartJob, RestartTask, RestartPod, RestartPartition, "
+            "Action: AbortJob, RestartJob, RestartTask, RestartPod, RestartPartition, "
             "TerminateJob, CompleteJob or ResumeJob."
         ),
     ] = None
     event: Annotated[
         str | None,
         Doc(
-            "The event that triggers it: PodPending, PodRunning, PodFailed, PodEvicted, Unknown, "
+            "Event that triggers it: PodPending, PodRunning, PodFailed, PodEvicted, Unknown, "
             "TaskCompleted, TaskFailed, OutOfSync, CommandIssued, JobUpdated, or `*` for any. "
-            "Either event(s) or exitCode, not both."
+            "Excludes exitCode."
         ),
     ] = None
-    events: Annotated[list[str] | None, Doc("Several events for one action.")] = None
+    events: Annotated[
+        list[str] | None, Doc("Several events for the action. Excludes exitCode.")
+    ] = None
     exit_code: Annotated[
-        Int32 | None, Doc("The exit code of a container that triggers it; not 0.")
+        Int32 | None,
+        Doc("Exit code of a container that triggers it, not 0. Excludes event and events."),
     ] = None
     timeout: Annotated[
-        str | None, Doc('How long the event must last before the action, such as "30s".')
+        str | None, Doc('Time that the event must last before the action, such as "30s".')
     ] = None
 
 
 class NetworkTopology(Struct, frozen=True, kw_only=True):
-    """How close together, on the network, the pods have to be."""
+    """Required proximity of the pods in the network topology."""
 
     mode: Annotated[str | None, Doc("hard or soft.")] = None
     highest_tier_allowed: Annotated[
-        int | None, Doc("The highest tier that may be crossed. Excludes highestTierName.")
+        int | None, Doc("Highest tier that the pods may span. Excludes highestTierName.")
     ] = None
     highest_tier_name: Annotated[
-        str | None, Doc("The same by the tier's name. Excludes highestTierAllowed.")
+        str | None,
+        Doc("Name of the highest tier that the pods may span. Excludes highestTierAllowed."),
     ] = None
 
 
 class PartitionPolicy(Struct, frozen=True, kw_only=True):
-    """How the pods of a task are split into partitions that are placed together."""
+    """Division of a task's pods into partitions that are placed together."""
 
-    total_partitions: Annotated[Int32 | None, Doc("How many partitions there are.")] = None
-    partition_size: Annotated[Int32 | None, Doc("How many pods a partition has.")] = None
+    total_partitions: Annotated[Int32 | None, Doc("Number of partitions.")] = None
+    partition_size: Annotated[Int32 | None, Doc("Number of pods in a partition.")] = None
     min_partitions: Annotated[
-        Int32 | None, Doc("How many partitions must be there for the task to run.")
+        Int32 | None, Doc("Number of partitions that must be available for the task to run.")
     ] = None
     network_topology: Annotated[
-        NetworkTopology | None, Doc("How close together the pods of one partition have to be.")
+        NetworkTopology | None, Doc("Required proximity of the pods of a partition.")
     ] = None
 
 
 class TaskDependsOn(Struct, frozen=True, kw_only=True):
-    """The tasks of the same job that must have been started before this one."""
+    """Tasks of the same job that must start before this one."""
 
     name: Annotated[list[str] | None, Doc("Names of tasks of this job.")] = None
-    iteration: Annotated[str | None, Doc("any: one of them is enough. all: every one.")] = None
+    iteration: Annotated[str | None, Doc("any: wait for one of them; all: wait for every one.")] = (
+        None
+    )
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """A task: a number of pods from one pod template."""
+    """A number of pods with the same pod template."""
 
     name: Annotated[
-        str | None, Doc("Unique in the job, lower-case letters, digits and dashes (DNS-1123).")
+        str | None,
+        Doc("Name, unique in the job: lower-case letters, digits and dashes (DNS-1123)."),
     ] = None
-    replicas: Annotated[Int32 | None, Doc("How many pods the task has.")] = None
+    replicas: Annotated[Int32 | None, Doc("Number of pods.")] = None
     min_available: Annotated[
-        Int32 | None, Doc("How many of them must be available for the task to run.")
+        Int32 | None, Doc("Number of pods that must be available for the task to run.")
     ] = None
     template: Annotated[
         dict[str, Any] | None,
-        Doc("The pod template; `kubectl explain pod.spec` has its fields.", **Opaque),
+        Doc("Pod template; see `kubectl explain pod.spec`.", **Opaque),
     ] = None
     policies: Annotated[
-        list[LifecyclePolicy] | None, Doc("Policies for this task; they go before the job's.")
+        list[LifecyclePolicy] | None,
+        Doc("Lifecycle policies of the task, evaluated before the job's."),
     ] = None
     max_retry: Annotated[
-        Int32 | None, Doc("How often the task is restarted before the job fails.")
+        Int32 | None, Doc("Maximum number of restarts of the task before the job fails.")
     ] = None
     topology_policy: Annotated[
         str | None, Doc("NUMA policy: none, best-effort, restricted or single-numa-node.")
     ] = None
     depends_on: Annotated[
-        TaskDependsOn | None, Doc("Tasks of this job that start before this one.")
+        TaskDependsOn | None, Doc("Tasks of the job that must start before this one.")
     ] = None
     partition_policy: Annotated[
-        PartitionPolicy | None, Doc("Splits the task's pods into partitions.")
+        PartitionPolicy | None, Doc("Division of the task's pods into partitions.")
     ] = None
 
 
 class Volume(Struct, frozen=True, kw_only=True):
     """A volume that is mounted into every pod of the job."""
 
-    mount_path: Annotated[str | None, Doc("Where it is mounted; once a path, no colon.")] = None
-    volume_claim_name: Annotated[str | None, Doc("An existing claim. Excludes volumeClaim.")] = None
+    mount_path: Annotated[
+        str | None, Doc("Path to mount it at, unique in the job, without a colon.")
+    ] = None
+    volume_claim_name: Annotated[
+        str | None, Doc("Name of an existing claim. Excludes volumeClaim.")
+    ] = None
     volume_claim: Annotated[
         dict[str, Any] | None,
         Doc(
-            "A claim that Volcano makes for the job; `kubectl explain pvc.spec` has its fields.",
+            "Claim that Volcano creates for the job; see `kubectl explain pvc.spec`.",
             **Opaque,
         ),
     ] = None
 
 
 class JobSpec(Struct, frozen=True, kw_only=True):
-    """The specification of a Volcano job."""
+    """Specification of a Volcano job."""
 
-    scheduler_name: Annotated[str | None, Doc("The scheduler; Volcano's default: volcano.")] = None
+    scheduler_name: Annotated[
+        str | None, Doc("Scheduler of the pods. Volcano's default: volcano.")
+    ] = None
     min_available: Annotated[
         Int32 | None,
-        Doc("How many pods must be available for the job to run (gang); at most all replicas."),
+        Doc(
+            "Number of pods that must be available for the job to run (gang), at most all replicas."
+        ),
     ] = None
     min_success: Annotated[
-        Int32 | None, Doc("How many pods must succeed for the job to be Completed.")
+        Int32 | None, Doc("Number of pods that must succeed for the job to be Completed.")
     ] = None
-    volumes: Annotated[list[Volume] | None, Doc("Volumes mounted into every pod.")] = None
-    tasks: Annotated[list[Task] | None, Doc("The tasks of the job, at least one.")] = None
-    policies: Annotated[list[LifecyclePolicy] | None, Doc("What to do on events of any task.")] = (
-        None
-    )
+    volumes: Annotated[list[Volume] | None, Doc("Volumes that are mounted into every pod.")] = None
+    tasks: Annotated[list[Task] | None, Doc("Tasks of the job, at least one.")] = None
+    policies: Annotated[
+        list[LifecyclePolicy] | None, Doc("Lifecycle policies for events of any task.")
+    ] = None
     plugins: Annotated[
         dict[str, list[str]] | None,
-        Doc("Volcano's job plugins by name (env, svc, ssh, pytorch, mpi …) with their arguments."),
+        Doc("Arguments of Volcano's job plugins (env, svc, ssh, pytorch, mpi …), by plugin name."),
     ] = None
     running_estimate: Annotated[
-        str | None, Doc('How long the job is expected to run, such as "2h".')
+        str | None, Doc('Expected running time of the job, such as "2h".')
     ] = None
-    queue: Annotated[str | None, Doc("The queue; Volcano's default: default.")] = None
+    queue: Annotated[str | None, Doc("Queue of the job. Volcano's default: default.")] = None
     max_retry: Annotated[
-        Int32 | None, Doc("How often the job is restarted before it fails; Volcano's default: 3.")
+        Int32 | None, Doc("Maximum number of restarts before the job fails. Volcano's default: 3.")
     ] = None
     ttl_seconds_after_finished: Annotated[
-        Int32 | None, Doc("How long a finished job is kept; for ever where not set.")
+        Int32 | None, Doc("Seconds after which the finished job is deleted. Default: never.")
     ] = None
-    priority_class_name: Annotated[str | None, Doc("The priority class of the pods.")] = None
-    network_topology: Annotated[
-        NetworkTopology | None, Doc("How close together the pods have to be.")
-    ] = None
+    priority_class_name: Annotated[str | None, Doc("Priority class of the pods.")] = None
+    network_topology: Annotated[NetworkTopology | None, Doc("Required proximity of the pods.")] = (
+        None
+    )
 
 
 class JobState(Struct, frozen=True, kw_only=True):
-    """Where a vcjob stands."""
+    """State of a vcjob."""
 
     phase: str = ""
     reason: str = ""
@@ -189,20 +205,20 @@ class JobState(Struct, frozen=True, kw_only=True):
 
 
 class JobCondition(Struct, frozen=True, kw_only=True):
-    """One entry of a vcjob's history: the phase it went into, and when."""
+    """An entry of a vcjob's history: a phase and its beginning."""
 
     status: str = ""
     last_transition_time: datetime | None = None
 
 
 class TaskState(Struct, frozen=True, kw_only=True):
-    """How many pods of a task are in each pod phase."""
+    """Number of a task's pods in each pod phase."""
 
     phase: Annotated[dict[str, Int32] | None, Doc("Number of pods by pod phase.")] = None
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):
-    """`status` of a vcjob. Counts and taskStatusCount go when the job has completed."""
+    """`status` of a vcjob. Volcano removes counts and taskStatusCount from a completed vcjob."""
 
     state: JobState = msgspec.field(default_factory=JobState)
     min_available: int | None = None
@@ -220,42 +236,42 @@ class JobStatus(Struct, frozen=True, kw_only=True):
 
 
 Odd = str | int | float | bool | list[Any] | None
-"""What may stand for an object in a pod template, which a CRD without a schema lets through: one
-strange vcjob must not keep all others from being read."""
+"""Any value in place of an object. Volcano's CRD has no schema for pod templates, and one malformed
+vcjob must not make a whole list unreadable."""
 
 
 class ContainerResources(Struct, frozen=True, kw_only=True):
-    """What a container asks for: maps of quantities, which are texts or numbers, by resource."""
+    """A container's resources: maps of quantities, which are strings or numbers."""
 
     requests: Any = None
     limits: Any = None
 
 
 class ContainerOutline(Struct, frozen=True, kw_only=True):
-    """A container, by its name and what it asks for."""
+    """The name and resources of a container."""
 
     name: Any = None
     resources: ContainerResources | Odd = None
 
 
 OddList = list[ContainerOutline | Odd] | dict[str, Any] | str | int | float | bool | None
-"""A list of containers, or what may stand in its place."""
+"""A list of containers, or any value in its place."""
 
 
 class PodOutline(Struct, frozen=True, kw_only=True):
-    """A pod's spec, by what it asks for."""
+    """The containers of a pod spec."""
 
     containers: OddList = None
     init_containers: OddList = None
 
     @property
     def asking(self) -> list[ContainerOutline]:
-        """The containers."""
+        """The well-formed containers."""
         return _containers(self.containers)
 
     @property
     def asking_first(self) -> list[ContainerOutline]:
-        """The init containers."""
+        """The well-formed init containers."""
         return _containers(self.init_containers)
 
 
@@ -266,13 +282,13 @@ def _containers(found: OddList) -> list[ContainerOutline]:
 
 
 class PodTemplateOutline(Struct, frozen=True, kw_only=True):
-    """A pod template, by what its pods ask for."""
+    """The containers of a pod template."""
 
     spec: PodOutline | Odd = None
 
 
 class TaskOutline(Struct, frozen=True, kw_only=True):
-    """A task, by how many pods it has and what each asks for."""
+    """A task, with the number and the containers of its pods."""
 
     name: str | None = None
     replicas: int | None = None
@@ -280,20 +296,20 @@ class TaskOutline(Struct, frozen=True, kw_only=True):
 
     @property
     def pod(self) -> PodOutline:
-        """What is known of its pods; an empty outline where that is nothing."""
+        """The outline of the task's pods, empty if the template is malformed."""
         template = self.template
         spec = template.spec if isinstance(template, PodTemplateOutline) else None
         return spec if isinstance(spec, PodOutline) else PodOutline()
 
 
 class JobOutline(Struct, frozen=True, kw_only=True):
-    """What is kept of a vcjob's spec."""
+    """The part of a vcjob's spec that is kept."""
 
     tasks: list[TaskOutline] | None = None
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """A vcjob as the controller keeps it: metadata, status, and of the spec its outline."""
+    """A vcjob with its metadata, its status and an outline of its spec."""
 
     api_version: str = "batch.volcano.sh/v1alpha1"
     kind: str = "Job"
@@ -303,17 +319,10 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @property
     def phase(self) -> str:
-        """`status.state.phase`; the empty phase of a fresh vcjob counts as Pending."""
+        """`status.state.phase`; an empty phase counts as Pending."""
         return self.status.state.phase or JobPhase.PENDING
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether the vcjob has ended."""
         return self.status.state.phase in ENDED_PHASES
-
-
-class JobList(Struct, frozen=True, kw_only=True):
-    """A page of vcjobs."""
-
-    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[Job] = []

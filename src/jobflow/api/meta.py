@@ -1,8 +1,8 @@
-"""What every Kubernetes object carries, and how our types meet JSON.
+"""Base types of Kubernetes objects, and their mapping to JSON.
 
-All types are frozen msgspec structs with camelCase names on the wire. A field at its default is
-left out when encoding, so an empty timestamp is absent and never null. Decoding is lenient: what
-a stored object may hold, a type here accepts; rules live in `jobflow.core.admission.validate`.
+All types are frozen msgspec structs with camelCase names in JSON. Encoding omits fields with their
+default value, so an empty timestamp is absent and never null. Decoding accepts every value that a
+stored object may have; the rules are in `jobflow.core.admission`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import msgspec
 
 
 def Doc(description: str, **schema: Any) -> msgspec.Meta:  # noqa: N802 - reads as an annotation
-    """A field's description for `kubectl explain`, and what its CRD schema says besides its type.
-
-    `schema` never constrains decoding: it reaches the CRD alone.
-    """
+    """Return a field's description for `kubectl explain` and additions to its CRD schema, which do
+    not constrain decoding."""
     return msgspec.Meta(description=description, extra_json_schema=schema or None)
 
 
@@ -37,7 +35,7 @@ class OwnerReference(Struct, frozen=True, kw_only=True):
 
 
 class ObjectMeta(Struct, frozen=True, kw_only=True):
-    """`metadata` of an object, as far as JobFlow reads it."""
+    """`metadata` of an object."""
 
     name: str = ""
     generate_name: str = ""
@@ -59,7 +57,7 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
 
 
 class Object(Struct, frozen=True, kw_only=True):
-    """An object of a kind that JobFlow only needs the metadata of."""
+    """An object of any kind, with its metadata only."""
 
     api_version: str = ""
     kind: str = ""
@@ -67,7 +65,7 @@ class Object(Struct, frozen=True, kw_only=True):
 
 
 class ListMeta(Struct, frozen=True, kw_only=True):
-    """`metadata` of a list: the version to watch from and, while pages are left, the next one."""
+    """`metadata` of a list: the version to watch from, and `continue` except on the last page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")

@@ -1,4 +1,4 @@
-"""`v1` Pod, as far as JobFlow reads it: whose it is, where it stands, how its containers ended."""
+"""`v1` Pod: the owner, the phase and the ends of containers, as far as JobFlow reads them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.resources import JOBS
 
 JOB_NAME = "volcano.sh/job-name"
-"""Label and annotation of every pod of a vcjob: the vcjob's name."""
+"""The name of the vcjob: label and annotation of its pods."""
 TASK = "volcano.sh/task-spec"
-"""The same: the task's name."""
+"""The name of the task: label and annotation of its pods."""
 TASK_INDEX = "volcano.sh/task-index"
-"""Label: which pod of its task it is, from 0."""
+"""The index of a pod in its task, from 0: label."""
 
 
 class PodPhase(StrEnum):
@@ -52,14 +52,14 @@ class ContainerWaiting(Struct, frozen=True, kw_only=True):
 
 
 class ContainerState(Struct, frozen=True, kw_only=True):
-    """Where a container stands; nothing set: it has not begun, or runs."""
+    """State of a container; empty if it has not started or runs."""
 
     waiting: ContainerWaiting | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(Struct, frozen=True, kw_only=True):
-    """One container of a pod's status."""
+    """Status of a container."""
 
     name: str = ""
     restart_count: int = 0
@@ -68,11 +68,11 @@ class ContainerStatus(Struct, frozen=True, kw_only=True):
 
 
 class PodStatus(Struct, frozen=True, kw_only=True):
-    """What is read of a pod's status."""
+    """Status of a pod."""
 
     phase: str = ""
     reason: str = ""
-    """Why the whole pod is in its phase: Evicted, DeadlineExceeded …"""
+    """The reason for the pod's phase: Evicted, DeadlineExceeded …"""
     message: str = ""
     pod_ip: str = msgspec.field(name="podIP", default="")
     start_time: datetime | None = None
@@ -81,7 +81,7 @@ class PodStatus(Struct, frozen=True, kw_only=True):
 
 
 class PodSpec(Struct, frozen=True, kw_only=True):
-    """What is read of a pod's spec."""
+    """Specification of a pod."""
 
     node_name: str = ""
 
@@ -95,7 +95,7 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """The UID of the vcjob that controls it; empty for a pod of anything else."""
+        """The UID of the vcjob that controls the pod, or ""."""
         owner = self.metadata.controller
         if owner is None or owner.kind != JOBS.kind or owner.api_version != JOBS.api_version:
             return ""
@@ -103,29 +103,22 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     @property
     def phase(self) -> str:
-        """`status.phase`; a pod without one is Pending."""
+        """`status.phase`; an empty phase counts as Pending."""
         return self.status.phase or PodPhase.PENDING
 
     @property
     def ended(self) -> bool:
-        """Whether none of its containers will run again."""
+        """Whether the pod has ended."""
         return self.status.phase in ENDED_POD_PHASES
 
     @property
     def task(self) -> str:
-        """The name of its task; empty where nothing says it."""
+        """The name of the pod's task, or ""."""
         meta = self.metadata
         return (meta.labels or {}).get(TASK) or (meta.annotations or {}).get(TASK, "")
 
     @property
     def index(self) -> int:
-        """Which pod of its task it is, from 0: by its label, else by the end of its name; 0 where
-        neither says."""
+        """The pod's index in its task, from its label or else from its name; by default 0."""
         text = (self.metadata.labels or {}).get(TASK_INDEX) or self.metadata.name.rpartition("-")[2]
         return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-class PodList(Struct, frozen=True, kw_only=True):
-    """A page of pods."""
-
-    items: list[Pod] = []

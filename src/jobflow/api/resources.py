@@ -1,4 +1,4 @@
-"""Where each kind lives: group, version, plural, scope, and its path on the API server."""
+"""API resources: group, version, plural, scope and URL path of each kind that JobFlow uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind that an API server serves."""
+    """A resource of an API server."""
 
     group: str
     version: str
@@ -23,9 +23,9 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of the collection (no name), an object or its subresource.
+        """Return the URL path of the collection (without a name), an object or its subresource.
 
-        Without a namespace the path of a namespaced kind spans all namespaces.
+        Without a namespace, the path of a namespaced kind spans all namespaces.
         """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
@@ -67,7 +67,7 @@ VALIDATING_WEBHOOKS = Resource(
 
 
 class StatusCause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One fault in a `Status`: `field` is its JSON path, `reason` a FieldValue… word."""
+    """A fault in a `Status`: `field` is its JSON path, `reason` is one like FieldValueInvalid."""
 
     reason: str = ""
     message: str = ""
@@ -75,7 +75,7 @@ class StatusCause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What a `Status` is about, and its faults one by one."""
+    """The object of a `Status` and its faults."""
 
     name: str = ""
     group: str = ""
@@ -86,7 +86,7 @@ class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`v1` Status: an API server's answer when it is no object (meta/v1 types.go)."""
+    """`v1` Status: an API server's answer that is not an object (meta/v1 types.go)."""
 
     api_version: str = "v1"
     kind: str = "Status"

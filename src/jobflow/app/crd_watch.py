@@ -7,13 +7,14 @@ admitted, planned or written. `core.manifests.installed_crds` decides which defi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
 
+from jobflow.api.kinds import FlowKind
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import CRDS, Resource
+from jobflow.api.resources import CRDS
 from jobflow.core.manifests.installed_crds import definition_faults
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
@@ -47,9 +48,9 @@ class CrdWatch:
         self,
         client: Client,
         reread: Callable[[], Awaitable[None]],
-        resources: Sequence[Resource],
+        resources: Iterable[FlowKind],
     ) -> None:
-        self._crds = [_FollowedCrd(client, resource, self._check) for resource in resources]
+        self._crds = [_FollowedCrd(client, kind, self._check) for kind in kinds]
         self._reread = reread
         self._changed = asyncio.Event()
         self._changed.set()
@@ -119,12 +120,12 @@ class CrdWatch:
 
 
 class _FollowedCrd:
-    def __init__(self, client: Client, resource: Resource, on_change: Callable[[], None]) -> None:
-        self.plural = resource.plural
+    def __init__(self, client: Client, kind: FlowKind, on_change: Callable[[], None]) -> None:
+        self.plural = kind.resource.plural
         self.faults: list[str] | None = None
         """None: not known yet."""
-        self._name = f"{resource.plural}.{resource.group}"
-        self._kind = resource.kind
+        self._name = kind.crd_name
+        self._kind = kind.name
         self._on_change = on_change
         cache = Cache[InstalledCrd](lambda old, new: self._judge())
         cache.on_state = self._judge

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from jobflow.api.flow_status import FlowPhase
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.api.kinds import KINDS
 from jobflow.app import health
 from jobflow.app.crd_watch import CrdWatch
 from jobflow.app.leading import Leading, LeaseOptions
@@ -30,7 +30,7 @@ from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.runtime.task_group import Parts, Task, together
 from jobflow.store import Feed, Store, feeds
-from jobflow.webhook.access_rights import Rights
+from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import (
     CertificateFiles,
@@ -100,7 +100,7 @@ class ServingReplica:
         self._client = client
         self._options = options
         self._feeds = feeds(self.store, client, namespace=options.namespace)
-        definitions = () if options.namespace else (JOBFLOWS, JOBTEMPLATES)
+        definitions = () if options.namespace else KINDS.values()
         self._crds = CrdWatch(client, self._reread, definitions)
         self._leading = self._make_leading()
         self._certificates: CertificateSource | None = None

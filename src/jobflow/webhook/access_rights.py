@@ -1,5 +1,6 @@
-"""Whether a user may create vcjobs in a namespace, by LocalSubjectAccessReview. It decides nothing
-about flows. A LocalSubjectAccessReview needs no right outside the namespace.
+"""A user's right to create vcjobs in a namespace, by LocalSubjectAccessReview.
+
+A LocalSubjectAccessReview, unlike a SubjectAccessReview, needs no right outside the namespace.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import NotReady
 
 SECONDS = 3.0
-"""How long an answer may take; a review has 10 s."""
+"""Timeout of the request; a review has 10 s."""
 KEPT_SECONDS = 10.0
-"""How long an answer counts for the same user and namespace."""
+"""How long an answer is reused for the same user and namespace."""
 MOST_KEPT = 1_000
 
 
@@ -34,12 +35,12 @@ class _Review(msgspec.Struct):
 
 
 class _Kept(NamedTuple):
-    why: str
+    reason: str
     until: float
 
 
-class Rights:
-    """Asks the API server, and keeps each answer for a while."""
+class AccessRights:
+    """`judges.Rights` by the API server; answers are cached."""
 
     def __init__(self, client: Client, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -47,21 +48,19 @@ class Rights:
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
-        """Why the user may not create vcjobs in the namespace; empty if they may. Raises NotReady
-        if there is no answer."""
         body = _body(user, namespace)
         kept = self._kept.get(body)
         if kept is not None and self._clock() < kept.until:
-            return kept.why
-        status = await self._asked(body, user, namespace)
-        why = "" if status.allowed else _words(user, namespace, status.reason)
-        self._kept[body] = _Kept(why, self._clock() + KEPT_SECONDS)
+            return kept.reason
+        status = await self._ask(body, user, namespace)
+        reason = "" if status.allowed else _message(user, namespace, status.reason)
+        self._kept[body] = _Kept(reason, self._clock() + KEPT_SECONDS)
         self._kept.move_to_end(body)
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
-        return why
+        return reason
 
-    async def _asked(self, body: bytes, user: UserInfo, namespace: str) -> _Status:
+    async def _ask(self, body: bytes, user: UserInfo, namespace: str) -> _Status:
         path = LOCAL_SUBJECT_ACCESS_REVIEWS.path(namespace)
         try:
             answer = await self._client.request("POST", path, body=body, timeout=SECONDS)
@@ -74,7 +73,7 @@ class Rights:
             ) from error
 
 
-def _words(user: UserInfo, namespace: str, reason: str) -> str:
+def _message(user: UserInfo, namespace: str, reason: str) -> str:
     because = f" ({reason})" if reason else ""
     return (
         f'user "{user.username}" may not create {JOBS.plural}.{JOBS.group} in namespace '
@@ -84,24 +83,22 @@ def _words(user: UserInfo, namespace: str, reason: str) -> str:
 
 
 def _body(user: UserInfo, namespace: str) -> bytes:
-    attributes = {
-        "namespace": namespace,
-        "verb": "create",
-        "group": JOBS.group,
-        "version": JOBS.version,
-        "resource": JOBS.plural,
-    }
-    asked = {
-        "user": user.username,
-        "uid": user.uid,
-        "groups": user.groups or [],
-        "extra": user.extra or {},
-        "resourceAttributes": attributes,
-    }
     obj = {
         "apiVersion": LOCAL_SUBJECT_ACCESS_REVIEWS.api_version,
         "kind": LOCAL_SUBJECT_ACCESS_REVIEWS.kind,
         "metadata": {"namespace": namespace},
-        "spec": asked,
+        "spec": {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups or [],
+            "extra": user.extra or {},
+            "resourceAttributes": {
+                "namespace": namespace,
+                "verb": "create",
+                "group": JOBS.group,
+                "version": JOBS.version,
+                "resource": JOBS.plural,
+            },
+        },
     }
     return msgspec.json.encode(obj, order="sorted")

@@ -1,6 +1,6 @@
-"""The webhook's FastAPI app: the review paths (by middleware) and a page that names them.
+"""The webhook's FastAPI app: the review paths (served by middleware) and an index page.
 
-It is served over TLS only; health and metrics have a port of their own (`jobflow.app.health`).
+It is served over TLS only; health and metrics have their own port (`jobflow.app.health`).
 """
 
 from __future__ import annotations
@@ -11,29 +11,28 @@ from pydantic import BaseModel
 import jobflow
 from jobflow.webhook.middleware import Observe, ReviewMiddleware
 from jobflow.webhook.review.judges import Cluster, Rights
-from jobflow.webhook.review.review import Answer, Elsewhere, reviewers
+from jobflow.webhook.review.review import Elsewhere, reviewers
 
 
 class Paths(BaseModel):
-    """Where reviews are answered, by kind."""
+    """The kind that each review path judges."""
 
     version: str
     reviews: dict[str, str]
 
 
-def _unobserved(kind: str, answer: Answer, seconds: float) -> None:
-    """For a webhook that nobody counts: a test, a bench."""
-
-
 def create_app(
     cluster: Cluster,
-    observe: Observe = _unobserved,
+    observe: Observe = lambda kind, answer, seconds: None,
     *,
     elsewhere: Elsewhere | None = None,
     rights: Rights | None = None,
 ) -> FastAPI:
-    """The app that answers reviews by what `cluster` knows and tells `observe` of each. Large ones
-    are judged `elsewhere`, if there is one; `rights` tells what users may do."""
+    """Return the app that answers reviews from what `cluster` knows.
+
+    `observe` is called after every review. `elsewhere` judges large reviews; without it the event
+    loop judges all. `rights` checks what users may do; without it nothing is checked.
+    """
     paths = reviewers(cluster, elsewhere, rights)
     app = FastAPI(
         title="JobFlow admission",

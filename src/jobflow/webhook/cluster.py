@@ -1,13 +1,12 @@
-"""What the webhook knows of the cluster: this process's copies, and live reads of namespaces."""
+"""The webhook's knowledge of the cluster: this process's store, and live reads of namespaces."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
-from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import Object
 from jobflow.api.resources import NAMESPACES
 from jobflow.core.admission.changes import Need, need_of
@@ -18,21 +17,19 @@ from jobflow.webhook.dry_run.api_server import DryRuns, Observe
 from jobflow.webhook.dry_run.template_pods import DryRun
 
 NAMESPACE_SECONDS = 3.0
-"""How long a refused delete waits for the state of its namespace; a review has 10 s."""
-
+"""Timeout of the read of a namespace; a review has 10 s."""
 STEPS_AT_A_TIME = 10_000
-"""Steps of flows that are looked at before others have their turn."""
+"""Steps of flows that are searched before other tasks of the event loop run."""
 
 log = structlog.get_logger(__name__)
 
 
-def _unobserved(result: str) -> None:
-    """For dry runs that nobody counts."""
-
-
 class StoreCluster:
-    """`judges.Cluster` over a store. `only` is the one namespace that is followed, or empty;
-    `unfit` says why nothing may be judged; `observe` is told of dry runs."""
+    """`judges.Cluster` over a store.
+
+    `only` is the one namespace that is followed, or "". `unfit` returns why nothing may be judged
+    at present, or "". `observe` is called with the result of every dry run.
+    """
 
     def __init__(
         self,
@@ -41,49 +38,36 @@ class StoreCluster:
         *,
         only: str = "",
         unfit: Callable[[], str] = lambda: "",
-        observe: Observe = _unobserved,
+        observe: Observe = lambda result: None,
     ) -> None:
         self._store = store
         self._client = client
         self._only = only
-        self._unfit = unfit
         self._dry_runs = DryRuns(client, observe)
-
-    def unfit(self) -> str:
-        """Why nothing may be judged at present; empty where it may."""
-        return self._unfit()
+        self.unfit = unfit
+        self.templates = store.templates
+        self.queues = store.queues
 
     def knows(self, namespace: str) -> bool:
-        """Whether the namespace is followed and has been read."""
         return self._store.synced and self.follows(namespace)
 
     def follows(self, namespace: str) -> bool:
-        """Whether it is one of those that this process is to look after."""
         return self._only in ("", namespace)
 
-    def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
-        """The templates of a namespace by name."""
-        return self._store.templates(namespace)
-
-    def queues(self) -> Mapping[str, str] | None:
-        """Queue name to state; None where the kind is not served."""
-        return self._store.queues()
-
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
-        """The flows of a namespace that still need this template. Others have their turn after
-        every STEPS_AT_A_TIME steps, because a template may be in use a million times."""
-        needs, walked = [], 0
+        """The search yields to other tasks, because a template may be in use a million times."""
+        needs, searched = [], 0
         for flow in self._store.flows_using(namespace, template):
             if (need := need_of(flow, template)) is not None:
                 needs.append(need)
-            walked += len(flow.steps)
-            if walked >= STEPS_AT_A_TIME:
-                walked = 0
+            searched += len(flow.steps)
+            if searched >= STEPS_AT_A_TIME:
+                searched = 0
                 await asyncio.sleep(0)
         return needs
 
     async def namespace_terminating(self, name: str) -> bool:
-        """Read live, for a store of namespaces would only serve this rare question."""
+        """The namespace is read live: this question is too rare for a watch of all namespaces."""
         path = NAMESPACES.path("", name)
         try:
             body = await self._client.request("GET", path, timeout=NAMESPACE_SECONDS)
@@ -93,5 +77,4 @@ class StoreCluster:
         return decoder(Object).decode(body).metadata.deletion_timestamp is not None
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
-        """By the API server, which knows what its own pods may be."""
         return await self._dry_runs.of(namespace, templates)

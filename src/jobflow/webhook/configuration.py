@@ -1,11 +1,12 @@
-"""The ValidatingWebhookConfiguration that sends reviews here: which kinds, which operations."""
+"""The ValidatingWebhookConfiguration that sends reviews to the webhook."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from typing import Any
 
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, VALIDATING_WEBHOOKS, Resource
+from jobflow.api.kinds import KINDS, FlowKind
+from jobflow.api.resources import VALIDATING_WEBHOOKS
 
 NAME = "jobflow"
 TIMEOUT_SECONDS = 10
@@ -13,28 +14,29 @@ OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
 
 
 def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> dict[str, Any]:
-    """The manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA.
+    """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA.
 
-    Status writes are no business of admission: the rules name no subresource.
+    Its rules name no subresource, so writes of a status are not reviewed.
     """
     return {
         "apiVersion": VALIDATING_WEBHOOKS.api_version,
         "kind": VALIDATING_WEBHOOKS.kind,
         "metadata": {"name": name},
-        "webhooks": [_webhook(resource, url, ca_bundle) for resource in (JOBFLOWS, JOBTEMPLATES)],
+        "webhooks": [_webhook(kind, url, ca_bundle) for kind in KINDS.values()],
     }
 
 
-def _webhook(resource: Resource, url: str, ca_bundle: bytes) -> dict[str, Any]:
+def _webhook(kind: FlowKind, url: str, ca_bundle: bytes) -> dict[str, Any]:
+    resource = kind.resource
     return {
-        "name": f"{resource.plural}.{resource.group}",
+        "name": kind.crd_name,
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "timeoutSeconds": TIMEOUT_SECONDS,
         "clientConfig": {
-            "url": f"{url.rstrip('/')}/{resource.plural}/validate",
+            "url": url.rstrip("/") + kind.review_path,
             "caBundle": b64encode(ca_bundle).decode(),
         },
         "rules": [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -19,16 +18,9 @@ from jobflow.core.planning.actions import AbortJob, Confirm, DeleteCommand, Dele
 from jobflow.kube.client import UnreadableAnswer
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from support.sandbox.applier_world import NOW, World
-from support.sandbox.running_controller import NAMESPACE, cluster, flow
+from support.sandbox.running_controller import NAMESPACE, flow
 
 KIND_OF_COMMAND = {"apiVersion": COMMANDS.api_version, "kind": "Command"}
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with cluster() as servers:
-        await servers.apply(flow("f", {"a": ""}))
-        yield World(servers, await servers.flow("f"))
 
 
 async def test_a_job_is_in_the_store_before_apply_returns(world: World) -> None:
@@ -85,20 +77,18 @@ async def test_the_owner_of_a_name_in_use_may_be_alive(world: World) -> None:
     assert await owner_alive(world, name="g", uid=other.uid)
 
 
-async def test_or_gone(world: World) -> None:
-    assert not await owner_alive(world, name="gone", uid="x")
-
-
-async def test_or_another_of_the_same_name(world: World) -> None:
-    assert not await owner_alive(world, uid="first-life-of-f")
-
-
-async def test_or_of_a_kind_that_is_looked_up(world: World) -> None:
-    assert not await owner_alive(world, apiVersion="v1", kind="Pod", name="p", uid="x")
-
-
-async def test_or_of_a_kind_that_nobody_serves_and_then_it_is_left_to_it(world: World) -> None:
-    assert await owner_alive(world, apiVersion="none.example/v1", kind="None", uid="x")
+@pytest.mark.parametrize(
+    ("owner", "alive"),
+    [
+        ({"name": "gone", "uid": "x"}, False),
+        ({"uid": "first-life-of-f"}, False),
+        ({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "x"}, False),
+        ({"apiVersion": "none.example/v1", "kind": "None", "uid": "x"}, True),
+    ],
+    ids=["gone", "another of its name", "of another kind", "of a kind that is not served"],
+)
+async def test_or_not(world: World, owner: dict[str, str], alive: bool) -> None:
+    assert await owner_alive(world, **owner) == alive
 
 
 async def test_or_nobody_and_then_it_is_left_alone(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,16 +12,8 @@ from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.controller.apply.applied import STATUS, Applied, request_of
 from jobflow.core.planning.actions import Confirm, DeleteFlow, ReadPods
 from support.sandbox.applier_world import World
-from support.sandbox.running_controller import cluster, flow
 
 RUNNING = JobFlowStatus(state=FlowState(phase="Running"))
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with cluster() as servers:
-        await servers.apply(flow("f", {"a": ""}))
-        yield World(servers, await servers.flow("f"))
 
 
 class Requests:

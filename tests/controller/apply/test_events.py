@@ -1,4 +1,4 @@
-"""Events for `kubectl describe`: counted, bounded, never in the way."""
+"""Events: counted, limited and best effort."""
 
 from __future__ import annotations
 
@@ -19,124 +19,114 @@ from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow
 
 
 class Dropped(Hooks):
-    """Counts what was given up."""
+    """Counts dropped Events."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    count = 0
 
     def event_dropped(self) -> None:
         self.count += 1
 
 
-def note(message: str) -> Event:
-    return Event(EventType.WARNING, "Trouble", message)
+class Recording:
+    """A recorder, and Events on the flow `f`."""
+
+    def __init__(self, cluster: Cluster, subject: JobFlow) -> None:
+        self.cluster = cluster
+        self.subject = subject
+        self.dropped = Dropped()
+        self.recorder = Recorder(cluster.client, hooks=self.dropped)
+
+    def record(self, *messages: str) -> None:
+        for message in messages:
+            self.recorder.record(self.subject, Event(EventType.WARNING, "Trouble", message))
+
+    async def send(self, *messages: str) -> None:
+        self.record(*messages)
+        await self.recorder.flush()
+
+    async def counts(self) -> dict[str, int]:
+        return {event["message"]: event["count"] for event in await self.cluster.events()}
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[Cluster]:
-    async with cluster() as world:
-        await world.apply(flow("f", {"a": ""}))
-        yield world
+async def world() -> AsyncIterator[Recording]:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        yield Recording(servers, await servers.flow("f"))
 
 
-async def counts(world: Cluster) -> dict[str, int]:
-    return {event["message"]: event["count"] for event in await world.events()}
+async def test_equal_events_are_counted(world: Recording) -> None:
+    await world.send("x", "y", "x")
+    await world.send("x")
+    assert await world.counts() == {"x": 3, "y": 1}
 
 
-async def test_the_same_again_raises_the_count(world: Cluster) -> None:
-    subject, recorder = await world.flow("f"), Recorder(world.client)
-    for message in ("x", "y", "x"):
-        recorder.record(subject, note(message))
-    await recorder.flush()
-    recorder.record(subject, note("x"))
-    await recorder.flush()
-    assert await counts(world) == {"x": 3, "y": 1}
-
-
-async def test_the_next_process_counts_on(world: Cluster) -> None:
-    subject = await world.flow("f")
+async def test_the_next_process_continues_the_count(world: Recording) -> None:
     for _ in range(2):
-        recorder = Recorder(world.client)
-        recorder.record(subject, note("x"))
-        await recorder.flush()
-    assert await counts(world) == {"x": 2}
+        await Recording(world.cluster, world.subject).send("x")
+    assert await world.counts() == {"x": 2}
 
 
-async def test_an_event_that_has_expired_is_made_anew(world: Cluster) -> None:
-    subject, recorder = await world.flow("f"), Recorder(world.client)
-    recorder.record(subject, note("x"))
-    await recorder.flush()
-    (made,) = await world.events()
-    await world.client.delete(EVENTS, NAMESPACE, made["metadata"]["name"])
-    recorder.record(subject, note("x"))
-    await recorder.flush()
-    assert await counts(world) == {"x": 1}
+async def test_an_event_that_has_expired_is_created_again(world: Recording) -> None:
+    await world.send("x")
+    (made,) = await world.cluster.events()
+    await world.cluster.client.delete(EVENTS, NAMESPACE, made["metadata"]["name"])
+    await world.send("x")
+    assert await world.counts() == {"x": 1}
 
 
-async def test_kubectl_finds_it_by_the_flow(world: Cluster) -> None:
-    subject, recorder = await world.flow("f"), Recorder(world.client)
-    recorder.record(subject, note("x" * 5000))
-    await recorder.flush()
-    (made,) = await world.events()
-    assert made["involvedObject"]["uid"] == subject.metadata.uid
+async def test_an_event_is_about_the_flow(world: Recording) -> None:
+    await world.send("x" * 5000)
+    (made,) = await world.cluster.events()
+    assert made["involvedObject"]["uid"] == world.subject.metadata.uid
     assert made["type"] == "Warning"
     assert len(made["message"]) == 1024
     assert made["firstTimestamp"] == made["lastTimestamp"]
 
 
-async def test_it_tries_again_and_gives_up_in_the_end(world: Cluster) -> None:
-    subject, dropped = await world.flow("f"), Dropped()
-    recorder = Recorder(world.client, hooks=dropped)
+async def test_an_event_is_tried_three_times_and_then_dropped(world: Recording) -> None:
     busy = Fault(lambda request: request.path.endswith("/events"), failure(500, "", "no"), times=2)
-    world.server.faults.append(busy)
-    recorder.record(subject, note("x"))
-    for _ in range(3):
-        await recorder.flush()
-    assert await counts(world) == {"x": 1}
+    world.cluster.server.faults.append(busy)
+    await world.send("x")
+    for _ in range(2):
+        await world.send()
+    assert await world.counts() == {"x": 1}
     busy.times = None
-    recorder.record(subject, note("y"))
-    for _ in range(5):
-        await recorder.flush()
-    assert dropped.count == 1
+    await world.send("y")
+    for _ in range(4):
+        await world.send()
+    assert world.dropped.count == 1
 
 
-async def test_what_waits_is_bounded_and_the_oldest_goes(
-    world: Cluster, monkeypatch: pytest.MonkeyPatch
+async def test_the_queue_is_limited_and_drops_the_oldest(
+    world: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "PENDING", 3)
-    subject, dropped = await world.flow("f"), Dropped()
-    recorder = Recorder(world.client, hooks=dropped)
-    for number in range(5):
-        recorder.record(subject, note(str(number)))
-    await recorder.flush()
-    assert (await counts(world)).keys() == {"2", "3", "4"}
-    assert dropped.count == 2
+    await world.send(*map(str, range(5)))
+    assert (await world.counts()).keys() == {"2", "3", "4"}
+    assert world.dropped.count == 2
 
 
-async def test_it_sends_by_itself(world: Cluster) -> None:
-    subject, recorder = await world.flow("f"), Recorder(world.client)
-    sending = asyncio.create_task(recorder.run())
-    recorder.record(subject, note("x"))
-    await world.seen(EVENTS, JobFlow, lambda made: len(made) == 1)
-    recorder.record(subject, note("y"))
-    await world.seen(EVENTS, JobFlow, lambda made: len(made) == 2)
+async def test_run_sends_events(world: Recording) -> None:
+    sending = asyncio.create_task(world.recorder.run())
+    for count, message in enumerate("xy", start=1):
+        world.record(message)
+        await world.cluster.seen(EVENTS, JobFlow, lambda made, count=count: len(made) == count)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_an_event_that_is_being_sent_is_not_broken_off(world: Cluster) -> None:
-    """Nobody would know whether it was written, and a new leader would have to wait."""
-    subject, recorder = await world.flow("f"), Recorder(world.client)
-    recorder.record(subject, note("x"))
-    sending = asyncio.create_task(recorder.run())
+async def test_stop_does_not_cancel_the_request_under_way(world: Recording) -> None:
+    """Nobody would know whether it was executed, and a new leader would have to wait."""
+    world.record("x")
+    sending = asyncio.create_task(world.recorder.run())
     await asyncio.sleep(0)
-    recorder.stop()
+    world.recorder.stop()
     await sending
-    assert len(await world.events()) == 1
+    assert len(await world.cluster.events()) == 1
 
 
-async def test_a_slow_api_server_gets_no_more_events_at_the_end(world: Cluster) -> None:
-    subject, recorder = await world.flow("f"), Recorder(world.client)
-    recorder.record(subject, note("x"))
-    await recorder.flush(seconds=0)
-    assert await world.events() == []
+async def test_flush_sends_nothing_after_its_time(world: Recording) -> None:
+    world.record("x")
+    await world.recorder.flush(seconds=0)
+    assert await world.cluster.events() == []

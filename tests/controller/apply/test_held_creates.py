@@ -1,4 +1,4 @@
-"""How often creates are tried that the namespace refuses, and how they get in once it does not."""
+"""Creates that the namespace refuses: the number of tries, and recovery."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUOTA = (
 
 @dataclass
 class Namespace:
-    """A flow in a namespace that lets some creates in, planned whenever there is a reason to."""
+    """A flow in a namespace that refuses creates, planned whenever a plan is due."""
 
     world: World
     lets_in: Callable[[str], bool] = lambda name: False
@@ -40,7 +40,7 @@ class Namespace:
     writes: int = 0
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Run for this time."""
         end = self.world.now + timedelta(seconds=seconds)
         while self.world.now < end:
             self.plan()
@@ -53,7 +53,7 @@ class Namespace:
             self.world = replace(self.world, now=wake)
 
     def plan(self) -> None:
-        """One plan, carried out as far as the first create that is refused."""
+        """Apply a plan up to the first refused create."""
         planned = self.world.plan()
         for action in planned.plan.actions:
             assert isinstance(action, CreateJob)
@@ -69,7 +69,7 @@ class Namespace:
         self.world = replace(self.world.with_status(planned.status), held=held)
 
 
-def test_a_namespace_that_takes_nothing_is_asked_a_handful_of_times() -> None:
+def test_a_namespace_that_refuses_all_creates_gets_few() -> None:
     namespace = Namespace(each(1000))
     namespace.run(15)
     assert len(namespace.tried) <= 5
@@ -78,21 +78,21 @@ def test_a_namespace_that_takes_nothing_is_asked_a_handful_of_times() -> None:
     assert namespace.writes <= 2 * len(namespace.tried)
 
 
-def test_one_that_asks_for_less_gets_in() -> None:
+def test_a_job_that_fits_is_created() -> None:
     namespace = Namespace(each(8), lambda name: name == "f-a-6")
     namespace.run(600)
     assert sorted(namespace.world.jobs) == ["f-a-6"]
     assert namespace.tried[:8] == [f"f-a-{n}" for n in (0, 1, 2, 3, 4, 5, 6, 0)]
 
 
-def test_every_job_has_its_turn_before_one_is_tried_again() -> None:
+def test_every_job_is_tried_before_one_is_tried_again() -> None:
     namespace = Namespace(each(20))
     namespace.run(3600)
     rounds = [set(namespace.tried[n : n + 20]) for n in (0, 20, 40)]
     assert [len(tried) for tried in rounds] == [20, 20, 20]
 
 
-def test_once_one_is_let_in_the_others_follow_at_once() -> None:
+def test_after_a_create_succeeds_the_others_follow_at_once() -> None:
     namespace = Namespace(each(200))
     namespace.run(300)
     before = len(namespace.tried)
@@ -102,18 +102,19 @@ def test_once_one_is_let_in_the_others_follow_at_once() -> None:
     assert len(namespace.tried) - before == 200
 
 
-def test_a_place_that_becomes_free_costs_few_tries() -> None:
-    free = {"places": 0}
+def test_a_free_place_takes_few_tries() -> None:
+    places = 0
 
     def lets_in(_: str) -> bool:
-        free["places"] -= 1
-        return free["places"] >= 0
+        nonlocal places
+        places -= 1
+        return places >= 0
 
     namespace = Namespace(each(100), lets_in)
     namespace.run(120)
     before = len(namespace.tried)
     for _ in range(20):
-        free["places"] = 1
+        places = 1
         namespace.run(30)
     assert len(namespace.world.jobs) >= 15
     assert len(namespace.tried) - before <= 7 * 20
@@ -127,9 +128,6 @@ def test_a_refusal_of_one_job_alone_holds_back_no_other() -> None:
     assert memory.of(subject).refusals.keys() == {"f-a-0"}
 
 
-# --------------------------------------------------------------------- on a server
-
-
 def posts_a_job(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/jobs")
 
@@ -139,31 +137,22 @@ def posts_a_job(request: Request) -> bool:
     [("", 200, 1), ("", REQUESTS_AT_ONCE, REQUESTS_AT_ONCE), ("CreateRefused", 2, 1)],
 )
 async def test_a_plan_sends_no_more_creates_once_one_was_refused(
-    reason: str, creates: int, most: int
+    world: Server, reason: str, creates: int, most: int
 ) -> None:
-    async with cluster() as servers:
-        await servers.apply(flow("f", {"a": ""}))
-        world = Server(servers, await servers.flow("f"))
-        stored = JobFlowStatus(state=FlowState(phase="Pending", reason=reason))
-        await world.apply(status=stored)
-        world.flow = await servers.flow("f")
-        world.fails("POST", "/jobs", failure(403, "Forbidden", QUOTA), times=None)
-        applied = await world.apply(*(world.create(f"f-a-{n}") for n in range(creates)))
-        assert applied.again
-        asked = [seen for seen in servers.server.requests if seen.path.endswith("/jobs")]
-        assert 1 <= sum(seen.method == "POST" for seen in asked) <= most
-        held = world.answers.held
-        assert held is not None
-        assert held.message.startswith("exceeded quota: q")
-        assert world.answers.held_tries == 1
+    await world.apply(status=JobFlowStatus(state=FlowState(phase="Pending", reason=reason)))
+    world.flow = await world.cluster.flow("f")
+    world.fails("POST", "/jobs", failure(403, "Forbidden", QUOTA), times=None)
+    assert (await world.apply(*(world.create(f"f-a-{n}") for n in range(creates)))).again
+    assert 1 <= sum(map(posts_a_job, world.cluster.server.requests)) <= most
+    held = world.answers.held
+    assert held is not None
+    assert held.message.startswith("exceeded quota: q")
+    assert world.answers.held_tries == 1
 
 
-async def test_a_plan_with_many_creates_sends_them_all() -> None:
-    async with cluster() as servers:
-        await servers.apply(flow("f", {"a": ""}))
-        world = Server(servers, await servers.flow("f"))
-        await world.apply(*(world.create(f"f-a-{n}") for n in range(100)))
-        assert len(await servers.jobs()) == 100
+async def test_a_plan_with_many_creates_sends_them_all(world: Server) -> None:
+    await world.apply(*(world.create(f"f-a-{n}") for n in range(100)))
+    assert len(await world.cluster.jobs()) == 100
 
 
 async def test_a_flow_gets_through_a_quota_that_is_lifted() -> None:

@@ -1,9 +1,8 @@
-"""Reading the pods of a vcjob live: which, how often it is tried, how long the answer holds."""
+"""Live reads of a vcjob's pods: selection, retries and the lifetime of answers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -21,15 +20,7 @@ from jobflow.core.planning.actions import ReadPods
 from jobflow.core.planning.view import PodsRead
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from support.sandbox.applier_world import NOW, World
-from support.sandbox.running_controller import NAMESPACE, cluster, flow
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with cluster() as servers:
-        await servers.apply(flow("f", {"a": ""}))
-        yield World(servers, await servers.flow("f"))
-
+from support.sandbox.running_controller import NAMESPACE
 
 READ = ReadPods("f-a", "uid-a")
 
@@ -63,7 +54,7 @@ async def test_a_definite_answer_is_final(world: World, code: int) -> None:
         (None, (0.4, 0.8, 1.6, 3.2)),
     ],
 )
-async def test_pods_that_cannot_be_read_for_now_are_asked_for_after_a_backoff(
+async def test_a_failed_read_is_retried_after_a_backoff(
     world: World, how: Failure | None, waits: tuple[float, ...]
 ) -> None:
     world.fails("GET", "/pods", how, times=None)
@@ -77,7 +68,7 @@ async def test_pods_that_cannot_be_read_for_now_are_asked_for_after_a_backoff(
     assert world.answers.read["uid-a"] == PodsRead()
 
 
-def test_a_thousand_jobs_are_asked_about_in_few_rounds() -> None:
+def test_reads_for_a_thousand_jobs_are_retried_together() -> None:
     subject = JobFlow(metadata=ObjectMeta(name="f", namespace=NAMESPACE, uid="uid-f"))
     memory = Memory(dice=Random(1).random)
     rounds = {
@@ -89,7 +80,7 @@ def test_a_thousand_jobs_are_asked_about_in_few_rounds() -> None:
     assert max(filter(None, rounds)) <= NOW + timedelta(seconds=0.8)
 
 
-async def test_what_was_read_holds_while_the_job_has_ended(world: World) -> None:
+async def test_pods_that_were_read_are_kept_while_the_job_has_ended(world: World) -> None:
     await world.apply(READ)
     answers = world.answers
     for phase, kept in (("Completed", True), ("Running", False)):

@@ -15,7 +15,7 @@ from jobflow.controller.apply.status_patch import difference, status_patch
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """RFC 7396, written down."""
+    """Apply a merge patch (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -38,14 +38,14 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 
 @given(OBJECTS, OBJECTS)
-def test_the_patch_makes_the_one_into_the_other(
+def test_the_patch_turns_one_object_into_another(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     assert merged(before, difference(before, after)) == after
 
 
 @given(OBJECTS)
-def test_there_is_nothing_between_the_same(same: dict[str, Any]) -> None:
+def test_the_patch_between_equal_objects_is_empty(same: dict[str, Any]) -> None:
     assert difference(same, same) == {}
 
 
@@ -63,12 +63,14 @@ STATUSES = st.builds(
 
 
 @given(STATUSES, STATUSES)
-def test_a_patch_makes_one_status_into_another(before: JobFlowStatus, after: JobFlowStatus) -> None:
+def test_the_patch_turns_one_status_into_another(
+    before: JobFlowStatus, after: JobFlowStatus
+) -> None:
     patch = msgspec.json.decode(status_patch(JobFlow(status=before), after))["status"]
     assert merged(msgspec.to_builtins(before), patch) == msgspec.to_builtins(after)
 
 
-def test_it_holds_for_one_version_of_one_flow_only() -> None:
+def test_the_patch_is_for_one_version_of_one_flow() -> None:
     before = JobFlowStatus(
         state=FlowState(phase="Running"),
         conditions={"f-a": StepCondition(phase="Waiting", reason="x"), "f-b": StepCondition()},

@@ -1,4 +1,4 @@
-"""AdmissionReviews as an API server sends them, and a cluster that a test makes up."""
+"""AdmissionReviews as an API server sends them, answers to them, and a fake cluster."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import msgspec
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.kinds import KINDS
 from jobflow.core.admission.changes import Need, need_of
+from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.review.envelope import UserInfo
+from jobflow.webhook.review.review import Answer, Elsewhere, reviewers
 
+API_VERSION_AND_KIND = ("admission.k8s.io/v1", "AdmissionReview")
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 
 
@@ -23,12 +27,14 @@ def review(
     new: Any = None,
     old: Any = None,
     *,
-    kind: str = "JobFlow",
+    kind: str = "",
     group: str = "flow.volcano.sh",
     **request: Any,
 ) -> bytes:
-    """A review of `new` and `old`, manifests or any other JSON."""
+    """Return a review of `new` and `old`, manifests or any other JSON. The default kind is that of
+    the manifests."""
     objects = [obj for obj in (new, old) if isinstance(obj, dict)]
+    kind = kind or next((obj["kind"] for obj in objects if "kind" in obj), "JobFlow")
     metadata = (objects[0].get("metadata") if objects else None) or {}
     name = metadata.get("name") if isinstance(metadata, dict) else None
     resource = {"group": group, "version": "v1alpha1", "resource": f"{kind.lower()}s"}
@@ -47,13 +53,71 @@ def review(
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
     }
+    version, envelope = API_VERSION_AND_KIND
     return json.dumps(
-        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked | request}
+        {"kind": envelope, "apiVersion": version, "request": asked | request}
     ).encode()
 
 
+async def answer_to(
+    body: bytes,
+    cluster: FakeCluster | None = None,
+    rights: FakeRights | AccessRights | None = None,
+    *,
+    elsewhere: Elsewhere | None = None,
+    kind: str = "",
+) -> Answer:
+    """Return the answer to a review on the path of its kind."""
+    kind = kind or ("JobTemplate" if b'"kind": "JobTemplate"' in body else "JobFlow")
+    paths = reviewers(cluster or FakeCluster(), elsewhere, rights)
+    return await paths[KINDS[kind].review_path].review(body)
+
+
+class Response:
+    """The review in an answer."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.outcome = answer.outcome
+        envelope = json.loads(answer.body)
+        assert (envelope["apiVersion"], envelope["kind"]) == API_VERSION_AND_KIND
+        self.json: dict[str, Any] = envelope["response"]
+        assert (answer.code, self.json["uid"]) == (200, UID)
+        self.allowed: bool = self.json["allowed"]
+        self.warnings: list[str] = self.json.get("warnings", [])
+        self.status: dict[str, Any] = self.json.get("status", {})
+        self.code: int | None = self.status.get("code")
+        self.message: str = self.status.get("message", "")
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """The messages of a 422 by field."""
+        assert (self.allowed, self.code) == (False, 422)
+        return {each.get("field", ""): each["message"] for each in self.status["details"]["causes"]}
+
+
+async def respond(
+    body: bytes,
+    cluster: FakeCluster | None = None,
+    rights: FakeRights | AccessRights | None = None,
+    *,
+    elsewhere: Elsewhere | None = None,
+) -> Response:
+    """Return the review in the answer to a review."""
+    return Response(await answer_to(body, cluster, rights, elsewhere=elsewhere))
+
+
+class Ticks:
+    """A monotonic clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def stored(manifest: Mapping[str, Any], *, status: Any = None, **metadata: Any) -> dict[str, Any]:
-    """A manifest as an API server keeps it."""
+    """Return a manifest as an API server stores it."""
     meta = {
         "namespace": "default",
         "uid": f"uid-of-{manifest['metadata']['name']}",
@@ -67,12 +131,11 @@ def stored(manifest: Mapping[str, Any], *, status: Any = None, **metadata: Any) 
 
 @dataclass
 class FakeRights:
-    """What users may do in a test."""
+    """`judges.Rights`, with the same answer for every user."""
 
     lacks: str = ""
-    """Why nobody may create vcjobs."""
     users: list[tuple[str, str]] = field(default_factory=list)
-    """Who was asked about: user and namespace."""
+    """The users and namespaces that were asked about."""
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
         self.users.append((user.username, namespace))
@@ -81,7 +144,7 @@ class FakeRights:
 
 @dataclass
 class FakeCluster:
-    """What the webhook knows in a test."""
+    """`judges.Cluster`, as a test sets it up."""
 
     known_templates: dict[str, Any] = field(default_factory=dict)
     known_queues: Mapping[str, str] | None = field(default_factory=lambda: {"default": "Open"})
@@ -93,9 +156,9 @@ class FakeCluster:
     """Namespaces that were read live."""
     why_unfit: str = ""
     says: Callable[[Mapping[str, Any]], DryRun | None] = lambda template: DryRun()
-    """What the API server says of a pod template."""
+    """The API server's answer to a pod template."""
     tried: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    """Dry runs that were asked for: namespace and pod template."""
+    """Namespaces and pod templates of dry runs."""
 
     def unfit(self) -> str:
         return self.why_unfit

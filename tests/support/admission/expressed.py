@@ -1,4 +1,4 @@
-"""A flow around one step, and what admission says of that step's expressions and references."""
+"""Faults of a step's expressions and references."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AFTER_A: dict[str, Any] = {"name": "b", "dependsOn": {"targets": ["a"]}}
 
 
 def said_of(**step: Any) -> list[str]:
-    """What is said of step b, behind a; c is behind b, d beside them, z the last."""
+    """Return the faults of step b, which depends on a; c depends on b, d on nothing, z is last."""
     others: list[Any] = ["a", "c: b", "d", "a-b", "e.f", "2a"]
     flow = flow_of(
         others[0],

@@ -1,4 +1,4 @@
-"""Flows and templates as a user writes them, and what admission says of them, as text."""
+"""Builders of flows and templates, and the faults that admission finds, as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING_KNOWN = Known()
 
 
 def flow_of(*steps: Mapping[str, Any] | str, name: str = "f", **spec: Any) -> JobFlow:
-    """A flow `name` of these steps: whole ones, or `b: a c` for a step b with targets a and c."""
+    """Return a flow of steps: manifests, or `b: a c` for a step b with targets a and c."""
     flows = [_step(step) if isinstance(step, str) else dict(step) for step in steps]
     return msgspec.convert(
         {"metadata": {"name": name, "namespace": "team"}, "spec": {"flows": flows} | spec}, JobFlow
@@ -31,7 +31,7 @@ def _step(text: str) -> dict[str, Any]:
 
 
 def probing(targets: str = "train", *, strategy: str | None = None, **probe: Any) -> JobFlow:
-    """A step `evaluate` behind these targets, with this probe."""
+    """Return a flow with a step `evaluate` that has these targets and this probe."""
     names = list(dict.fromkeys(targets.split()))
     depends_on: dict[str, Any] = {"targets": targets.split(), "probe": probe}
     if strategy is not None:
@@ -40,7 +40,7 @@ def probing(targets: str = "train", *, strategy: str | None = None, **probe: Any
 
 
 def template_of(name: str, *tasks: str, replicas: int = 1, **spec: Any) -> JobTemplate:
-    """A template with these tasks (one, `main`, if none is named)."""
+    """Return a template with these tasks, by default `main`."""
     container = {"name": "main", "image": "busybox:1.36"}
     pod = {"spec": {"containers": [container], "restartPolicy": "Never"}}
     spec = {
@@ -52,12 +52,12 @@ def template_of(name: str, *tasks: str, replicas: int = 1, **spec: Any) -> JobTe
 
 
 def knowing(*templates: JobTemplate, queues: Mapping[str, str] | None = None) -> Known:
-    """Exactly these templates are there, and these queues, if any are named."""
+    """Return the knowledge of these templates and queues."""
     return Known(templates={t.metadata.name: t for t in templates}, queues=queues)
 
 
 def passed_by(groups: Iterable[Group[Any]], facts: FlowFacts) -> list[Any]:
-    """What the rules find that a flow is not held against; it should be nothing."""
+    """Return the findings of rules that do not apply to the flow, which should be none."""
     return [
         found
         for about, rules in groups
@@ -68,10 +68,10 @@ def passed_by(groups: Iterable[Group[Any]], facts: FlowFacts) -> list[Any]:
 
 
 def said(verdict: Verdict) -> list[str]:
-    """The violations as a user reads them."""
+    """Return the violations as text."""
     return [str(violation) for violation in verdict.violations]
 
 
 def faults(flow: JobFlow, known: Known = NOTHING_KNOWN) -> list[str]:
-    """What is wrong with a new flow."""
+    """Return the faults of a new flow."""
     return said(validate_flow(flow, known))

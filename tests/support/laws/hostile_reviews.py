@@ -1,7 +1,7 @@
-"""Reviews that mean harm, built from the schema and from what the rules look at. Equal seeds give
-equal reviews.
+"""Generator of hostile reviews from the schema and from values that rules treat specially.
 
-Most are small and wrong in many ways at once; some have very much of one thing.
+Most reviews are small and have many faults; some have very much of one thing. Equal seeds give
+equal reviews.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jobflow.api.schema.crd import openapi_schema
 from support.admission.admissions import UID
 
 MOST_BYTES = 3 << 20
-"""Of an object: what an API server takes."""
+"""Maximum size of an object that an API server takes."""
 
 Json = Any
 Field = Callable[["Maker"], Json]
@@ -40,7 +40,7 @@ NAMES = frozenset({"name", "template", "targets", "taskName"})
 
 
 class Maker:
-    """Makes JSON by one seed."""
+    """Generates JSON from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -48,7 +48,7 @@ class Maker:
         self._odds = self._random.random
 
     def review(self) -> tuple[str, bytes]:
-        """A path and a body."""
+        """Return a path and a body."""
         if self._odds() < 1 / 400:
             kind, spec = self._much()
         else:
@@ -58,8 +58,6 @@ class Maker:
         if self._odds() < 0.03:
             body = self._broken(body)
         return f"/{kind.lower()}s/validate", body
-
-    # ------------------------------------------------------------------ what is around a spec
 
     def _body(self, kind: str, spec: Json) -> bytes:
         new = {"metadata": self._metadata(), "spec": spec}
@@ -92,15 +90,12 @@ class Maker:
 
     def _broken(self, body: bytes) -> bytes:
         at = self._random.randrange(len(body))
-        piece = self._choice(
-            [b"", b"\x00", b"\xff", b'"', b"{", b"[" * 3000, b",1e999", b"\\ud800"]
-        )
+        pieces = [b"", b"\x00", b"\xff", b'"', b"{", b"[" * 3000, b",1e999", b"\\ud800"]
+        piece = self._choice(pieces)
         return body[:at] + piece + body[at + self._random.randrange(3) :]
 
-    # ------------------------------------------------------------------ small and wrong
-
     def _object(self, schema: Json, name: str = "spec", depth: int = 0) -> Json:
-        """What a part of the schema asks for; now and then anything else."""
+        """Return a value for a part of the schema; now and then any other value."""
         if self._odds() < 0.03 or depth > 12:
             return self._any(depth)
         kind = schema.get("type")
@@ -148,12 +143,12 @@ class Maker:
         return self._word()
 
     def _expression(self, pieces: int) -> str:
-        said = self._choice(PIECES)
+        text = self._choice(PIECES)
         for _ in range(pieces - 1):
-            said += self._choice(JOINTS) + self._choice(PIECES)
+            text += self._choice(JOINTS) + self._choice(PIECES)
         if self._odds() < 0.1:
-            return f"params.l.{self._choice(['all', 'map', 'filter', 'x'])}(i, i == {said})"
-        return said
+            return f"params.l.{self._choice(['all', 'map', 'filter', 'x'])}(i, i == {text})"
+        return text
 
     def _word(self) -> str:
         return self._choice(WORDS)
@@ -168,10 +163,8 @@ class Maker:
             return [self._any(depth + 3) for _ in range(self._choice([0, 1, 3]))]
         return {self._word(): self._any(depth + 3) for _ in range(self._choice([0, 1, 3]))}
 
-    # ------------------------------------------------------------------ very much of one thing
-
     def _much(self) -> tuple[str, Json]:
-        """Up to MOST_BYTES of one thing; a tenth and a hundredth of that as often."""
+        """Return a spec with much of one thing, up to MOST_BYTES."""
         kind, made = self._choice(MUCH)
         count = int(10 ** self._random.uniform(1, 5))
         spec = made(self, count)
@@ -181,7 +174,7 @@ class Maker:
         return kind, spec
 
     def several(self, count: int, most: int) -> int:
-        """A number of things of which there are `count` in all."""
+        """Return a random number of parts to divide `count` things into."""
         return max(1, min(most, int(count ** self._odds())))
 
 
@@ -203,7 +196,7 @@ def _flow(steps: Callable[[Maker, int], list[Json]], **more: Json) -> Callable[[
 
 
 def _patched(patch: Callable[[Maker, int], Json]) -> Callable[[Maker, int], Json]:
-    """All of it in one patch, or the same in several."""
+    """Divide the count among the patches of several steps."""
 
     def of(maker: Maker, count: int) -> Json:
         steps = maker.several(count, 200)
@@ -272,98 +265,80 @@ TASKS: dict[str, Callable[[int], Json]] = {
 
 PARAMS = [{"name": "x", "value": 1}, {"name": "l", "value": [1, 2, 3]}]
 
-MUCH: list[tuple[str, Callable[[Maker, int], Json]]] = [
-    *(("JobTemplate", _tasks(task)) for task in TASKS.values()),
-    *(("JobFlow", _patched(_tasks(task))) for task in TASKS.values()),
-    ("JobTemplate", lambda maker, n: {"tasks": [{"policies": [{}] * n}]}),
-    ("JobTemplate", lambda maker, n: {"volumes": [{}, 1, {"mountPath": ":"}] * n}),
-    ("JobTemplate", lambda maker, n: {"plugins": {f"svc{i}": [] for i in range(n)}}),
-    ("JobFlow", _patched(lambda maker, n: {"plugins": {f"p{i}": 1 for i in range(n)}})),
-    ("JobFlow", _patched(lambda maker, n: {"tasks": [{"template": _nested(n)}]})),
-    ("JobFlow", _patched(lambda maker, n: {f"taks{i}": i for i in range(n)})),
-    ("JobFlow", _patched(lambda maker, n: {"queue": "$(params.x)$(parms.y){{x}}$(item)" * n})),
-    ("JobFlow", _patched(lambda maker, n: {"queue": "$(" * n, "schedulerName": "{{" * n})),
-    ("JobFlow", _flow(lambda maker, n: _steps(n, template="big", patch={"jobSpec": {"x": 1}}))),
-    (
-        "JobFlow",
-        _flow(lambda maker, n: _steps(n), jobDefaults={"queue": "Q", "plugins": {"x": []}}),
-    ),
-    ("JobFlow", _flow(lambda maker, n: [{"name": "a"}] * n)),
-    ("JobFlow", _flow(lambda maker, n: [1, {"name": 1, "dependsOn": 3}] * n)),
-    ("JobFlow", _flow(lambda maker, n: [{"name": "é" * 250 + str(i)} for i in range(n)])),
-    ("JobFlow", _flow(_targets(lambda i, n: [(i + 1) % n]))),
-    ("JobFlow", _flow(_targets(lambda i, n: [i ^ 1]))),
-    ("JobFlow", _flow(_targets(lambda i, n: [*range(max(0, i - 40), i)]))),
-    ("JobFlow", _flow(_targets(lambda i, n: [n + i, n + i + 1]))),
-    (
-        "JobFlow",
-        _flow(
-            lambda maker, n: _each(
-                n,
-                lambda i: {
-                    "name": "ab" * 90 + f"{i}x",
-                    "dependsOn": {"targets": ["ba" * 90 + f"{i}"]},
-                },
-            )
-        ),
-    ),
-    ("JobFlow", _flow(_cases, params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: f"params.x > {i}"), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: f"parms.x{i} > steps.s{i}.ouputs"), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: "(" * 15 + str(i)), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: f"steps.s0.tasks.t{i}x.Failed > 0"), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: " || ".join([f"params.x=={i}"] * 60)), params=PARAMS)),
-    ("JobFlow", _flow(_conditions(lambda i: f"params.l.all(i, i=={i})"), params=PARAMS)),
-    ("JobFlow", _flow(_probes("main"))),
-    ("JobFlow", _flow(_probes("nowhere"))),
-    (
-        "JobFlow",
-        lambda maker, n: {
-            "flows": _steps(1),
-            "params": [{"name": f"p{i}", "value": i, "enum": [1] * 9} for i in range(n)],
-        },
-    ),
-    (
-        "JobFlow",
-        lambda maker, n: {
-            "flows": _steps(9, patch={"jobSpec": {"tasks": ["$(params.x)"] * 50}}),
-            "params": [{"name": "x", "value": [{}] * n}],
-        },
-    ),
-    (
-        "JobFlow",
-        _flow(
-            lambda maker, n: _steps(
-                n // 50,
-                forEach={"items": [{"k": 1}] * 50},
-                retry={"limit": 99},
-                patch={"jobSpec": {"queue": "$(item.j)"}},
-            )
-        ),
-    ),
-    (
-        "JobFlow",
-        _flow(
-            lambda maker, n: _steps(
-                n,
-                repeat={"max": 1001},
-                timeout="x",
-                retry={"limit": -1, "when": "reason"},
-                daemon=True,
-            )
-        ),
-    ),
-    (
-        "JobFlow",
-        lambda maker, n: {"flows": _steps(1), "finally": _steps(n, dependsOn={"targets": ["s0"]})},
-    ),
-    (
-        "JobFlow",
-        lambda maker, n: {
-            "flows": _steps(1),
-            "jobDefaults": {"labels": {f"_{i}": "!" for i in range(n)}},
-        },
-    ),
-    ("JobFlow", lambda maker, n: {"flows": _steps(1), **{f"x{i}": 1 for i in range(n)}}),
+MUCH_OF_TEMPLATES: list[Callable[[Maker, int], Json]] = [
+    *(_tasks(task) for task in TASKS.values()),
+    lambda maker, n: {"tasks": [{"policies": [{}] * n}]},
+    lambda maker, n: {"volumes": [{}, 1, {"mountPath": ":"}] * n},
+    lambda maker, n: {"plugins": {f"svc{i}": [] for i in range(n)}},
 ]
-"""The kind, and the spec with so many of them."""
+MUCH_OF_FLOWS: list[Callable[[Maker, int], Json]] = [
+    *(_patched(_tasks(task)) for task in TASKS.values()),
+    _patched(lambda maker, n: {"plugins": {f"p{i}": 1 for i in range(n)}}),
+    _patched(lambda maker, n: {"tasks": [{"template": _nested(n)}]}),
+    _patched(lambda maker, n: {f"taks{i}": i for i in range(n)}),
+    _patched(lambda maker, n: {"queue": "$(params.x)$(parms.y){{x}}$(item)" * n}),
+    _patched(lambda maker, n: {"queue": "$(" * n, "schedulerName": "{{" * n}),
+    _flow(lambda maker, n: _steps(n, template="big", patch={"jobSpec": {"x": 1}})),
+    _flow(lambda maker, n: _steps(n), jobDefaults={"queue": "Q", "plugins": {"x": []}}),
+    _flow(lambda maker, n: [{"name": "a"}] * n),
+    _flow(lambda maker, n: [1, {"name": 1, "dependsOn": 3}] * n),
+    _flow(lambda maker, n: [{"name": "é" * 250 + str(i)} for i in range(n)]),
+    _flow(_targets(lambda i, n: [(i + 1) % n])),
+    _flow(_targets(lambda i, n: [i ^ 1])),
+    _flow(_targets(lambda i, n: [*range(max(0, i - 40), i)])),
+    _flow(_targets(lambda i, n: [n + i, n + i + 1])),
+    _flow(
+        lambda maker, n: _each(
+            n,
+            lambda i: {
+                "name": "ab" * 90 + f"{i}x",
+                "dependsOn": {"targets": ["ba" * 90 + f"{i}"]},
+            },
+        )
+    ),
+    _flow(_cases, params=PARAMS),
+    _flow(_conditions(lambda i: f"params.x > {i}"), params=PARAMS),
+    _flow(_conditions(lambda i: f"parms.x{i} > steps.s{i}.ouputs"), params=PARAMS),
+    _flow(_conditions(lambda i: "(" * 15 + str(i)), params=PARAMS),
+    _flow(_conditions(lambda i: f"steps.s0.tasks.t{i}x.Failed > 0"), params=PARAMS),
+    _flow(_conditions(lambda i: " || ".join([f"params.x=={i}"] * 60)), params=PARAMS),
+    _flow(_conditions(lambda i: f"params.l.all(i, i=={i})"), params=PARAMS),
+    _flow(_probes("main")),
+    _flow(_probes("nowhere")),
+    lambda maker, n: {
+        "flows": _steps(1),
+        "params": [{"name": f"p{i}", "value": i, "enum": [1] * 9} for i in range(n)],
+    },
+    lambda maker, n: {
+        "flows": _steps(9, patch={"jobSpec": {"tasks": ["$(params.x)"] * 50}}),
+        "params": [{"name": "x", "value": [{}] * n}],
+    },
+    _flow(
+        lambda maker, n: _steps(
+            n // 50,
+            forEach={"items": [{"k": 1}] * 50},
+            retry={"limit": 99},
+            patch={"jobSpec": {"queue": "$(item.j)"}},
+        )
+    ),
+    _flow(
+        lambda maker, n: _steps(
+            n,
+            repeat={"max": 1001},
+            timeout="x",
+            retry={"limit": -1, "when": "reason"},
+            daemon=True,
+        )
+    ),
+    lambda maker, n: {"flows": _steps(1), "finally": _steps(n, dependsOn={"targets": ["s0"]})},
+    lambda maker, n: {
+        "flows": _steps(1),
+        "jobDefaults": {"labels": {f"_{i}": "!" for i in range(n)}},
+    },
+    lambda maker, n: {"flows": _steps(1), **{f"x{i}": 1 for i in range(n)}},
+]
+MUCH = [
+    *(("JobTemplate", made) for made in MUCH_OF_TEMPLATES),
+    *(("JobFlow", made) for made in MUCH_OF_FLOWS),
+]
+"""A kind, and a function that returns a spec with `count` of one thing."""

@@ -107,10 +107,14 @@ class Shared:
             await self.client.delete(VALIDATING_WEBHOOKS, "", CONFIGURATION)
         await self.client.create(VALIDATING_WEBHOOKS, "", json.dumps(manifest).encode())
 
-    async def ring(self) -> Ring:
+    async def data(self) -> dict[str, str]:
         """Return the data of the Secret."""
         body = await self.client.request("GET", SECRETS.path("default", SECRET))
-        return read_ring(json.loads(body)["data"])
+        found: dict[str, str] = json.loads(body)["data"]
+        return found
+
+    async def ring(self) -> Ring:
+        return read_ring(await self.data())
 
     async def trusted(self) -> list[set[x509.Certificate]]:
         """Return the CAs that the API server trusts for each webhook."""

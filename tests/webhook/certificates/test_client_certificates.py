@@ -1,10 +1,11 @@
-"""A webhook that takes connections from those alone who show a certificate, over real sockets."""
+"""Client certificates of a webhook, over real sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -29,7 +30,7 @@ GOOD = review("CREATE", stored(jobflow("f", {"a": []})))
 
 
 def client_of(authority: Pair) -> Pair:
-    """A client's certificate under a CA."""
+    """Return a client certificate of a CA."""
     serving = make_serving(authority, ["apiserver"], now=NOW, lifetime=DAY / 2)
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     certificate = (
@@ -56,14 +57,15 @@ class Webhook:
             create_app(FakeCluster()), port=0, flag="", host="127.0.0.1", tls=live.tls
         )
 
-    async def serve(self) -> None:
-        await self._listener.serve()
-
-    def stop(self) -> None:
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Webhook]:
+        task = asyncio.create_task(self._listener.serve())
+        yield self
         self._listener.stop()
+        await task
 
     async def answers(self, shown: Pair | None) -> bool:
-        """Whether a client gets an answer that shows this certificate, or none."""
+        """Return whether a client with this certificate gets an answer."""
         trust = ssl.create_default_context(
             cadata=(SERVING.ca_certificate + OTHER.ca_certificate).decode()
         )
@@ -85,11 +87,8 @@ class Webhook:
 async def webhook(tmp_path: Path) -> AsyncIterator[Webhook]:
     live = Live()
     live.put(SERVING.certificate, SERVING.key, "tls.crt", "tls.key")
-    made = Webhook(live, tmp_path)
-    serving = asyncio.create_task(made.serve())
-    yield made
-    made.stop()
-    await serving
+    async with Webhook(live, tmp_path).serving() as webhook:
+        yield webhook
 
 
 @pytest.fixture
@@ -99,11 +98,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_by_default_nobody_is_asked_for_one(webhook: Webhook) -> None:
+async def test_by_default_clients_need_no_certificate(webhook: Webhook) -> None:
     assert await webhook.answers(None)
 
 
-async def test_who_shows_none_or_a_strangers_gets_no_answer(webhook: Webhook, file: Path) -> None:
+async def test_clients_need_a_certificate_of_the_ca(webhook: Webhook, file: Path) -> None:
     WatchedClientCA(file, webhook.live)
     assert await webhook.answers(client_of(CLIENTS))
     assert not await webhook.answers(None)
@@ -112,7 +111,7 @@ async def test_who_shows_none_or_a_strangers_gets_no_answer(webhook: Webhook, fi
     assert not await webhook.answers(serving), "it is no client's"
 
 
-async def test_it_stays_so_when_the_webhooks_own_certificate_changes(
+async def test_clients_need_one_after_the_serving_certificate_has_changed(
     webhook: Webhook, file: Path
 ) -> None:
     WatchedClientCA(file, webhook.live)
@@ -137,28 +136,25 @@ def _change(file: Path, content: bytes, watched: WatchedClientCA) -> None:
     watched.look()
 
 
-@pytest.mark.parametrize("content", [b"", b"no PEM", b"\xff", SERVING.key])
-def test_a_file_that_holds_no_ca_is_no_beginning(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(text, "is not a PEM certificate of a CA$") for text in (b"", b"no PEM", b"\xff", SERVING.key)]
+    + [(None, "no such file")],
+)
+def test_a_file_without_a_ca_is_an_error(
+    content: bytes | None, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "clients.crt"
-    path.write_bytes(content)
-    with pytest.raises(CertificateError, match=r"clients\.crt is not a PEM certificate of a CA$"):
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CertificateError, match=rf"clients\.crt:? {message}"):
         WatchedClientCA(path, Live())
 
 
-def test_a_file_that_is_not_there_is_no_beginning(tmp_path: Path) -> None:
-    with pytest.raises(CertificateError, match="no such file"):
-        WatchedClientCA(tmp_path / "clients.crt", Live())
-
-
-async def test_before_the_webhook_has_a_certificate_clients_are_trusted_already(
-    tmp_path: Path, file: Path
-) -> None:
+async def test_the_ca_may_be_set_before_the_serving_certificate(tmp_path: Path, file: Path) -> None:
     live = Live()
     WatchedClientCA(file, live)
     live.put(SERVING.certificate, SERVING.key, "tls.crt", "tls.key")
-    webhook = Webhook(live, tmp_path)
-    serving = asyncio.create_task(webhook.serve())
-    assert await webhook.answers(client_of(CLIENTS))
-    assert not await webhook.answers(None)
-    webhook.stop()
-    await serving
+    async with Webhook(live, tmp_path).serving() as webhook:
+        assert await webhook.answers(client_of(CLIENTS))
+        assert not await webhook.answers(None)

@@ -1,4 +1,4 @@
-"""The certificate in use: swapped under load, refused where it does not fit, read from files."""
+"""The certificate in use: swaps under load, refusals, and files."""
 
 from __future__ import annotations
 
@@ -42,56 +42,61 @@ def ca(pki: Pki) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pki.ca_certificate)
 
 
+def presents(live: Live, pki: Pki, host: str = "localhost") -> bool:
+    return handshake(live, ca(pki), host) == der(pki)
+
+
+@pytest.fixture
+def live() -> Live:
+    made = Live()
+    put(made, ONE)
+    return made
+
+
 class TestPresenting:
     @pytest.mark.parametrize("host", HOSTS)
-    def test_by_name_and_by_address(self, host: str) -> None:
-        live = Live()
-        put(live, ONE)
-        assert handshake(live, ca(ONE), host) == der(ONE)
+    def test_by_name_and_by_address(self, live: Live, host: str) -> None:
+        assert presents(live, ONE, host)
 
-    def test_what_was_put_last(self) -> None:
-        live = Live()
-        put(live, ONE)
+    def test_the_pair_that_was_put_last(self, live: Live) -> None:
         put(live, OTHER)
-        assert handshake(live, ca(OTHER)) == der(OTHER)
+        assert presents(live, OTHER)
         assert live.swaps == 1
 
-    def test_nothing_is_an_alert_and_no_crash(self) -> None:
+    def test_an_alert_without_a_certificate(self) -> None:
         live = Live()
         with pytest.raises(ssl.SSLError, match="callback failed"):
             handshake(live, ca(ONE))
-        assert live.waiting_for() == ["a certificate: there is none yet"]
+        assert live.waiting_for() == ["a certificate: none exists yet"]
 
-    def test_a_pair_that_does_not_match_leaves_the_one_before(self) -> None:
-        live = Live()
-        put(live, ONE)
+    def test_the_pair_before_one_that_does_not_match(self, live: Live) -> None:
         for _ in range(2):
             with pytest.raises(CertificateError, match=r"^tls\.key is not the key of tls\.crt$"):
                 live.put(OTHER.certificate, ONE.key, "tls.crt", "tls.key")
-        assert handshake(live, ca(ONE)) == der(ONE)
+        assert presents(live, ONE)
         assert (live.swaps, live.refused) == (0, 1)
         assert live.waiting_for() == []
 
     @pytest.mark.parametrize("chain", [b"", b"hello", ONE.key], ids=["empty", "text", "a key"])
-    def test_what_is_no_certificate(self, chain: bytes) -> None:
-        with pytest.raises(CertificateError, match=r"^tls\.crt is no PEM certificate$"):
+    def test_no_malformed_certificate(self, chain: bytes) -> None:
+        with pytest.raises(CertificateError, match=r"^tls\.crt is not a PEM certificate$"):
             Live().put(chain, ONE.key, "tls.crt", "tls.key")
 
-    def test_not_before_it_begins_nor_after_it_ended(self) -> None:
+    def test_no_certificate_before_or_after_its_validity(self) -> None:
         clock = Clock()
         authority = make_authority(now=BEGIN, lifetime=timedelta(days=9))
         pair = make_serving(authority, HOSTS, now=BEGIN, lifetime=timedelta(days=3))
         chain, key = pem(pair.certificate), pem_key(pair.key)
         live = Live(now=clock)
         clock.go(-timedelta(hours=2))
-        with pytest.raises(CertificateError, match="begins at 2026-08-01 11:00"):
+        with pytest.raises(CertificateError, match="is not valid before 2026-08-01 11:00"):
             live.put(chain, key, "tls.crt", "tls.key")
         clock.go(timedelta(hours=2))
         live.put(chain, key, "tls.crt", "tls.key")
         clock.go(timedelta(days=3))
         (why,) = live.waiting_for()
-        assert why.startswith("a certificate that is valid: the one in use ended at 2026-08-04")
-        with pytest.raises(CertificateError, match="ended at 2026-08-04"):
+        assert why.startswith("a certificate that is valid: the one in use expired at 2026-08-04")
+        with pytest.raises(CertificateError, match="expired at 2026-08-04"):
             live.put(chain, key, "tls.crt", "tls.key")
 
 
@@ -102,17 +107,17 @@ class TestFiles:
         write(files, ONE)
         return files
 
-    def test_are_read_when_they_change(self, files: CertificateFiles) -> None:
+    def test_changed_files_are_read(self, files: CertificateFiles) -> None:
         live = Live()
         watched = WatchedFiles(files, live)
         watched.look()
         assert live.swaps == 0
         write(files, OTHER)
         watched.look()
-        assert handshake(live, ca(OTHER)) == der(OTHER)
+        assert presents(live, OTHER)
         assert (live.swaps, watched.waiting_for()) == (1, [])
 
-    async def test_are_looked_at_every_few_seconds(
+    async def test_files_are_read_every_few_seconds(
         self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("jobflow.webhook.certificates.files.LOOK_SECONDS", 0.01)
@@ -124,23 +129,21 @@ class TestFiles:
                 await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
-        assert handshake(live, ca(OTHER)) == der(OTHER)
+        assert presents(live, OTHER)
 
-    def test_of_which_only_one_has_changed_are_refused_until_the_other_has(
-        self, files: CertificateFiles
-    ) -> None:
+    def test_a_pair_is_refused_until_both_files_have_changed(self, files: CertificateFiles) -> None:
         live = Live()
         watched = WatchedFiles(files, live)
         files.certificate.write_bytes(OTHER.certificate)
         watched.look()
         watched.look()
-        assert handshake(live, ca(ONE)) == der(ONE)
+        assert presents(live, ONE)
         assert (live.swaps, live.refused) == (0, 1)
         files.key.write_bytes(OTHER.key)
         watched.look()
-        assert handshake(live, ca(OTHER)) == der(OTHER)
+        assert presents(live, OTHER)
 
-    def test_that_change_all_the_time_are_taken_as_they_were_last_read(
+    def test_files_that_change_all_the_time_are_used_as_last_read(
         self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read = 0
@@ -153,7 +156,7 @@ class TestFiles:
         monkeypatch.setattr(Path, "read_bytes", changing)
         assert files.read() == (b"tls.crt 9", b"tls.key 10")
 
-    def test_that_cannot_be_read_say_why(
+    def test_unreadable_files_are_an_error_with_the_reason(
         self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def broken(path: Path) -> bytes:
@@ -164,15 +167,15 @@ class TestFiles:
             files.read()
         assert str(raised.value) == f"{files.certificate}: Input/output error"
 
-    def test_that_are_gone_change_nothing(self, files: CertificateFiles) -> None:
+    def test_deleted_files_change_nothing(self, files: CertificateFiles) -> None:
         live = Live()
         watched = WatchedFiles(files, live)
         files.key.unlink()
         watched.look()
-        assert handshake(live, ca(ONE)) == der(ONE)
+        assert presents(live, ONE)
         assert live.refused == 1
 
-    def test_that_do_not_fit_are_no_beginning(self, files: CertificateFiles) -> None:
+    def test_files_that_do_not_match_are_an_error_at_first(self, files: CertificateFiles) -> None:
         files.key.write_bytes(OTHER.key)
         with pytest.raises(CertificateError) as raised:
             WatchedFiles(files, Live())
@@ -187,10 +190,8 @@ def write(files: CertificateFiles, pki: Pki) -> None:
 ROTATIONS, CLIENTS = 20, 8
 
 
-async def test_reviews_go_on_through_every_rotation() -> None:
-    """Clients that keep their connection and clients that open one a review: none fails."""
-    live = Live()
-    put(live, ONE)
+async def test_no_review_fails_during_rotations(live: Live) -> None:
+    """Half of the clients keep their connection, the others open one per review."""
     listener = HttpListener(
         create_app(FakeCluster()), port=0, flag="--webhook-port", host="127.0.0.1", tls=live.tls
     )
@@ -214,7 +215,7 @@ async def test_reviews_go_on_through_every_rotation() -> None:
 
 
 async def ask(port: int, trust: ssl.SSLContext, stop: asyncio.Event, *, keep: bool) -> int:
-    """Ask for reviews until told to stop; returns how many were answered, raises for any fault."""
+    """Send reviews until `stop`; return the number of answers. Raises for a failed one."""
     body = review("CREATE", jobflow("f", {"a": []}))
     head = f"POST /jobflows/validate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
     answered, connection = 0, None

@@ -1,4 +1,4 @@
-"""Certificates: what strict clients insist on, and files that cannot be served."""
+"""Certificates that strict clients accept, and files that cannot be served."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTS = ["jobflow.jobflow-system.svc", "127.0.0.1", "::1"]
 
 
 def handshake(pki: PkiFiles, server_name: str, trust: Path | None = None) -> str:
-    """The TLS version that a strict client and the pair's server agree on."""
+    """Return the TLS version that a strict client and the server negotiate."""
     context = ssl.create_default_context(cafile=trust or pki.ca_certificate)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     ours, theirs = socket.socketpair()
@@ -68,7 +68,7 @@ def test_no_client_trusts_another_host_or_another_ca(pki: PkiFiles, tmp_path: Pa
         handshake(pki, HOSTS[0], trust=stranger.ca_certificate)
 
 
-def test_the_certificates_say_what_they_are_for() -> None:
+def test_the_extensions_of_certificates() -> None:
     now = datetime(2026, 8, 1, 12, tzinfo=UTC)
     made = make_pki(HOSTS, now=now)
     ca = x509.load_pem_x509_certificate(made.ca_certificate)
@@ -94,7 +94,7 @@ def test_the_certificates_say_what_they_are_for() -> None:
     assert leaf.not_valid_after_utc < ca.not_valid_after_utc
 
 
-def test_keys_are_their_owners_alone(pki: PkiFiles) -> None:
+def test_only_the_owner_can_read_keys(pki: PkiFiles) -> None:
     modes = {path.name: path.stat().st_mode & 0o077 for path in pki.ca_key.parent.iterdir()}
     assert modes.keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
     assert modes["ca.key"] == modes["tls.key"] == 0
@@ -107,7 +107,7 @@ def test_a_second_run_replaces_the_first(pki: PkiFiles) -> None:
     assert handshake(pki, HOSTS[0])
 
 
-def test_a_long_host_name_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_long_host_name(tmp_path: Path) -> None:
     host = ".".join(["jobflow"] * 12)
     assert handshake(write_development_pki(tmp_path, [host]), host)
 
@@ -120,7 +120,7 @@ def test_a_long_host_name_is_no_obstacle(tmp_path: Path) -> None:
         for host in ("ünï.example", "bad host!", "", ".", "a..b", "-a", "a.*.b", "a" * 64, "a:443")
     ],
 )
-def test_hosts_that_are_none_are_refused(hosts: list[str], text: str) -> None:
+def test_malformed_hosts_are_refused(hosts: list[str], text: str) -> None:
     with pytest.raises(CertificateError, match=text):
         make_pki(hosts)
 
@@ -147,9 +147,9 @@ class TestFilesThatCannotBeServed:
     def test_no_pem(self, pki: PkiFiles, tmp_path: Path) -> None:
         empty = tmp_path / "empty.crt"
         empty.write_text("nothing\n")
-        assert "no PEM certificate" in self.check(CertificateFiles(empty, pki.serving.key))
+        assert "not a PEM certificate" in self.check(CertificateFiles(empty, pki.serving.key))
 
-    def test_a_key_with_a_password_asks_nobody(self, pki: PkiFiles, tmp_path: Path) -> None:
+    def test_an_encrypted_key_does_not_prompt(self, pki: PkiFiles, tmp_path: Path) -> None:
         key = serialization.load_pem_private_key(pki.serving.key.read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         locked = tmp_path / "locked.key"

@@ -1,4 +1,4 @@
-"""The content of the certificates' Secret: what is no ring, and what is due when."""
+"""The content of the certificates' Secret: malformed content and due changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from jobflow.webhook.certificates import CertificateError
 from jobflow.webhook.certificates.pki import hosts_of, make_authority
-from jobflow.webhook.certificates.ring import Ring, change, new_ring, read_ring
+from jobflow.webhook.certificates.ring import Ring, due_change, new_ring, read_ring
 from support.time.certificate_rings import BEGIN, POLICY
 
 RING = new_ring(POLICY, now=BEGIN)
@@ -32,31 +32,30 @@ def test_a_part_that_is_missing_is_named(name: str) -> None:
     data = RING.data()
     assert read_ring(data).data() == data
     del data[name]
-    with pytest.raises(CertificateError, match=f"^it has no {name}$"):
+    with pytest.raises(CertificateError, match=f"^{name} is missing$"):
         read_ring(data)
 
 
-def test_what_is_no_base64_is_named() -> None:
-    with pytest.raises(CertificateError, match=r"^ca\.key is no base64$"):
+def test_malformed_base64_is_named() -> None:
+    with pytest.raises(CertificateError, match=r"^ca\.key is not base64$"):
         read_ring(RING.data() | {"ca.key": "é"})
 
 
-def test_a_key_of_another_kind_is_none() -> None:
-    with pytest.raises(CertificateError, match=r"^tls\.key is no EC key$"):
+def test_a_key_of_another_type_is_an_error() -> None:
+    with pytest.raises(CertificateError, match=r"^tls\.key is not an EC key$"):
         read_ring(RING.data() | {"tls.key": rsa_key()})
 
 
-def test_a_ca_is_for_no_host() -> None:
+def test_a_ca_has_no_hosts() -> None:
     assert hosts_of(RING.newest.certificate) == []
     assert hosts_of(RING.serving.certificate) == ["localhost", "127.0.0.1"]
 
 
-def test_an_ended_certificate_is_replaced_though_not_everyone_trusts_the_new_ca() -> None:
-    """Nobody can be served under the old one any more."""
+def test_an_expired_certificate_is_replaced_before_the_new_ca_is_trusted() -> None:
     newer = make_authority(now=BEGIN, lifetime=POLICY.authority)
     ring = Ring(newer, (RING.newest.certificate,), RING.serving)
     end = RING.serving.expires
-    assert change(ring, POLICY, now=end - timedelta(seconds=1), trusted=False) is None
-    due = change(ring, POLICY, now=end, trusted=False)
+    assert due_change(ring, POLICY, now=end - timedelta(seconds=1), trusted=False) is None
+    due = due_change(ring, POLICY, now=end, trusted=False)
     assert due is not None and due.reason == "there is a newer CA"
     assert due.ring.issuer == newer.certificate

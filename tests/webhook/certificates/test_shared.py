@@ -1,4 +1,4 @@
-"""Replicas that share a certificate in a Secret, and an API server that is told to trust it."""
+"""Replicas that share a certificate in a Secret and write it to caBundles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -16,7 +16,7 @@ from jobflow.api.resources import SECRETS
 from jobflow.kube.client import ApiError
 from jobflow.webhook.certificates import Live, Policy, SharedCertificate, make_pki
 from jobflow.webhook.certificates.pki import make_authority, pem
-from support.time.certificate_rings import BEGIN, POLICY, SECRET, Shared, shared
+from support.time.certificate_rings import BEGIN, POLICY, SECRET, Replica, Shared, shared
 
 DUE = POLICY.serving * 2 / 3
 SETTLE = POLICY.settle
@@ -24,17 +24,32 @@ OVERLAP = POLICY.overlap
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[Shared]:
+async def unconfigured() -> AsyncIterator[Shared]:
     async with shared() as world:
         yield world
 
 
-async def test_the_first_replica_makes_a_certificate_and_the_api_server_trusts_it(
+@pytest.fixture
+async def world(unconfigured: Shared) -> Shared:
+    await unconfigured.configure()
+    return unconfigured
+
+
+@asynccontextmanager
+async def serving(
+    world: Shared, count: int = 1, policy: Policy = POLICY
+) -> AsyncIterator[list[Replica]]:
+    """Run replicas, which serve a certificate when the body starts."""
+    async with AsyncExitStack() as stack:
+        replicas = [await stack.enter_async_context(world.replica(policy)) for _ in range(count)]
+        await world.until(lambda: all(each.serves for each in replicas))
+        yield replicas
+
+
+async def test_the_first_replica_creates_a_certificate_that_the_api_server_trusts(
     world: Shared,
 ) -> None:
-    await world.configure()
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+    async with serving(world) as (one,):
         ring = await world.ring()
         assert ring.serving.certificate == one.serves
         assert await world.trusted() == [{ring.issuer}] * 2
@@ -42,52 +57,44 @@ async def test_the_first_replica_makes_a_certificate_and_the_api_server_trusts_i
 
 
 async def test_replicas_that_start_at_once_agree(world: Shared) -> None:
-    await world.configure()
-    async with AsyncExitStack() as stack:
-        replicas = [await stack.enter_async_context(world.replica()) for _ in range(5)]
-        await world.until(lambda: all(each.serves for each in replicas))
+    async with serving(world, 5) as replicas:
         ring = await world.ring()
         assert {each.serves for each in replicas} == {ring.serving.certificate}
         assert await world.trusted() == [{ring.issuer}] * 2
         assert all(each.live.swaps == 0 for each in replicas)
 
 
-async def test_a_configuration_that_comes_later_is_told(world: Shared) -> None:
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+async def test_a_configuration_that_is_created_later_gets_the_ca(unconfigured: Shared) -> None:
+    world = unconfigured
+    async with serving(world) as (one,):
         assert one.source.waiting_for() == []
         await world.configure()
         issuer = (await world.ring()).issuer
         await until_trusted(world, {issuer})
 
 
-async def test_a_bundle_that_was_emptied_is_put_back(world: Shared) -> None:
-    await world.configure()
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+async def test_an_emptied_bundle_is_restored(world: Shared) -> None:
+    async with serving(world) as (one,):
         issuer = (await world.ring()).issuer
         await world.configure()
         await until_trusted(world, {issuer})
         assert one.live.swaps == 0
 
 
-async def test_a_ca_that_is_not_ours_is_trusted_as_long_as_somebody_may_serve_under_it(
+async def test_another_ca_stays_trusted_during_the_overlap(
     world: Shared,
 ) -> None:
     theirs = make_authority(now=BEGIN, lifetime=timedelta(days=100))
     await world.configure(pem(theirs.certificate))
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+    async with serving(world) as (one,):
         issuer = (await world.ring()).issuer
         await until_trusted(world, {issuer, theirs.certificate})
         await world.later(OVERLAP)
         await until_trusted(world, {issuer})
 
 
-async def test_what_is_right_is_not_written_again(world: Shared) -> None:
-    await world.configure()
-    async with world.replica() as one, world.replica() as other:
-        await world.until(lambda: one.serves and other.serves)
+async def test_correct_objects_are_not_written_again(world: Shared) -> None:
+    async with serving(world, 2) as (one, other):
         before = writes(world)
         for replica in (one, other):
             for _ in range(3):
@@ -96,12 +103,10 @@ async def test_what_is_right_is_not_written_again(world: Shared) -> None:
         assert writes(world) == before
 
 
-async def test_at_two_thirds_of_its_life_the_certificate_is_renewed_under_the_same_ca(
+async def test_the_same_ca_renews_the_certificate_after_two_thirds_of_its_lifetime(
     world: Shared,
 ) -> None:
-    await world.configure()
-    async with world.replica() as one, world.replica() as other:
-        await world.until(lambda: one.serves and other.serves)
+    async with serving(world, 2) as (one, other):
         first = await world.ring()
         await world.later(DUE - timedelta(seconds=1))
         await asyncio.sleep(0.05)
@@ -113,11 +118,9 @@ async def test_at_two_thirds_of_its_life_the_certificate_is_renewed_under_the_sa
         assert second.authorities == first.authorities
 
 
-async def test_a_new_ca_is_trusted_before_anyone_serves_under_it(world: Shared) -> None:
-    await world.configure()
+async def test_a_new_ca_is_trusted_before_its_certificate_is_served(world: Shared) -> None:
     short = Policy(POLICY.hosts, authority=2 * POLICY.serving)
-    async with world.replica(short) as one, world.replica(short) as other:
-        await world.until(lambda: one.serves and other.serves)
+    async with serving(world, 2, short) as (one, other):
         old = (await world.ring()).issuer
         await world.later(DUE)
         await world.until(lambda: one.live.swaps == other.live.swaps == 1)
@@ -138,10 +141,8 @@ async def test_a_new_ca_is_trusted_before_anyone_serves_under_it(world: Shared) 
         assert (await world.ring()).authorities == (new,)
 
 
-async def test_a_deleted_secret_is_a_new_ca_and_nobody_notices(world: Shared) -> None:
-    await world.configure()
-    async with world.replica() as one, world.replica() as other:
-        await world.until(lambda: one.serves and other.serves)
+async def test_a_deleted_secret_gets_a_new_ca_without_interruption(world: Shared) -> None:
+    async with serving(world, 2) as (one, other):
         old, served = (await world.ring()).issuer, one.serves
         await world.client.delete(SECRETS, "default", SECRET)
         new = await until_newest(world, other_than=old)
@@ -153,14 +154,11 @@ async def test_a_deleted_secret_is_a_new_ca_and_nobody_notices(world: Shared) ->
         await until_trusted(world, {new})
 
 
-async def test_deleted_while_nobody_ran_is_a_new_beginning(world: Shared) -> None:
-    await world.configure()
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
-    old = (await world.ring()).issuer
+async def test_a_secret_deleted_while_no_replica_runs_gets_a_new_ca(world: Shared) -> None:
+    async with serving(world):
+        old = (await world.ring()).issuer
     await world.client.delete(SECRETS, "default", SECRET)
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+    async with serving(world) as (one,):
         new = (await world.ring()).issuer
         assert await world.trusted() == [{old, new}] * 2
         await world.later(OVERLAP)
@@ -178,23 +176,24 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-async def test_an_edit_that_makes_no_sense_is_undone(world: Shared, edit: dict[str, bytes]) -> None:
-    await world.configure()
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+async def test_an_unusable_edit_is_reverted(world: Shared, edit: dict[str, bytes]) -> None:
+    async with serving(world) as (one,):
         before = await world.ring()
         await change_secret(world, edit)
-        await until_ring(world, before.data())
+        async with asyncio.timeout(10):
+            while await world.data() != before.data():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         assert one.live.refused == 1
         assert one.live.swaps == 0
         assert one.source.waiting_for() == []
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-async def test_an_edit_while_nobody_ran_is_replaced(world: Shared, edit: dict[str, bytes]) -> None:
-    await world.configure()
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+async def test_an_unusable_edit_while_no_replica_runs_is_replaced(
+    world: Shared, edit: dict[str, bytes]
+) -> None:
+    async with serving(world):
+        pass
     await change_secret(world, edit)
     async with world.replica() as one:
         await world.until(lambda: one.serves and one.source.waiting_for() == [])
@@ -203,10 +202,8 @@ async def test_an_edit_while_nobody_ran_is_replaced(world: Shared, edit: dict[st
         assert all(ring.issuer in trusted for trusted in await world.trusted())
 
 
-async def test_a_whole_pki_put_there_by_hand_is_taken(world: Shared) -> None:
-    await world.configure()
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+async def test_a_complete_pki_written_by_hand_is_used(world: Shared) -> None:
+    async with serving(world) as (one,):
         old = one.serves
         async with shared() as elsewhere, elsewhere.replica() as another:
             await elsewhere.until(lambda: another.serves)
@@ -222,10 +219,8 @@ async def test_a_whole_pki_put_there_by_hand_is_taken(world: Shared) -> None:
         assert all(given in trusted for trusted in await world.trusted())
 
 
-async def test_replicas_of_two_versions_do_not_take_turns(world: Shared) -> None:
-    await world.configure()
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+async def test_replicas_with_different_hosts_agree(world: Shared) -> None:
+    async with serving(world) as (one,):
         wider = Policy(("other.example", "0:0::1"))
         async with world.replica(wider) as other:
             await world.until(lambda: other.serves and one.serves == other.serves)
@@ -238,26 +233,27 @@ async def test_replicas_of_two_versions_do_not_take_turns(world: Shared) -> None
             assert one.serves == names
 
 
-async def test_after_years_without_anyone_all_is_made_anew(world: Shared) -> None:
-    await world.configure()
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
-    before = await world.ring()
+async def test_an_expired_ca_is_replaced(world: Shared) -> None:
+    async with serving(world):
+        before = await world.ring()
     world.clock.go(POLICY.authority + timedelta(days=1))
-    async with world.replica() as one:
-        await world.until(lambda: one.serves)
+    async with serving(world) as (one,):
         ring = await world.ring()
         assert not set(ring.authorities) & set(before.authorities)
         assert await world.trusted() == [{ring.issuer}] * 2
 
 
-class TestWhatIsMissingIsSaid:
-    async def test_before_anything_was_read(self, world: Shared) -> None:
+class TestWaitingFor:
+    @pytest.fixture
+    def world(self, unconfigured: Shared) -> Shared:
+        return unconfigured
+
+    async def test_the_secret_is_unread(self, world: Shared) -> None:
         async with world.replica() as one:
             (why,) = one.source.waiting_for()
             assert why.startswith("a certificate: Secret default/certificate has not been read")
 
-    async def test_a_namespace_that_is_not_there(self, world: Shared) -> None:
+    async def test_the_namespace_does_not_exist(self, world: Shared) -> None:
         live = Live()
         source = SharedCertificate(
             world.client, live, POLICY, namespace="nowhere", secret=SECRET, configurations=[]
@@ -267,7 +263,7 @@ class TestWhatIsMissingIsSaid:
         task.cancel()
         await asyncio.wait([task])
 
-    async def test_that_no_answer_comes_and_once_in_the_log(
+    async def test_the_server_does_not_answer_which_is_logged_once(
         self, world: Shared, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tried = 0
@@ -286,17 +282,15 @@ class TestWhatIsMissingIsSaid:
                     assert one.source.waiting_for() == why
                 await world.until(lambda: one.serves)
                 assert one.source.waiting_for() == []
-        told = [
-            line["error"] for line in lines if line["log_level"] == "warning" and "error" in line
-        ]
-        assert told == ["ConnectionError: nobody there"]
+        warnings = [line for line in lines if line["log_level"] == "warning" and "error" in line]
+        assert [each["error"] for each in warnings] == ["ConnectionError: nobody there"]
 
-    async def test_that_it_ended(self, world: Shared) -> None:
+    async def test_the_certificate_has_expired(self, world: Shared) -> None:
         async with world.replica() as one:
             await world.until(lambda: one.serves)
         world.clock.go(POLICY.serving)
         (why,) = one.live.waiting_for()
-        assert why.startswith("a certificate that is valid: the one in use ended at 2026-")
+        assert why.startswith("a certificate that is valid: the one in use expired at 2026-")
 
 
 async def change_secret(world: Shared, edit: dict[str, bytes]) -> None:
@@ -311,24 +305,11 @@ async def until_trusted(world: Shared, authorities: set[object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def until_ring(world: Shared, data: dict[str, str]) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            body = await world.client.request("GET", SECRETS.path("default", SECRET))
-            if json.loads(body)["data"] == data:
-                return
-            await asyncio.sleep(0.01)
-
-
 async def until_newest(world: Shared, *, other_than: object) -> object:
     async with asyncio.timeout(10):
         while True:
-            try:
-                newest = (await world.ring()).newest.certificate
-            except ApiError as error:
-                assert error.not_found
-            else:
-                if newest != other_than:
+            with suppress(ApiError):  # it is deleted and created again
+                if (newest := (await world.ring()).newest.certificate) != other_than:
                     return newest
             await asyncio.sleep(0.01)
 

@@ -1,5 +1,4 @@
-"""Pod templates tried by an API server: what is sent, what of its answers counts, and what keeps
-it from answering. The server says what a test tells it to."""
+"""Dry runs by an API server whose answers a test sets: requests, faults and failures."""
 
 from __future__ import annotations
 
@@ -12,14 +11,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from jobflow.api.resources import StatusCause
+from jobflow.api.resources import Status, StatusCause
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import api_error
+from jobflow.kube.errors import ApiError
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.dry_run import api_server as dry_runs
 from jobflow.webhook.dry_run.api_server import AT_ONCE, DryRuns
 from jobflow.webhook.dry_run.template_pods import DryRun
+from support.admission.admissions import Ticks
 from support.network.scripted_server import Answer, ScriptedServer, failure
 
 PATH = "/api/v1/namespaces/team/podtemplates"
@@ -37,21 +37,12 @@ UNREADABLE = (
 )
 
 
-class Clock:
-    """Time that passes when a test says so."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Tries:
-    """Dry runs against a server, and what is told of them."""
+    """Dry runs of one client and their results."""
 
     def __init__(self, client: Client) -> None:
         self.results: Counter[str] = Counter()
-        self.clock = Clock()
+        self.clock = Ticks()
         self._runs = DryRuns(client, self._observe, clock=self.clock)
 
     async def one(self, template: Mapping[str, Any] = POD) -> DryRun:
@@ -69,16 +60,14 @@ class Tries:
 
 
 async def answered(answer: Answer) -> tuple[DryRun, Counter[str]]:
-    """What becomes of an answer."""
+    """Return the dry run and the results of an answer."""
     async with ScriptedServer() as server, Client.at(server.url) as client:
         server.others.append(answer)
         tries = Tries(client)
         return await tries.one(), tries.results
 
 
-async def test_what_is_sent_is_a_dry_run_of_the_template_under_a_name_that_is_never_in_use() -> (
-    None
-):
+async def test_a_dry_run_has_a_generated_name() -> None:
     async with ScriptedServer() as server, Client.at(server.url) as client:
         server.others.append(Answer(201, {"kind": "PodTemplate"}))
         assert await Tries(client).one() == DryRun()
@@ -93,7 +82,7 @@ async def test_what_is_sent_is_a_dry_run_of_the_template_under_a_name_that_is_ne
     }
 
 
-async def test_what_is_invalid_is_told_in_the_servers_words() -> None:
+async def test_faults_have_the_messages_of_the_server() -> None:
     answer, results = await answered(Answer(422, failure(422, "Invalid", "many", causes=CAUSES)))
     (cause,) = CAUSES
     assert answer == DryRun(faults=(StatusCause(**cause),))
@@ -110,14 +99,13 @@ async def test_what_is_invalid_is_told_in_the_servers_words() -> None:
         [{"field": "templates", "message": "?"}],
     ],
 )
-async def test_what_is_not_said_of_the_template_does_not_count(causes: Any) -> None:
+async def test_a_denial_that_names_no_field_of_the_template_is_ignored(causes: Any) -> None:
     refusal = failure(422, "Invalid", "no", causes=causes)
     answer, results = await answered(Answer(422, refusal))
     assert (answer, results) == (DryRun(), {"error": 1})
 
 
-async def test_a_template_that_cannot_be_read_is_refused() -> None:
-    """A wrong type, a quantity that is none: the server says so before it validates anything."""
+async def test_a_template_that_cannot_be_decoded_is_refused() -> None:
     answer, results = await answered(Answer(400, failure(400, "BadRequest", UNREADABLE)))
     (fault,) = answer.faults
     assert (fault.field, fault.reason) == ("template", "FieldValueTypeInvalid")
@@ -145,27 +133,27 @@ async def test_a_template_that_cannot_be_read_is_refused() -> None:
     ],
     ids=lambda each: f"{each.code} {each.end}" if isinstance(each, Answer) else each,
 )
-async def test_only_the_template_itself_can_be_refused(answer: Answer, result: str) -> None:
+async def test_other_failures_refuse_nothing(answer: Answer, result: str) -> None:
     found, results = await answered(answer)
     assert found == DryRun()
     assert results == {result: 1}
 
 
-async def test_nobody_there_refuses_nothing() -> None:
+async def test_an_unreachable_server_refuses_nothing() -> None:
     async with Client.at("http://127.0.0.1:1") as client:
         tries = Tries(client)
         assert await tries.one() == DryRun()
     assert tries.results == {"unreachable": 1}
 
 
-async def test_the_sandbox_does_not_serve_the_kind_and_lets_everything_pass() -> None:
+async def test_the_sandbox_does_not_serve_pod_templates() -> None:
     async with ApiServer() as server, Client.at(server.url) as client:
         tries = Tries(client)
         assert await tries.one({"spec": {}}) == DryRun()
     assert tries.results == {"not_served": 1}
 
 
-async def test_warnings_come_along_also_with_a_refusal() -> None:
+async def test_warnings_are_returned_with_and_without_faults() -> None:
     head = {"Warning": '299 - "unknown field \\"template.spec.comand\\"", 299 api "b, c"'}
     said = ('unknown field "template.spec.comand"', "b, c")
     answer, _ = await answered(Answer(201, {}, headers=head))
@@ -175,7 +163,7 @@ async def test_warnings_come_along_also_with_a_refusal() -> None:
     assert answer.warnings == said and answer.faults
 
 
-async def test_time_is_one_for_all_and_what_was_answered_in_it_counts(
+async def test_all_dry_runs_share_a_timeout_and_earlier_answers_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with ScriptedServer() as server, Client.at(server.url) as client:
@@ -190,7 +178,7 @@ async def test_time_is_one_for_all_and_what_was_answered_in_it_counts(
 
 
 class Counting(Client):
-    """Answers once as many requests are under way as may be, or all that there are."""
+    """Answers all requests once `expected` are under way."""
 
     def __init__(self, expected: int) -> None:
         super().__init__(Credentials(Login("http://127.0.0.1:1")))
@@ -209,7 +197,7 @@ class Counting(Client):
         return b"{}"
 
 
-async def test_they_are_tried_together_but_not_more_than_so_many() -> None:
+async def test_concurrent_dry_runs_are_limited() -> None:
     client = Counting(AT_ONCE)
     tries = Tries(client)
     templates = [{"metadata": {"labels": {"n": str(i)}}} for i in range(3 * AT_ONCE)]
@@ -217,7 +205,7 @@ async def test_they_are_tried_together_but_not_more_than_so_many() -> None:
     assert (client.most, tries.results) == (AT_ONCE, {"passed": len(templates)})
 
 
-async def test_a_review_that_is_given_up_leaves_nothing_behind() -> None:
+async def test_a_cancelled_review_cancels_its_dry_runs() -> None:
     async with ScriptedServer() as server, Client.at(server.url) as client:
         server.others.append(Answer(end="hang"))
         review = asyncio.create_task(Tries(client).one())
@@ -227,45 +215,41 @@ async def test_a_review_that_is_given_up_leaves_nothing_behind() -> None:
             await review
 
 
-class Refusing(Client):
-    """Answers everything with this code."""
+class Failing(Client):
+    """Every request raises the error."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(Credentials(Login("http://127.0.0.1:1")))
-        self.code = 403
+        self.error = error
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
-        class Response:
-            status = self.code
-            headers: Mapping[str, str] = {}
-
-        raise api_error(Response(), b"")  # type: ignore[arg-type]
+        raise self.error
 
 
-async def test_a_request_whose_time_runs_out_is_no_refusal() -> None:
-    class Slow(Refusing):
-        async def request(self, method: str, path: str, **more: Any) -> bytes:
-            raise TimeoutError
+def api_error(code: int) -> ApiError:
+    return ApiError(Status(code=code, reason={403: "Forbidden", 404: "NotFound"}[code]))
 
-    tries = Tries(Slow())
+
+async def test_a_request_that_times_out_refuses_nothing() -> None:
+    tries = Tries(Failing(TimeoutError()))
     assert await tries.of(POD) == [None]
     assert tries.results == {"timeout": 1}
 
 
-async def test_one_trouble_is_logged_once_a_minute() -> None:
-    client = Refusing()
+async def test_each_result_is_logged_once_a_minute() -> None:
+    client = Failing(api_error(403))
     tries = Tries(client)
 
-    async def told() -> list[str]:
+    async def logged() -> list[str]:
         with capture_logs() as lines:
             for _ in range(50):
                 await tries.one()
         return [f"{line['log_level']}: {line['event']}: {line['error']}" for line in lines]
 
-    assert await told() == ["warning: pod template not checked: 403 Forbidden: "]
-    assert await told() == []
-    client.code = 404
-    assert await told() == ["info: pod template not checked: 404 NotFound: "]
+    assert await logged() == ["warning: pod template not checked: 403 Forbidden: "]
+    assert await logged() == []
+    client.error = api_error(404)
+    assert await logged() == ["info: pod template not checked: 404 NotFound: "]
     tries.clock.now = 61.0
-    assert len(await told()) == 1
+    assert len(await logged()) == 1
     assert tries.results == {"forbidden": 100, "not_served": 100}

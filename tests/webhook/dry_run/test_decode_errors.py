@@ -1,4 +1,4 @@
-"""What an API server could not read, found again in the template: its words are as recorded."""
+"""Decode errors of an API server, with recorded messages, located in the template."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.webhook.dry_run.decode_errors import unreadable
+from jobflow.webhook.dry_run.decode_errors import decode_error_paths
 
 QUANTITIES = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -77,6 +77,6 @@ def spec(*containers: Any, **more: Any) -> dict[str, Any]:
         (None, QUANTITIES, [""]),
     ],
 )  # fmt: skip
-def test_every_place_of_the_same_fault_is_named(template: Any, words: str, places: list[str]):
+def test_all_places_of_a_fault_are_found(template: Any, words: str, places: list[str]):
     expected = [f"template.{place}" if place else "template" for place in places]
-    assert sorted(unreadable(template, words)) == expected
+    assert sorted(decode_error_paths(template, words)) == expected

@@ -1,14 +1,12 @@
-"""Reviews of JobFlows in depth: the pod templates that patches make are tried by the API server."""
+"""Dry runs in reviews of JobFlows, of the pod templates that patches produce."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from jobflow.api.resources import StatusCause
 from jobflow.webhook.dry_run.template_pods import DryRun
-from jobflow.webhook.review.review import reviewers
-from support.admission.admissions import FakeCluster, review, stored
+from support.admission.admissions import FakeCluster, Response, respond, review, stored
 from support.sandbox.manifests import jobflow, template
 
 PORT = StatusCause(
@@ -25,7 +23,7 @@ AT = "spec.flows[0].patch.jobSpec.tasks[0].template.spec.containers[0]"
 
 
 def flow(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A flow with a step for each of these patches of the container of template `a`."""
+    """Return a flow with a step for each of these patches of the container of template `a`."""
     made = jobflow("f", {f"s{i}": [] for i in range(len(containers))}, **spec)
     for step, container in zip(made["spec"]["flows"], containers, strict=True):
         pod = {"spec": {"containers": [{"name": "main", **container}]}}
@@ -38,80 +36,72 @@ def knowing(says: Any = lambda template: DryRun(), **cluster: Any) -> FakeCluste
     return FakeCluster(known_templates={"a": stored(template("a"))}, says=says, **cluster)
 
 
-async def created(manifest: dict[str, Any], cluster: FakeCluster) -> dict[str, Any]:
-    answer = await reviewers(cluster)["/jobflows/validate"].review(review("CREATE", manifest))
-    found: dict[str, Any] = json.loads(answer.body)["response"]
-    return found
+async def created(manifest: dict[str, Any], cluster: FakeCluster) -> Response:
+    return await respond(review("CREATE", manifest), cluster)
 
 
 def against(*faults: StatusCause) -> FakeCluster:
     return knowing(lambda template: DryRun(faults))
 
 
-def causes(answer: dict[str, Any]) -> list[str]:
-    return [f"{each['field']}: {each['message']}" for each in answer["status"]["details"]["causes"]]
-
-
 def images(cluster: FakeCluster) -> list[str]:
     return [template["spec"]["containers"][0]["image"] for _, template in cluster.tried]
 
 
-async def test_a_fault_is_told_at_the_place_of_the_patch() -> None:
+async def test_a_fault_is_located_in_the_patch() -> None:
     cluster = against(PORT)
     answer = await created(flow({"ports": [{"containerPort": 0}]}), cluster)
-    assert causes(answer) == [
-        f"{AT}.ports[0].containerPort: Invalid value: 0: must be between 1 and 65535, inclusive"
-    ]
+    assert answer.faults == {
+        f"{AT}.ports[0].containerPort": "Invalid value: 0: must be between 1 and 65535, inclusive"
+    }
 
 
-async def test_a_fault_beside_the_patch_says_where_it_is_in_the_merged_spec() -> None:
+async def test_a_fault_outside_the_patch_has_its_path_in_the_merged_spec() -> None:
     answer = await created(flow({"image": "other"}), against(VOLUME))
-    assert causes(answer) == [
-        f'{AT}: Not found: "data" (at '
-        "tasks[0].template.spec.containers[0].volumeMounts[0].name in the merged spec)"
-    ]
+    place = "tasks[0].template.spec.containers[0].volumeMounts[0].name"
+    assert answer.faults == {AT: f'Not found: "data" (at {place} in the merged spec)'}
 
 
-async def test_equal_pods_are_tried_once_and_those_of_the_template_not_at_all() -> None:
+async def test_different_patched_pods_are_tried_once() -> None:
     cluster = knowing()
     answer = await created(flow({"image": "x"}, {"image": "y"}, {"image": "x"}, {}), cluster)
-    assert answer["allowed"]
+    assert answer.allowed
     assert images(cluster) == ["x", "y"]
 
 
-async def test_references_with_a_value_are_tried_and_others_are_not() -> None:
+async def test_only_references_with_a_value_are_tried() -> None:
     cluster = knowing()
     manifest = flow({"image": "$(params.image)"}, {"image": "$(item)"}, params=[
         {"name": "image", "value": "x"}
     ])  # fmt: skip
     manifest["spec"]["flows"][1]["forEach"] = {"items": ["y", "z"]}
-    assert (await created(manifest, cluster))["allowed"]
+    assert (await created(manifest, cluster)).allowed
     assert images(cluster) == ["x"]
 
 
 async def test_a_flow_that_the_rules_refuse_is_not_tried() -> None:
     cluster = knowing()
     answer = await created(flow({"image": "x", "command": "echo"}), cluster)
-    assert (answer["allowed"], cluster.tried) == (False, [])
+    assert (answer.allowed, cluster.tried) == (False, [])
 
 
 async def test_a_template_that_is_not_known_is_not_tried() -> None:
     cluster = FakeCluster()
-    assert (await created(flow({"image": "x"}), cluster))["allowed"]
+    assert (await created(flow({"image": "x"}), cluster)).allowed
     assert cluster.tried == []
 
 
-async def test_warnings_are_passed_on_except_unknown_fields_which_the_rules_tell_of() -> None:
+async def test_warnings_are_passed_on_except_unknown_fields() -> None:
     texts = ('unknown field "template.spec.containers[0].argz"', "would violate PodSecurity")
     cluster = knowing(lambda template: DryRun(warnings=texts))
     answer = await created(flow({"argz": ["x"]}), cluster)
-    assert answer["warnings"] == [
+    assert answer.warnings == [
         "spec.flows[0].patch.jobSpec: would violate PodSecurity",
         f'{AT}.argz: unknown field; did you mean "args"?',
     ]
 
 
-async def test_what_was_not_tried_is_a_warning() -> None:
+async def test_pods_that_were_not_tried_are_a_warning() -> None:
     answer = await created(flow(*({"image": f"x{i}"} for i in range(70))), knowing())
-    (warning,) = answer["warnings"]
+    (warning,) = answer.warnings
     assert warning.startswith("6 of 70 different pod templates were not checked by the API server")

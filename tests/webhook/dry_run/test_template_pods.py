@@ -1,5 +1,4 @@
-"""Reviews of JobTemplates in depth: what the API server says of pod templates becomes part of the
-one answer, and when it is not asked."""
+"""Dry runs in reviews of JobTemplates: when they are sent, and faults and warnings from answers."""
 
 from __future__ import annotations
 
@@ -10,9 +9,14 @@ import pytest
 
 from jobflow.api.resources import StatusCause
 from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation
-from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, Tried, in_depth, pod_templates
-from jobflow.webhook.review.review import reviewers
-from support.admission.admissions import FakeCluster, review, stored
+from jobflow.webhook.dry_run.template_pods import (
+    MOST_TRIED,
+    DryRun,
+    Tried,
+    add_pod_faults,
+    pod_templates,
+)
+from support.admission.admissions import FakeCluster, Response, respond, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow, template
 
 PORT = StatusCause(
@@ -22,39 +26,35 @@ PORT = StatusCause(
 )
 
 
+PORT_OF = "spec.tasks[{}].template.spec.containers[0].ports[0].containerPort"
+
+
 def pod(image: str = "busybox:1.36", **container: Any) -> dict[str, Any]:
     containers = [{"name": "main", "image": image, **container}]
     return {"spec": {"containers": containers, "restartPolicy": "Never"}}
 
 
 def with_tasks(*pods: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A JobTemplate with a task for each of these pod templates."""
+    """Return a JobTemplate with a task for each of these pod templates."""
     tasks = [{"name": f"t{i}", "replicas": 1, "template": each} for i, each in enumerate(pods)]
     made = template("a")
     return stored(made | {"spec": {"tasks": tasks, "queue": "default"} | spec})
 
 
-async def response(body: bytes, cluster: FakeCluster, kind: str = "JobTemplate") -> dict[str, Any]:
-    answer = await reviewers(cluster)[f"/{kind.lower()}s/validate"].review(body)
-    found: dict[str, Any] = json.loads(answer.body)["response"]
-    return found
+async def created(manifest: dict[str, Any], cluster: FakeCluster) -> Response:
+    return await respond(review("CREATE", manifest), cluster)
 
 
-async def created(manifest: dict[str, Any], cluster: FakeCluster) -> dict[str, Any]:
-    return await response(review("CREATE", manifest, kind="JobTemplate"), cluster)
+async def updated(old: Any, new: Any, cluster: FakeCluster) -> Response:
+    return await respond(review("UPDATE", new, old), cluster)
 
 
-async def updated(old: Any, new: Any, cluster: FakeCluster) -> dict[str, Any]:
-    return await response(review("UPDATE", new, old, kind="JobTemplate"), cluster)
-
-
-def causes(answer: dict[str, Any]) -> list[str]:
-    assert (answer["allowed"], answer["status"]["code"]) == (False, 422)
-    return [f"{each['field']}: {each['message']}" for each in answer["status"]["details"]["causes"]]
+def faults_of(response: Response) -> list[str]:
+    return [f"{field}: {message}" for field, message in response.faults.items()]
 
 
 def against(*faults: StatusCause, image: str = "bad") -> FakeCluster:
-    """An API server that has this to say against pods of one image, and nothing against others."""
+    """Return a cluster whose API server finds these faults in pods with this image."""
 
     def says(template: Any) -> DryRun:
         return DryRun(faults if template["spec"]["containers"][0].get("image") == image else ())
@@ -62,43 +62,40 @@ def against(*faults: StatusCause, image: str = "bad") -> FakeCluster:
     return FakeCluster(says=says)
 
 
-async def test_faults_of_every_task_come_with_those_of_the_rules_in_the_servers_words() -> None:
+async def test_faults_of_the_api_server_are_added_to_those_of_the_rules_for_every_task() -> None:
     name = StatusCause(reason="FieldValueNotFound", field="template.spec.volumes", message="Not x")
     cluster = against(PORT, name)
     answer = await created(with_tasks(pod("bad"), pod(), pod("bad"), minAvailable=7), cluster)
-    assert causes(answer) == [
+    assert faults_of(answer) == [
         "spec.minAvailable: Invalid value: 7: must not be greater than the replicas of all tasks "
         "together (3)",
-        "spec.tasks[0].template.spec.containers[0].ports[0].containerPort: Invalid value: 0: must "
-        "be between 1 and 65535, inclusive",
+        f"{PORT_OF.format(0)}: {PORT.message}",
         "spec.tasks[0].template.spec.volumes: Not x",
-        "spec.tasks[2].template.spec.containers[0].ports[0].containerPort: Invalid value: 0: must "
-        "be between 1 and 65535, inclusive",
+        f"{PORT_OF.format(2)}: {PORT.message}",
         "spec.tasks[2].template.spec.volumes: Not x",
     ]
-    reasons = [each["reason"] for each in answer["status"]["details"]["causes"]]
+    reasons = [each["reason"] for each in answer.status["details"]["causes"]]
     assert reasons[1:3] == ["FieldValueInvalid", "FieldValueNotFound"]
-    assert answer["status"]["message"].count("must be between 1 and 65535") == 2
+    assert answer.message.count("must be between 1 and 65535") == 2
 
 
-async def test_what_a_rule_has_said_is_not_said_again() -> None:
+async def test_a_fault_that_a_rule_has_found_is_not_repeated() -> None:
     missing = StatusCause(
         reason="FieldValueRequired",
         field="template.spec.containers[0].image",
         message="Required value",
     )
     answer = await created(with_tasks(pod("")), against(missing, PORT, image=""))
-    assert causes(answer) == [
+    assert faults_of(answer) == [
         "spec.tasks[0].template.spec.containers[0].image: Required value: a container has an image",
-        "spec.tasks[0].template.spec.containers[0].ports[0].containerPort: Invalid value: 0: must "
-        "be between 1 and 65535, inclusive",
+        f"{PORT_OF.format(0)}: {PORT.message}",
     ]
 
 
 async def test_equal_pod_templates_are_tried_once() -> None:
     cluster = FakeCluster()
     same = json.loads(json.dumps({"spec": dict(reversed(pod()["spec"].items()))}))
-    assert (await created(with_tasks(pod(), pod("other"), same), cluster))["allowed"]
+    assert (await created(with_tasks(pod(), pod("other"), same), cluster)).allowed
     assert cluster.tried == [("default", pod()), ("default", pod("other"))]
 
 
@@ -106,7 +103,7 @@ async def test_a_task_without_a_pod_template_is_tried_with_an_empty_one() -> Non
     cluster = FakeCluster()
     manifest = with_tasks(pod())
     del manifest["spec"]["tasks"][0]["template"]
-    assert causes(await created(manifest, cluster)) == [
+    assert faults_of(await created(manifest, cluster)) == [
         "spec.tasks[0].template.spec.containers: Required value: a pod has at least one container"
     ]
     assert cluster.tried == [("default", {})]
@@ -115,7 +112,7 @@ async def test_a_task_without_a_pod_template_is_tried_with_an_empty_one() -> Non
 @pytest.mark.parametrize("tasks", [None, []])
 async def test_without_tasks_nothing_is_tried(tasks: Any) -> None:
     cluster = FakeCluster()
-    assert len(causes(await created(with_tasks(tasks=tasks), cluster))) == 1
+    assert len(faults_of(await created(with_tasks(tasks=tasks), cluster))) == 1
     assert cluster.tried == []
 
 
@@ -132,7 +129,7 @@ async def test_an_update_that_leaves_the_spec_alone_tries_nothing(metadata: Any)
     cluster = against(PORT)
     old = with_tasks(pod("bad"))
     new = old | {"metadata": old["metadata"] | metadata}
-    assert (await updated(old, new, cluster))["allowed"]
+    assert (await updated(old, new, cluster)).allowed
     assert cluster.tried == []
 
 
@@ -140,43 +137,47 @@ async def test_an_update_of_the_spec_is_tried_as_a_whole() -> None:
     cluster = against(PORT)
     old = with_tasks(pod("bad"))
     new = with_tasks(pod("bad"), priorityClassName="high")
-    assert len(causes(await updated(old, new, cluster))) == 1
+    assert len(faults_of(await updated(old, new, cluster))) == 1
     assert len(cluster.tried) == 1
 
 
-async def test_of_an_object_of_another_schema_the_new_form_is_tried() -> None:
+async def test_the_new_form_of_an_object_of_another_schema_is_tried() -> None:
     cluster = against(PORT)
     old = with_tasks(pod())
     old["metadata"]["labels"] = ["no", "map"]
-    assert len(causes(await updated(old, with_tasks(pod("bad")), cluster))) == 1
+    assert len(faults_of(await updated(old, with_tasks(pod("bad")), cluster))) == 1
 
 
-async def test_what_does_not_fit_its_type_is_not_tried() -> None:
+async def test_an_object_that_does_not_fit_its_type_is_not_tried() -> None:
     cluster = FakeCluster()
-    assert causes(await created(with_tasks(tasks={"name": "x"}), cluster))
+    assert faults_of(await created(with_tasks(tasks={"name": "x"}), cluster))
     assert cluster.tried == []
 
 
-async def test_a_namespace_that_others_look_after_is_left_to_them() -> None:
+async def test_nothing_is_tried_in_a_namespace_that_is_not_followed() -> None:
     cluster = against(PORT)
     cluster.followed = False
-    assert (await created(with_tasks(pod("bad")), cluster))["allowed"]
+    assert (await created(with_tasks(pod("bad")), cluster)).allowed
     assert cluster.tried == []
 
 
-async def test_flows_and_deletes_are_judged_without_asking() -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        review("CREATE", stored(jobflow("diamond", DIAMOND))),
+        review("DELETE", None, with_tasks(pod("bad"))),
+    ],
+)
+async def test_flows_without_patches_and_deletes_are_not_tried(body: bytes) -> None:
     cluster = against(PORT)
-    flow = stored(jobflow("diamond", DIAMOND))
-    assert (await response(review("CREATE", flow), cluster, "JobFlow"))["allowed"]
-    gone = with_tasks(pod("bad"))
-    assert (await response(review("DELETE", None, gone, kind="JobTemplate"), cluster))["allowed"]
+    assert (await respond(body, cluster)).allowed
     assert cluster.tried == []
 
 
-async def test_labels_are_said_to_be_where_they_are() -> None:
+async def test_faults_of_labels_are_located_in_metadata() -> None:
     labels = StatusCause(reason="FieldValueInvalid", field="template.labels", message="no")
     mine = StatusCause(reason="Unheard", field="template.labelsOfMine", message="no")
-    assert causes(await created(with_tasks(pod("bad")), against(labels, mine))) == [
+    assert faults_of(await created(with_tasks(pod("bad")), against(labels, mine))) == [
         "spec.tasks[0].template.metadata.labels: no",
         "spec.tasks[0].template.labelsOfMine: no",
     ]
@@ -190,8 +191,8 @@ async def test_unknown_fields_are_one_warning_and_the_servers_own_follow() -> No
     )
     cluster = FakeCluster(says=lambda _: DryRun(warnings=said))
     answer = await created(with_tasks(pod()), cluster)
-    assert answer["allowed"] is True
-    assert answer["warnings"] == [
+    assert answer.allowed
+    assert answer.warnings == [
         "unknown fields spec.tasks[0].template.spec.x0, spec.tasks[0].template.spec.x1, "
         "spec.tasks[0].template.spec.x2 and 2 more: they are dropped when the pods are made",
         "spec.tasks[0].template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14",
@@ -200,19 +201,19 @@ async def test_unknown_fields_are_one_warning_and_the_servers_own_follow() -> No
     ]
 
 
-async def test_one_unknown_field_is_told_with_a_refusal_too() -> None:
+async def test_an_unknown_field_is_a_warning_of_a_refusal_too() -> None:
     answer = DryRun((PORT,), ('unknown field "template.spec.containers[0].comand"',))
     found = await created(with_tasks(pod()), FakeCluster(says=lambda _: answer))
-    assert len(causes(found)) == 1
-    assert found["warnings"] == [
+    assert len(faults_of(found)) == 1
+    assert found.warnings == [
         "unknown field spec.tasks[0].template.spec.containers[0].comand: it is dropped when the "
         "pods are made"
     ]
 
 
-def test_of_many_warnings_three_are_passed_on() -> None:
+def test_three_of_many_warnings_are_passed_on() -> None:
     tried = [Tried(b"{}", [i]) for i in range(9)]
-    verdict = in_depth(Verdict(), tried, [DryRun(warnings=(f"w{i}",)) for i in range(9)])
+    verdict = add_pod_faults(Verdict(), tried, [DryRun(warnings=(f"w{i}",)) for i in range(9)])
     assert verdict.warnings == (
         "spec.tasks[0].template: w0",
         "spec.tasks[1].template: w1",
@@ -221,9 +222,9 @@ def test_of_many_warnings_three_are_passed_on() -> None:
     )
 
 
-def test_where_nothing_was_found_the_verdict_stays_as_it_is() -> None:
+def test_the_verdict_is_unchanged_without_findings() -> None:
     before = Verdict((Violation("spec.tasks", Reason.REQUIRED, None, "x"),), ("y",))
-    assert in_depth(before, [Tried(b"{}", [0])], [DryRun()]) is before
+    assert add_pod_faults(before, [Tried(b"{}", [0])], [DryRun()]) is before
 
 
 def test_numbers_that_are_equal_in_python_are_not_equal_templates() -> None:
@@ -235,7 +236,7 @@ async def test_sixty_four_pod_templates_are_tried_and_the_others_let_in_with_a_w
     cluster = FakeCluster()
     answer = await created(with_tasks(*(pod(f"image-{i}") for i in range(100))), cluster)
     assert len(cluster.tried) == MOST_TRIED == 64
-    assert answer["warnings"] == [
+    assert answer.warnings == [
         "36 of 100 different pod templates were not checked by the API server, because a "
         "review checks at most 64 and waits 3 s; a fault in one of them shows only when its pods "
         "are created"
@@ -249,19 +250,17 @@ async def test_pod_templates_that_are_not_answered_in_time_are_let_in_with_one_w
 
     cluster = FakeCluster(says=says)
     answer = await created(with_tasks(pod("slow"), pod()), cluster)
-    assert answer["allowed"] is True
-    (warning,) = answer["warnings"]
+    assert answer.allowed
+    (warning,) = answer.warnings
     assert warning.startswith("1 of 2 different pod templates were not checked by the API server")
     refused = await created(with_tasks(pod("slow"), pod("bad")), cluster)
-    assert [text.partition(":")[0] for text in causes(refused)] == [
-        "spec.tasks[1].template.spec.containers[0].ports[0].containerPort"
-    ]
-    assert len(refused["warnings"]) == 1
+    assert list(refused.faults) == [PORT_OF.format(1)]
+    assert len(refused.warnings) == 1
 
 
 def test_no_more_than_a_thousand_faults_are_made_of_one_that_all_tasks_share() -> None:
     tried = [Tried(b"{}", list(range(start, 100_000, 2))) for start in (1, 0)]
-    verdict = in_depth(Verdict(), tried, [DryRun((PORT,)), DryRun((PORT,))])
+    verdict = add_pod_faults(Verdict(), tried, [DryRun((PORT,)), DryRun((PORT,))])
     assert len(verdict.violations) == MAX_FINDINGS
     assert [v.path.partition(".template")[0] for v in verdict.violations[:3]] == [
         f"spec.tasks[{i}]" for i in range(3)

@@ -1,10 +1,8 @@
-"""Large reviews, judged by a process of their own: which go there, that they are answered as any
-other, and what becomes of one that takes too long or too much. The process is a real one."""
+"""Offload of large reviews to a real worker process: which reviews, equal answers, and limits."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -16,18 +14,15 @@ from typing import Any
 import pytest
 
 from jobflow.webhook.dry_run.template_pods import DryRun
-from jobflow.webhook.large_reviews import offload as aside_module
+from jobflow.webhook.large_reviews import offload
 from jobflow.webhook.large_reviews.offload import MODULE, Aside
-from jobflow.webhook.review.review import MOST_BYTES, Answer, Outcome, reviewers
-from support.admission.admissions import UID, FakeCluster, FakeRights, review, stored
+from jobflow.webhook.review.review import MOST_BYTES, ReviewOutcome
+from support.admission.admissions import FakeCluster, FakeRights, answer_to, respond, review, stored
 from support.sandbox.manifests import jobflow, template
 
 PATCH = {"jobSpec": {"minAvailable": 1, "queue": "default"}}
 POD = {
-    "spec": {
-        "containers": [{"name": "main", "image": "busybox:1.36"}],
-        "restartPolicy": "Never",
-    }
+    "spec": {"containers": [{"name": "main", "image": "busybox:1.36"}], "restartPolicy": "Never"}
 }
 
 
@@ -38,7 +33,7 @@ def flow(*steps: dict[str, Any], **spec: Any) -> bytes:
 
 def template_with(*tasks: dict[str, Any]) -> bytes:
     made = stored(template("t"))
-    return review("CREATE", made | {"spec": {"tasks": tasks}}, kind="JobTemplate")
+    return review("CREATE", made | {"spec": {"tasks": tasks}})
 
 
 def plain(count: int, **step: Any) -> list[dict[str, Any]]:
@@ -74,23 +69,13 @@ LARGE = {
     "many empty tasks in a patch": flow(
         {"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 20_000}}}
     ),
+    "many empty tasks in a template": template_with(*[{}] * 40_000),
     "wrong types": flow(*[1] * 200_000),  # type: ignore[list-item]
     "no JSON": b"[" * (MOST_BYTES + 1),
 }
 
 
-async def answered(
-    cluster: FakeCluster, elsewhere: Aside | None, body: bytes, rights: FakeRights | None = None
-) -> Answer:
-    kind = "jobtemplates" if b'"kind": "JobTemplate"' in body else "jobflows"
-    return await reviewers(cluster, elsewhere, rights)[f"/{kind}/validate"].review(body)
-
-
-def status(answer: Answer) -> dict[str, Any]:
-    response = json.loads(answer.body)["response"]
-    assert (response["uid"], response["allowed"]) == (UID, False)
-    found: dict[str, Any] = response["status"]
-    return found
+MANY_PATCHES = LARGE["many patches"]
 
 
 @pytest.fixture
@@ -110,18 +95,18 @@ async def aside_of(
 
 
 @pytest.mark.parametrize("body", SMALL.values(), ids=SMALL.keys())
-async def test_the_event_loop_judges_what_takes_no_time(body: bytes, cluster: FakeCluster) -> None:
+async def test_the_event_loop_judges_small_reviews(body: bytes, cluster: FakeCluster) -> None:
     async with aside_of(cluster) as aside:
-        assert (await answered(cluster, aside, body)).outcome is Outcome.ALLOWED
+        assert (await respond(body, cluster, elsewhere=aside)).allowed
         assert aside.pid is None
 
 
-async def test_large_reviews_are_answered_by_one_process_as_any_other(cluster: FakeCluster) -> None:
+async def test_large_reviews_get_the_same_answers_from_one_process(cluster: FakeCluster) -> None:
     pids = set()
     async with aside_of(cluster) as aside:
         for name, body in LARGE.items():
-            there = await answered(cluster, aside, body)
-            here = await answered(cluster, None, body)
+            there = await answer_to(body, cluster, elsewhere=aside)
+            here = await answer_to(body, cluster)
             assert (there.body, there.outcome, there.code) == (here.body, here.outcome, here.code)
             assert [(v.path, v.reason) for v in there.violations] == [
                 (v.path, v.reason) for v in here.violations
@@ -131,71 +116,69 @@ async def test_large_reviews_are_answered_by_one_process_as_any_other(cluster: F
     assert aside.pid is None
 
 
-async def test_what_the_process_needs_of_the_cluster_it_is_told(cluster: FakeCluster) -> None:
+async def test_the_process_asks_for_rights_templates_and_queues(cluster: FakeCluster) -> None:
     cluster.known_queues = {"default": "Closed"}
     rights = FakeRights("you may not")
+    steps = plain(900, patch=PATCH)
     async with aside_of(cluster, rights) as aside:
-        answer = await answered(cluster, aside, flow(*plain(900, patch=PATCH)))
-        assert (status(answer)["code"], status(answer)["message"]) == (403, "you may not")
-        assert answer.outcome is Outcome.REFUSED
+        refused = await respond(flow(*steps), cluster, elsewhere=aside)
+        assert (refused.code, refused.message) == (403, "you may not")
+        assert refused.outcome is ReviewOutcome.REFUSED
         assert rights.users == [("admin", "default")]
         rights.lacks = ""
-        steps = [*plain(900, patch=PATCH), {"name": "b"}]
-        answer = await answered(cluster, aside, flow(*steps))
-        assert json.loads(answer.body)["response"]["warnings"] == [
-            'JobTemplate "b" does not exist yet: its steps wait until it does',
-            'queue "default" (Closed) is not Open: Volcano refuses jobs for a queue that is not',
-        ]
+        warned = await respond(flow(*steps, {"name": "b"}), cluster, elsewhere=aside)
+    assert warned.warnings == [
+        'JobTemplate "b" does not exist yet: its steps wait until it does',
+        'queue "default" (Closed) is not Open: Volcano refuses jobs for a queue that is not',
+    ]
 
 
-async def test_pod_templates_of_a_large_template_are_tried_by_the_replica() -> None:
+async def test_the_replica_tries_pod_templates_of_a_large_template() -> None:
     cluster = FakeCluster(says=lambda pod: DryRun(warnings=('unknown field "template.x"',)))
     tasks = [task(f"t{i}", metadata={"labels": {"i": str(i)}}) for i in range(6_000)]
     async with aside_of(cluster) as aside:
-        answer = await answered(cluster, aside, template_with(*tasks))
+        response = await respond(template_with(*tasks), cluster, elsewhere=aside)
         assert aside.pid is not None
     assert len(cluster.tried) == 64
-    unknown, untried = json.loads(answer.body)["response"]["warnings"]
+    unknown, untried = response.warnings
     assert unknown.startswith("unknown fields spec.tasks[0].template.x, spec.tasks[1].")
     assert untried.startswith(
         "5936 of 6000 different pod templates were not checked by the API server"
     )
 
 
-async def test_nothing_large_is_judged_while_that_may_not_be(cluster: FakeCluster) -> None:
+async def test_no_large_review_is_judged_while_the_cluster_is_unfit(cluster: FakeCluster) -> None:
     cluster.why_unfit = "a newer CRD"
     async with aside_of(cluster) as aside:
-        answer = await answered(cluster, aside, LARGE["many bytes"])
-    assert (status(answer)["code"], status(answer)["message"]) == (503, "a newer CRD; try again")
+        response = await respond(LARGE["many bytes"], cluster, elsewhere=aside)
+    assert (response.code, response.message) == (503, "a newer CRD; try again")
 
 
-async def test_a_review_that_takes_too_long_is_given_up_and_the_next_one_judged(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+async def test_a_review_that_takes_too_long_is_ended_and_the_next_one_judged(
+    cluster: FakeCluster,
 ) -> None:
     async with aside_of(cluster, seconds=0.01) as aside:
-        answer = await answered(cluster, aside, LARGE["many patches"])
+        response = await respond(MANY_PATCHES, cluster, elsewhere=aside)
         assert aside.pid is None
-        assert (status(answer)["code"], status(answer)["reason"]) == (504, "Timeout")
-        assert status(answer)["message"].startswith(
-            "the review was not finished within 0.01 s; try again"
-        )
-        assert answer.outcome is Outcome.FAILED
+        assert (response.code, response.status["reason"]) == (504, "Timeout")
+        assert response.message.startswith("the review was not finished within 0.01 s; try again")
+        assert response.outcome is ReviewOutcome.FAILED
         aside._seconds = 30
-        assert (await answered(cluster, aside, LARGE["many patches"])).outcome is Outcome.ALLOWED
+        assert (await respond(MANY_PATCHES, cluster, elsewhere=aside)).allowed
 
 
 async def test_a_process_that_is_killed_is_started_again(cluster: FakeCluster) -> None:
     async with aside_of(cluster) as aside:
-        await answered(cluster, aside, LARGE["many patches"])
+        await respond(MANY_PATCHES, cluster, elsewhere=aside)
         first = aside.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        answer = await answered(cluster, aside, LARGE["many patches"])
-        if answer.outcome is Outcome.FAILED:  # it was asked before its end was known
-            assert status(answer)["code"] == 500
-            assert status(answer)["message"].startswith("the process for large reviews end")
-            answer = await answered(cluster, aside, LARGE["many patches"])
-        assert answer.outcome is Outcome.ALLOWED
+        response = await respond(MANY_PATCHES, cluster, elsewhere=aside)
+        if response.outcome is ReviewOutcome.FAILED:  # the end of the process was not seen yet
+            assert response.code == 500
+            assert response.message.startswith("the process for large reviews end")
+            response = await respond(MANY_PATCHES, cluster, elsewhere=aside)
+        assert response.allowed
         assert aside.pid not in (None, first)
 
 
@@ -204,35 +187,34 @@ async def test_a_review_that_takes_too_much_memory_is_refused_and_the_next_one_j
 ) -> None:
     much = flow({"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 2_000_000}}})
     async with aside_of(cluster, seconds=60) as aside:
-        answer = await answered(cluster, aside, much)
-        assert status(answer)["code"] == 500
-        assert "more memory than it has" in status(answer)["message"]
-        assert (await answered(cluster, aside, LARGE["many patches"])).outcome is Outcome.ALLOWED
+        response = await respond(much, cluster, elsewhere=aside)
+        assert response.code == 500
+        assert "more memory than it has" in response.message
+        assert (await respond(MANY_PATCHES, cluster, elsewhere=aside)).allowed
 
 
-async def test_too_many_large_reviews_at_once_are_asked_to_come_back(
+async def test_more_large_reviews_than_the_limit_are_asked_to_retry(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aside_module, "MOST_WAITING", 2)
+    monkeypatch.setattr(offload, "MOST_WAITING", 2)
     async with aside_of(cluster, seconds=60) as aside:
-        bodies = [LARGE["many patches"]] * 3
         first, second, third = await asyncio.gather(
-            *(answered(cluster, aside, body) for body in bodies)
+            *(respond(MANY_PATCHES, cluster, elsewhere=aside) for _ in range(3))
         )
-    assert [first.outcome, second.outcome] == [Outcome.ALLOWED] * 2
-    assert (status(third)["code"], status(third)["details"]["retryAfterSeconds"]) == (429, 1)
-    assert status(third)["message"] == "2 large reviews are under way; try again"
+    assert first.allowed and second.allowed
+    assert (third.code, third.status["details"]["retryAfterSeconds"]) == (429, 1)
+    assert third.message == "2 large reviews are under way; try again"
 
 
 async def test_an_idle_process_is_ended(cluster: FakeCluster) -> None:
     async with aside_of(cluster, idle_seconds=0.0) as aside:
-        await answered(cluster, aside, LARGE["many patches"])
+        await respond(MANY_PATCHES, cluster, elsewhere=aside)
         async with asyncio.timeout(10):
             while aside.pid is not None:  # noqa: ASYNC110 - the end of a timer
                 await asyncio.sleep(0.01)
 
 
-def test_the_process_ends_with_its_replica() -> None:
+def test_the_process_ends_with_its_input() -> None:
     done = subprocess.run(
         [sys.executable, "-m", MODULE], input=b"", capture_output=True, timeout=60
     )

@@ -1,8 +1,7 @@
-"""Whatever a review holds, the event loop is free again soon and the answer is one: 200,000 hostile
-reviews in `make test-long`, and a share of them in `make test`.
+"""Hostile reviews: each gets a well-formed answer in limited CPU time.
 
-The bound is CPU time, ten times as much as is aimed at, so that neither other load nor a slow
-machine breaks it; what is out of proportion does.
+`make test-long` runs 200,000 reviews, `make test` a share of them. The limit is ten times the goal,
+so that only disproportionate effort exceeds it, and neither other load nor a slow machine.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.violations import MAX_SHOWN
 from jobflow.webhook.large_reviews.offload import SECONDS
 from jobflow.webhook.review.envelope import MAX_WARNING
-from jobflow.webhook.review.review import Answer, Outcome, Reviewer, reviewers
+from jobflow.webhook.review.review import Answer, Reviewer, ReviewOutcome, reviewers
 from support.admission.admissions import UID, FakeCluster
 from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import THOROUGH
@@ -28,10 +27,10 @@ from support.sandbox.manifests import template
 BATCHES = 40
 REVIEWS = 200_000 if THOROUGH else 4_000
 MOST_CPU = 1.0
-"""Seconds of the event loop; the aim is a tenth of it."""
+"""Seconds of the event loop, ten times the goal."""
 MOST_CPU_ASIDE = 2 * SECONDS
 MOST_ANSWER = 300_000
-"""Bytes: a hundred faults of a kilobyte each, in causes and in the message."""
+"""Bytes of a hundred faults of a kilobyte each, in causes and in the message."""
 
 ELSEWHERE = Answer(b"", operation="elsewhere")
 
@@ -50,7 +49,7 @@ class Review(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 class Cluster(FakeCluster):
-    """One whose templates are read once."""
+    """A cluster with large and invalid templates, which are decoded once."""
 
     @cached_property
     def _templates(self) -> Mapping[str, JobTemplate]:
@@ -66,14 +65,14 @@ class Cluster(FakeCluster):
 
 
 class Aside:
-    """Takes note of what is not judged on the event loop."""
+    """Marks reviews that the event loop does not judge."""
 
     async def review(self, path: str, body: bytes) -> Answer:
         return ELSEWHERE
 
 
-def answered(reviewer: Reviewer[Any], body: bytes) -> Answer:
-    """The answer of a review that waits for nobody."""
+def answered(reviewer: Reviewer, body: bytes) -> Answer:
+    """Return the answer to a review, which must not wait."""
     try:
         reviewer.review(body).send(None)
     except StopIteration as done:
@@ -83,17 +82,17 @@ def answered(reviewer: Reviewer[Any], body: bytes) -> Answer:
 
 
 def check(answer: Answer) -> None:
-    """That an answer is one, says all it has to and no more, and is no error of ours."""
-    assert answer.outcome is not Outcome.FAILED, answer.body
+    """Assert that an answer is a complete, well-formed and limited review or Status."""
+    assert answer.outcome is not ReviewOutcome.FAILED, answer.body
     assert len(answer.body) < MOST_ANSWER
-    if answer.outcome is Outcome.MALFORMED:
+    if answer.outcome is ReviewOutcome.MALFORMED:
         assert answer.code == 400
         assert msgspec.json.decode(answer.body)["kind"] == "Status"
         return
     said = msgspec.json.decode(answer.body, type=Review)
     assert (said.api_version, said.kind) == ("admission.k8s.io/v1", "AdmissionReview")
     assert all(len(warning) <= MAX_WARNING for warning in said.response.warnings)
-    assert said.response.allowed is (answer.outcome is Outcome.ALLOWED)
+    assert said.response.allowed is (answer.outcome is ReviewOutcome.ALLOWED)
     if not said.response.allowed:
         status = said.response.status
         assert status is not None and status["code"] in (403, 422) and status["message"]

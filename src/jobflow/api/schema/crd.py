@@ -1,89 +1,39 @@
-"""Writes the CustomResourceDefinitions from the types, so that there is one definition a kind.
+"""The CustomResourceDefinitions, generated from the types.
 
-The schema says shapes and meanings; rules (patterns, enums, ranges) live in the webhook, which can
-name all that is wrong at once and is never stricter than what is stored already
+A schema has shapes and descriptions. Rules (patterns, enums, ranges) are checked by the webhook,
+which reports all faults at once and does not apply to stored objects
 (docs/decisions/crd-shapes-webhook-rules.md). No field has a `default:`.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import JobSpec
-from jobflow.api.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.jobtemplate import JobTemplate, JobTemplateStatus
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, Resource
+from jobflow.api.kinds import KINDS
 
 Schema = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    resource: Resource
-    short_name: str
-    doc: type
-    spec: type
-    status: type
-    columns: tuple[tuple[str, str, str, int], ...]
-    """Name, type, JSON path and priority (0: always, 1: with -o wide) of the printer columns."""
-
-
-_AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
-
-_KINDS = {
-    "JobFlow": _Kind(
-        JOBFLOWS,
-        "jf",
-        JobFlow,
-        JobFlowSpec,
-        JobFlowStatus,
-        (
-            ("Status", "string", ".status.state.phase", 0),
-            ("Reason", "string", ".status.state.reason", 0),
-            ("Progress", "string", ".status.progress", 0),
-            ("Duration", "string", ".status.duration", 0),
-            _AGE,
-            ("Message", "string", ".status.state.message", 1),
-            ("Started", "date", ".status.startTime", 1),
-        ),
-    ),
-    "JobTemplate": _Kind(
-        JOBTEMPLATES,
-        "jt",
-        JobTemplate,
-        JobSpec,
-        JobTemplateStatus,
-        (
-            ("Queue", "string", ".spec.queue", 0),
-            ("Tasks", "string", ".spec.tasks[*].name", 0),
-            _AGE,
-        ),
-    ),
-}
-
-
 def crd(kind: str) -> dict[str, Any]:
-    """The CustomResourceDefinition of `JobFlow` or `JobTemplate`. KeyError for any other kind."""
-    described = _KINDS[kind]
-    resource = described.resource
+    """Return the CustomResourceDefinition of one of JobFlow's kinds. Raises KeyError."""
+    row = KINDS[kind]
+    resource = row.resource
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "metadata": {"name": row.crd_name},
         "spec": {
             "group": resource.group,
             "names": {
                 "kind": resource.kind,
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
-                "shortNames": [described.short_name],
+                "shortNames": [row.short_name],
                 "singular": resource.kind.lower(),
             },
             "scope": "Namespaced",
@@ -93,7 +43,7 @@ def crd(kind: str) -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [_column(*column) for column in described.columns],
+                    "additionalPrinterColumns": [_column(*column) for column in row.columns],
                     "schema": {"openAPIV3Schema": openapi_schema(kind)},
                 }
             ],
@@ -102,26 +52,26 @@ def crd(kind: str) -> dict[str, Any]:
 
 
 def openapi_schema(kind: str) -> Schema:
-    """The structural schema (apiextensions/v1) of a whole object of this kind."""
-    described = _KINDS[kind]
+    """Return the structural schema (apiextensions/v1) of an object of this kind."""
+    row = KINDS[kind]
     return {
         "type": "object",
-        "description": _doc(described.doc),
+        "description": _doc(row.object_type),
         "properties": {
             "apiVersion": {
                 "type": "string",
-                "description": f"{described.resource.api_version}, the version of this schema.",
+                "description": f"{row.resource.api_version}, the version of this schema.",
             },
             "kind": {"type": "string", "description": f"{kind}, the kind of this object."},
             "metadata": {"type": "object"},
-            "spec": _struct(described.spec),
-            "status": _struct(described.status),
+            "spec": _struct(row.spec_type),
+            "status": _struct(row.status_type),
         },
     }
 
 
 def to_yaml(document: dict[str, Any]) -> str:
-    """YAML as it stands in charts/jobflow/crds: keys in order, no anchors."""
+    """Return YAML with keys in order and without anchors."""
     return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -136,7 +86,7 @@ def _column(name: str, kind: str, path: str, priority: int) -> dict[str, Any]:
 
 
 def _doc(described: type) -> str:
-    """The first paragraph of a docstring: what the user reads. The rest is for developers."""
+    """The first paragraph of a docstring. Users read it in `kubectl explain`."""
     return " ".join((described.__doc__ or "").split("\n\n")[0].split())
 
 
@@ -146,7 +96,7 @@ def _struct(described: type) -> Schema:
 
 
 def _schema(info: msgspec.inspect.Type) -> Schema:
-    """The structural schema of one type. KeyError for a type that has none."""
+    """The structural schema of a type. Raises KeyError for a type without one."""
     match info:
         case msgspec.inspect.Metadata(type=inner):
             return _schema(inner) | _annotations(info)
@@ -176,7 +126,7 @@ _SCALARS: dict[type, Schema] = {
 
 
 def _described_item(info: msgspec.inspect.Type) -> Schema:
-    """An element's schema; a struct brings its own docstring, for no field describes it."""
+    """The schema of an item of a list or map, described by its docstring if it is a struct."""
     if isinstance(info, msgspec.inspect.StructType):
         return {"description": _doc(info.cls)} | _schema(info)
     return _schema(info)
@@ -190,12 +140,11 @@ def _annotations(info: msgspec.inspect.Metadata) -> Schema:
 
 
 def write(directory: Path) -> list[Path]:
-    """Write each CRD to `<directory>/<group>_<plural>.yaml`; returns the paths."""
+    """Write each CRD to `<directory>/<group>_<plural>.yaml` and return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
-    for kind, described in _KINDS.items():
-        resource = described.resource
-        path = directory / f"{resource.group}_{resource.plural}.yaml"
+    for kind, row in KINDS.items():
+        path = directory / f"{row.resource.group}_{row.resource.plural}.yaml"
         path.write_text(to_yaml(crd(kind)), encoding="utf-8")
         paths.append(path)
     return paths

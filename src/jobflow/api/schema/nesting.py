@@ -1,7 +1,7 @@
-"""How deep JSON is nested, counted by loops, because recursion limits differ between interpreters.
+"""Nesting depth of JSON, computed without recursion, because recursion limits differ.
 
-The depth of a value is the number of lists and maps in each other, itself included: `{"a": [1]}`
-has depth 2, a text has depth 0.
+The depth of a value is the number of nested lists and maps, including itself: `{"a": [1]}` has
+depth 2, a string has depth 0.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import accumulate
 from typing import Any
 
 MAX_DEPTH = 100
-"""The greatest depth of an object that admission accepts."""
+"""Maximum depth of an object that admission accepts."""
 READABLE_DEPTH = 500
-"""The depth of a stored object that is read. More than MAX_DEPTH, because objects may be older than
-that rule; so little that Python 3.11, whose limit is 1,000, reads, compares and writes it."""
+"""Maximum depth of a stored object that is read. It exceeds MAX_DEPTH, because objects may be older
+than that rule, and Python 3.11, whose recursion limit is 1,000, can process it."""
 CUT_DEPTH = READABLE_DEPTH + 5
-"""The depth that `cut` leaves of an answer or a review. An object in it that was too deep still is:
-a list, an event and a review have two or three levels around it."""
+"""Maximum depth that `cut` leaves. Lists, events and reviews have two or three levels around an
+object, so an object that was too deep still is."""
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b'{}[]"'))
 _STEPS = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
@@ -32,7 +32,7 @@ _OPENING = frozenset(b"{[")
 
 
 def is_deeper(raw: bytes, most: int) -> bool:
-    """Whether a JSON text has a depth above `most`. Brackets in texts do not count."""
+    """Return whether a JSON text is deeper than `most`. Brackets in strings do not count."""
     if raw.count(b"{") + raw.count(b"[") <= most:
         return False
     if b"\\" in raw:
@@ -44,8 +44,8 @@ def is_deeper(raw: bytes, most: int) -> bool:
 
 
 def cut(raw: bytes, most: int = CUT_DEPTH) -> bytes:
-    """A JSON text of a depth of `most` at the most: a text replaces each list and map that is
-    deeper. It is a hash, so that different values stay different."""
+    """Return the JSON text with lists and maps deeper than `most` replaced by strings, which are
+    hashes, so that different values stay different."""
     kept: list[bytes] = []
     done = depth = begin = 0
     for token in _TOKEN.finditer(raw):
@@ -61,12 +61,12 @@ def cut(raw: bytes, most: int = CUT_DEPTH) -> bytes:
             kept += raw[done:begin], b'"%s"' % sha256(raw[begin : at + 1]).hexdigest().encode()
             done = at + 1
         depth -= 1
-    kept.append(raw[done:begin] if depth > most else raw[done:])  # no JSON: its end is missing
+    kept.append(raw[done:begin] if depth > most else raw[done:])  # malformed JSON without its end
     return b"".join(kept)
 
 
 def way_beyond(value: Any, most: int) -> list[str | int] | None:
-    """The keys that lead to the first list or map deeper than `most`; None if there is none."""
+    """Return the keys of the path to the first list or map deeper than `most`, or None."""
     level = [value]
     for _ in range(most):
         level = [
@@ -78,7 +78,7 @@ def way_beyond(value: Any, most: int) -> list[str | int] | None:
 
 
 def _way(value: Any, most: int) -> list[str | int]:
-    """Walk by levels; each entry comes with the one that holds it."""
+    """Walk by levels; each entry has its parent entry."""
     level: list[tuple[Any, Any, str | int]] = [(value, None, "")]
     for _ in range(most):
         level = [

@@ -9,13 +9,12 @@ import time
 
 import msgspec
 
-from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
+from jobflow.api.resources import CRDS
 from jobflow.api.schema.crd import crd, to_yaml
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, unreachable
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.credentials import ConfigError
 
-KINDS = (JOBFLOWS.kind, JOBTEMPLATES.kind)
 FIELD_MANAGER = "jobflow-crds"
 APPLY_PATCH = "application/apply-patch+yaml"
 SERVED_WITHIN_SECONDS = 30.0

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.resources import FLOW_GROUP, JOBFLOWS, JOBTEMPLATES
+from jobflow.api.kinds import KINDS, FlowObject
+from jobflow.api.resources import FLOW_GROUP, JOBFLOWS
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.manifests.yaml_nodes import data_of
 from jobflow.core.admission.object_names import name_violations
@@ -24,10 +23,6 @@ from jobflow.core.suggest import Suggester, supported
 from jobflow.core.violations import Reason, Violation
 
 API_VERSION = JOBFLOWS.api_version
-TYPES: dict[str, type[JobFlow] | type[JobTemplate]] = {
-    JOBFLOWS.kind: JobFlow,
-    JOBTEMPLATES.kind: JobTemplate,
-}
 
 _UNKNOWN_FIELD = "unknown field"
 _EXPECTS_TEXT = "must be of type string"
@@ -44,7 +39,7 @@ class TypedManifest:
     kind: str
     violations: list[Violation]
     """Faults of kind, apiVersion, schema and metadata."""
-    object: JobFlow | JobTemplate | None
+    object: FlowObject | None
     """The mended object; None if it cannot be mended."""
 
 
@@ -60,7 +55,7 @@ def to_typed(manifest: Manifest) -> TypedManifest | None:
     violations += _mended_violations(manifest, kind, data)
     violations += _metadata_violations(kind, data)
     try:
-        typed = msgspec.convert(without_nulls(kind, data), TYPES[kind])
+        typed = msgspec.convert(without_nulls(kind, data), KINDS[kind].object_type)
     except msgspec.ValidationError as error:
         typed = None
         if not violations:
@@ -83,7 +78,7 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
         if meant is None and not _is_ours(kind, version):
             return None, []
         reason = Reason.NOT_SUPPORTED if kind else Reason.REQUIRED
-        violations.append(Violation("kind", reason, kind, supported(kind, TYPES)))
+        violations.append(Violation("kind", reason, kind, supported(kind, KINDS)))
     if meant and version != API_VERSION:
         reason = Reason.NOT_SUPPORTED if version else Reason.REQUIRED
         detail = f"for a {meant} write {API_VERSION}"
@@ -100,7 +95,7 @@ def _guessed_kind(kind: Any, version: Any) -> str | None:
     """Return our kind that is misspelt here; in another group only if its letter case is wrong."""
     if not isinstance(kind, str):
         return None
-    guess = Suggester(list(TYPES)).nearest(kind)
+    guess = Suggester(list(KINDS)).nearest(kind)
     if guess and (_is_ours(kind, version) or guess.casefold() == kind.casefold()):
         return guess
     return None

@@ -1,4 +1,4 @@
-"""The result of carrying a plan out, and how many of its requests are sent at once."""
+"""The result of applying a plan, the limit of concurrent requests, and the part that is due."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from jobflow.core.planning.actions import Action, Confirm, CreateJob, DeleteFlow
 from jobflow.core.reasons import StepReason
 
 REQUESTS_AT_ONCE = 16
-"""Most requests of one plan that are under way at once."""
+"""Maximum concurrent requests of one plan."""
 
 
 @dataclass(slots=True)
 class Applied:
-    """The result of carrying a plan out, for the one place that handles outcomes."""
+    """The result of applying a plan."""
 
     again: bool = False
-    """An answer is there that no watch event will bring: plan again at once."""
+    """There is an answer that no watch event brings, so plan again at once."""
     errors: list[str] = field(default_factory=list)
     """Errors after which a later try may succeed."""
     failed: set[str] = field(default_factory=set)
-    """The requests that had them, by `request_of`; the status write is STATUS."""
+    """The requests with these errors, by `request_of`; the status write is STATUS."""
     retry_after: float = 0.0
-    """Seconds the server asked to wait; the longest."""
+    """Longest time that the server asked to wait, in seconds."""
     status_written: bool = False
     held_back: bool = False
     """A quota or missing rights refused a create; the creates that were not sent yet are left to
@@ -37,9 +37,9 @@ class Applied:
 
 
 class Slots(asyncio.Semaphore):
-    """How many requests of a plan are under way at once. If there are many creates, or the stored
-    status says that creates are refused, it is one until the first create is answered: so one try
-    is enough to learn that the namespace takes no more."""
+    """Limits the concurrent requests of a plan. If there are many creates, or the stored status
+    says that creates are refused, the limit is one until the first create is answered, so that one
+    try shows that the namespace takes no more jobs."""
 
     def __init__(self, flow: JobFlow, plan: Plan) -> None:
         creates = sum(isinstance(action, CreateJob) for action in plan.actions)
@@ -56,13 +56,13 @@ class Slots(asyncio.Semaphore):
 
 
 STATUS = "status"
-"""The status write among the requests of a plan."""
+"""The name of the status write, as by `request_of`."""
 
 
 def request_of(action: Action) -> str:
-    """Return a name for the request of an action; equal requests of later plans have the same."""
-    what = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
-    return f"{type(action).__name__} {what}"
+    """Return a name for the request of an action, which is the same in later plans."""
+    target = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
+    return f"{type(action).__name__} {target}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ class Due:
 
     plan: Plan
     status_wait: float | None
-    """Seconds until the status may be written; None: it is not written."""
+    """Seconds until the status may be written; None if it is not to be written."""
     held: bool = False
-    """Whether a part of the plan waits for the end of the backoff."""
+    """Whether a part of the plan waits for the backoff."""
 
     @property
     def write(self) -> bool:
@@ -89,7 +89,7 @@ class Due:
 
 
 def due_of(plan: Plan, status_wait: float | None, failed: Collection[str]) -> Due:
-    """The plan without the requests that failed in the backoff that still lasts."""
+    """Return the plan without the requests that are in backoff."""
     if not failed:
         return Due(plan, status_wait)
     actions = tuple(each for each in plan.actions if request_of(each) not in failed)

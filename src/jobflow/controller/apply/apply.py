@@ -1,7 +1,7 @@
-"""Carries out a Plan: sends its requests and brings the answers home. Decides nothing.
+"""Applies a Plan: sends its requests and stores the answers.
 
-Answers that are objects go into the store before `apply` returns, so that the next plan sees its
-own writes; the others go into the flow's Answers.
+Answers that are objects go into the store before `apply` returns, so that the next plan sees the
+writes of this one. Other answers go into the flow's Answers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Applier:
-    """Sends what plans ask for."""
+    """Applies plans."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class Applier:
         self._memory = memory
         self._now = now
         self._reads: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
-        """Live reads of all flows. They share connections with the watches, so they are bounded;
-        a flow with many of them does not keep the others waiting."""
+        """Limits concurrent live reads, because they share connections with the watches, and shares
+        them fairly among flows."""
 
     async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
-        """Carry out the plan's actions, and write its status if asked to, all at once.
+        """Send the plan's actions and, if `write_status`, its status, all concurrently.
 
-        Returns when every request has ended, however it ended: two plans of one flow never overlap.
-        Raises nothing but what breaks this task off; an error is in the result.
+        Returns when every request has ended, so plans of one flow never overlap. Errors are in the
+        result; only the cancellation of this task is raised.
         """
         applied = Applied()
         slots = Slots(flow, plan)
@@ -94,8 +94,6 @@ class Applier:
                     group.create_task(each)
         return applied
 
-    # ------------------------------------------------------------------ errors
-
     async def _within(
         self, slots: Slots, work: Awaitable[None], applied: Applied, request: str
     ) -> None:
@@ -105,10 +103,10 @@ class Applier:
             slots.widen()
 
     async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
-        """Make every error of these requests a part of the outcome.
+        """Add every error of these requests to the result.
 
-        Only a cancellation of this task passes: then nobody waits for the outcome. One that comes
-        from inside a request, such as from connections that are being closed, is an error too.
+        A cancellation of this task is raised. A cancellation from inside a request, such as by
+        closed connections, is an error.
         """
         try:
             await work
@@ -161,13 +159,13 @@ class Applier:
                 self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
                 applied.held_back |= bool(error.for_the_namespace)
-                _say(flow, "job refused", action, code=error.code, message=error.message)
+                _log(flow, "job refused", action, code=error.code, message=error.message)
             else:
                 raise
         else:
             self._memory.let_in(flow, action.name, self._now())
             self._store.learn_job(decoder(Job).decode(answer))
-            _say(flow, "job created", action)
+            _log(flow, "job created", action)
         applied.answered = True
 
     async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
@@ -198,8 +196,8 @@ class Applier:
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
     async def _alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
-        """Whether the owner of a vcjob is there and not being deleted. True where it has none, and
-        where this account cannot find out: then it is left to its owner."""
+        """Return whether the owner of a vcjob exists and is not being deleted. True if the vcjob
+        has no owner, or if this account has no right to read it."""
         if owner is None:
             return True
         async with self._reads.slot(key_of(flow)):
@@ -219,7 +217,7 @@ class Applier:
     async def _delete(
         self, resource: Resource, flow: JobFlow, action: DeleteJob | DeleteCommand
     ) -> None:
-        """Delete this very object; that another has its name by now (409) is success too."""
+        """Delete the object with this UID. If another has its name (409), it is already deleted."""
         try:
             namespace = flow.metadata.namespace
             await self._client.delete(resource, namespace, action.name, uid=action.uid)
@@ -228,7 +226,7 @@ class Applier:
                 raise
 
     async def _delete_flow(self, flow: JobFlow, action: DeleteFlow, applied: Applied) -> None:
-        """Only as it was when that was decided: it may have been taken up again since."""
+        """Delete the flow only if it has not changed, because it may have been retried."""
         meta = flow.metadata
         try:
             await self._client.delete(
@@ -246,8 +244,8 @@ class Applier:
             log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
 
     async def _abort(self, flow: JobFlow, action: AbortJob) -> None:
-        """A Command of this name that is still there will do. Where none can be made, the vcjob
-        will be deleted in the end: no reason to ask more often."""
+        """Create the Command unless it exists. If it is refused, this counts as sent, because the
+        planner deletes the vcjob in the end."""
         body = encoded(abort_command(flow, action))
         refused = ""
         try:
@@ -285,7 +283,7 @@ class Applier:
                 await self._take_in(flow, job, applied)
 
     async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
-        """Read the pods of a vcjob. A failure is an answer too, which says whether to try again."""
+        """Read the pods of a vcjob. A failure is stored too, with the time of the next try."""
         applied.again = True
         try:
             async with self._reads.slot(key_of(flow)):
@@ -303,8 +301,8 @@ class Applier:
             self._memory.of(flow).read[action.uid] = PodsRead(pods)
 
     async def _job(self, flow: JobFlow, name: str) -> Job:
-        """Read a vcjob live. If the rest cannot be read, return only its metadata, which is enough
-        to know its owner, and does not tell whether it has ended."""
+        """Read a vcjob live. If it cannot be decoded, return only its metadata, which has the
+        owner."""
         try:
             return await self._get(flow, JOBS, name, Job)
         except UnreadableAnswer as error:
@@ -313,7 +311,7 @@ class Applier:
             return Job(metadata=found.metadata)
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
-        """The flow as it is now; None where it is gone."""
+        """Read the flow live; None if it does not exist."""
         try:
             return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
         except ApiError as error:
@@ -322,11 +320,9 @@ class Applier:
             raise
 
     async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
-        """Read an object of the flow's namespace live, in turn with other flows' reads."""
+        """Read an object of the flow's namespace live."""
         async with self._reads.slot(key_of(flow)):
             return await self._client.get(resource, flow.metadata.namespace, name, type)
-
-    # ------------------------------------------------------------------ status
 
     async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
         meta, answers = flow.metadata, self._memory.of(flow)
@@ -359,7 +355,7 @@ class Applier:
         )
 
     async def _catch_up(self, flow: JobFlow, applied: Applied, conflict: ApiError) -> None:
-        """The flow was not what we knew: read it, so that the next plan starts from what it is."""
+        """Read the flow after a conflict, so that the next plan is for its present version."""
         live = await self._live(flow)
         if live is None:
             return
@@ -370,7 +366,7 @@ class Applier:
 
 
 def is_refusal(error: ApiError) -> bool:
-    """Whether a create was refused for what it is, not for the state the server is in."""
+    """Return whether a create was refused because of its content, not of the server's state."""
     return 400 <= error.code < 500 and error.code not in (401, 408, 409, 429)
 
 
@@ -378,5 +374,5 @@ def _name(flow: JobFlow) -> str:
     return f"{flow.metadata.namespace}/{flow.metadata.name}"
 
 
-def _say(flow: JobFlow, what: str, action: CreateJob, **more: object) -> None:
-    log.info(what, flow=_name(flow), step=action.step, job=action.name, **more)
+def _log(flow: JobFlow, event: str, action: CreateJob, **more: object) -> None:
+    log.info(event, flow=_name(flow), step=action.step, job=action.name, **more)

@@ -1,7 +1,7 @@
-"""The Commands that the controller makes for Volcano, as objects. Sends nothing.
+"""The Command by which the controller has Volcano abort a vcjob.
 
-Volcano acts when it sees one come, by the target's name, and deletes it first
-(pkg/controllers/job, processNextCommand).
+Volcano finds the target by name and deletes the Command first (pkg/controllers/job,
+processNextCommand).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from jobflow.core.planning.actions import AbortJob
 
 
 def abort_command(flow: JobFlow, action: AbortJob) -> Command:
-    """`<vcjob>-abort`. One name a vcjob, so that they never pile up where Volcano is away; owned by
-    the vcjob, so that none outlives it."""
+    """Return the Command `<vcjob>-abort`. Its name is fixed, so that Commands do not pile up while
+    Volcano is down; the vcjob owns it, so that it is deleted with the vcjob."""
     job = OwnerReference(
         api_version=JOBS.api_version, kind=JOBS.kind, name=action.name, uid=action.uid
     )

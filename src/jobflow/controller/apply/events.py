@@ -1,7 +1,7 @@
-"""Kubernetes Events on flows, for `kubectl describe`: counted, not repeated. Best effort.
+"""Kubernetes Events on flows; a repeated Event is counted, not created again.
 
-Events never hold up or fail a reconcile: `record` only remembers, `run` sends, and what cannot be
-sent is given up.
+Events neither delay nor fail a reconcile: `record` queues an Event, `run` sends it, and an Event
+that cannot be sent is dropped.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ log = structlog.get_logger(__name__)
 
 COMPONENT = "jobflow"
 PENDING = 2000
-"""Events that wait to be sent; the oldest is dropped for one more."""
+"""Maximum length of the queue. If it is exceeded, the oldest Event is dropped."""
 REMEMBERED = 4096
-"""Events whose count is remembered."""
+"""Number of Events whose count is kept in memory."""
 PER_SECOND = 50.0
 MESSAGE = 1024
 TRIES = 3
 
 
 class Counted(Struct, frozen=True, kw_only=True):
-    """What is read of an Event that is there already."""
+    """The count of an existing Event."""
 
     count: int = 1
 
 
 @dataclass(slots=True)
 class Pending:
-    """An Event to send: `times` more occurrences, the last at `last`."""
+    """An Event to send, with `times` new occurrences, the last one at `last`."""
 
     body: dict[str, Any]
     namespace: str
@@ -58,7 +58,7 @@ class Pending:
 
 
 class Recorder:
-    """Remembers Events and sends them, at most `PER_SECOND`."""
+    """Queues Events and sends at most `per_second`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Recorder:
         self._stopped = False
 
     def record(self, flow: JobFlow, event: Event) -> None:
-        """Tell the user. The same flow, reason and message again only raise the count."""
+        """Queue an Event. The same flow, reason and message again only raise its count."""
         at = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         name = event_name(flow, event)
         if (waiting := self._pending.get(name)) is not None:
@@ -102,14 +102,14 @@ class Recorder:
             self._news.clear()
 
     def stop(self) -> None:
-        """Let `run` return once what it is sending is answered: a write that is broken off may
-        still be carried out, and a new leader would have to wait for that."""
+        """Let `run` return after the present request. A cancelled write may still be executed, and
+        a new leader would have to wait for it."""
         self._stopped = True
         self._news.set()
 
     async def flush(self, seconds: float = math.inf) -> None:
-        """Send what waits, once, without pausing: the process is about to end. None is begun when
-        `seconds` have passed; what is left then is given up."""
+        """Send all queued Events without pauses before the process ends. After `seconds`, the
+        remaining Events are dropped."""
         until = time.monotonic() + seconds
         for _ in range(len(self._pending)):
             if time.monotonic() >= until:
@@ -129,8 +129,8 @@ class Recorder:
             self._failed(event, f"{type(error).__name__}: {error}", again=True)
 
     async def _send(self, event: Pending) -> None:
-        """Raise the count where the Event is known to be there, else make it; each may find that
-        the other was right: Events expire, and an earlier process may have made this one."""
+        """Raise the count of a known Event, else create it. A known Event may have expired, and an
+        unknown one may exist because an earlier process created it."""
         if (count := self._counts.get(event.name)) is not None:
             try:
                 await self._raise(event, count)
@@ -170,13 +170,13 @@ class Recorder:
 
 
 def event_name(flow: JobFlow, event: Event) -> str:
-    """Always the same for the same flow, reason and message, so that a restart counts on."""
+    """Return a name that is the same after a restart for equal flow, reason and message."""
     parts = "\0".join((flow.metadata.uid, event.type, event.reason, event.message))
     return f"{flow.metadata.name}.{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
 
 
 def event_body(flow: JobFlow, event: Event, name: str, at: str) -> dict[str, Any]:
-    """A `v1` Event as `kubectl describe` finds it: by involvedObject."""
+    """Return a `v1` Event on the flow."""
     meta = flow.metadata
     return {
         "apiVersion": EVENTS.api_version,

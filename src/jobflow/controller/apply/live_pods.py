@@ -1,4 +1,4 @@
-"""Reads the pods of a vcjob live, for what may not be concluded from the copy. Keeps nothing."""
+"""Live reads of the pods of a vcjob, for decisions that the watched copy may be too old for."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from jobflow.store import Store, slim_pod
 log = structlog.get_logger(__name__)
 
 READS_AT_ONCE = 32
-"""Live reads under way, of all flows together: a third of a client's connections."""
+"""Maximum concurrent live reads of all flows, a third of a client's connections."""
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class PodPage(Struct, frozen=True, kw_only=True):
     """A page of pods."""
 
     metadata: ListMeta
@@ -27,23 +27,23 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 async def pods_of(client: Client, namespace: str, job: str, uid: str) -> tuple[Pod, ...]:
-    """The pods that the vcjob with this UID controls, as they are now.
+    """Return the pods that the vcjob with this UID controls.
 
     Raises ApiError or one of NETWORK_ERRORS.
     """
     query = [("labelSelector", f"{JOB_NAME}={job}")]
-    pages = client.list(PODS, Page, namespace=namespace, query=query)
+    pages = client.list(PODS, PodPage, namespace=namespace, query=query)
     return tuple(
         [slim_pod(pod) async for page in pages for pod in page.items or () if pod.owner == uid]
     )
 
 
 async def catch_up_pods(client: Client, store: Store) -> None:
-    """Have the store know pods of every vcjob that has ended and whose end is not recorded yet.
+    """Read the pods of every ended vcjob without known pods whose end is not recorded yet.
 
-    A plan asks for nothing of a vcjob of which no pod is known, for it may never have had any.
-    After somebody else has led, the watch of pods may be behind the vcjobs, which were just read:
-    so where none is known they are read too. Raises nothing: they are an end's details only.
+    A plan does not ask for the pods of a vcjob without known pods, because it may never have had
+    any. After a change of leader the watch of pods may be behind that of vcjobs. Errors are only
+    logged, because pods add only details to an end.
     """
     slots = asyncio.Semaphore(READS_AT_ONCE)
     unknown = [job for job in store.unrecorded() if not store.pods.of(job.metadata.uid)]

@@ -1,4 +1,4 @@
-"""The JSON merge patch that turns one status into another. Reads nothing but its arguments."""
+"""The JSON merge patch that turns one status of a flow into another."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jobflow.api.jobflow import JobFlow
 
 
 def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
-    """The body of a PATCH of the flow's status subresource.
+    """Return the body of a PATCH of the flow's status subresource.
 
-    It holds what differs and null for what is to go (RFC 7396), so fields that this version does
-    not know stay. Version and UID make the API server refuse it (409) where the flow is no longer
-    what the status was made from.
+    It has the fields that differ, and null for those to remove (RFC 7396), so fields that this
+    version does not know stay. Because of version and UID, the API server refuses it (409) if the
+    flow has changed.
     """
-    changes = difference(*(msgspec.to_builtins(each) for each in _apart(flow.status, status)))
+    changes = difference(*(msgspec.to_builtins(each) for each in _reduced(flow.status, status)))
     if (records := status.job_status_list) and records != flow.status.job_status_list:
         changes["jobStatusList"] = msgspec.Raw(msgspec.json.encode(records))
     meta = flow.metadata
@@ -30,10 +30,10 @@ def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
     )
 
 
-def _apart(before: JobFlowStatus, after: JobFlowStatus) -> tuple[JobFlowStatus, JobFlowStatus]:
-    """Both without most of what is the same in both, and without a list of records that replaces
-    another: of a thousand steps few change at a time, and comparing structs costs a tenth of
-    comparing what they look like in JSON."""
+def _reduced(before: JobFlowStatus, after: JobFlowStatus) -> tuple[JobFlowStatus, JobFlowStatus]:
+    """Both without most of their equal parts, and without the list of records, which is replaced as
+    a whole. Of a thousand steps few change at a time, and comparing structs costs a tenth of
+    comparing their JSON."""
     old, new = before.conditions, after.conditions
     if old and new:
         changed = [key for key, each in new.items() if not _same(old.get(key), each)]
@@ -51,7 +51,7 @@ def _same(old: StepCondition | None, new: StepCondition) -> bool:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The merge patch from one JSON object to another: lists are replaced whole."""
+    """Return the merge patch from one JSON object to another."""
     patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for key, value in after.items():
         old = before.get(key)

@@ -16,7 +16,7 @@ import jsonschema_rs
 import msgspec
 
 from jobflow.api.job import JobSpec
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
+from jobflow.api.kinds import KINDS
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.core.manifests.job_fields import meant, place_of
 from jobflow.core.manifests.schema_hints import of_field, of_type
@@ -29,7 +29,6 @@ Path = Sequence[str | int]
 _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _INT32 = 2**31
-_RESOURCES = {"JobFlow": JOBFLOWS, "JobTemplate": JOBTEMPLATES}
 
 _STEPS, _LAST = "spec.flows[]", "spec.finally[]"
 _TEXT = {"type": "string"}
@@ -173,7 +172,7 @@ def _whole(kind: str) -> Schema:
     schema = openapi_schema(kind)
     properties = schema["properties"]
     known = {
-        "apiVersion": {"type": "string", "enum": [_RESOURCES[kind].api_version]},
+        "apiVersion": {"type": "string", "enum": [KINDS[kind].resource.api_version]},
         "kind": _TEXT,
     }
     status = {"status": {_PRESERVED: True}} if "status" in properties else {}

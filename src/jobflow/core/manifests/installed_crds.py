@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jobflow.api.kinds import KINDS
 from jobflow.api.schema.crd import crd
 
 Schema = Mapping[str, Any]
@@ -18,19 +19,10 @@ _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _NOT_OURS = frozenset({"apiVersion", "kind", "metadata"})
 """Of a whole object: these the API server knows by itself."""
-_JOB_SPECS = {
-    "JobFlow": tuple(
-        f"spec.{steps}[].{patch}"
-        for steps in ("flows", "finally")
-        for patch in ("patch", "switch[].patch")
-    ),
-    "JobTemplate": ("spec",),
-}
-"""Below them nothing may be filled in: that is Volcano's to do, when the vcjob is made."""
 
 
 def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
-    """Each thing about the definition of `JobFlow` or `JobTemplate` (an object of
+    """Each thing about the definition of one of JobFlow's kinds (an object of
     `apiextensions.k8s.io/v1`) with which this version cannot work, a clause each; the fields in the
     order of our schema. KeyError for any other kind."""
     (ours,) = crd(kind)["spec"]["versions"]
@@ -43,7 +35,9 @@ def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
         faults.append("there is no subresource status")
     schema = (theirs.get("schema") or {}).get("openAPIV3Schema") or {}
     faults += _below(ours["schema"]["openAPIV3Schema"], schema, "")
-    return faults + [f"{path} has a default" for path in _defaults(schema, "", _JOB_SPECS[kind])]
+    return faults + [
+        f"{path} has a default" for path in _defaults(schema, "", KINDS[kind].job_specs)
+    ]
 
 
 def _faults(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:

@@ -146,12 +146,9 @@ def _of_pods(said: str) -> Type:
 
 @lru_cache(maxsize=1)
 def _pod_types() -> Mapping[str, Mapping[str, str]]:
-    """Type to field to the field's type, as the table has them."""
-    types: dict[str, dict[str, str]] = {}
-    for line in POD_TYPES.splitlines():
-        if not line.startswith(" "):
-            fields = types[line] = {}
-        else:
-            name, _, kind = line.strip().partition(" ")
-            fields[name] = kind
+    """The types of fields by type and field, as in the table."""
+    types = {}
+    for paragraph in POD_TYPES.replace("\n  ", " ").splitlines():
+        name, _, fields = paragraph.partition(": ")
+        types[name] = dict(field.split(" ", 1) for field in fields.split(", "))
     return types

@@ -6,6 +6,7 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
+from jobflow.api.kinds import KINDS
 from jobflow.api.schema.crd import crd
 from jobflow.sandbox.apiserver.kinds import Registry
 from jobflow.sandbox.apiserver.operations import How, Target
@@ -131,7 +132,7 @@ DEFAULT_QUEUE: dict[str, Any] = {
 @cache
 def _definitions() -> tuple[dict[str, Any], ...]:
     """The CRDs; ours are worked out from the types, once a process."""
-    return (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP, COMMAND)
+    return (*map(crd, KINDS), VCJOB, QUEUE, POD_GROUP, COMMAND)
 
 
 async def preinstall(writer: Writer, registry: Registry) -> None:

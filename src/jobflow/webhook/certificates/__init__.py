@@ -1,7 +1,7 @@
-"""The webhook's certificate: made, read, shared, trusted by the API server, and swapped in use.
+"""The webhook's serving certificate.
 
-`pki` makes, `ring` decides what comes next, `trust` reckons caBundles: pure. `live` is what the
-server presents; `files` and `shared` keep it fresh.
+`pki` makes certificates; `ring` and `trust` decide, without I/O, how the replicas' Secret and the
+caBundles change; `live` presents a certificate; `files` and `shared` keep it up to date.
 """
 
 from jobflow.webhook.certificates.files import (

@@ -1,6 +1,6 @@
-"""A certificate in files, as cert-manager's Secret is mounted, read again when they change.
+"""A certificate in files, such as a mounted Secret of cert-manager, reloaded when the files change.
 
-They are written by somebody else, who also tells the API server whom to trust.
+Another program writes the files and the caBundles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jobflow.webhook.certificates.pki import CertificateError, make_pki
 _Content = TypeVar("_Content")
 
 LOOK_SECONDS = 5.0
-"""How often the files are read. A kubelet takes a minute to bring a changed Secret."""
+"""Seconds between two reads. A kubelet takes a minute to update a mounted Secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class CertificateFiles:
     key: Path
 
     def context(self) -> ssl.SSLContext:
-        """A new context with this pair. Raises CertificateError."""
+        """Return a new context with this pair. Raises CertificateError."""
         self.read()
         return load_pair(self.certificate, self.key, str(self.certificate), str(self.key))
 
     def read(self) -> tuple[bytes, bytes]:
-        """Certificate and key, of one moment: read until two readings agree, for they are
-        replaced one after the other. Raises CertificateError."""
+        """Return certificate and key. They are replaced one after the other, so this reads until
+        two reads agree. Raises CertificateError."""
         before = None
         for _ in range(5):
             now = _content(self.certificate), _content(self.key)
@@ -57,10 +57,8 @@ def _content(path: Path) -> bytes:
 
 
 class _Watched(Generic[_Content]):
-    """Keeps `live` level with files. Content that does not fit changes nothing.
-
-    Raises CertificateError when made if there is nothing fit to begin with.
-    """
+    """Keeps `live` up to date with files. Unusable content changes nothing, except that the
+    constructor raises CertificateError."""
 
     def __init__(
         self, live: Live, read: Callable[[], _Content], use: Callable[[_Content], None]
@@ -72,13 +70,13 @@ class _Watched(Generic[_Content]):
         use(self._used)
 
     async def run(self) -> None:
-        """Look every few seconds, until cancelled."""
+        """Read the files every few seconds, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Use what the files hold, if that has changed."""
+        """Use the content of the files if it has changed."""
         try:
             content = self._read()
             if content != self._used:
@@ -89,19 +87,19 @@ class _Watched(Generic[_Content]):
 
 
 class WatchedFiles(_Watched[tuple[bytes, bytes]]):
-    """Keeps the certificate that `live` presents level with a pair of files."""
+    """Keeps the certificate that `live` presents up to date with a pair of files."""
 
     def __init__(self, files: CertificateFiles, live: Live) -> None:
         names = str(files.certificate), str(files.key)
         super().__init__(live, files.read, lambda pair: live.put(*pair, *names))
 
     def waiting_for(self) -> list[str]:
-        """A certificate that has ended and is not replaced."""
+        """Return why reviews cannot be answered."""
         return self._live.waiting_for()
 
 
 class WatchedClientCA(_Watched[bytes]):
-    """Keeps whom `live` takes connections from level with a PEM file of CAs."""
+    """Keeps the CAs of clients that `live` accepts up to date with a PEM file."""
 
     def __init__(self, path: Path, live: Live) -> None:
         super().__init__(
@@ -113,7 +111,7 @@ class WatchedClientCA(_Watched[bytes]):
 
 @dataclass(frozen=True, slots=True)
 class PkiFiles:
-    """Where a Pki was written."""
+    """The files of a Pki."""
 
     ca_certificate: Path
     ca_key: Path
@@ -121,10 +119,10 @@ class PkiFiles:
 
 
 def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
-    """A new `make_pki` as ca.crt, ca.key, tls.crt and tls.key in `directory`, which is made.
+    """Write a new `make_pki` as ca.crt, ca.key, tls.crt and tls.key to `directory`.
 
-    What is there already is replaced. Keys are readable by their owner alone. Raises
-    CertificateError as `make_pki`, OSError where nothing can be written.
+    Creates the directory and replaces existing files. Only their owner can read the keys. Raises
+    CertificateError as `make_pki` does, and OSError.
     """
     pki = make_pki(hosts)
     directory.mkdir(parents=True, exist_ok=True)
@@ -139,7 +137,7 @@ def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
 
 
 def _write(path: Path, content: bytes, *, secret: bool = False) -> Path:
-    """A file that others never see half written, nor, where secret, at all."""
+    """Write a file atomically; only its owner can read a secret one."""
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
     with open(

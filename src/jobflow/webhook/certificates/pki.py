@@ -1,4 +1,4 @@
-"""Makes certificate authorities and serving certificates. Stores none and serves none."""
+"""Creation of certificate authorities and serving certificates."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_LIFETIME = timedelta(days=3650)
 SERVING_LIFETIME = timedelta(days=365)
-"""Of a development PKI, which nobody renews."""
+"""Lifetimes in a development PKI, which is not renewed."""
 CLOCK_SKEW = timedelta(hours=1)
-"""How far back a certificate begins, for clients whose clock is behind."""
+"""Certificates begin this much earlier, for clients whose clock is behind."""
 MAX_COMMON_NAME = 64
 _LABEL = "[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"(?=.{{1,253}}\Z)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
-"""A DNS name, the first label of which may be a wildcard."""
+"""A DNS name, whose first label may be a wildcard."""
 
 
 class CertificateError(ValueError):
-    """Certificates that cannot be used. The text is one sentence that says which and why."""
+    """A certificate that cannot be used. The text says which and why in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,17 @@ class Pair:
 
     @property
     def issued(self) -> datetime:
-        """When it was made."""
+        """When the certificate was made."""
         return self.certificate.not_valid_before_utc + CLOCK_SKEW
 
     @property
     def expires(self) -> datetime:
-        """When it is no longer valid."""
+        """When the certificate expires."""
         return self.certificate.not_valid_after_utc
 
     @property
     def due(self) -> datetime:
-        """When it is to be replaced: at two thirds of its life."""
+        """When to replace the certificate: after two thirds of its lifetime."""
         return self.issued + (self.expires - self.issued) * 2 / 3
 
 
@@ -62,9 +62,9 @@ class Pki:
 
 
 def make_pki(hosts: Sequence[str], *, now: datetime | None = None) -> Pki:
-    """A new CA and a serving certificate for `hosts`, DNS names and IP addresses.
+    """Return a new CA and a serving certificate for `hosts`, DNS names and IP addresses.
 
-    Raises CertificateError where there is no host or one is no name.
+    Raises CertificateError without a host and for a malformed one.
     """
     now = now or datetime.now(UTC)
     authority = make_authority(now=now, lifetime=CA_LIFETIME)
@@ -78,7 +78,7 @@ def make_pki(hosts: Sequence[str], *, now: datetime | None = None) -> Pki:
 
 
 def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
-    """A new CA that signs itself."""
+    """Return a new self-signed CA."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("JobFlow webhook CA")
     certificate = (
@@ -94,8 +94,8 @@ def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
 def make_serving(
     authority: Pair, hosts: Sequence[str], *, now: datetime, lifetime: timedelta
 ) -> Pair:
-    """A new serving certificate for `hosts`; it ends before its CA does. Raises CertificateError
-    as `make_pki`."""
+    """Return a new serving certificate for `hosts`, which expires before its CA. Raises
+    CertificateError as `make_pki` does."""
     if not hosts:
         raise CertificateError("a serving certificate needs at least one host name or address")
     names = x509.SubjectAlternativeName([alternative_name(host) for host in hosts])
@@ -114,7 +114,7 @@ def make_serving(
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
-    """The names and addresses it is for."""
+    """Return the names and addresses that a certificate is for."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -124,12 +124,12 @@ def hosts_of(certificate: x509.Certificate) -> list[str]:
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """The certificate as PEM."""
+    """Return a certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """The key as PEM, PKCS 8, not encrypted."""
+    """Return a key as PEM (PKCS 8), not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -179,7 +179,7 @@ def _name(common_name: str) -> x509.Name:
 
 
 def alternative_name(host: str) -> x509.GeneralName:
-    """A host as a certificate names it. Raises CertificateError where it is none."""
+    """Return a host as a certificate names it. Raises CertificateError for a malformed one."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

@@ -1,8 +1,8 @@
-"""What the replicas share in one Secret: CAs, a serving certificate, keys; and what comes next.
+"""The CAs, serving certificate and keys that replicas share in a Secret, and their rotation.
 
-Pure: the clock is an argument, nothing is read or written. The order that never breaks a review:
-a new CA is trusted by everyone first, then a certificate under it is served, and only when nobody
-can be serving an older one any more its CA goes.
+It does no I/O; the clock is an argument. Rotation in this order breaks no review: every API server
+trusts the new CA, then the replicas serve a certificate that it signed, and the old CA is removed
+only when no replica can still serve a certificate of it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ from jobflow.webhook.certificates.pki import (
 )
 
 CA, CA_KEY, CERTIFICATE, KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
-"""Keys of the Secret's data, as cert-manager's have them, and the CA's own key."""
+"""Keys of the Secret's data: those of cert-manager, and the CA's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Whom certificates are for and how long things last. Raises CertificateError for a host that
-    is none."""
+    """Hosts and lifetimes of certificates. Raises CertificateError for a malformed host."""
 
     hosts: tuple[str, ...]
-    """Names and addresses that the serving certificate is for."""
+    """Names and addresses of the webhook."""
     serving: timedelta = timedelta(days=90)
     authority: timedelta = timedelta(days=5 * 365)
 
@@ -49,13 +48,13 @@ class Policy:
 
     @property
     def settle(self) -> timedelta:
-        """From a caBundle's being written until every API server has heard of it."""
+        """Time from the write of a caBundle until every API server uses it."""
         return min(timedelta(seconds=10), self.serving / 20)
 
     @property
     def overlap(self) -> timedelta:
-        """How long an older CA stays trusted after its last certificate was replaced: a replica
-        that cannot reach the API server may serve that one for so long."""
+        """Time for which an older CA stays trusted after its last certificate was replaced. A
+        replica that cannot reach the API server may serve that certificate for as long."""
         return min(timedelta(hours=1), self.serving / 4)
 
 
@@ -64,30 +63,30 @@ class Ring:
     """The content of the Secret."""
 
     newest: Pair
-    """The CA that signs."""
+    """The CA that signs new certificates."""
     older: tuple[x509.Certificate, ...]
-    """CAs that are still to be trusted, newest first."""
+    """CAs that stay trusted, newest first."""
     serving: Pair
 
     @property
     def authorities(self) -> tuple[x509.Certificate, ...]:
-        """All CAs to be trusted, newest first."""
+        """All trusted CAs, newest first."""
         return (self.newest.certificate, *self.older)
 
     @property
     def issuer(self) -> x509.Certificate:
         """The CA of the serving certificate."""
         found = issuer_of(self.serving.certificate, self.authorities)
-        assert found is not None, "a ring is made and read with the issuer in it"
+        assert found is not None, "a ring always has the issuer"
         return found
 
     @property
     def rotated(self) -> bool:
-        """Whether the newest CA is that of the serving certificate."""
+        """Whether the newest CA signed the serving certificate."""
         return self.issuer == self.newest.certificate
 
     def data(self) -> dict[str, str]:
-        """As `data` of a Secret."""
+        """Return it as `data` of a Secret."""
         content = {
             CA: b"".join(map(pem, self.authorities)),
             CA_KEY: pem_key(self.newest.key),
@@ -98,25 +97,25 @@ class Ring:
 
 
 def read_ring(data: Mapping[str, str]) -> Ring:
-    """What a Secret's `data` holds. Raises CertificateError, which says what does not fit."""
+    """Return the content of a Secret's `data`. Raises CertificateError."""
     authorities, chain = _decoded(data, CA), _decoded(data, CERTIFICATE)
     try:
         newest, *older = x509.load_pem_x509_certificates(authorities)
         (certificate, *_) = x509.load_pem_x509_certificates(chain)
     except ValueError as error:
-        raise CertificateError(f"{CA} or {CERTIFICATE} is no PEM certificate") from error
+        raise CertificateError(f"{CA} or {CERTIFICATE} is not a PEM certificate") from error
     ring = Ring(
         newest=_pair(newest, data, CA, CA_KEY),
         older=tuple(older),
         serving=_pair(certificate, data, CERTIFICATE, KEY),
     )
     if issuer_of(certificate, ring.authorities) is None:
-        raise CertificateError(f"{CERTIFICATE} is signed by none of the CAs in {CA}")
+        raise CertificateError(f"{CERTIFICATE} is not signed by a CA in {CA}")
     return ring
 
 
 def new_ring(policy: Policy, *, now: datetime, held: Ring | None = None) -> Ring:
-    """A ring with a new CA. One that was `held` until now goes on being served and trusted."""
+    """Return a ring with a new CA. A valid certificate that was `held` until now stays in use."""
     newest = make_authority(now=now, lifetime=policy.authority)
     if held is not None and held.serving.expires > now:
         return Ring(newest, _valid(held.authorities, now), held.serving)
@@ -125,40 +124,42 @@ def new_ring(policy: Policy, *, now: datetime, held: Ring | None = None) -> Ring
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What to write to the Secret, and why."""
+class RingChange:
+    """The ring to write to the Secret, and the reason."""
 
     ring: Ring
     reason: str
 
 
-def change(ring: Ring, policy: Policy, *, now: datetime, trusted: bool) -> Change | None:
-    """The next change, None where nothing is due. `trusted`: everyone trusts the newest CA now."""
+def due_change(ring: Ring, policy: Policy, *, now: datetime, trusted: bool) -> RingChange | None:
+    """Return the next change, or None. `trusted`: every API server trusts the newest CA."""
     if ring.serving.expires <= now and not ring.rotated:
-        trusted = True  # there is nothing left to be careful of
+        trusted = True  # there is no valid certificate left to keep in use
     if ring.newest.due <= now and (ring.rotated or ring.newest.expires <= now):
         newest = make_authority(now=now, lifetime=policy.authority)
         if ring.serving.expires <= now:
             serving = make_serving(newest, policy.hosts, now=now, lifetime=policy.serving)
-            return Change(Ring(newest, (), serving), "everything had ended")
+            return RingChange(Ring(newest, (), serving), "CA and certificate have expired")
         older = _valid(ring.authorities, now)
-        return Change(Ring(newest, older, ring.serving), "the CA is at two thirds of its life")
-    if (reason := _reissue(ring, policy, now)) and (trusted or ring.rotated):
+        return RingChange(
+            Ring(newest, older, ring.serving), "the CA is past two thirds of its lifetime"
+        )
+    if (reason := _reissue_reason(ring, policy, now)) and (trusted or ring.rotated):
         hosts = _hosts(ring, policy, now)
         serving = make_serving(ring.newest, hosts, now=now, lifetime=policy.serving)
-        return Change(replace(ring, serving=serving), reason)
-    if ring.older and outlived(ring, policy, now=now):
-        return Change(replace(ring, older=()), "nobody serves under an older CA any more")
+        return RingChange(replace(ring, serving=serving), reason)
+    if ring.older and is_older_unused(ring, policy, now=now):
+        return RingChange(replace(ring, older=()), "no replica serves a certificate of an older CA")
     return None
 
 
-def outlived(ring: Ring, policy: Policy, *, now: datetime) -> bool:
-    """Whether nobody can be serving under any but the newest CA any more."""
+def is_older_unused(ring: Ring, policy: Policy, *, now: datetime) -> bool:
+    """Return whether every replica must have stopped serving certificates of older CAs."""
     return ring.rotated and ring.serving.issued + policy.overlap <= now
 
 
-def next_change(ring: Ring, policy: Policy, *, now: datetime) -> timedelta:
-    """How long until `change` may say something else than now, at most a day."""
+def time_to_next_change(ring: Ring, policy: Policy, *, now: datetime) -> timedelta:
+    """Return the time until `due_change` may return another value, at most a day."""
     moments = [ring.newest.due, ring.serving.due, ring.serving.issued + policy.overlap]
     waits = [moment - now for moment in moments if moment > now]
     return min([*waits, timedelta(days=1)])
@@ -167,7 +168,7 @@ def next_change(ring: Ring, policy: Policy, *, now: datetime) -> timedelta:
 def issuer_of(
     certificate: x509.Certificate, authorities: Iterable[x509.Certificate]
 ) -> x509.Certificate | None:
-    """The CA that signed a certificate."""
+    """Return the CA that signed a certificate."""
     for authority in authorities:
         try:
             certificate.verify_directly_issued_by(authority)
@@ -177,27 +178,27 @@ def issuer_of(
     return None
 
 
-def _reissue(ring: Ring, policy: Policy, now: datetime) -> str:
-    """Why there has to be another serving certificate; empty where there has not."""
+def _reissue_reason(ring: Ring, policy: Policy, now: datetime) -> str:
+    """The reason for a new serving certificate, or ""."""
     if not ring.rotated:
         return "there is a newer CA"
     if ring.serving.due <= now:
-        return "the certificate is at two thirds of its life"
+        return "the certificate is past two thirds of its lifetime"
     if missing := set(map(_canonical, policy.hosts)) - set(hosts_of(ring.serving.certificate)):
         return f"the certificate is not for {', '.join(sorted(missing))}"
     return ""
 
 
 def _hosts(ring: Ring, policy: Policy, now: datetime) -> list[str]:
-    """Ours and, until they are due for renewal, those that a replica of another version asked
-    for: else the two would take turns."""
+    """The policy's hosts and, until renewal, those of the present certificate. Without the latter,
+    replicas with different policies would replace each other's certificates."""
     ours = [_canonical(host) for host in policy.hosts]
     theirs = hosts_of(ring.serving.certificate) if now < ring.serving.due else []
     return list(dict.fromkeys([*ours, *theirs]))
 
 
 def _canonical(host: str) -> str:
-    """An address in the one way it is written in a certificate."""
+    """An address in the form that certificates have."""
     try:
         return str(ip_address(host))
     except ValueError:
@@ -210,11 +211,11 @@ def _valid(certificates: Iterable[x509.Certificate], now: datetime) -> tuple[x50
 
 def _decoded(data: Mapping[str, str], name: str) -> bytes:
     if name not in data:
-        raise CertificateError(f"it has no {name}")
+        raise CertificateError(f"{name} is missing")
     try:
         return b64decode(data[name])
     except ValueError as error:
-        raise CertificateError(f"{name} is no base64") from error
+        raise CertificateError(f"{name} is not base64") from error
 
 
 def _pair(certificate: x509.Certificate, data: Mapping[str, str], name: str, key_name: str) -> Pair:
@@ -222,9 +223,9 @@ def _pair(certificate: x509.Certificate, data: Mapping[str, str], name: str, key
     try:
         key = serialization.load_pem_private_key(text, None)
     except (ValueError, TypeError) as error:
-        raise CertificateError(f"{key_name} is no unencrypted PEM key") from error
+        raise CertificateError(f"{key_name} is not an unencrypted PEM key") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise CertificateError(f"{key_name} is no EC key")
+        raise CertificateError(f"{key_name} is not an EC key")
     if key.public_key() != certificate.public_key():
         raise CertificateError(f"{key_name} is not the key of the first certificate in {name}")
     return Pair(certificate, key)

@@ -1,8 +1,8 @@
-"""A certificate that the replicas make themselves and share in a Secret; the API server is told
-whom to trust. What to do is decided by `ring` and `trust`; here it is read, written and watched.
+"""A certificate that the replicas make themselves, share in a Secret, and have API servers trust.
 
-Every replica runs this. Who writes first wins: a create that finds the Secret there, or a patch of
-an older version of it, is refused by the API server, and the loser reads what the winner wrote.
+`ring` and `trust` decide; this module watches and writes. Every replica runs it, and the first
+write wins: the API server refuses a create of an existing Secret and a patch of an older version,
+and the other replicas read what the first one wrote.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from jobflow.webhook.certificates.pki import CertificateError, pem, pem_key
 from jobflow.webhook.certificates.ring import (
     CERTIFICATE,
     KEY,
-    Change,
     Policy,
     Ring,
-    change,
+    RingChange,
+    due_change,
     issuer_of,
     new_ring,
-    next_change,
     read_ring,
+    time_to_next_change,
 )
 from jobflow.webhook.certificates.trust import Configuration, correction, trusts
 
@@ -44,8 +44,7 @@ log = structlog.get_logger(__name__)
 STRATEGIC = "application/strategic-merge-patch+json"
 FIELD_MANAGER = [("fieldManager", "jobflow-certificates")]
 LONGEST_WAIT = 5.0
-"""Seconds between tries while the API server refuses."""
-
+"""Longest wait between tries while the API server refuses, in seconds."""
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -58,7 +57,7 @@ class Secret(Struct, frozen=True, kw_only=True):
 
 
 class SharedCertificate:
-    """Keeps `live` level with the Secret, and the Secret and the caBundles as they should be."""
+    """Keeps `live` up to date with the Secret, and corrects the Secret and the caBundles."""
 
     def __init__(
         self,
@@ -80,17 +79,17 @@ class SharedCertificate:
         self._backoff = ExponentialBackoff(most=LONGEST_WAIT)
         self._trouble = ""
         self._held: Ring | None = None
-        """What the Secret held when it last made sense."""
+        """The last usable content of the Secret."""
         self._missed: set[str] = set()
         self._trusted_since: dict[x509.Certificate, datetime] = {}
-        self._secret = self._followed(SECRETS, Secret, secret, namespace)
+        self._secret = self._reflector(SECRETS, Secret, secret, namespace)
         self._configurations = {
-            name: self._followed(VALIDATING_WEBHOOKS, Configuration, name)
+            name: self._reflector(VALIDATING_WEBHOOKS, Configuration, name)
             for name in configurations
         }
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._secret.run())
             for reflector in self._configurations.values():
@@ -103,28 +102,26 @@ class SharedCertificate:
                         await self._wake.wait()
 
     def look(self) -> None:
-        """See now whether something is due, as whenever something has changed."""
+        """Make the next pass now."""
         self._wake.set()
 
     def waiting_for(self) -> list[str]:
-        """A certificate, or the API server's trust in it."""
-        why = self._unread() or self._trouble
+        """Return why reviews cannot be answered, a clause each."""
+        reason = self._unread() or self._trouble
         if missing := self._live.waiting_for():
-            return [f"a certificate: {why}"] if why else missing
-        if self._held is not None and not self._everyone_trusts(self._held.issuer):
+            return [f"a certificate: {reason}"] if reason else missing
+        if self._held is not None and not self._is_trusted(self._held.issuer):
             names = ", ".join(self._configurations)
-            why = why or "its caBundle is being written"
-            return [f"ValidatingWebhookConfiguration {names} to trust the certificate: {why}"]
+            reason = reason or "its caBundle is being written"
+            return [f"ValidatingWebhookConfiguration {names} to trust the certificate: {reason}"]
         return []
 
-    # ------------------------------------------------------------------ one pass
-
     async def _careful_pass(self) -> float:
-        """A pass, and how many seconds after it the next one is due."""
+        """Make a pass without raising errors; return the seconds until the next one."""
         try:
             wait = await self._pass()
         except ApiError as error:
-            if error.code == 409:  # somebody was quicker; what they wrote is on its way here
+            if error.code == 409:  # another replica was faster: wait for its change
                 return 1.0
             return self._failed(str(error))
         except NETWORK_ERRORS as error:
@@ -141,41 +138,46 @@ class SharedCertificate:
             return 0.0
         ring = self._held
         assert ring is not None, "without a ring a new one is due"
-        await self._tell_whom_to_trust(ring)
+        await self._correct_bundles(ring)
         adopted = self._adopt(ring)
-        wait = next_change(ring, self._policy, now=self._now())
+        wait = time_to_next_change(ring, self._policy, now=self._now())
         return (wait if ring.rotated and adopted else self._policy.settle).total_seconds()
 
-    def _due(self) -> Change | None:
-        """What is to be written to the Secret."""
+    def _due(self) -> RingChange | None:
+        """The change that is due, or None. Reads the Secret into `_held`."""
         now, held = self._now(), self._held
         secret = self._secret.cache.get(self._namespace, self._name)
         if secret is None:
-            reason = "there is none yet" if held is None else "it was deleted: a new CA"
-            return Change(new_ring(self._policy, now=now, held=held), reason)
+            reason = "the Secret does not exist yet" if held is None else "the Secret was deleted"
+            return RingChange(new_ring(self._policy, now=now, held=held), reason)
         try:
             ring = read_ring(secret.data or {})
         except CertificateError as error:
             self._live.refuse(f"Secret {self._namespace}/{self._name}: {error}")
             repaired = held or new_ring(self._policy, now=now)
-            return Change(repaired, f"what it held makes no sense: {error}")
+            return RingChange(repaired, f"its content cannot be used: {error}")
         self._held = ring
         for authority in ring.authorities:
-            if not self._everyone_trusts(authority):
+            if not self._is_trusted(authority):
                 self._trusted_since.pop(authority, None)
             else:
                 self._trusted_since.setdefault(authority, now)
-        return change(ring, self._policy, now=now, trusted=self._settled(ring.newest.certificate))
+        return due_change(
+            ring, self._policy, now=now, trusted=self._has_settled(ring.newest.certificate)
+        )
 
-    async def _write(self, due: Change) -> None:
-        """Create or change the Secret, unless somebody else has by now."""
+    async def _write(self, due: RingChange) -> None:
+        """Create or change the Secret. Raises ApiError 409 if another replica was faster."""
         cache = self._secret.cache
         body: dict[str, Any] = {"data": due.ring.data()}
         if (secret := cache.get(self._namespace, self._name)) is None:
             labels = {"app.kubernetes.io/managed-by": "jobflow"}
-            body |= {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind}
-            body |= {"type": "kubernetes.io/tls"}
-            body["metadata"] = {"name": self._name, "labels": labels}
+            body |= {
+                "apiVersion": SECRETS.api_version,
+                "kind": SECRETS.kind,
+                "type": "kubernetes.io/tls",
+                "metadata": {"name": self._name, "labels": labels},
+            }
             encoded = msgspec.json.encode(body)
             answer = await self._client.create(
                 SECRETS, self._namespace, encoded, query=FIELD_MANAGER
@@ -189,10 +191,12 @@ class SharedCertificate:
         log.info("certificates written", secret=self._name, reason=due.reason)
         cache.learn(decoder(Secret).decode(answer))
 
-    async def _tell_whom_to_trust(self, ring: Ring) -> None:
+    async def _correct_bundles(self, ring: Ring) -> None:
         for name, reflector in self._configurations.items():
             if (configuration := reflector.cache.get("", name)) is None:
-                self._miss(name)
+                if name not in self._missed:
+                    log.warning("no such ValidatingWebhookConfiguration yet", configuration=name)
+                    self._missed.add(name)
                 continue
             self._missed.discard(name)
             patch = correction(configuration, ring, self._policy, now=self._now())
@@ -210,48 +214,42 @@ class SharedCertificate:
             reflector.cache.learn(decoder(Configuration).decode(answer))
 
     def _adopt(self, ring: Ring) -> bool:
-        """Serve what the ring holds, once that is trusted or nothing better is there."""
+        """Serve the ring's certificate if it is trusted, or if no usable one is served.
+
+        Return whether it is served."""
         now = self._live.certificate
         if now == ring.serving.certificate:
             return True
         if now is not None and not self._live.waiting_for():
-            if issuer_of(now, [ring.issuer]) is None and not self._settled(ring.issuer):
+            if issuer_of(now, [ring.issuer]) is None and not self._has_settled(ring.issuer):
                 return False
         where = f"Secret {self._namespace}/{self._name}"
         chain, key = pem(ring.serving.certificate), pem_key(ring.serving.key)
-        with contextlib.suppress(CertificateError):  # told, counted, and the old one stays
+        with contextlib.suppress(CertificateError):  # `put` logs it, and the old one stays
             self._live.put(chain, key, f"{CERTIFICATE} of {where}", f"its {KEY}")
         return True
 
-    # ------------------------------------------------------------------
-
-    def _everyone_trusts(self, authority: x509.Certificate) -> bool:
-        """As far as is written; who is not configured yet does not ask us."""
+    def _is_trusted(self, authority: x509.Certificate) -> bool:
+        """Whether every existing configuration trusts the CA."""
         found = (reflector.cache.get("", name) for name, reflector in self._configurations.items())
         return all(each is None or trusts(each, authority) for each in found)
 
-    def _settled(self, authority: x509.Certificate) -> bool:
-        """Whether it is trusted, and every API server has had time to hear of it."""
+    def _has_settled(self, authority: x509.Certificate) -> bool:
+        """Whether the CA has been trusted for long enough that every API server knows it."""
         since = self._trusted_since.get(authority)
         return since is not None and since + self._policy.settle <= self._now()
 
     def _unread(self) -> str:
-        """What has not been read yet, and why, or cannot be any more."""
+        """The objects that could not be read yet, and why."""
         reflectors = {f"Secret {self._namespace}/{self._name}": self._secret} | {
             f"ValidatingWebhookConfiguration {name}": reflector
             for name, reflector in self._configurations.items()
         }
         return "; ".join(
-            f"{what} has not been read{': ' * bool(reflector.trouble)}{reflector.trouble}"
-            for what, reflector in reflectors.items()
+            f"{name} has not been read{': ' * bool(reflector.trouble)}{reflector.trouble}"
+            for name, reflector in reflectors.items()
             if not reflector.cache.synced
         )
-
-    def _miss(self, name: str) -> None:
-        """Tell, once, that nobody asks us through a configuration."""
-        if name not in self._missed:
-            self._missed.add(name)
-            log.warning("there is no such ValidatingWebhookConfiguration yet", configuration=name)
 
     def _failed(self, trouble: str) -> float:
         if trouble != self._trouble:
@@ -259,10 +257,10 @@ class SharedCertificate:
             log.warning("certificates cannot be written", error=trouble)
         return self._backoff.next()
 
-    def _followed(
+    def _reflector(
         self, resource: Resource, type: type[T], name: str, namespace: str = ""
     ) -> Reflector[T]:
-        """A reflector of the one object with this name."""
+        """A reflector of one object."""
         cache = Cache[T](lambda old, new: self.look())
         cache.on_state = self.look
         only = [("fieldSelector", f"metadata.name={name}")]

@@ -1,7 +1,7 @@
-"""The caBundles of a ValidatingWebhookConfiguration: whom the API server trusts, whom it should.
+"""The caBundles of a ValidatingWebhookConfiguration: the CAs that API servers trust.
 
-Pure: it reckons, `shared` writes. Adding a CA breaks nobody, so CAs that are there already stay
-until nobody can be serving under them (docs/decisions/certificates.md).
+It does no I/O. An extra CA breaks nothing, so CAs stay in a caBundle until no replica can serve a
+certificate of them (docs/decisions/certificates.md).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from cryptography import x509
 
 from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.webhook.certificates.pki import pem
-from jobflow.webhook.certificates.ring import Policy, Ring, outlived
+from jobflow.webhook.certificates.ring import Policy, Ring, is_older_unused
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True):
-    """`webhooks[].clientConfig`, as far as trust goes."""
+    """`webhooks[].clientConfig`."""
 
     ca_bundle: str = ""
-    """PEM in base 64."""
+    """PEM in base64."""
 
 
-class Webhook(Struct, frozen=True, kw_only=True):
-    """One of `webhooks`."""
+class WebhookEntry(Struct, frozen=True, kw_only=True):
+    """An entry of `webhooks`."""
 
     name: str = ""
     client_config: ClientConfig = msgspec.field(default_factory=ClientConfig)
@@ -37,36 +37,36 @@ class Configuration(Struct, frozen=True, kw_only=True):
     """`admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    webhooks: list[Webhook] = []
+    webhooks: list[WebhookEntry] = []
 
 
 def trusts(configuration: Configuration, authority: x509.Certificate) -> bool:
-    """Whether the API server trusts this CA for every webhook of the configuration."""
+    """Return whether every webhook of the configuration trusts this CA."""
     return all(authority in _bundle(webhook) for webhook in configuration.webhooks)
 
 
 def correction(
     configuration: Configuration, ring: Ring, policy: Policy, *, now: datetime
 ) -> dict[str, Any] | None:
-    """A strategic merge patch that puts the caBundles right, refused where the configuration has
-    been changed since; None where they are."""
-    forget = outlived(ring, policy, now=now)
-    wrong = []
+    """Return a strategic merge patch that corrects the caBundles, or None if they are correct. The
+    API server refuses it if the configuration has changed."""
+    drop_old = is_older_unused(ring, policy, now=now)
+    changed = []
     for webhook in configuration.webhooks:
         had = _bundle(webhook)
-        kept = () if forget else (each for each in had if each.not_valid_after_utc > now)
+        kept = () if drop_old else (each for each in had if each.not_valid_after_utc > now)
         wanted = list(dict.fromkeys([*ring.authorities, *kept]))
         if set(wanted) != set(had):
             bundle = {"caBundle": _encoded(wanted)}
-            wrong.append({"name": webhook.name, "clientConfig": bundle})
-    if not wrong:
+            changed.append({"name": webhook.name, "clientConfig": bundle})
+    if not changed:
         return None
     version = configuration.metadata.resource_version
-    return {"metadata": {"resourceVersion": version}, "webhooks": wrong}
+    return {"metadata": {"resourceVersion": version}, "webhooks": changed}
 
 
-def _bundle(webhook: Webhook) -> list[x509.Certificate]:
-    """The CAs in a caBundle; what is no certificate is nobody to trust."""
+def _bundle(webhook: WebhookEntry) -> list[x509.Certificate]:
+    """The CAs in a caBundle; an unreadable one has no CAs."""
     try:
         return x509.load_pem_x509_certificates(b64decode(webhook.client_config.ca_bundle))
     except ValueError:

@@ -1,5 +1,6 @@
-"""Has the API server try pod templates without storing them. What its answers mean for a
-JobTemplate is `pod_templates`; what keeps it from answering refuses nothing.
+"""Dry runs: the API server checks pod templates without storing them.
+
+A dry run that fails for another reason than a fault of the template refuses nothing.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from jobflow.api.resources import POD_TEMPLATES, StatusCause
 from jobflow.core.violations import Reason
 from jobflow.kube.client import Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
-from jobflow.webhook.dry_run.decode_errors import unreadable
+from jobflow.webhook.dry_run.decode_errors import decode_error_paths
 from jobflow.webhook.dry_run.template_pods import SECONDS, DryRun
 
 AT_ONCE = 8
-"""Dry runs of one review that are under way at a time."""
-SAID_EVERY = 60.0
-"""Seconds in which one kind of trouble is logged once."""
+"""Concurrent dry runs of one review."""
+LOG_SECONDS = 60.0
+"""Least time between two log messages with the same result."""
 QUERY = (("dryRun", "All"), ("fieldValidation", "Warn"))
 
 _UNREADABLE = re.compile(r"cannot be handled as a PodTemplate: (.+)", re.DOTALL)
-"""A wrong type or a malformed quantity, told before anything is validated
+"""A wrong type or a malformed quantity, which is found before validation
 (k8s.io/apiserver, endpoints/handlers/rest.go, transformDecodeError)."""
 
 _IN_TEMPLATE = re.compile(r"template(?=[.\[]|$)")
@@ -36,8 +37,8 @@ _IN_TEMPLATE = re.compile(r"template(?=[.\[]|$)")
 log = structlog.get_logger(__name__)
 
 
-class Result(StrEnum):
-    """What came of a dry run, for the metrics."""
+class DryRunResult(StrEnum):
+    """The result of a dry run, for the metrics."""
 
     PASSED = "passed"
     REFUSED = "refused"
@@ -49,14 +50,19 @@ class Result(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-_TROUBLES = {403: Result.FORBIDDEN, 404: Result.NOT_SERVED, 429: Result.BUSY, 504: Result.TIMEOUT}
+_RESULTS = {
+    403: DryRunResult.FORBIDDEN,
+    404: DryRunResult.NOT_SERVED,
+    429: DryRunResult.BUSY,
+    504: DryRunResult.TIMEOUT,
+}
 
 Observe = Callable[[str], None]
-"""Told of every dry run what came of it."""
+"""Called with the result of every dry run."""
 
 
 class DryRuns:
-    """Dry runs by one client."""
+    """Sends dry runs."""
 
     def __init__(
         self, client: Client, observe: Observe, *, clock: Callable[[], float] = time.monotonic
@@ -64,28 +70,27 @@ class DryRuns:
         self._client = client
         self._observe = observe
         self._clock = clock
-        self._said: dict[Result, float] = {}
+        self._logged: dict[DryRunResult, float] = {}
 
     async def of(self, namespace: str, templates: Sequence[bytes]) -> list[DryRun | None]:
-        """What the API server says of each of these pod templates, in JSON, after SECONDS at the
-        latest; None of those that it has not answered by then."""
+        """Return the answer to each of these pod templates (JSON); None if SECONDS passed before it
+        came."""
         answers: list[DryRun | None] = [None] * len(templates)
         room = asyncio.Semaphore(AT_ONCE)
 
         async def ask(i: int) -> None:
             async with room:
-                answers[i] = await self._tried(namespace, templates[i])
+                answers[i] = await self._try(namespace, templates[i])
 
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
                 for i in range(len(templates)):
                     group.create_task(ask(i))
         for _ in range(answers.count(None)):
-            self._let_pass(Result.TIMEOUT, namespace, f"no answer within {SECONDS:g} s")
+            self._ignore(DryRunResult.TIMEOUT, namespace, f"no answer within {SECONDS:g} s")
         return answers
 
-    async def _tried(self, namespace: str, template: bytes) -> DryRun | None:
-        """None where time ran out."""
+    async def _try(self, namespace: str, template: bytes) -> DryRun | None:
         warnings: list[str] = []
         try:
             await self._client.request(
@@ -101,49 +106,51 @@ class DryRuns:
         except TimeoutError:
             return None
         except NETWORK_ERRORS as error:
-            self._let_pass(Result.UNREACHABLE, namespace, str(error) or type(error).__name__)
+            self._ignore(DryRunResult.UNREACHABLE, namespace, str(error) or type(error).__name__)
             return DryRun()
-        self._observe(Result.PASSED)
+        self._observe(DryRunResult.PASSED)
         return DryRun(warnings=tuple(warnings))
 
     def _refused(
         self, namespace: str, template: bytes, error: ApiError, warnings: Sequence[str]
     ) -> DryRun:
-        """Only what cannot be a pod template counts: whether this one would be let in, now and
-        here, is for those to say who let pods in."""
+        """Only faults of the template count. Quotas and admission policies decide about pods when
+        these are created."""
         faults = tuple(_faults(error, template))
         if not faults:
-            self._let_pass(_TROUBLES.get(error.code, Result.ERROR), namespace, str(error))
+            self._ignore(_RESULTS.get(error.code, DryRunResult.ERROR), namespace, str(error))
             return DryRun()
-        self._observe(Result.REFUSED)
+        self._observe(DryRunResult.REFUSED)
         return DryRun(faults, tuple(warnings))
 
-    def _let_pass(self, result: Result, namespace: str, why: str) -> None:
+    def _ignore(self, result: DryRunResult, namespace: str, error: str) -> None:
         self._observe(result)
         now = self._clock()
-        if result not in self._said or now - self._said[result] >= SAID_EVERY:
-            self._said[result] = now
-            say = log.info if result is Result.NOT_SERVED else log.warning  # as in the sandbox
-            say("pod template not checked", namespace=namespace, result=result, error=why)
+        if result not in self._logged or now - self._logged[result] >= LOG_SECONDS:
+            self._logged[result] = now
+            # a sandbox serves no pod templates
+            level = "info" if result is DryRunResult.NOT_SERVED else "warning"
+            getattr(log, level)(
+                "pod template not checked", namespace=namespace, result=result, error=error
+            )
 
 
 def _faults(error: ApiError, template: bytes) -> Iterator[StatusCause]:
-    """What an answer says against the template itself. An admission policy of the cluster's denies
-    by 422 too, but names no field."""
+    """Yield the faults of the template itself. An admission policy also denies with 422, but names
+    no field."""
     details = error.status.details
     if error.code == 422 and details is not None:
         yield from (cause for cause in details.causes or () if _IN_TEMPLATE.match(cause.field))
     elif error.code == 400 and (found := _UNREADABLE.search(error.message)) is not None:
-        for place in unreadable(msgspec.json.decode(template), found[1]):
+        for place in decode_error_paths(msgspec.json.decode(template), found[1]):
             yield StatusCause(reason=Reason.TYPE_INVALID, message=found[1], field=place)
 
 
 def _body(template: bytes) -> bytes:
-    """A generated name is never in use."""
     obj = {
         "apiVersion": POD_TEMPLATES.api_version,
         "kind": POD_TEMPLATES.kind,
-        "metadata": {"generateName": "jobflow-"},
+        "metadata": {"generateName": "jobflow-"},  # never in use
         "template": msgspec.Raw(template),
     }
     return msgspec.json.encode(obj)

@@ -1,5 +1,7 @@
-"""Where in a pod template stands what an API server could not read. Its words name the field, but
-no place in lists, or only that a quantity is none; and they name the first fault alone.
+"""Locates the values of a pod template that an API server could not decode.
+
+Its message names the field without indexes of lists, or says only that a quantity is malformed; and
+it names only the first fault.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from jobflow.core.violations import below
 _MISTYPED = re.compile(
     r"json: cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type"
 )
-"""As Go's encoding/json says it; of a number that is too large or no integer it says which."""
+"""A message of Go's encoding/json, with the number if it is too large or not an integer."""
 _NO_QUANTITY = re.compile(r"\bquantit(?:y|ies)\b")
 _QUANTITIES = frozenset({"limits", "requests", "overhead"})
 """Maps of quantities."""
@@ -29,17 +31,17 @@ _TYPES: dict[type, str] = {
 }
 
 
-def unreadable(template: Any, words: str) -> list[str]:
-    """JSON paths, beginning with `template`, of all that these words hold against a template;
-    the template itself where they say too little."""
-    if found := _MISTYPED.search(words):
+def decode_error_paths(template: Any, message: str) -> list[str]:
+    """Return the JSON paths, beginning with `template`, of all values that may be meant;
+    only `template` if none is found."""
+    if found := _MISTYPED.search(message):
         kind, number, path = found.groups()
         fields = path.split(".")
         nodes = [("template", template)] if fields[0] == "template" else []
         for field in fields[1:]:
             nodes = [pair for path, node in nodes for pair in _under(path, node, field)]
-        places = [place for path, node in nodes for place in _wrong(path, node, kind, number)]
-    elif _NO_QUANTITY.search(words):
+        places = [place for path, node in nodes for place in _mistyped(path, node, kind, number)]
+    elif _NO_QUANTITY.search(message):
         places = [path for path, value in _quantities(template) if quantity(value) is None]
     else:
         places = []
@@ -47,14 +49,14 @@ def unreadable(template: Any, words: str) -> list[str]:
 
 
 def _under(path: str, node: Any, field: str) -> Iterator[tuple[str, Any]]:
-    """What a field is in a map, or in each map of a list."""
+    """The values of a field in a map, or in each map of a list."""
     for at, each in _elements(path, node) if isinstance(node, list) else [(path, node)]:
         if isinstance(each, dict) and field in each:
             yield below(at, field), each[field]
 
 
-def _wrong(path: str, node: Any, kind: str, number: str | None) -> Iterator[str]:
-    """The node, or what it holds, as far as it is of that type of JSON, or that number."""
+def _mistyped(path: str, node: Any, kind: str, number: str | None) -> Iterator[str]:
+    """The paths of the node and its elements that have this JSON type, and are this number."""
     for at, each in ((path, node), *_elements(path, node)):
         if _TYPES.get(type(each)) == kind and number in (None, str(each)):
             yield at
@@ -68,7 +70,7 @@ def _elements(path: str, node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _quantities(template: Any) -> Iterator[tuple[str, Any]]:
-    """Everything that is to be a quantity, in no particular order."""
+    """All fields that hold a quantity, in no particular order."""
     work: list[tuple[str, Any]] = [("template", template)]
     while work:
         path, node = work.pop()

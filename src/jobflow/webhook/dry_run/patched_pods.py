@@ -1,5 +1,6 @@
-"""The pod templates that a flow's patches make, for a dry run by the API server, and the faults of
-the flow that its answers show. It sends nothing; `pod_templates` does the same for a JobTemplate.
+"""Dry runs for a flow: the pod templates that its patches produce, and the flow's faults in them.
+
+Like `template_pods`, which does this for a JobTemplate, it sends nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from jobflow.core.admission.analysis.resolved_specs import ResolvedSpec
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 from jobflow.webhook.dry_run.template_pods import (
     DryRun,
+    answered,
     first_of,
     not_tried,
     pod_templates,
@@ -23,42 +25,42 @@ from jobflow.webhook.dry_run.template_pods import (
 )
 
 
-class Patched(NamedTuple):
-    """A pod template that patches make."""
+class PatchedPod(NamedTuple):
+    """A pod template that patches produce."""
 
     template: bytes
     """JSON."""
-    kind: ResolvedSpec
-    """The first vcjob that has it."""
+    job: ResolvedSpec
+    """The first vcjob with it."""
     task: int
-    """The first task of that vcjob that has it."""
+    """The index of the first task with it."""
 
 
-def patched_pods(facts: FlowFacts) -> list[Patched]:
-    """The pod templates of steps that their patches change and whose references all have values,
-    equal ones once. Those that a JobTemplate has were tried with it."""
-    found: dict[bytes, Patched] = {}
-    for kind in facts.resolved_specs:
-        if not kind.changes or kind.open:
+def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
+    """Return the different pod templates of patched steps whose references all have values.
+
+    Pod templates that the JobTemplate has too were tried when it was created.
+    """
+    found: dict[bytes, PatchedPod] = {}
+    for job in facts.resolved_specs:
+        if not job.changes or job.open:
             continue
-        theirs = {each.template for each in pod_templates(kind.template.spec)}
-        for each in pod_templates(kind.spec):
-            if each.template not in theirs:
-                found.setdefault(each.template, Patched(each.template, kind, each.tasks[0]))
+        unpatched = {each.template for each in pod_templates(job.template.spec)}
+        for each in pod_templates(job.spec):
+            if each.template not in unpatched:
+                found.setdefault(each.template, PatchedPod(each.template, job, each.tasks[0]))
     return list(found.values())
 
 
-def flow_in_depth(
-    verdict: Verdict, tried: Sequence[Patched], answers: Sequence[DryRun | None]
+def add_patched_pod_faults(
+    verdict: Verdict, tried: Sequence[PatchedPod], answers: Sequence[DryRun | None]
 ) -> Verdict:
-    """The verdict of the rules, and what the API server found in the first pod templates. None: it
-    did not answer in time."""
-    pairs = [
-        (each, answer) for each, answer in zip(tried, answers, strict=False) if answer is not None
-    ]
+    """Return the verdict with the faults and warnings of the first pod templates. `answers` has
+    None for a template that was not answered in time."""
+    pairs = answered(tried, answers)
     faults = (fault for each, answer in pairs for fault in _faults(each, answer.faults))
     texts = (
-        f"{each.kind.changes[0].path}: {text}"
+        f"{each.job.changes[0].path}: {text}"
         for each, answer in pairs
         for text in answer.other_warnings
     )
@@ -73,12 +75,11 @@ def flow_in_depth(
     )
 
 
-def _faults(tried: Patched, causes: Sequence[StatusCause]) -> Iterator[Violation]:
-    """The faults of a merged pod template at the places of the patch that they come from."""
-    kind = tried.kind
-    layers = [Places(c.said, kind.spec, c.path, c.written) for c in reversed(kind.changes)]
+def _faults(tried: PatchedPod, causes: Sequence[StatusCause]) -> Iterator[Violation]:
+    """The faults of a merged pod template, located in the patch that they come from."""
+    job = tried.job
+    layers = [Places(c.said, job.spec, c.path, c.written) for c in reversed(job.changes)]
     for cause in causes:
         merged = violation_of(tried.task, cause)
-        words = merged.words
         placed = innermost(layers, replace(merged, path=merged.path.removeprefix("spec")))
-        yield replace(placed, detail="", words=words + placed.detail)
+        yield replace(placed, detail="", words=merged.words + placed.detail)

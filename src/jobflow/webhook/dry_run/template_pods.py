@@ -1,7 +1,6 @@
-"""The pod templates of a JobTemplate as an API server sees them: which are to be tried in a dry
-run, and what its answers mean for the JobTemplate. It asks nobody.
+"""Dry runs for a JobTemplate: the pod templates to try, and the JobTemplate's faults in them.
 
-Why it is done so: docs/decisions/pod-template-dry-run.md.
+It sends nothing. The reasons for dry runs are in docs/decisions/pod-template-dry-run.md.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,30 +19,32 @@ from jobflow.api.resources import StatusCause
 from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation, some
 
 MOST_TRIED = 64
-"""Different pod templates of one JobTemplate that are tried."""
-SHOWN = 3
-"""Most warnings of the API server's own that one review passes on."""
+"""Different pod templates of one object that are tried."""
+MOST_WARNINGS = 3
+"""Warnings of the API server that one review passes on."""
 SECONDS = 3.0
-"""How long all dry runs of one review may take together; a review has 10 s."""
+"""Time for all dry runs of one review; a review has 10 s."""
+T = TypeVar("T")
+
 _TEMPLATE = re.compile(r"template(?=[.\[]|$)")
 _IN_METADATA = re.compile(r"template\.(?=(?:labels|annotations)\b)")
-"""Where the API server leaves a level out (k8s.io/kubernetes, ValidatePodTemplateSpec)."""
+"""Paths in which the API server omits `metadata` (k8s.io/kubernetes, ValidatePodTemplateSpec)."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "(template\..+)"')
 _REASONS = {reason.value: reason for reason in Reason}
 
 
 class Tried(NamedTuple):
-    """A pod template that is to be tried."""
+    """A pod template to try."""
 
     template: bytes
     """JSON."""
     tasks: list[int]
-    """The tasks that have it, by their places in `spec.tasks`; at least one."""
+    """The indexes of the tasks with it; at least one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What an API server said of a pod template; nothing where it did not come to judge it."""
+    """The API server's answer to a pod template; empty if it did not check the template."""
 
     faults: tuple[StatusCause, ...] = ()
     """`field` begins with `template`."""
@@ -50,12 +52,12 @@ class DryRun:
 
     @property
     def other_warnings(self) -> list[str]:
-        """Those that are about no unknown field."""
+        """The warnings that are not about an unknown field."""
         return [text for text in self.warnings if not _UNKNOWN_FIELD.fullmatch(text)]
 
 
 def pod_templates(spec: Mapping[str, Any]) -> list[Tried]:
-    """The pod templates of a vcjob spec that fits its type, equal ones once."""
+    """Return the different pod templates of a vcjob spec that fits its type."""
     found: dict[bytes, Tried] = {}
     for i, task in enumerate(spec.get("tasks") or ()):
         template = task.get("template") or {}
@@ -64,22 +66,31 @@ def pod_templates(spec: Mapping[str, Any]) -> list[Tried]:
     return list(found.values())
 
 
-def in_depth(verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun | None]) -> Verdict:
-    """The verdict of the rules, and what the API server found besides: at a place that a rule has
-    named for the same reason it adds nothing.
+def answered(tried: Sequence[T], answers: Sequence[DryRun | None]) -> list[tuple[T, DryRun]]:
+    """Return the pod templates that have an answer, with it. `answers` are for the first ones."""
+    pairs = zip(tried, answers, strict=False)
+    return [(each, answer) for each, answer in pairs if answer is not None]
 
-    `answers` are those on the first ones; None: it did not answer in time.
+
+def add_pod_faults(
+    verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun | None]
+) -> Verdict:
+    """Return the verdict with the faults and warnings of the first pod templates. `answers` has
+    None for a template that was not answered in time.
+
+    A fault at a path and with a reason that a rule has found is left out.
     """
-    pairs = [
-        (each, answer) for each, answer in zip(tried, answers, strict=False) if answer is not None
-    ]
-    named = {(violation.path, violation.reason) for violation in verdict.violations}
-    found = heapq.merge(*(_faults(each, answer) for each, answer in pairs), key=_task)
+    pairs = answered(tried, answers)
+    known = {(violation.path, violation.reason) for violation in verdict.violations}
+    found = heapq.merge(
+        *([(i, fault) for i in each.tasks for fault in answer.faults] for each, answer in pairs),
+        key=itemgetter(0),
+    )
     faults = (violation_of(i, fault) for i, fault in found)
-    new = (fault for fault in faults if (fault.path, fault.reason) not in named)
+    new = (fault for fault in faults if (fault.path, fault.reason) not in known)
     more = tuple(islice(new, MAX_FINDINGS - len(verdict.violations)))
-    told = {doubt.path for doubt in verdict.doubts}
-    warnings = (*_warnings(pairs, told), *not_tried(len(tried) - len(pairs), len(tried)))
+    warned = {doubt.path for doubt in verdict.doubts}
+    warnings = (*_warnings(pairs, warned), *not_tried(len(tried) - len(pairs), len(tried)))
     if not more and not warnings:
         return verdict
     return replace(
@@ -87,17 +98,8 @@ def in_depth(verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun 
     )
 
 
-def _faults(tried: Tried, answer: DryRun) -> Iterator[tuple[int, StatusCause]]:
-    """The faults of a pod template, with each task that has it."""
-    return ((i, fault) for i in tried.tasks for fault in answer.faults)
-
-
-def _task(found: tuple[int, StatusCause]) -> int:
-    return found[0]
-
-
 def not_tried(count: int, total: int) -> Iterator[str]:
-    """A warning if some of the different pod templates of an object were not tried."""
+    """Yield a warning if `count` of the `total` pod templates of an object were not tried."""
     if count:
         yield (
             f"{count} of {total} different pod templates were not checked by the API server, "
@@ -107,7 +109,7 @@ def not_tried(count: int, total: int) -> Iterator[str]:
 
 
 def violation_of(task: int, fault: StatusCause) -> Violation:
-    """A fault of the pod template of a task, at its place in the spec of a JobTemplate."""
+    """Return a fault of the pod template of the task with this index, with its path in the spec."""
     reason = _REASONS.get(fault.reason, Reason.INVALID)
     field = _IN_METADATA.sub("template.metadata.", fault.field)
     return Violation(_path(task, field), reason, None, "", words=fault.message)
@@ -117,15 +119,15 @@ def _path(task: int, field: str) -> str:
     return f"spec.tasks[{task}].{field}"
 
 
-def _warnings(pairs: Sequence[tuple[Tried, DryRun]], told: Collection[str]) -> Iterator[str]:
-    """For the first task that a warning is about: fields that would be dropped, except those that
-    the rules told of, in one sentence; the rest in the API server's words."""
+def _warnings(pairs: Sequence[tuple[Tried, DryRun]], warned: Collection[str]) -> Iterator[str]:
+    """Warnings, located in the first task that each is about: one for all unknown fields that no
+    rule has warned of, then the API server's own."""
     unknown, others = [], []
     for tried, answer in pairs:
         for text in answer.warnings:
             if field := _UNKNOWN_FIELD.fullmatch(text):
                 path = _path(tried.tasks[0], field[1])
-                if path not in told:
+                if path not in warned:
                     unknown.append(path)
             elif _TEMPLATE.match(text):
                 others.append(_path(tried.tasks[0], text))
@@ -138,7 +140,7 @@ def _warnings(pairs: Sequence[tuple[Tried, DryRun]], told: Collection[str]) -> I
 
 
 def first_of(texts: Sequence[str]) -> Iterator[str]:
-    """The first of the API server's own warnings, and how many more there are."""
-    yield from texts[:SHOWN]
-    if (more := len(texts) - SHOWN) > 0:
+    """Yield the first of the API server's own warnings, and the number of the others."""
+    yield from texts[:MOST_WARNINGS]
+    if (more := len(texts) - MOST_WARNINGS) > 0:
         yield f"and {more} more warnings of the API server about pod templates"

@@ -1,5 +1,7 @@
-"""The messages between a replica and its process for large reviews: a review, questions about the
-cluster, their replies, and the answer. Nothing is judged here.
+"""Messages between a replica and its worker process for large reviews.
+
+The replica sends a review; the worker asks questions about the cluster, each of which gets a reply,
+and ends with the finished review.
 """
 
 from __future__ import annotations
@@ -9,104 +11,51 @@ from typing import Any
 
 import msgspec
 
-from jobflow.webhook.review.envelope import UserInfo
-
 LENGTH = struct.Struct(">I")
-"""A frame is this, and as many bytes of MessagePack."""
+"""The head of a frame: the number of bytes of MessagePack that follow."""
 
 
 class Review(msgspec.Struct, tag=True):
-    """A body that came to a review path."""
+    """The body of a request to a review path."""
 
     path: str
     body: bytes
 
 
 class Reply(msgspec.Struct, tag=True):
-    """The value that a question asks for."""
+    """The answer to a question."""
 
     value: msgspec.Raw
 
 
-class Answer(msgspec.Struct, tag=True):
-    """A `review.Answer`."""
+class FinishedReview(msgspec.Struct, tag=True):
+    """The answer to a review, a `review.Answer`."""
 
     answer: msgspec.Raw
 
 
-class Follows(msgspec.Struct, tag=True):
-    """This question, and those below, is a method of `judges.Cluster`."""
+class ClusterQuestion(msgspec.Struct, tag=True):
+    """A call of a method of `judges.Cluster`, or of one of those in `offload.Aside`."""
 
-    namespace: str
+    method: str
+    arguments: list[Any]
 
-
-class Knows(msgspec.Struct, tag=True):
-    namespace: str
-
-
-class TemplateNames(msgspec.Struct, tag=True):
-    """The keys of `templates`."""
-
-    namespace: str
-
-
-class Template(msgspec.Struct, tag=True):
-    """One value of `templates`."""
-
-    namespace: str
-    name: str
-
-
-class Queues(msgspec.Struct, tag=True):
-    pass
-
-
-class NeededBy(msgspec.Struct, tag=True):
-    namespace: str
-    template: str
-
-
-class Terminating(msgspec.Struct, tag=True):
-    namespace: str
-
-
-class DryRuns(msgspec.Struct, tag=True):
-    namespace: str
-    templates: list[bytes]
-
-
-class Lacking(msgspec.Struct, tag=True):
-    """A method of `judges.Rights`."""
-
-    user: UserInfo
-    namespace: str
-
-
-Question = (
-    Follows | Knows | TemplateNames | Template | Queues | NeededBy | Terminating | DryRuns | Lacking
-)
 
 _encode = msgspec.msgpack.Encoder().encode
-_in_process: msgspec.msgpack.Decoder[Review | Reply] = msgspec.msgpack.Decoder(Review | Reply)
-_in_replica: msgspec.msgpack.Decoder[Answer | Question] = msgspec.msgpack.Decoder(Answer | Question)
-
-
-def in_process(body: bytes) -> Review | Reply:
-    """A message that came to the process."""
-    return _in_process.decode(body)
-
-
-def in_replica(body: bytes) -> Answer | Question:
-    """A message that came from it."""
-    return _in_replica.decode(body)
+_to_worker: msgspec.msgpack.Decoder[Review | Reply] = msgspec.msgpack.Decoder(Review | Reply)
+_to_replica: msgspec.msgpack.Decoder[FinishedReview | ClusterQuestion] = msgspec.msgpack.Decoder(
+    FinishedReview | ClusterQuestion
+)
+decode_in_worker = _to_worker.decode
+decode_in_replica = _to_replica.decode
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """A value inside a frame."""
+    """Return a value as a field of a message."""
     return msgspec.Raw(_encode(value))
 
 
-def frame(message: Review | Reply | Answer | Question) -> bytes:
-    """A message with its length before it."""
+def frame(message: Review | Reply | FinishedReview | ClusterQuestion) -> bytes:
+    """Return a message as a frame."""
     body = _encode(message)
     return LENGTH.pack(len(body)) + body

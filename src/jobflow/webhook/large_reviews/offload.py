@@ -1,8 +1,8 @@
-"""Lets a second process judge the reviews that would hold up the event loop, one after another.
+"""Offload of large reviews, which would block the event loop, to a worker process.
 
-The first such review starts the process, and it ends when it has been idle for a while. It has no
-access to the cluster: it asks the replica for everything that a review needs, and gets values.
-docs/decisions/large-reviews.md says why.
+The first large review starts the worker. It judges one review at a time and ends when it was idle
+for a while. It has no access to the cluster, but asks the replica for what a review needs.
+docs/decisions/large-reviews.md has the reasons.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from inspect import isawaitable
 from typing import Any
 
 import msgspec
 import structlog
 
 from jobflow.webhook.large_reviews import messages as frames
+from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import Cluster, NotJudged, NotReady, Rights
 from jobflow.webhook.review.review import Answer
 
 SECONDS = 8.0
-"""How long a review may take here, the wait for those before it included; a review has 10 s."""
+"""Timeout of a review, including the wait for earlier ones; a review has 10 s."""
 IDLE_SECONDS = 300.0
-"""How long the process is kept for the next review: it takes some 60 MiB."""
+"""Idle time after which the worker, which takes some 60 MiB, is ended."""
 MOST_WAITING = 16
-"""Reviews that are judged here or wait for it."""
+"""Reviews that wait or are judged."""
 MODULE = "jobflow.webhook.large_reviews.worker"
 
 log = structlog.get_logger(__name__)
@@ -32,25 +34,25 @@ _answer = msgspec.msgpack.Decoder(Answer).decode
 
 
 class Busy(NotJudged):
-    """Too many reviews wait already."""
+    """Too many large reviews are waiting."""
 
     code, reason, retry_after = 429, "TooManyRequests", 1
 
 
 class Overdue(NotJudged):
-    """The review takes too long."""
+    """The review took too long."""
 
     code, reason = 504, "Timeout"
 
 
 class Died(NotJudged):
-    """The process ended during the review."""
+    """The worker ended during the review."""
 
     code, reason = 500, "InternalError"
 
 
 class Aside:
-    """`review.Elsewhere`, by a process that is started when it is needed. Must be closed."""
+    """`review.Elsewhere` by a worker process that is started on demand. Must be closed."""
 
     def __init__(
         self,
@@ -68,24 +70,23 @@ class Aside:
         self._waiting = 0
         self._process: Process | None = None
         self._killed: list[Process] = []
-        """Ended processes that nobody has waited for yet."""
+        """Ended processes that were not waited for yet."""
         self._idle: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int | None:
-        """The process; None while there is none."""
+        """The worker's process ID; None if it is not running."""
         return self._process.pid if self._process else None
 
     async def review(self, path: str, body: bytes) -> Answer:
-        """The answer to a body. Raises NotJudged."""
-        if why := self._cluster.unfit():
-            raise NotReady(why)
+        if reason := self._cluster.unfit():
+            raise NotReady(reason)
         if self._waiting >= MOST_WAITING:
             raise Busy(f"{self._waiting} large reviews are under way; try again")
         self._waiting += 1
         try:
             async with asyncio.timeout(self._seconds), self._turn:
-                return await self._judged(path, body)
+                return await self._judge(path, body)
         except TimeoutError:
             log.warning("large review given up", path=path, size=len(body), seconds=self._seconds)
             raise Overdue(
@@ -96,20 +97,20 @@ class Aside:
             self._waiting -= 1
 
     async def close(self) -> None:
-        """End the process, and a review with it."""
+        """End the worker and the review that it judges."""
         if self._idle is not None:
             self._idle.cancel()
         self._end()
         await self._reap()
 
-    async def _judged(self, path: str, body: bytes) -> Answer:
+    async def _judge(self, path: str, body: bytes) -> Answer:
         if self._idle is not None:
             self._idle.cancel()
         try:
-            process = await self._started()
+            process = await self._start()
             self._send(process, frames.Review(path, body))
-            while not isinstance(message := await _received(process), frames.Answer):
-                self._send(process, frames.Reply(frames.raw(await self._value(message))))
+            while not isinstance(message := await _receive(process), frames.FinishedReview):
+                self._send(process, frames.Reply(frames.raw(await self._answer(message))))
         except (asyncio.IncompleteReadError, OSError) as error:
             self._end()
             log.error("no process for large reviews", path=path, size=len(body), error=str(error))
@@ -118,14 +119,14 @@ class Aside:
                 "memory than it has; try again, or split the object into several"
             ) from error
         except BaseException:
-            self._end()  # it would answer when nobody listens
+            self._end()  # otherwise its answer would be taken for that of the next review
             raise
         self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end)
         return _answer(message.answer)
 
-    async def _started(self) -> Process:
-        """In a session of its own, because Ctrl+C is for the replica: the process ends when the
-        pipe does."""
+    async def _start(self) -> Process:
+        """Return the worker, started if need be. It has its own session, so that Ctrl+C reaches
+        only the replica; the worker ends with the pipe."""
         if self._process is not None and self._process.returncode is not None:
             self._end()
         await self._reap()
@@ -147,7 +148,6 @@ class Aside:
         self._killed.append(process)
 
     async def _reap(self) -> None:
-        """Wait until processes that were ended are gone, with the pipes to them."""
         while self._killed:
             await self._killed.pop().communicate()
 
@@ -156,31 +156,22 @@ class Aside:
         assert process.stdin is not None
         process.stdin.write(frames.frame(message))
 
-    async def _value(self, question: frames.Question) -> Any:
-        """Return the answer to a question about the cluster."""
-        cluster = self._cluster
-        match question:
-            case frames.Follows(namespace):
-                return cluster.follows(namespace)
-            case frames.Knows(namespace):
-                return cluster.knows(namespace)
-            case frames.TemplateNames(namespace):
-                return list(cluster.templates(namespace))
-            case frames.Template(namespace, name):
-                return cluster.templates(namespace).get(name)
-            case frames.Queues():
-                return cluster.queues()
-            case frames.NeededBy(namespace, template):
-                return await cluster.needed_by(namespace, template)
-            case frames.Terminating(namespace):
-                return await cluster.namespace_terminating(namespace)
-            case frames.DryRuns(namespace, templates):
-                return await cluster.dry_run(namespace, templates)
-            case frames.Lacking(user, namespace):
-                return await self._rights.lacking(user, namespace) if self._rights else ""
+    async def _answer(self, question: frames.ClusterQuestion) -> Any:
+        match question.method, question.arguments:
+            case "lacking", [user, namespace] if self._rights is not None:
+                return await self._rights.lacking(msgspec.convert(user, UserInfo), namespace)
+            case "lacking", _:
+                return ""
+            case "template_names", [namespace]:
+                return list(self._cluster.templates(namespace))
+            case "template", [namespace, name]:
+                return self._cluster.templates(namespace).get(name)
+            case method, arguments:
+                value = getattr(self._cluster, method)(*arguments)
+                return await value if isawaitable(value) else value
 
 
-async def _received(process: Process) -> frames.Answer | frames.Question:
+async def _receive(process: Process) -> frames.FinishedReview | frames.ClusterQuestion:
     assert process.stdout is not None
     (length,) = frames.LENGTH.unpack(await process.stdout.readexactly(frames.LENGTH.size))
-    return frames.in_replica(await process.stdout.readexactly(length))
+    return frames.decode_in_replica(await process.stdout.readexactly(length))

@@ -1,7 +1,7 @@
-"""The process that judges large reviews for `webhook.aside`. It reads them from standard input and
-asks the replica for everything that it needs to know about the cluster. It ends with its input.
+"""The worker process that judges large reviews, started by `offload`.
 
-`python -m jobflow.webhook.large_reviews.worker`; not for people.
+It reads reviews from standard input, asks the replica for everything that it needs to know about
+the cluster, and ends with its input.
 """
 
 from __future__ import annotations
@@ -27,35 +27,34 @@ from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.review import Answer, reviewers
 
 MEMORY = 384 * 1024**2
-"""Bytes of address space; with a replica that knows 100,000 vcjobs it fits the chart's limit. The
-largest flow that an API server takes needs a third of it."""
+"""Limit of the address space. Together with a replica that knows 100,000 vcjobs it fits the chart's
+memory limit. The largest flow that an API server takes needs a third of it."""
 
 T = TypeVar("T")
 
 
 class Replica:
-    """The other end of the pipe."""
+    """The replica at the other end of the pipe."""
 
     def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
 
     def receive(self) -> frames.Review | frames.Reply | None:
-        """The next message; None at the end."""
+        """Return the next message; None at the end of the input."""
         head = self._incoming.read(frames.LENGTH.size)
         if len(head) < frames.LENGTH.size:
             return None
         (length,) = frames.LENGTH.unpack(head)
-        return frames.in_process(self._incoming.read(length))
+        return frames.decode_in_worker(self._incoming.read(length))
 
-    def send(self, message: frames.Answer | frames.Question) -> None:
-        """Send a message."""
+    def send(self, message: frames.FinishedReview | frames.ClusterQuestion) -> None:
         self._outgoing.write(frames.frame(message))
         self._outgoing.flush()
 
-    def ask(self, question: frames.Question, typ: type[T] | Any) -> T:
-        """The reply to a question."""
-        self.send(question)
+    def ask(self, typ: type[T] | Any, method: str, *arguments: Any) -> T:
+        """Return the reply to a question, decoded as `typ`."""
+        self.send(frames.ClusterQuestion(method, [*arguments]))
         reply = self.receive()
         if not isinstance(reply, frames.Reply):
             raise EOFError("the replica is gone")
@@ -63,58 +62,49 @@ class Replica:
         return value
 
 
-class FarCluster:
-    """`judges.Cluster`, as the replica knows it."""
+class RemoteCluster:
+    """`judges.Cluster` by questions to the replica."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
     def unfit(self) -> str:
-        """Empty, because otherwise the replica would not have sent the review."""
-        return ""
+        return ""  # otherwise the replica would not have sent the review
 
     def follows(self, namespace: str) -> bool:
-        """Whether the replica looks after the namespace."""
-        return self._replica.ask(frames.Follows(namespace), bool)
+        return self._replica.ask(bool, "follows", namespace)
 
     def knows(self, namespace: str) -> bool:
-        """Whether it has read it."""
-        return self._replica.ask(frames.Knows(namespace), bool)
+        return self._replica.ask(bool, "knows", namespace)
 
     def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
-        """The templates of a namespace by name, each fetched when it is asked for."""
-        return FarTemplates(self._replica, namespace)
+        return RemoteTemplates(self._replica, namespace)
 
     def queues(self) -> Mapping[str, str] | None:
-        """Queue name to state."""
-        return self._replica.ask(frames.Queues(), dict[str, str] | None)
+        return self._replica.ask(dict[str, str] | None, "queues")
 
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
-        """The flows that still need a template."""
-        return self._replica.ask(frames.NeededBy(namespace, template), list[Need])
+        return self._replica.ask(list[Need], "needed_by", namespace, template)
 
     async def namespace_terminating(self, name: str) -> bool:
-        """Whether a namespace is being deleted."""
-        return self._replica.ask(frames.Terminating(name), bool)
+        return self._replica.ask(bool, "namespace_terminating", name)
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
-        """Dry runs, which the replica has the API server do."""
-        return self._replica.ask(frames.DryRuns(namespace, [*templates]), list[DryRun | None])
+        return self._replica.ask(list[DryRun | None], "dry_run", namespace, [*templates])
 
 
-class FarRights:
-    """`judges.Rights`, as the replica knows them."""
+class RemoteRights:
+    """`judges.Rights` by questions to the replica."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
-        """Why a user may not create vcjobs; empty if nobody needs that right."""
-        return self._replica.ask(frames.Lacking(user, namespace), str)
+        return self._replica.ask(str, "lacking", user, namespace)
 
 
-class FarTemplates(Mapping[str, JobTemplate]):
-    """The templates of a namespace, of which a review needs few."""
+class RemoteTemplates(Mapping[str, JobTemplate]):
+    """The templates of a namespace, each fetched at its first use, because a review needs few."""
 
     def __init__(self, replica: Replica, namespace: str) -> None:
         self._replica = replica
@@ -123,15 +113,16 @@ class FarTemplates(Mapping[str, JobTemplate]):
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        return self._replica.ask(frames.TemplateNames(self._namespace), frozenset[str])
+        return self._replica.ask(frozenset[str], "template_names", self._namespace)
 
     def __getitem__(self, name: str) -> JobTemplate:
         if name not in self._names:
             raise KeyError(name)
         if name not in self._fetched:
-            question = frames.Template(self._namespace, name)
-            self._fetched[name] = self._replica.ask(question, JobTemplate | None)
-        if (found := self._fetched[name]) is None:  # deleted meanwhile
+            self._fetched[name] = self._replica.ask(
+                JobTemplate | None, "template", self._namespace, name
+            )
+        if (found := self._fetched[name]) is None:  # deleted since
             raise KeyError(name)
         return found
 
@@ -146,21 +137,21 @@ class FarTemplates(Mapping[str, JobTemplate]):
 
 
 async def judge(replica: Replica) -> None:
-    """Answer reviews until there are no more."""
-    paths = reviewers(FarCluster(replica), rights=FarRights(replica))
+    """Answer reviews until the input ends."""
+    paths = reviewers(RemoteCluster(replica), rights=RemoteRights(replica))
     while isinstance(message := replica.receive(), frames.Review):
         answer = await paths[message.path].review(message.body)
-        replica.send(frames.Answer(frames.raw(_slim(answer))))
+        replica.send(frames.FinishedReview(frames.raw(_without_values(answer))))
 
 
-def _slim(answer: Answer) -> Answer:
-    """Without the values of violations, which may be anything and are in the body already."""
+def _without_values(answer: Answer) -> Answer:
+    """Leave out the values of violations, which may be large and are in the body already."""
     slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)
     return replace(answer, violations=slim)
 
 
 def main() -> None:
-    """Take standard output for messages alone: whatever is printed goes to standard error."""
+    """Judge reviews. Standard output is for messages only, so prints go to standard error."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     outgoing = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -170,7 +161,7 @@ def main() -> None:
     try:
         run(judge(Replica(sys.stdin.buffer, outgoing)))
     except MemoryError:
-        os._exit(1)  # nothing more can be done here, not even a traceback
+        os._exit(1)  # there is no memory for a traceback either
 
 
 if __name__ == "__main__":

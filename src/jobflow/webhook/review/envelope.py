@@ -1,6 +1,6 @@
-"""The AdmissionReview around an object: what comes in and what goes out, `admission.k8s.io/v1`.
+"""Types and encoding of AdmissionReview requests and responses, `admission.k8s.io/v1`.
 
-Shapes: k8s.io/api/admission/v1 types.go, as far as a verdict needs them. Nothing is judged here.
+Source of the shapes: k8s.io/api/admission/v1 types.go, as far as a verdict needs them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Verdict, Vi
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 MAX_WARNING = 256
-"""Characters of a warning; the API server cuts longer ones (apiserver, warning headers)."""
+"""Maximum characters of a warning; the API server cuts longer ones (apiserver, warning headers)."""
 MAX_TEXT = 1024
-"""Characters of one violation in a refusal."""
+"""Maximum characters of one violation in a refusal."""
 
 T = TypeVar("T")
 
 
 class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of the envelope's types."""
+    pass
 
 
 class GroupVersionKind(_Wire):
@@ -38,7 +38,7 @@ class GroupVersionKind(_Wire):
 
 
 class UserInfo(_Wire):
-    """Who asks the API server (k8s.io/api/authentication/v1)."""
+    """The user who sent the request to the API server (k8s.io/api/authentication/v1)."""
 
     username: str = ""
     uid: str = ""
@@ -47,7 +47,7 @@ class UserInfo(_Wire):
 
 
 class AdmissionRequest(_Wire, Generic[T]):
-    """What the API server is about to do. `object` is absent on DELETE, `old_object` on CREATE."""
+    """The operation under review. `object` is absent on DELETE, `old_object` on CREATE."""
 
     uid: str = ""
     kind: GroupVersionKind = msgspec.field(default_factory=GroupVersionKind)
@@ -61,7 +61,7 @@ class AdmissionRequest(_Wire, Generic[T]):
 
 
 class AdmissionReview(_Wire, Generic[T]):
-    """A question."""
+    """The body of a request for a review."""
 
     api_version: str = ""
     kind: str = ""
@@ -81,55 +81,51 @@ class _Answer(_Wire, omit_defaults=False):
     kind: str = KIND
 
 
-class Malformed(ValueError):
-    """A body that is no review of this path. The text is one sentence for whoever sent it."""
+class MalformedReview(ValueError):
+    """A body that is not a review of this path. The text is one sentence for its sender."""
 
-    code = 400
-    reason = "BadRequest"
+    code, reason = 400, "BadRequest"
 
 
-class TooLarge(Malformed):
+class ReviewTooLarge(MalformedReview):
     """A body over the limit."""
 
-    code = 413
-    reason = "RequestEntityTooLarge"
+    code, reason = 413, "RequestEntityTooLarge"
 
 
 _OBJECT, _OLD_OBJECT = ("object", "object"), ("oldObject", "old_object")
-_NEEDED = {
-    "CREATE": (_OBJECT,),
-    "UPDATE": (_OBJECT, _OLD_OBJECT),
-    "DELETE": (_OLD_OBJECT,),
-}
-"""What the request of each operation carries: names on the wire and here."""
+_NEEDED = {"CREATE": (_OBJECT,), "UPDATE": (_OBJECT, _OLD_OBJECT), "DELETE": (_OLD_OBJECT,)}
+"""Fields that the request of each operation must have: JSON name and attribute."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def checked(review: AdmissionReview[T], kind: str) -> AdmissionRequest[T]:
-    """The request of a review that asks about `kind`; Malformed where it is another question."""
+    """Return the request of a review of `kind`. Raises MalformedReview if it is another one."""
     if review.kind != KIND or review.api_version != API_VERSION:
         got = f"{review.api_version or 'no apiVersion'} {review.kind or 'no kind'}"
-        raise Malformed(f"the body is {_shown(got)}; send an {API_VERSION} {KIND}")
+        raise MalformedReview(f"the body is {_short(got)}; send an {API_VERSION} {KIND}")
     request = review.request
     if request is None or not request.uid:
         missing = "request" if request is None else "request.uid"
-        raise Malformed(f"the {KIND} has no {missing}; an answer needs its uid")
+        raise MalformedReview(f"the {KIND} has no {missing}; an answer needs its uid")
     asked = request.kind
     if asked.kind != kind or asked.group != FLOW_GROUP:
         got = f"{asked.kind or 'no kind'} of group {asked.group or 'core'}"
-        raise Malformed(f"this path reviews {kind} of group {FLOW_GROUP}, not {_shown(got)}")
+        raise MalformedReview(f"this path reviews {kind} of group {FLOW_GROUP}, not {_short(got)}")
     needed = _NEEDED.get(request.operation)
     if needed is None:
-        raise Malformed(f"operation {_shown(request.operation)!r} is not {', '.join(_NEEDED)}")
+        raise MalformedReview(
+            f"operation {_short(request.operation)!r} is not {', '.join(_NEEDED)}"
+        )
     for name, attribute in needed:
         if getattr(request, attribute) is None:
-            raise Malformed(f"a {request.operation} needs request.{name}, which is missing")
+            raise MalformedReview(f"a {request.operation} needs request.{name}, which is missing")
     return request
 
 
 def name_of(request: AdmissionRequest[Any]) -> str:
-    """The name to call the object by; that of a typed object may still be to be generated."""
+    """Return the object's name for messages, or its generateName if it has no name yet."""
     if request.name:
         return request.name
     metadata = getattr(request.object, "metadata", None)
@@ -137,28 +133,29 @@ def name_of(request: AdmissionRequest[Any]) -> str:
 
 
 def allowed(uid: str, warnings: Sequence[str] = ()) -> bytes:
-    """The answer that lets the request pass."""
+    """Return the answer that allows the request."""
     return _encode(_Answer(response=_Response(uid=uid, allowed=True, warnings=_headers(warnings))))
 
 
 def refused(uid: str, status: Status, warnings: Sequence[str] = ()) -> bytes:
-    """The answer that stops the request; the API server hands `status` on to the user."""
+    """Return the answer that refuses the request; the API server passes `status` on to the user."""
     response = _Response(uid=uid, allowed=False, status=status, warnings=_headers(warnings))
     return _encode(_Answer(response=response))
 
 
-def malformed(error: Malformed) -> bytes:
-    """A `v1` Status in place of a review: the API server repeats its message to the user."""
+def malformed(error: MalformedReview) -> bytes:
+    """Return a `v1` Status in place of a review; the API server shows its message to the user."""
     return _encode(Status(message=str(error), reason=error.reason, code=error.code))
 
 
 def invalid(kind: str, name: str, verdict: Verdict) -> Status:
-    """422 Invalid: kubectl prints its causes, other clients its message; both name every fault."""
+    """Return 422 Invalid. kubectl prints the causes, other clients the message, so both name every
+    fault."""
     total = len(verdict.violations)
-    shown = list(islice(verdict.violations, MAX_SHOWN))
-    causes = [_cause(violation) for violation in shown]
-    lines = [_cut(str(violation)) for violation in shown]
-    if more := total - len(shown):
+    first = list(islice(verdict.violations, MAX_SHOWN))
+    causes = [_cause(violation) for violation in first]
+    lines = [_cut(str(violation)) for violation in first]
+    if more := total - len(first):
         least = "at least " if total >= MAX_FINDINGS else ""
         causes.append(StatusCause(reason=Reason.TOO_MANY, message=f"and {least}{more} more"))
         lines.append(f"and {least}{more} more")
@@ -172,7 +169,7 @@ def invalid(kind: str, name: str, verdict: Verdict) -> Status:
 
 
 def forbidden(kind: str, name: str, verdict: Verdict) -> Status:
-    """403 Forbidden: the object is well, but this may not be done to it now."""
+    """Return 403 Forbidden: the object is valid, but the operation is not allowed now."""
     return Status(
         code=403,
         reason="Forbidden",
@@ -184,9 +181,9 @@ def forbidden(kind: str, name: str, verdict: Verdict) -> Status:
 def failed(
     kind: str, name: str, code: int, reason: str, message: str, retry_after: int | None = None
 ) -> Status:
-    """No verdict: the question could not be answered, and an unjudged object is not let in.
+    """Return the status of a review without a verdict; an object that was not judged is refused.
 
-    `retry_after`: seconds after which the client asks again by itself (k8s.io/client-go, rest).
+    `retry_after`: seconds after which a client retries by itself (k8s.io/client-go, rest).
     """
     details = StatusDetails(name=name, group=FLOW_GROUP, kind=kind, retry_after_seconds=retry_after)
     return Status(code=code, reason=reason, message=message, details=details)
@@ -203,7 +200,7 @@ def _cause(violation: Violation) -> StatusCause:
 
 
 def _headers(warnings: Sequence[str]) -> list[str] | None:
-    """Warnings as HTTP headers can carry them: one line, short; None where there are none."""
+    """Warnings that fit into HTTP headers: one short line each; None instead of an empty list."""
     return [_cut(" ".join(text.split()), MAX_WARNING) for text in warnings] or None
 
 
@@ -211,9 +208,9 @@ def _cut(text: str, limit: int = MAX_TEXT) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _shown(text: str) -> str:
+def _short(text: str) -> str:
     return _cut(" ".join(text.split()), 100)
 
 
 Loose = AdmissionReview[Any]
-"""A review whose object is whatever JSON it is."""
+"""A review whose objects are plain JSON."""

@@ -1,14 +1,17 @@
-"""Which of the core's rules a request is held against, by kind and operation; no rule is here."""
+"""Judges: the core's rules that apply to a request, by kind and operation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.kinds import FlowObject
 from jobflow.core.admission.analysis.effort import effort_of_json, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
@@ -25,176 +28,165 @@ from jobflow.core.admission.validate import (
 from jobflow.core.json_values import is_same
 from jobflow.core.manifests.crd_schema import schema_violations
 from jobflow.core.violations import Verdict, Violation
-from jobflow.webhook.dry_run.patched_pods import flow_in_depth, patched_pods
-from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, in_depth, pod_templates
+from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched_pods
+from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
 from jobflow.webhook.review.envelope import UserInfo
 
-T = TypeVar("T", JobFlow, JobTemplate)
+T = TypeVar("T", bound=FlowObject)
 
 PASS = Verdict()
 
 
 class Cluster(Protocol):
-    """What the webhook knows of the cluster (`webhook.cluster`)."""
+    """The webhook's knowledge of the cluster (`webhook.cluster`)."""
 
     def unfit(self) -> str:
-        """Why nothing may be judged at present; empty where it may."""
+        """Return why nothing may be judged at present, or ""."""
 
     def follows(self, namespace: str) -> bool:
-        """Whether this process looks after the flows of the namespace."""
+        """Return whether this process follows the flows of the namespace."""
 
     def knows(self, namespace: str) -> bool:
-        """Whether it does and has read them; until then absence means nothing."""
+        """Return whether it has also read them; until then absence means nothing."""
 
     def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
-        """The templates of a namespace by name."""
+        """Return the templates of a namespace by name."""
 
     def queues(self) -> Mapping[str, str] | None:
-        """Queue name to state; None where the kind is not served."""
+        """Return states by queue name; None if the kind is not served."""
 
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
-        """The flows of a namespace that still need this template."""
+        """Return the flows of a namespace that still need this template."""
 
     async def namespace_terminating(self, name: str) -> bool:
-        """Whether the namespace is being deleted; False where that cannot be read."""
+        """Return whether the namespace is being deleted; False if it cannot be read."""
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
-        """What the API server says of each of these pod templates, in JSON, within seconds; None
-        of those that it has not answered by then."""
+        """Return the API server's answer to each of these pod templates (JSON); None for a template
+        that was not answered in time."""
 
 
 class Rights(Protocol):
-    """What users may do (`webhook.rights`)."""
+    """Check of users' rights (`webhook.access_rights`)."""
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
-        """Why the user may not create vcjobs in the namespace; empty if they may. Raises
-        NotReady."""
+        """Return why the user may not create vcjobs in the namespace, or "". Raises NotReady."""
 
 
 class TooMuch(Exception):
-    """Judging this takes more work than the judge may do."""
+    """The request takes more effort than this judge may spend."""
 
 
 class NotJudged(Exception):
-    """There is no verdict; the text is for whoever sent the object."""
+    """No verdict is possible; the text is for the user who sent the object."""
 
-    code = 500
-    reason = "InternalError"
+    code, reason = 500, "InternalError"
     retry_after: int | None = None
-    """Seconds after which the client asks again by itself."""
+    """Seconds after which a client retries by itself."""
 
 
 class NotReady(NotJudged):
-    """The question needs knowledge of the cluster that is not there yet."""
+    """The verdict needs knowledge of the cluster that was not read yet."""
 
-    code = 503
-    reason = "ServiceUnavailable"
+    code, reason = 503, "ServiceUnavailable"
 
     def __str__(self) -> str:
         return f"{super().__str__()}; try again"
 
 
 class Denied(NotJudged):
-    """The user may not have this done."""
+    """The user has no right to this."""
 
-    code = 403
-    reason = "Forbidden"
+    code, reason = 403, "Forbidden"
 
 
-class Judge(Protocol[T]):
-    """The verdicts on one kind. The creation of a flow waits for nothing but the dry run of pod
-    templates that its patches make.
+class Judge(ABC, Generic[T]):
+    """Judges requests for objects of one kind.
 
-    A creation or a change that is more work than the judge may do raises TooMuch.
+    `create`, `update` and `changed` raise TooMuch if they take more effort than `most`. The
+    creation of a flow waits only for dry runs of the pod templates that it patches.
     """
 
     kind: str
-    object_type: type[T]
-
-    async def create(self, new: T, user: UserInfo) -> Verdict: ...
-
-    async def update(self, old: T, new: T, user: UserInfo) -> Verdict: ...
-
-    async def delete(self, old: T) -> Verdict: ...
-
-    async def changed(self, new: T, user: UserInfo) -> Verdict:
-        """An update of the spec of an object whose old form no type fits."""
-
-
-class FlowJudge:
-    """JobFlow: CREATE by all rules, UPDATE keeps the spec, DELETE only when it is final."""
-
-    kind = "JobFlow"
-    object_type = JobFlow
 
     def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
         self._cluster = cluster
         self._rights = rights
         self._most = most
 
+    @abstractmethod
+    async def create(self, new: T, user: UserInfo) -> Verdict: ...
+
+    @abstractmethod
+    async def update(self, old: T, new: T, user: UserInfo) -> Verdict: ...
+
+    @abstractmethod
+    async def changed(self, new: T, user: UserInfo) -> Verdict:
+        """Judge a change of an object whose old form does not fit the type."""
+
+    @abstractmethod
+    async def delete(self, old: T) -> Verdict: ...
+
+    async def _check_rights(self, user: UserInfo, new: T) -> None:
+        if self._rights is not None:
+            if reason := await self._rights.lacking(user, new.metadata.namespace):
+                raise Denied(reason)
+
+    async def _judge_delete(self, namespace: str, judge: Callable[[bool], Verdict]) -> Verdict:
+        """Return the verdict of `judge`, whose argument is whether the namespace is terminating."""
+        verdict = judge(False)
+        if verdict.violations and await self._cluster.namespace_terminating(namespace):
+            return judge(True)
+        return verdict
+
+
+class FlowJudge(Judge[JobFlow]):
+    """CREATE by all rules, UPDATE only without a change of the spec, DELETE only if final."""
+
+    kind = "JobFlow"
+
     async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
-        facts = FlowFacts(new, known(self._cluster, new.metadata.namespace))
+        namespace = new.metadata.namespace
+        facts = FlowFacts(new, known(self._cluster, namespace))
         if exceeds(facts, self._most):
             raise TooMuch
         verdict = validate_facts(facts)
         if verdict.violations:
             return verdict
-        if self._rights is not None:
-            await _check_rights(self._rights, user, new)
-        return await self._in_depth(facts, verdict) if facts.changes else verdict
+        await self._check_rights(user, new)
+        if not facts.changes or not (tried := patched_pods(facts)):
+            return verdict
+        first = [each.template for each in tried[:MOST_TRIED]]
+        answers = await self._cluster.dry_run(namespace, first)
+        return add_patched_pod_faults(verdict, tried, answers)
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
-            return PASS  # nothing is started from it any more
+            return PASS  # nothing starts from it any more
         return validate_flow_update(old, new)
 
     async def changed(self, new: JobFlow, user: UserInfo) -> Verdict:
         return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new, user)
 
-    async def _in_depth(self, facts: FlowFacts, verdict: Verdict) -> Verdict:
-        """With what the API server finds in the pod templates that patches make."""
-        namespace = facts.flow.metadata.namespace
-        if not (tried := patched_pods(facts)):
-            return verdict
-        first = [each.template for each in tried[:MOST_TRIED]]
-        answers = await self._cluster.dry_run(namespace, first)
-        return flow_in_depth(verdict, tried, answers)
-
     async def delete(self, old: JobFlow) -> Verdict:
-        verdict = validate_flow_delete(old, namespace_terminating=False)
-        if not verdict.violations:
-            return verdict
-        if not await self._cluster.namespace_terminating(old.metadata.namespace):
-            return verdict
-        return validate_flow_delete(old, namespace_terminating=True)
+        return await self._judge_delete(
+            old.metadata.namespace,
+            lambda terminating: validate_flow_delete(old, namespace_terminating=terminating),
+        )
 
 
-class TemplateJudge:
-    """JobTemplate: CREATE and a changed spec by all rules, DELETE only when no flow needs it."""
+class TemplateJudge(Judge[JobTemplate]):
+    """CREATE and a changed spec by all rules, DELETE only if no flow needs the template."""
 
     kind = "JobTemplate"
-    object_type = JobTemplate
-
-    def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
-        self._cluster = cluster
-        self._rights = rights
-        self._most = most
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
-        self._is_little(new)
-        if misfits := _misfits(new):
-            return Verdict(misfits)
-        verdict = validate_template(new, known(self._cluster, new.metadata.namespace))
-        return await self._allowed(new, user, verdict)
+        return await self._judge_spec(new, user, partial(validate_template, new))
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None or is_same(old.spec, new.spec):
             return PASS
-        self._is_little(new)
-        if misfits := _misfits(new):
-            return Verdict(misfits)
-        verdict = validate_template_update(old, new, known(self._cluster, new.metadata.namespace))
-        return await self._allowed(new, user, verdict)
+        return await self._judge_spec(new, user, partial(validate_template_update, old, new))
 
     async def changed(self, new: JobTemplate, user: UserInfo) -> Verdict:
         return await self.create(new, user)
@@ -206,38 +198,36 @@ class TemplateJudge:
         if not self._cluster.knows(namespace):
             raise NotReady("which flows use it is still being read")
         needed_by = await self._cluster.needed_by(namespace, old.metadata.name)
-        verdict = validate_template_delete(old, needed_by, namespace_terminating=False)
-        if not verdict.violations:
-            return verdict
-        if not await self._cluster.namespace_terminating(namespace):
-            return verdict
-        return validate_template_delete(old, needed_by, namespace_terminating=True)
+        return await self._judge_delete(
+            namespace,
+            lambda terminating: validate_template_delete(
+                old, needed_by, namespace_terminating=terminating
+            ),
+        )
 
-    def _is_little(self, new: JobTemplate) -> None:
+    async def _judge_spec(
+        self, new: JobTemplate, user: UserInfo, validate: Callable[[Known], Verdict]
+    ) -> Verdict:
+        """Judge a new spec. The user needs the right to create vcjobs, because flows of other
+        users run what the template says."""
         if effort_of_json(new.spec) > self._most:
             raise TooMuch
-
-    async def _allowed(self, new: JobTemplate, user: UserInfo, verdict: Verdict) -> Verdict:
-        """The verdict with what the API server finds. Raises Denied: whoever changes a template
-        decides what flows of others run from it."""
-        if self._rights is not None and not verdict.violations:
-            await _check_rights(self._rights, user, new)
-        return await self._in_depth(new, verdict)
-
-    async def _in_depth(self, new: JobTemplate, verdict: Verdict) -> Verdict:
-        """With what the API server finds in the pod templates."""
+        if misfits := _misfits(new):
+            return Verdict(misfits)
         namespace = new.metadata.namespace
+        verdict = validate(known(self._cluster, namespace))
+        if not verdict.violations:
+            await self._check_rights(user, new)
         tried = pod_templates(new.spec)
         if not tried or not self._cluster.follows(namespace):
             return verdict
         first = [each.template for each in tried[:MOST_TRIED]]
         answers = await self._cluster.dry_run(namespace, first)
-        return in_depth(verdict, tried, answers)
+        return add_pod_faults(verdict, tried, answers)
 
 
 def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
-    """Where the spec, which decoding leaves as it is, is nested too deeply or has another shape
-    than the CRD says."""
+    """Violations of the maximum depth or of the CRD's schema; decoding does not check the spec."""
     if too_deep := tuple(depth_violations(template.spec, "spec")):
         return too_deep
     try:
@@ -248,14 +238,8 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
     return ()
 
 
-async def _check_rights(rights: Rights, user: UserInfo, new: JobFlow | JobTemplate) -> None:
-    """Raise Denied if the user may not have vcjobs made in the object's namespace."""
-    if why := await rights.lacking(user, new.metadata.namespace):
-        raise Denied(why)
-
-
 def known(cluster: Cluster, namespace: str) -> Known:
-    """What rules may know of the cluster; nothing of what has not been read."""
+    """Return what rules may know of the cluster: nothing until the namespace was read."""
     if not cluster.knows(namespace):
         return Known()
     return Known(templates=cluster.templates(namespace), queues=cluster.queues())

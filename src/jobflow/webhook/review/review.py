@@ -1,7 +1,6 @@
-"""AdmissionReview bytes in, answer bytes out: decoded straight into the kind's type, then judged.
+"""Reviewers: decode an AdmissionReview into the kind's type, have it judged, encode the answer.
 
-Whatever the body holds there is an answer; how a refusal is worded and coded is
-docs/decisions/refusals.md.
+Every body gets an answer. docs/decisions/refusals.md has the codes and messages of refusals.
 """
 
 from __future__ import annotations
@@ -10,20 +9,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 import structlog
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import untyped
 from jobflow.webhook.review.envelope import (
     AdmissionRequest,
     AdmissionReview,
-    Malformed,
+    MalformedReview,
     allowed,
     checked,
     failed,
@@ -45,21 +43,19 @@ from jobflow.webhook.review.judges import (
     TooMuch,
 )
 
-T = TypeVar("T", JobFlow, JobTemplate)
-
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
 
 MOST_BYTES = 256 * 1024
-"""Of a review that the event loop judges. Reading it and walking its steps takes up to a tenth of a
-microsecond a byte."""
+"""Maximum size of a review that the event loop judges. Decoding it and walking its steps takes up
+to a tenth of a microsecond per byte."""
 MOST_EFFORT = 40_000
-"""What judging it takes besides (`core.effort`), in about microseconds."""
+"""Maximum effort of the other checks (`core.admission.analysis.effort`), in about microseconds."""
 
 log = structlog.get_logger(__name__)
 
 
-class Outcome(StrEnum):
-    """What became of a review, for the metrics."""
+class ReviewOutcome(StrEnum):
+    """The outcome of a review, for the metrics."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -69,65 +65,58 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP response to a review and what it says."""
+    """An HTTP response to a review and its meaning."""
 
     body: bytes
-    outcome: Outcome = Outcome.ALLOWED
+    outcome: ReviewOutcome = ReviewOutcome.ALLOWED
     code: int = 200
-    """HTTP status: 200 with every AdmissionReview, whatever its verdict; 400 or 413 without."""
+    """HTTP status: 200 with every AdmissionReview, allowed or refused; 4xx without one."""
     operation: str = ""
     violations: tuple[Violation, ...] = ()
 
 
 class Elsewhere(Protocol):
-    """Has reviews judged that are too much for the event loop (`webhook.aside`)."""
+    """Judges reviews that take too long for the event loop (`webhook.large_reviews.offload`)."""
 
     async def review(self, path: str, body: bytes) -> Answer:
-        """The answer to a body. Raises NotJudged."""
+        """Return the answer to a body. Raises NotJudged."""
 
 
 def reviewers(
     cluster: Cluster, elsewhere: Elsewhere | None = None, rights: Rights | None = None
-) -> dict[str, Reviewer[Any]]:
-    """The reviewer of each path. Without `elsewhere` they judge everything themselves, without
-    `rights` every user may have vcjobs made."""
+) -> dict[str, Reviewer]:
+    """Return the reviewer of each path. Without `elsewhere` they judge all reviews themselves;
+    without `rights` users need no right to create vcjobs."""
     most = math.inf if elsewhere is None else MOST_EFFORT
-    flows = Reviewer[JobFlow](
-        "/jobflows/validate", FlowJudge(cluster, rights, most), cluster, elsewhere
+    judges: tuple[Judge[Any], ...] = (
+        FlowJudge(cluster, rights, most),
+        TemplateJudge(cluster, rights, most),
     )
-    templates = Reviewer[JobTemplate](
-        "/jobtemplates/validate", TemplateJudge(cluster, rights, most), cluster, elsewhere
-    )
-    return {reviewer.path: reviewer for reviewer in (flows, templates)}
+    found = (Reviewer(judge, cluster, elsewhere) for judge in judges)
+    return {reviewer.path: reviewer for reviewer in found}
 
 
-def not_a_review(error: Malformed) -> Answer:
-    """The answer to a body that is no review of this path."""
-    return Answer(malformed(error), Outcome.MALFORMED, error.code)
+def not_a_review(error: MalformedReview) -> Answer:
+    """Return the answer to a body that is not a review of this path."""
+    return Answer(malformed(error), ReviewOutcome.MALFORMED, error.code)
 
 
-class Reviewer(Generic[T]):
+class Reviewer:
     """Answers the reviews of one kind."""
 
-    def __init__(
-        self, path: str, judge: Judge[T], cluster: Cluster, elsewhere: Elsewhere | None
-    ) -> None:
-        self.path = path
-        self._judge: Judge[T] = judge
+    def __init__(self, judge: Judge[Any], cluster: Cluster, elsewhere: Elsewhere | None) -> None:
+        kind = KINDS[judge.kind]
+        self.kind = judge.kind
+        self.path = kind.review_path
+        self._judge = judge
         self._cluster = cluster
         self._elsewhere = elsewhere
-        self._kind = judge.kind
-        self._type: type[T] = judge.object_type
-        typed: Any = AdmissionReview[judge.object_type]  # type: ignore[name-defined]
+        self._type = kind.object_type
+        typed: Any = AdmissionReview[kind.object_type]  # type: ignore[name-defined]
         self._decode: Callable[[bytes], AdmissionReview[Any]] = msgspec.json.Decoder(typed).decode
 
-    @property
-    def kind(self) -> str:
-        """The kind under review."""
-        return self._kind
-
     async def review(self, body: bytes) -> Answer:
-        """The answer to a body; never raises for what the body holds."""
+        """Return the answer to a body. No content of a body makes it raise."""
         if self._elsewhere is None:
             return await self._here(body)
         if len(body) > MOST_BYTES:
@@ -144,10 +133,10 @@ class Reviewer(Generic[T]):
             return self._not_judged(body, error)
 
     async def _here(self, body: bytes) -> Answer:
-        """The answer to a body. Raises TooMuch."""
+        """Return the answer to a body. Raises TooMuch."""
         try:
             request = self._request(body)
-        except Malformed as error:
+        except MalformedReview as error:
             return not_a_review(error)
         if request.sub_resource:
             return Answer(allowed(request.uid), operation=request.operation)
@@ -160,22 +149,22 @@ class Reviewer(Generic[T]):
         except RecursionError:
             verdict = Verdict((TOO_DEEP,))
         except Exception:
-            # A fault of ours must not let an object in that nobody judged, nor end the server.
-            log.exception("review failed", kind=self._kind, uid=request.uid, name=name_of(request))
-            message = f"JobFlow could not judge this {self._kind}: an error of its own, see its log"
+            # an error in this code must neither allow an unjudged object nor end the server
+            log.exception("review failed", kind=self.kind, uid=request.uid, name=name_of(request))
+            message = f"JobFlow could not judge this {self.kind}: an error of its own, see its log"
             return self._failed(request, NotJudged(message))
         return self._answer(request, verdict)
 
     def _request(self, body: bytes) -> AdmissionRequest[Any]:
-        """The request with typed objects, or with plain JSON where the types do not fit."""
+        """Return the request with typed objects, or with plain JSON if they do not fit the type."""
         try:
             review = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             review = untyped.decode(body)
-        request = checked(review, self._kind)
+        request = checked(review, self.kind)
         if request.operation == "DELETE" and is_deeper(body, CUT_DEPTH):
-            # nobody follows an object of that depth, so it would never be over
-            return checked(untyped.decode(body), self._kind)
+            # no controller follows an object this deep, so it would never be final
+            return checked(untyped.decode(body), self.kind)
         return request
 
     async def _verdict(self, request: AdmissionRequest[Any]) -> Verdict:
@@ -195,29 +184,29 @@ class Reviewer(Generic[T]):
         if not verdict.violations:
             return Answer(allowed(request.uid, verdict.all_warnings), operation=request.operation)
         word = forbidden if request.operation == "DELETE" else invalid
-        status = word(self._kind, name_of(request), verdict)
+        status = word(self.kind, name_of(request), verdict)
         return Answer(
             refused(request.uid, status, verdict.all_warnings),
-            Outcome.REFUSED,
+            ReviewOutcome.REFUSED,
             operation=request.operation,
             violations=verdict.violations,
         )
 
     def _not_judged(self, body: bytes, error: NotJudged) -> Answer:
         try:
-            request = untyped.decode_unread(body)
-        except Malformed as malformed:
+            request = untyped.decode_without_objects(body)
+        except MalformedReview as malformed:
             return not_a_review(malformed)
         return self._failed(request, error)
 
     def _failed(self, request: AdmissionRequest[Any], error: NotJudged) -> Answer:
         status = failed(
-            self._kind,
+            self.kind,
             name_of(request),
             error.code,
             error.reason,
             str(error),
             retry_after=error.retry_after,
         )
-        outcome = Outcome.REFUSED if isinstance(error, Denied) else Outcome.FAILED
+        outcome = ReviewOutcome.REFUSED if isinstance(error, Denied) else ReviewOutcome.FAILED
         return Answer(refused(request.uid, status), outcome, operation=request.operation)

@@ -1,8 +1,8 @@
-"""The verdict on an object that no type of ours fits: every place where it has the wrong shape.
+"""Reviews of objects that do not fit the kind's type: a violation for each wrong shape.
 
-An API server holds objects against the CRD before it asks the webhook, so this is for bodies that
-were sent past one, and for objects that were stored under another schema. Those may be deleted,
-and labelled as long as their spec stays.
+An API server checks objects against the CRD before it asks the webhook. Such reviews come from
+clients that call the webhook directly, and for objects that were stored under another schema. The
+latter may be deleted, and their metadata may change as long as their spec does not.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.core.admission.rules.depth import depth_violations
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation
-from jobflow.webhook.review.envelope import AdmissionRequest, Loose, Malformed
+from jobflow.webhook.review.envelope import AdmissionRequest, Loose, MalformedReview
 from jobflow.webhook.review.judges import PASS, Judge
-
-T = TypeVar("T", JobFlow, JobTemplate)
 
 R = TypeVar("R")
 
@@ -38,39 +35,40 @@ class _Review(msgspec.Struct):
     request: _Request
 
 
-_decode_unread = msgspec.json.Decoder(_Review).decode
+_decode_without_objects = msgspec.json.Decoder(_Review).decode
 
 
 def decode(body: bytes) -> Loose:
-    """A review whose object is whatever JSON it is; Malformed if the body is none. In a body that
-    is nested too deeply to be read, a text replaces each value that is too deep."""
-    return _reading(_decode, body)
+    """Return a review with its objects as plain JSON. Values that are nested deeper than CUT_DEPTH
+    are replaced by texts. Raises MalformedReview."""
+    return _decode_cut(_decode, body)
 
 
-def _reading(decode: Callable[[bytes], R], body: bytes) -> R:
+def _decode_cut(decode: Callable[[bytes], R], body: bytes) -> R:
     try:
         return decode(cut(body) if is_deeper(body, CUT_DEPTH) else body)
     except msgspec.ValidationError as error:
-        raise Malformed(f"the body is no AdmissionReview: {error}") from None
-    except UnicodeDecodeError as error:  # which msgspec lets through as it is
+        raise MalformedReview(f"the body is not an AdmissionReview: {error}") from None
+    except UnicodeDecodeError as error:  # msgspec does not convert it
         byte = error.object[error.start]
-        raise Malformed(f"the body is not JSON: byte 0x{byte:02x} in a text is no UTF-8") from None
+        raise MalformedReview(
+            f"the body is not JSON: byte 0x{byte:02x} in a text is not UTF-8"
+        ) from None
     except msgspec.DecodeError as error:
-        raise Malformed(f"the body is not JSON: {error}") from None
+        raise MalformedReview(f"the body is not JSON: {error}") from None
 
 
-def decode_unread(body: bytes) -> AdmissionRequest[Any]:
-    """The request of a review without its objects, which are not read; Malformed where the body is
-    no review."""
-    request = _reading(_decode_unread, body).request
+def decode_without_objects(body: bytes) -> AdmissionRequest[Any]:
+    """Return the request of a review without its objects. Raises MalformedReview."""
+    request = _decode_cut(_decode_without_objects, body).request
     return AdmissionRequest(uid=request.uid, name=request.name, operation=request.operation)
 
 
-async def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
-    """The verdict on a CREATE, UPDATE or DELETE of which an object has the wrong shape."""
+async def verdict(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
+    """Return the verdict on a request with an object of the wrong shape."""
     if request.operation == "DELETE":
         return PASS
-    if request.operation == "UPDATE" and _spec_stays(request.old_object, request.object):
+    if request.operation == "UPDATE" and _is_spec_unchanged(request.old_object, request.object):
         return PASS
     too_deep = list(depth_violations(request.object, ""))
     if misfits := too_deep or schema_violations(judge.kind, request.object, strict=False):
@@ -88,7 +86,7 @@ async def verdict(judge: Judge[T], request: AdmissionRequest[Any]) -> Verdict:
     return await judge.update(old, new, request.user_info)
 
 
-def _spec_stays(old: Any, new: Any) -> bool:
+def _is_spec_unchanged(old: Any, new: Any) -> bool:
     if not isinstance(old, dict) or not isinstance(new, dict):
         return False
     metadata = new.get("metadata")
@@ -98,16 +96,16 @@ def _spec_stays(old: Any, new: Any) -> bool:
 
 
 def _json(value: Any) -> bytes:
-    """Canonical JSON, for `1 == True` in Python and not in a spec."""
+    """Canonical JSON, because `1 == True` in Python but not in a spec."""
     return msgspec.json.encode(value, order="sorted")
 
 
-def _typed(judge: Judge[T], obj: Any) -> T:
-    """The object as an API server would hand it on. Raises msgspec.ValidationError."""
-    return msgspec.convert(without_nulls(judge.kind, obj), judge.object_type)
+def _typed(judge: Judge[Any], obj: Any) -> Any:
+    """The object as an API server would pass it on. Raises msgspec.ValidationError."""
+    return msgspec.convert(without_nulls(judge.kind, obj), KINDS[judge.kind].object_type)
 
 
 def _misfit(error: msgspec.ValidationError) -> Violation:
-    """msgspec's `what is wrong - at `$.path`` as a violation."""
+    """A violation from msgspec's message, which ends with the JSON path."""
     text, _, place = str(error).partition(" - at `$")
     return Violation(place.rstrip("`").lstrip("."), Reason.TYPE_INVALID, None, text)
