@@ -234,7 +234,7 @@ class TestTLS:
     @asynccontextmanager
     async def listening(
         self, app: FastAPI, folder: Path
-    ) -> AsyncIterator[tuple[Listener, ssl.SSLContext]]:
+    ) -> AsyncIterator[tuple[HttpListener, ssl.SSLContext]]:
         pki = write_development_pki(folder, ["127.0.0.1"])
         tls = pki.serving.context()
         listener = HttpListener(app, port=0, host="127.0.0.1", tls=tls, flag="--webhook-port")

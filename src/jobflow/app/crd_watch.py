@@ -38,7 +38,7 @@ class InstalledCrd(Struct, frozen=True, kw_only=True):
 
 class CrdWatch:
     """Whether the definitions fit this version, kept up to date by `run`. It fits at once if
-    `resources` is empty.
+    `kinds` is empty.
 
     After a definition that did not fit, `reread` is awaited before `fits` is true again: objects
     read in the meantime may lack fields that are stored.
@@ -48,7 +48,7 @@ class CrdWatch:
         self,
         client: Client,
         reread: Callable[[], Awaitable[None]],
-        resources: Iterable[FlowKind],
+        kinds: Iterable[FlowKind],
     ) -> None:
         self._crds = [_FollowedCrd(client, kind, self._check) for kind in kinds]
         self._reread = reread

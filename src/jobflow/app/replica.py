@@ -216,7 +216,7 @@ class ServingReplica:
             unfit=self._crds.refusal,
             observe=self.metrics.pod_template_checked,
         )
-        rights = Rights(self._client) if options.rights else None
+        rights = AccessRights(self._client) if options.rights else None
         self._large_reviews = Aside(cluster, rights)
         return HttpListener(
             create_app(

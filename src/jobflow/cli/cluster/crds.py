@@ -9,6 +9,7 @@ import time
 
 import msgspec
 
+from jobflow.api.kinds import KINDS
 from jobflow.api.resources import CRDS
 from jobflow.api.schema.crd import crd, to_yaml
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, unreachable

@@ -72,7 +72,7 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
     """Return the kind, mended if it is misspelt, and the faults of kind and apiVersion."""
     kind, version = manifest.kind, manifest.api_version
     violations = []
-    meant = kind if isinstance(kind, str) and kind in TYPES else None
+    meant = kind if isinstance(kind, str) and kind in KINDS else None
     if meant is None:
         meant = _guessed_kind(kind, version)
         if meant is None and not _is_ours(kind, version):
