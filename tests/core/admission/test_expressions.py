@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.analysis.read_expressions import MAX_CHARACTERS
+from jobflow.core.admission.analysis.flow_expressions import MAX_CHARACTERS
 from support.admission.expressed import AFTER_A, said_of
 from support.admission.reviewed import faults, flow_of, knowing, template_of
 
@@ -57,11 +57,11 @@ NO_ORDER = "> does not take a text and a whole number"
         ("flow.uid == ''", 'character 1: a flow has no "uid"; it has name, namespace'),
         (
             "flow[params.mode] == ''",
-            "character 1: what is taken of a flow has to be written out: name, namespace",
+            "character 1: write which field of a flow is meant: name, namespace",
         ),
         (
             "flow.phase == 'Failed'",
-            "character 1: flow.phase is to be seen in the steps of finally only",
+            "character 1: only steps of finally have flow.phase",
         ),
         ("sze(params.rates) > 1", 'character 1: there is no function sze; did you mean "size"?'),
         (
@@ -71,18 +71,18 @@ NO_ORDER = "> does not take a text and a whole number"
         # places
         (
             "item.x == 1",
-            "character 1: there is an item only in the patch and the retry.when of a step with "
-            "forEach",
+            ("character 1: only the patch and the retry.when of a step with forEach "
+            "have an item"),
         ),
         (
             "index == 1",
-            "character 1: there is an index only in the patch, the retry.when and the "
-            "repeat.until of a step with forEach or repeat",
+            ("character 1: only the patch, the retry.when and the repeat.until of a "
+            "step with forEach or repeat have an index"),
         ),
         (
             "outputs.x == 1",
-            "character 1: outputs is that of a run that has ended, in repeat.until and "
-            'retry.when; of another step write steps["NAME"].outputs',
+            ("character 1: only repeat.until and retry.when have outputs, of the run "
+            'that has ended; for another step write steps["NAME"].outputs'),
         ),
         # steps
         ("steps.x.phase == ''", 'character 1: no such step as "x"'),
@@ -97,17 +97,18 @@ NO_ORDER = "> does not take a text and a whole number"
         ),
         (
             "steps.b.phase == ''",
-            "character 1: a step does not see itself; of a run that has just ended, "
-            "repeat.until and retry.when see outputs, phase and reason",
+            ("character 1: a step cannot use its own result; repeat.until and "
+            "retry.when have outputs, phase and reason of the run that has just ended"),
         ),
-        ("steps.z.phase == ''", 'character 1: "z" is a step of finally, which no other step sees'),
+        ("steps.z.phase == ''", ('character 1: "z" is a step of finally, whose result '
+                                "no other step can use")),
         (
             "steps.a-b.phase == ''",
-            'character 1: write steps["a-b"], for a name with - or . needs quotes',
+            'character 1: write steps["a-b"], because a name with - or . needs quotes',
         ),
         (
             "1 > 2 || steps.e.f.phase == ''",
-            'character 10: write steps["e.f"], for a name with - or . needs quotes',
+            'character 10: write steps["e.f"], because a name with - or . needs quotes',
         ),
         (
             "steps.2a.phase == ''",
@@ -115,17 +116,17 @@ NO_ORDER = "> does not take a text and a whole number"
         ),
         (
             "steps[params.mode].phase == ''",
-            'character 1: the step has to be written out, as in steps["NAME"].phase',
+            'character 1: write the name of the step, as in steps["NAME"].phase',
         ),
         (
             "size(steps) > 1",
-            'character 6: the step has to be written out, as in steps["NAME"].phase',
+            'character 6: write the name of the step, as in steps["NAME"].phase',
         ),
         ("steps.a.output.x == 1", 'character 1: a step has no "output"; did you mean "outputs"?'),
         (
             "steps.a[params.mode] == ''",
-            "character 1: what is taken of a step has to be written out: phase, reason, "
-            "attempts, outputs, tasks",
+            ("character 1: write which field of a step is meant: phase, reason, "
+            "attempts, outputs, tasks"),
         ),
         ("steps.a.items[0].phase == ''", 'character 1: "a" has no forEach, and so no items'),
         (
@@ -172,8 +173,8 @@ NO_ORDER = "> does not take a text and a whole number"
         ("'abc", "character 1: is not a CEL expression: unexpected '''; close the quote"),
         (
             "{{inputs.parameters.n}} > 1",
-            "character 22: is not a CEL expression: unexpected '}'; an expression has no {{…}}, it "
-            'writes params.x and steps["x"].outputs.y',
+            ("character 22: is not a CEL expression: unexpected '}'; write params.x "
+            'and steps["x"].outputs.y without {{…}}'),
         ),
         ("params.on == True", "character 14: there is no variable True; write true"),
         ("params.on == None", "character 14: there is no variable None; write null"),
@@ -187,8 +188,8 @@ NO_ORDER = "> does not take a text and a whole number"
         ),
         (
             "$(params.on)",
-            "character 1: is not a CEL expression: unexpected '$'; references $(…) stand in "
-            "patches, an expression writes params.x",
+            ("character 1: is not a CEL expression: unexpected '$'; references $(…) "
+            "are for patches, in an expression write params.x"),
         ),
         (" ", "is empty"),
     ],
@@ -227,8 +228,8 @@ def test_every_fault_of_an_expression_is_told() -> None:
             "allowed",
         ]),
         ({"forEach": {"from": "[item]"}}, [
-            'forEach.from: Invalid value: "[item]": character 2: there is an item only in the '
-            "patch and the retry.when of a step with forEach",
+            ('forEach.from: Invalid value: "[item]": character 2: only the patch and '
+            "the retry.when of a step with forEach have an item"),
         ]),
         ({"repeat": {"max": 3, "until": "outputs.acc > 0.9 || index == 2 || phase == ''"}}, []),
         ({"repeat": {"max": 3, "until": "outputs"}}, [
@@ -240,8 +241,9 @@ def test_every_fault_of_an_expression_is_told() -> None:
         ({"retry": {"limit": 3, "when": "reason == 'JobFailed' && phase == 'Failed'"}}, []),
         ({"retry": {"limit": 3, "when": "steps.a.outputs.x == outputs.y"}}, []),
         ({"retry": {"limit": 3, "when": "index == 0"}}, [
-            'retry.when: Invalid value: "index == 0": character 1: there is an index only in the '
-            "patch, the retry.when and the repeat.until of a step with forEach or repeat",
+            ('retry.when: Invalid value: "index == 0": character 1: only the patch, '
+            "the retry.when and the repeat.until of a step with forEach or repeat "
+            "have an index"),
         ]),
         ({"retry": {"limit": 3, "when": "item.x > index"}, "forEach": {"items": [{"x": 1}]}}, []),
         ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", "b"]}}, [
@@ -310,7 +312,7 @@ def test_steps_of_finally_see_every_step_and_the_phase_of_the_flow() -> None:
     assert said('flow.phase == "Failed"') == []
     (found,) = said('steps.y.phase == ""')
     assert found.startswith("spec.finally[1].when: ")
-    assert found.endswith('"y" is a step of finally, which no other step sees')
+    assert found.endswith('"y" is a step of finally, whose result no other step can use')
 
 
 def test_a_step_behind_steps_is_upstream_however_far() -> None:

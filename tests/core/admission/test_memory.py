@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from jobflow.core.admission.analysis.flow_expressions import FlowExpressions
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.known_tasks import KnownTasks
-from jobflow.core.admission.analysis.read_expressions import Readings
+from jobflow.core.admission.analysis.resolved_specs import KnownTasks
 from jobflow.core.admission.validate import validate_flow
 from support.admission.reviewed import flow_of, knowing, template_of
 
@@ -63,5 +63,5 @@ def test_what_an_admission_has_made_is_gone_with_it(steps: list[dict[str, Any]])
 
 
 def _alive() -> int:
-    made = (FlowFacts, Readings, KnownTasks)
+    made = (FlowFacts, FlowExpressions, KnownTasks)
     return sum(isinstance(each, made) for each in gc.get_objects())

@@ -25,7 +25,12 @@ from support.admission.reviewed import faults, flow_of
         ),
         (
             [{"name": "in", "value": 1}],
-            ['[0].name: Invalid value: "in": it is a word of CEL; give the param another name'],
+            [
+                (
+                    '[0].name: Invalid value: "in": it is a reserved word of CEL; give the '
+                    "param another name"
+                )
+            ],
         ),
         (
             [{"name": "a", "value": 1}, {"name": "a", "value": 2}],
@@ -34,15 +39,19 @@ from support.admission.reviewed import faults, flow_of
         (
             [{"name": "a"}],
             [
-                "[0].value: Required value: give the param a value, here or for jobflow run and "
-                "lint by --param a=VALUE"
+                (
+                    "[0].value: Required value: set a value, here or with --param a=VALUE "
+                    "of jobflow run and lint"
+                )
             ],
         ),
         (
             [{"name": "a", "enum": ["x", 2]}],
             [
-                "[0].value: Required value: give the param a value, here or for jobflow run and "
-                'lint by --param a=VALUE; it may be "x", 2'
+                (
+                    "[0].value: Required value: set a value, here or with --param a=VALUE "
+                    'of jobflow run and lint; supported values: "x", 2'
+                )
             ],
         ),
         (
@@ -56,8 +65,10 @@ from support.admission.reviewed import faults, flow_of
         (
             [{"name": "a", "value": "x" * 70_000}],
             [
-                ": Too long: its values come to 70,004 bytes; at most 65,536 are allowed: put what "
-                "is large into a ConfigMap or a volume"
+                (
+                    ": Too long: the values have 70,004 bytes; at most 65,536 are "
+                    "allowed: put large values into a ConfigMap or a volume"
+                )
             ],
         ),
         (

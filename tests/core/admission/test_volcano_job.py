@@ -124,8 +124,10 @@ JOBS: list[tuple[dict[str, Any], list[str]]] = [
     (
         job(runningEstimate="3 hours"),
         [
-            'spec.runningEstimate: Invalid value: "3 hours": no duration; write a number and a '
-            'unit, such as "30s" or "1h30m"'
+            (
+                'spec.runningEstimate: Invalid value: "3 hours": not a duration; write a '
+                'number and a unit, such as "30s" or "1h30m"'
+            )
         ],
     ),
     (
@@ -148,8 +150,10 @@ JOBS: list[tuple[dict[str, Any], list[str]]] = [
     (
         job(networkTopology={"highestTierAllowed": 1, "highestTierName": "t" * 254}),
         [
-            "spec.networkTopology.highestTierName: Forbidden: excludes highestTierAllowed: say the "
-            "tier by its name or by its number",
+            (
+                "spec.networkTopology.highestTierName: Forbidden: excludes "
+                "highestTierAllowed: set the name of the tier or its number"
+            ),
             "spec.networkTopology.highestTierName: Too long: may not be more than 253 characters",
         ],
     ),
@@ -168,28 +172,28 @@ NO_MASTER = "the mpi plugin's master task is no task of this job"
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK'),
-        (["--master=boss"], f'{MASTER}"boss": {NO_MASTER}; say --master=TASK'),
-        (["--master="], f'{MASTER}"": {NO_MASTER}; say --master=TASK'),
+        ([], f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK'),
+        (["--master=boss"], f'{MASTER}"boss": {NO_MASTER}; set --master=TASK'),
+        (["--master="], f'{MASTER}"": {NO_MASTER}; set --master=TASK'),
         (
             ["--master"],
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
         ),
         (
             ["--port=x", "--master=mpimaster"],
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
         ),
         (
             ["word", "--master=mpimaster"],
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
         ),
         (
             ["--other", "--master=mpimaster"],
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
         ),
         (
             None,
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; say --master=TASK',
+            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
         ),
     ],
 )
@@ -241,15 +245,19 @@ TASKS: list[tuple[list[Any], list[str]]] = [
     (
         [task("a"), task("a")],
         [
-            'spec.tasks[1].name: Duplicate value: "a": tasks[0] has this name already; give each '
-            "task its own"
+            (
+                'spec.tasks[1].name: Duplicate value: "a": tasks[0] already has this '
+                "name; give each task its own"
+            )
         ],
     ),
     (
         [task("default1"), task(None)],
         [
-            'spec.tasks[1].name: Duplicate value: "default1": tasks[0] has this name already; give '
-            "each task its own"
+            (
+                'spec.tasks[1].name: Duplicate value: "default1": tasks[0] already has '
+                "this name; give each task its own"
+            )
         ],
     ),
     (
@@ -287,8 +295,11 @@ TASKS: list[tuple[list[Any], list[str]]] = [
             )
         ],
         [
-            "spec.tasks[0].partitionPolicy.networkTopology.highestTierName: Forbidden: excludes "
-            "highestTierAllowed: say the tier by its name or by its number",
+            (
+                "spec.tasks[0].partitionPolicy.networkTopology.highestTierName: "
+                "Forbidden: excludes highestTierAllowed: set the name of the tier or its "
+                "number"
+            ),
             "spec.tasks[0].minAvailable: Invalid value: 3: must be minPartitions × partitionSize "
             "(1 × 2 = 2)",
         ],
@@ -345,8 +356,10 @@ def after(*names: Any) -> dict[str, Any]:
         (
             [task("a", **after("c")), task("b", **after("a")), task("c", **after("b"))],
             [
-                'spec.tasks[0].dependsOn.name: Invalid value: "a": the tasks wait for each other, '
-                "so none would start: a -> b -> c -> a"
+                (
+                    'spec.tasks[0].dependsOn.name: Invalid value: "a": the tasks wait for '
+                    "each other, so they never start: a -> b -> c -> a"
+                )
             ],
         ),
     ],

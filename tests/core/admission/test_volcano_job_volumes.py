@@ -18,11 +18,21 @@ def said(*volumes: Any) -> list[str]:
 VOLUMES: list[tuple[Any, list[str]]] = [
     (
         {"volumeClaimName": "c"},
-        ["spec.volumes[0].mountPath: Required value: say where in the pods the volume is mounted"],
+        [
+            (
+                "spec.volumes[0].mountPath: Required value: set the path in the pods at "
+                "which the volume is mounted"
+            )
+        ],
     ),
     (
         {"mountPath": "", "volumeClaimName": "c"},
-        ["spec.volumes[0].mountPath: Required value: say where in the pods the volume is mounted"],
+        [
+            (
+                "spec.volumes[0].mountPath: Required value: set the path in the pods at "
+                "which the volume is mounted"
+            )
+        ],
     ),
     (
         {"mountPath": "/a:b", "volumeClaimName": "c"},
@@ -31,15 +41,19 @@ VOLUMES: list[tuple[Any, list[str]]] = [
     (
         {"mountPath": "/a"},
         [
-            "spec.volumes[0].volumeClaimName: Required value: either volumeClaimName (a claim that "
-            "exists) or volumeClaim (one to be made)"
+            (
+                "spec.volumes[0].volumeClaimName: Required value: set volumeClaimName (an "
+                "existing claim) or volumeClaim (a new one)"
+            )
         ],
     ),
     (
         {"mountPath": "/a", "volumeClaimName": "c", "volumeClaim": {}},
         [
-            "spec.volumes[0].volumeClaim: Forbidden: excludes volumeClaimName: an existing claim "
-            "is used, or a new one made"
+            (
+                "spec.volumes[0].volumeClaim: Forbidden: excludes volumeClaimName: the "
+                "job uses an existing claim or a new one"
+            )
         ],
     ),
     (

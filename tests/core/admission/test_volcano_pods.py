@@ -55,8 +55,8 @@ def test_a_task_has_a_template():
         (
             containers("a") | {"initContainers": [{"name": "a", "image": "i"}]},
             [
-                f'{AT}.containers[0].name: Duplicate value: "a": {AT}.initContainers[0] has this '
-                "name already"
+                f'{AT}.containers[0].name: Duplicate value: "a": {AT}.initContainers[0] already '
+                "has this name"
             ],
         ),
         ({"containers": [3, {"name": 4, "image": "i"}]}, []),
@@ -122,7 +122,7 @@ def test_cpus_that_are_not_whole(cpu: Any, shown: str):
     pod = containers("a", resources={"requests": {"cpu": cpu}})
     assert said(pod, topologyPolicy="single-numa-node") == [
         f"{AT}.containers[0].resources.requests.cpu: Invalid value: {shown}: with topologyPolicy "
-        "single-numa-node each container asks for whole CPUs"
+        "single-numa-node each container requests whole CPUs"
     ]
 
 

@@ -16,7 +16,7 @@ ACTIONS = (
     'supported values: "AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", '
     '"TerminateJob", "CompleteJob", "ResumeJob"'
 )
-DURATION = 'no duration; write a number and a unit, such as "30s" or "1h30m"'
+DURATION = 'not a duration; write a number and a unit, such as "30s" or "1h30m"'
 
 
 def said(*policies: Any) -> list[str]:
@@ -59,18 +59,18 @@ P1 = "spec.policies[1]"
             [{"event": "PodFailed", "exitCode": 1, "action": "AbortJob"}],
             [
                 f"{P0}.exitCode: Forbidden: a policy has event(s) or exitCode, not both; "
-                "make two policies of it"
+                "write two policies"
             ],
         ),
         (
             [{"action": "AbortJob"}],
-            [f"{P0}.event: Required value: say when the policy acts: event, events or exitCode"],
+            [f"{P0}.event: Required value: set when the policy acts: event, events or exitCode"],
         ),
         (
             [{"exitCode": 0, "action": "AbortJob"}],
             [
                 f"{P0}.exitCode: Invalid value: 0: 0 is no failure, and a policy acts on exit "
-                "codes of failures; for success there is event: TaskCompleted"
+                "codes of failures; for success use event: TaskCompleted"
             ],
         ),
         (
@@ -91,7 +91,7 @@ P1 = "spec.policies[1]"
             [{"event": "PodFailed", "action": "SyncJob"}],
             [
                 f'{P0}.action: Unsupported value: "SyncJob": {ACTIONS}; '
-                "SyncJob is for Volcano's own use"
+                "only Volcano itself uses SyncJob"
             ],
         ),
         ([{"event": "PodFailed"}], [f"{P0}.action: Required value: {ACTIONS}"]),
@@ -103,7 +103,7 @@ P1 = "spec.policies[1]"
             [{"event": "PodRunning", "action": "AbortJob"}],
             [
                 f'{P0}.event: Unsupported value: "PodRunning": {EVENTS}; '
-                "PodRunning is for Volcano's own use"
+                "only Volcano itself uses PodRunning"
             ],
         ),
         (
@@ -115,11 +115,11 @@ P1 = "spec.policies[1]"
                 {"event": "PodFailed", "action": "AbortJob"},
                 {"events": ["PodEvicted", "PodFailed"], "action": "RestartJob"},
             ],
-            [f'{P1}.events[1]: Duplicate value: "PodFailed": {P0} is for this event already'],
+            [f'{P1}.events[1]: Duplicate value: "PodFailed": {P0} already has this event'],
         ),
         (
             [{"exitCode": 3, "action": "AbortJob"}, {"exitCode": 3, "action": "RestartJob"}],
-            [f"{P1}.exitCode: Duplicate value: 3: {P0} is for this exit code already"],
+            [f"{P1}.exitCode: Duplicate value: 3: {P0} already has this exit code"],
         ),
         (
             [
@@ -177,6 +177,8 @@ def test_a_tasks_policies_keep_the_same_rules_for_themselves():
     }
     spec = {"tasks": [task], "policies": [policy]}
     assert [str(violation) for violation in job_violations(spec, "spec", None)] == [
-        'spec.tasks[0].policies[1].event: Duplicate value: "PodFailed": '
-        "spec.tasks[0].policies[0] is for this event already"
+        (
+            'spec.tasks[0].policies[1].event: Duplicate value: "PodFailed": '
+            "spec.tasks[0].policies[0] already has this event"
+        )
     ]

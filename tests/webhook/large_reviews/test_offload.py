@@ -144,7 +144,10 @@ async def test_what_the_process_needs_of_the_cluster_it_is_told(cluster: FakeClu
         answer = await answered(cluster, aside, flow(*steps))
         assert json.loads(answer.body)["response"]["warnings"] == [
             'JobTemplate "b" does not exist yet: its steps wait until it does',
-            'queue "default" (Closed) is not Open: Volcano refuses jobs for a queue that is not',
+            (
+                'queue "default" (Closed) is not Open: Volcano refuses jobs for a queue '
+                "that is not Open"
+            ),
         ]
 
 

@@ -133,7 +133,7 @@ def _faults(read: Shaped, verdict: Verdict) -> Iterator[Fault]:
 def _doubts(read: Shaped, verdict: Verdict) -> Iterator[Fault | Warned]:
     """Everything that admission only warns of, except unknown fields that the schema reported."""
     misfits = {each.path for each in read.violations}
-    for doubt in verdict.doubts:
+    for doubt in verdict.field_warnings:
         if not misfits.isdisjoint(_path_and_above(doubt.path)):
             continue
         if doubt.reason is None:

@@ -223,10 +223,10 @@ def _inherited(own: dict[str, str] | None) -> dict[str, str]:
     `app.kubernetes.io/instance` stays, though Argo CD can be set to track by it: it prunes only
     objects that no other object owns, and of a Helm chart the label is the user's own.
     """
-    return {key: value for key, value in (own or {}).items() if comes_along(key, value)}
+    return {key: value for key, value in (own or {}).items() if is_inherited(key, value)}
 
 
-def comes_along(key: str, value: str) -> bool:
+def is_inherited(key: str, value: str) -> bool:
     """Whether a label or annotation is none of the bookkeeping that `_BOOKKEEPING` names."""
     helms = key == _MANAGED_BY and value == "Helm"
     return not (key.startswith(_BOOKKEEPING) or key == _CHANGE_CAUSE or helms)

@@ -17,7 +17,7 @@ from jobflow.core.manifests.job_fields import Type, job_spec, meant, place_of
 from jobflow.core.suggest import did_you_mean, supported
 from jobflow.core.violations import (
     MAX_FINDINGS,
-    Doubt,
+    FieldWarning,
     Place,
     Reason,
     Violation,
@@ -55,7 +55,7 @@ class Misfits:
     """What does not fit in one spec or patch."""
 
     violations: tuple[Violation, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    warnings: tuple[FieldWarning, ...] = ()
 
 
 NO_MISFITS = Misfits()
@@ -71,7 +71,7 @@ def misfits(
     were found in other patches of the same flow.
     """
     wrong: list[Violation] = []
-    unknown: list[Doubt] = []
+    unknown: list[FieldWarning] = []
     for found in _found(spec, is_open):
         if found.type is not None:
             wrong.append(_wrong(found, found.type, path, guess=len(wrong) < MOST_GUESSES))
@@ -182,8 +182,8 @@ def _meant_quantity(text: str) -> str | None:
     return quantity if _QUANTITY.fullmatch(quantity) else None
 
 
-def _unknown(found: Misfit, path: str, *, guess: bool) -> Doubt:
+def _unknown(found: Misfit, path: str, *, guess: bool) -> FieldWarning:
     keys = keys_of(found.place)
     at = path_of(found.place, path)
     word = meant(place_of(keys[:-1]), str(keys[-1])) if guess else ""
-    return Doubt(at, UNKNOWN + word, Reason.FORBIDDEN)
+    return FieldWarning(at, UNKNOWN + word, Reason.FORBIDDEN)

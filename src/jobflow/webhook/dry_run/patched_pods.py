@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jobflow.api.resources import StatusCause
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.patch_locations import Places, innermost
+from jobflow.core.admission.analysis.patch_locations import innermost, locations_of
 from jobflow.core.admission.analysis.resolved_specs import ResolvedSpec
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 from jobflow.webhook.dry_run.template_pods import (
@@ -75,8 +75,7 @@ def flow_in_depth(
 
 def _faults(tried: Patched, causes: Sequence[StatusCause]) -> Iterator[Violation]:
     """The faults of a merged pod template at the places of the patch that they come from."""
-    kind = tried.kind
-    layers = [Places(c.said, kind.spec, c.path, c.written) for c in reversed(kind.changes)]
+    layers = locations_of(tried.kind)
     for cause in causes:
         merged = violation_of(tried.task, cause)
         words = merged.words

@@ -78,7 +78,7 @@ def in_depth(verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun 
     faults = (violation_of(i, fault) for i, fault in found)
     new = (fault for fault in faults if (fault.path, fault.reason) not in named)
     more = tuple(islice(new, MAX_FINDINGS - len(verdict.violations)))
-    told = {doubt.path for doubt in verdict.doubts}
+    told = {doubt.path for doubt in verdict.field_warnings}
     warnings = (*_warnings(pairs, told), *not_tried(len(tried) - len(pairs), len(tried)))
     if not more and not warnings:
         return verdict

@@ -12,7 +12,7 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.admission.analysis.effort import effort_of_json, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
-from jobflow.core.admission.rules.depth import depth_violations
+from jobflow.core.admission.rules.size_limits import depth_violations
 from jobflow.core.admission.validate import (
     Known,
     validate_facts,
@@ -141,7 +141,7 @@ class FlowJudge:
             return verdict
         if self._rights is not None:
             await _check_rights(self._rights, user, new)
-        return await self._in_depth(facts, verdict) if facts.changes else verdict
+        return await self._in_depth(facts, verdict) if facts.resolved_patches else verdict
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
