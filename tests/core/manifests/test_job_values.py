@@ -155,7 +155,7 @@ def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, said: str) 
     attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None, index=0, item=item))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)
     assert isinstance(job, Failure)
-    assert job.message.startswith(f"the values in its patch make no job: {said}")
+    assert job.message.startswith(f"the values in its patch make no valid job: {said}")
 
 
 def test_a_value_that_many_refer_to_is_copied_for_each() -> None:

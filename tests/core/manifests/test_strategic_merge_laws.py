@@ -140,30 +140,39 @@ def test_depth_does_not_matter():
         (
             {"tasks": [{"replicas": 2}, {"name": "w"}]},
             [
-                "p.tasks[0].name: Required value: elements of this list are merged by their name: "
-                "say which one is meant"
+                (
+                    "p.tasks[0].name: Required value: this list merges by name; set the "
+                    "name of the element to change"
+                )
             ],
         ),
         (
             {"volumes": [{"name": "v"}, "x"]},
             [
-                "p.volumes[0].mountPath: Required value: elements of this list are merged by their "
-                "mountPath: say which one is meant"
+                (
+                    "p.volumes[0].mountPath: Required value: this list merges by "
+                    "mountPath; set the mountPath of the element to change"
+                )
             ],
         ),
         (
             pod(topologySpreadConstraints=[{"topologyKey": "z"}]),
             [
-                "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
-                "Required value: elements of this list are merged by their whenUnsatisfiable: "
-                "say which one is meant"
+                (
+                    "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
+                    "Required value: this list merges by whenUnsatisfiable; set the "
+                    "whenUnsatisfiable of the element to change"
+                )
             ],
         ),
         (
             {"tasks": [{"name": "w", "$patch": "replace", "replicas": 1}]},
             [
-                "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be an element "
-                "of its own (`- $patch: replace`), beside those that the list is to have"
+                (
+                    "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be "
+                    "an element of its own (`- $patch: replace`), beside the elements of "
+                    "the new list"
+                )
             ],
         ),
         (
@@ -176,8 +185,10 @@ def test_depth_does_not_matter():
         (
             {"$setElementOrder/tasks": [{"name": "w"}]},
             [
-                "p[$setElementOrder/tasks]: Forbidden: no directive that a patch may use; "
-                "use $patch or $retainKeys"
+                (
+                    "p[$setElementOrder/tasks]: Forbidden: unknown directive; use $patch "
+                    "or $retainKeys"
+                )
             ],
         ),
         (

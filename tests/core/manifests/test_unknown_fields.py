@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobflow.core.admission.analysis.resolved_specs import is_open
 from jobflow.core.manifests.job_fields import meant
-from jobflow.core.manifests.unknown_fields import MOST_GUESSES, misfits
+from jobflow.core.manifests.unknown_fields import MAX_GUESSES, misfits
 from jobflow.core.violations import MAX_FINDINGS
 
 POD = "spec.tasks[0].template.spec"
@@ -113,8 +113,10 @@ def test_what_kubernetes_takes_fits(spec: dict[str, Any]) -> None:
         (
             pod({"image": True}),
             f"{POD}.containers[0].image",
-            'must be of type string: "boolean"; put it in quotes: YAML takes y, yes and on for '
-            "true",
+            (
+                'must be of type string: "boolean"; put it in quotes: YAML reads y, yes '
+                "and on as true"
+            ),
         ),
         (
             {"tasks": [{"template": {"spec": [1]}}]},
@@ -205,7 +207,7 @@ def test_only_so_many_are_kept() -> None:
     found = misfits(pod(many) | {"tasks2": 1}, "spec")
     assert len(found.warnings) == MAX_FINDINGS
     assert len(found.violations) == 1
-    assert sum("did you mean" in warning.detail for warning in found.warnings) == MOST_GUESSES
+    assert sum("did you mean" in warning.detail for warning in found.warnings) == MAX_GUESSES
     assert len(misfits(pod({"args": [1] * (2 * MAX_FINDINGS)}), "spec").violations) == MAX_FINDINGS
 
 
