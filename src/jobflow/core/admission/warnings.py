@@ -59,10 +59,9 @@ def dependencies_have_targets(facts: FlowFacts) -> Iterator[str]:
         if (depends_on.condition or depends_on.strategy) and not depends_on.targets
     ]
     if without:
-        plural = len(without) > 1
         yield (
-            f"{'steps' if plural else 'step'} {some(without)} {'have' if plural else 'has'} a "
-            "condition or strategy in dependsOn but no targets: the start waits for nothing"
+            f"{_named(without, 'step has', 'steps have')} a condition or strategy in dependsOn but "
+            "no targets: the start waits for nothing"
         )
 
 
@@ -74,10 +73,9 @@ def probes_leave_conditions_alone(facts: FlowFacts) -> Iterator[str]:
         if (depends_on := facts.steps[i].depends_on) is not None and depends_on.condition
     ]
     if both:
-        plural = len(both) > 1
         yield (
-            f"{'steps' if plural else 'step'} {some(both)} {'have' if plural else 'has'} a probe, "
-            "which decides alone: the condition beside it has no effect"
+            f"{_named(both, 'step has', 'steps have')} a probe, which decides alone: the condition "
+            "beside it has no effect"
         )
 
 
@@ -154,17 +152,21 @@ def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]
         if queue in queues and queues[queue] not in _TAKES_JOBS
     ]
     if missing:
-        plural = len(missing) > 1
         yield (
-            f"{'queues' if plural else 'queue'} {some(missing)} {'do' if plural else 'does'} not "
-            "exist: Volcano refuses jobs for a queue that does not exist"
+            f"{_named(missing, 'queue does', 'queues do')} not exist: Volcano refuses jobs for a "
+            "queue that does not exist"
         )
     if closed:
-        plural = len(closed) > 1
         yield (
-            f"{'queues' if plural else 'queue'} {some(closed)} {'are' if plural else 'is'} not "
-            "Open: Volcano refuses jobs for a queue that is not Open"
+            f"{_named(closed, 'queue is', 'queues are')} not Open: Volcano refuses jobs for a "
+            "queue that is not Open"
         )
+
+
+def _named(names: list[str], one: str, many: str) -> str:
+    """Return `step "a" has`, or `steps "a", "b" have`."""
+    noun, verb = (many if len(names) > 1 else one).split()
+    return f"{noun} {some(names)} {verb}"
 
 
 STEP_PHASES = frozenset({*StepPhase, *JobPhase})

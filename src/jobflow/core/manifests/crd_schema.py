@@ -33,24 +33,16 @@ _RESOURCES = {"JobFlow": JOBFLOWS, "JobTemplate": JOBTEMPLATES}
 _STEPS, _FINALLY_STEPS = "spec.flows[]", "spec.finally[]"
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
+_ANY_OBJECTS = {"type": "array", "items": {"type": "object", _PRESERVED: True}}
 _OBJECT_META: Schema = {
     "type": "object",
     "properties": {
-        "name": _TEXT,
-        "generateName": _TEXT,
-        "namespace": _TEXT,
-        "uid": _TEXT,
-        "resourceVersion": _TEXT,
-        "selfLink": _TEXT,
-        "generation": {"type": "integer"},
-        "creationTimestamp": _TEXT,
-        "deletionTimestamp": _TEXT,
-        "deletionGracePeriodSeconds": {"type": "integer"},
-        "labels": _TEXTS,
-        "annotations": _TEXTS,
+        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion"), _TEXT),
+        **dict.fromkeys(("selfLink", "creationTimestamp", "deletionTimestamp"), _TEXT),
+        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), {"type": "integer"}),
+        **dict.fromkeys(("labels", "annotations"), _TEXTS),
         "finalizers": {"type": "array", "items": _TEXT},
-        "ownerReferences": {"type": "array", "items": {"type": "object", _PRESERVED: True}},
-        "managedFields": {"type": "array", "items": {"type": "object", _PRESERVED: True}},
+        **dict.fromkeys(("ownerReferences", "managedFields"), _ANY_OBJECTS),
     },
 }
 """Schema of `metadata`, which no CRD has (k8s.io/apimachinery/pkg/apis/meta/v1 ObjectMeta)."""

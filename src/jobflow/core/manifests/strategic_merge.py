@@ -40,10 +40,8 @@ class Shape:
 
     fields: Mapping[str, Shape] = field(default_factory=dict)
     """Strategies of maps and lists below; for a list, below its elements."""
-    keys: tuple[str, ...] = ()
-    """Merge keys of a list; empty: the list is replaced."""
-    defaults: tuple[str | None, ...] = ()
-    """Default of each merge key; None: no default."""
+    keys: Mapping[str, str | None] = field(default_factory=dict)
+    """Merge keys of a list and their defaults, if any; empty: the list is replaced."""
     one_of: frozenset[str] | None = None
     """Fields of a map that exclude each other; empty: all but the keys do."""
     default_name: str = ""
@@ -59,60 +57,45 @@ class Shape:
 PLAIN = Shape()
 
 
-def _by(
-    *keys: str,
-    fields: Mapping[str, Shape] | None = None,
-    defaults: tuple[str | None, ...] | None = None,
-    one_of: frozenset[str] | None = None,
-    default_name: str = "",
-    takes_lone: bool = False,
-) -> Shape:
-    keys_alone = defaults or (None,) * len(keys)
-    return Shape(fields or {}, keys, keys_alone, one_of, default_name, takes_lone)
-
-
-_CONTAINERS = _by(
-    "name",
-    fields={
-        "env": _by("name", one_of=frozenset({"value", "valueFrom"})),
-        "ports": _by("containerPort", "protocol", defaults=(None, "TCP")),
-        "volumeMounts": _by("mountPath"),
-        "volumeDevices": _by("devicePath"),
-        "resources": Shape({"claims": _by("name")}),
+_BY_NAME = Shape(keys={"name": None})
+_CONTAINERS = Shape(
+    {
+        "env": Shape(keys={"name": None}, one_of=frozenset({"value", "valueFrom"})),
+        "ports": Shape(keys={"containerPort": None, "protocol": "TCP"}),
+        "volumeMounts": Shape(keys={"mountPath": None}),
+        "volumeDevices": Shape(keys={"devicePath": None}),
+        "resources": Shape({"claims": _BY_NAME}),
     },
+    {"name": None},
     takes_lone=True,
 )
-
 _POD_SPEC = Shape(
     {
-        "containers": _CONTAINERS,
-        "initContainers": _CONTAINERS,
-        "ephemeralContainers": _CONTAINERS,
-        "volumes": _by("name", one_of=frozenset()),
-        "tolerations": _by("key", defaults=("",)),
-        "imagePullSecrets": _by("name"),
-        "topologySpreadConstraints": _by("topologyKey", "whenUnsatisfiable"),
-        "hostAliases": _by("ip"),
-        "resourceClaims": _by("name"),
-        "schedulingGates": _by("name"),
+        **dict.fromkeys(("containers", "initContainers", "ephemeralContainers"), _CONTAINERS),
+        **dict.fromkeys(("imagePullSecrets", "resourceClaims", "schedulingGates"), _BY_NAME),
+        "volumes": Shape(keys={"name": None}, one_of=frozenset()),
+        "tolerations": Shape(keys={"key": ""}),
+        "topologySpreadConstraints": Shape(keys={"topologyKey": None, "whenUnsatisfiable": None}),
+        "hostAliases": Shape(keys={"ip": None}),
     }
 )
-
 JOB_SPEC = Shape(
     {
-        "tasks": _by(
-            "name",
-            fields={"template": Shape({"spec": _POD_SPEC})},
+        "tasks": Shape(
+            {"template": Shape({"spec": _POD_SPEC})},
+            {"name": None},
             default_name="default",
             takes_lone=True,
         ),
-        "volumes": _by("mountPath", one_of=frozenset({"volumeClaim", "volumeClaimName"})),
+        "volumes": Shape(
+            keys={"mountPath": None}, one_of=frozenset({"volumeClaim", "volumeClaimName"})
+        ),
     }
 )
 """Lists of a vcjob spec that merge by key. The keys are those of Kubernetes' types (patchMergeKey,
 listMapKey in k8s.io/api/core/v1); tolerations merge by key in JobFlow."""
 
-_Key = tuple[str | int, ...] | None
+MergeKey = tuple[str | int, ...] | None
 _Work = list[tuple[dict[str, Any], Mapping[str, Any], Shape]]
 
 
@@ -176,10 +159,10 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
     if not shape.keys:
         return _replaced(patch, work)
     held = [
-        (_key(value, shape, index), value.copy() if isinstance(value, dict) else value)
+        (merge_key(value, shape, index), value.copy() if isinstance(value, dict) else value)
         for index, value in enumerate(old)
     ]
-    changes = [(_key(value, shape, None), value) for value in patch]
+    changes = [(merge_key(value, shape), value) for value in patch]
     if any(isinstance(value, dict) and PATCH in value for value in patch):
         held, changes = _directed(held, changes)
     merged = [value for _, value in held]
@@ -210,7 +193,7 @@ def is_lone(patch: Sequence[Any], shape: Shape) -> bool:
     )
 
 
-_Keyed = list[tuple[_Key, Any]]
+_Keyed = list[tuple[MergeKey, Any]]
 
 
 def _directed(held: _Keyed, changes: _Keyed) -> tuple[_Keyed, _Keyed]:
@@ -229,20 +212,20 @@ def _directed(held: _Keyed, changes: _Keyed) -> tuple[_Keyed, _Keyed]:
     return [(key, value) for key, value in held if key is None or key not in deleted], content
 
 
-def _partners(held: _Keyed, changes: _Keyed) -> dict[_Key, Iterator[dict[str, Any]]]:
+def _partners(held: _Keyed, changes: _Keyed) -> dict[MergeKey, Iterator[dict[str, Any]]]:
     """Map each key of the patch to the elements that it changes: the last ones, in order."""
-    wanted: dict[_Key, int] = {}
+    wanted: dict[MergeKey, int] = {}
     for key, _ in changes:
         if key is not None:
             wanted[key] = wanted.get(key, 0) + 1
-    found: dict[_Key, list[dict[str, Any]]] = {}
+    found: dict[MergeKey, list[dict[str, Any]]] = {}
     for key, value in held:
         if key in wanted:
             found.setdefault(key, []).append(value)
     return {key: iter(values[max(0, len(values) - wanted[key]) :]) for key, values in found.items()}
 
 
-def _key(value: Any, shape: Shape, index: int | None) -> _Key:
+def merge_key(value: Any, shape: Shape, index: int | None = None) -> MergeKey:
     """Return the merge key of an element; None if a part is missing, or no text or integer.
 
     `index`: its index in the template; None for an element of the patch.
@@ -250,7 +233,7 @@ def _key(value: Any, shape: Shape, index: int | None) -> _Key:
     if not isinstance(value, dict):
         return None
     parts: list[str | int] = []
-    for name, default in zip(shape.keys, shape.defaults, strict=True):
+    for name, default in shape.keys.items():
         part = value.get(name)
         if part is None:
             part = default
@@ -326,9 +309,9 @@ def _element_violations(element: dict[str, Any], shape: Shape, at: str) -> Itera
             )
             yield Violation(f"{at}.{PATCH}", Reason.FORBIDDEN, "replace", detail)
         return
-    if _key(element, shape, None) is not None:
+    if merge_key(element, shape) is not None:
         return
-    for name, default in zip(shape.keys, shape.defaults, strict=True):
+    for name, default in shape.keys.items():
         if element.get(name) in (None, "") and default is None:
             detail = f"this list merges by {name}; set the {name} of the element to change"
             yield Violation(f"{at}.{name}", Reason.REQUIRED, None, detail)

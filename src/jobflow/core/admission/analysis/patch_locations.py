@@ -13,12 +13,19 @@ from typing import Any, NamedTuple, TypeVar
 
 from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, ResolvedSpec, is_open
 from jobflow.core.admission.volcano.job_view import mapping
-from jobflow.core.manifests.strategic_merge import JOB_SPEC, PATCH, Shape, is_lone, overlaid
+from jobflow.core.manifests.strategic_merge import (
+    JOB_SPEC,
+    PATCH,
+    MergeKey,
+    Shape,
+    is_lone,
+    merge_key,
+    overlaid,
+)
 from jobflow.core.violations import FieldWarning, Violation, beginnings, below
 
 _INDEX = re.compile(r"\[(\d+)\]")
 
-_Key = tuple[str | int, ...] | None
 _Map = Mapping[str, Any]
 F = TypeVar("F", Violation, FieldWarning)
 
@@ -121,27 +128,18 @@ def _origins(ours: Sequence[Any], merged: Sequence[Any], shape: Shape) -> Mappin
     added comes last among the elements of its key (or without one), in the patch's order."""
     if len(merged) == 1 and is_lone(ours, shape):
         return {0: 0}
-    indices: dict[_Key, list[int]] = {}
+    indices: dict[MergeKey, list[int]] = {}
     for i, element in enumerate(merged):
-        indices.setdefault(_key(element, shape), []).append(i)
+        indices.setdefault(merge_key(element, shape), []).append(i)
     origins = {}
     for j in range(len(ours) - 1, -1, -1):
-        if not _is_directive(ours[j]) and (candidates := indices.get(_key(ours[j], shape))):
+        if not _is_directive(ours[j]) and (candidates := indices.get(merge_key(ours[j], shape))):
             origins[candidates.pop()] = j
     return origins
 
 
 def _is_directive(element: Any) -> bool:
     return isinstance(element, dict) and element.get(PATCH) in ("replace", "delete")
-
-
-def _key(element: Any, shape: Shape) -> _Key:
-    if not isinstance(element, dict):
-        return None
-    pairs = zip(shape.keys, shape.defaults, strict=True)
-    parts = [element.get(name, default) for name, default in pairs]
-    known = tuple(part for part in parts if isinstance(part, str | int))
-    return known if len(known) == len(parts) else None
 
 
 def _first_key(path: str, ours: Any, merged: Any) -> tuple[str | int | None, str]:
