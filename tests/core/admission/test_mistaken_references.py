@@ -76,8 +76,7 @@ def test_what_is_left_alone(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"],
+    "text", ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"]
 )
 def test_a_reference_computes_nothing(text: str) -> None:
     assert [found.advice for found in mistaken_references(text, "p")] == [IS_SUM]

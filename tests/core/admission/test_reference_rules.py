@@ -46,10 +46,7 @@ def test_a_reference_that_is_admitted(text: str) -> None:
             ('"$(item)": only the patch and the retry.when of a step with forEach have an item'),
         ),
         ("$(flow.uid)", '"$(flow.uid)": a flow has no "uid"; it has name, namespace'),
-        (
-            "$(flow.phase)",
-            '"$(flow.phase)": only steps of finally have flow.phase',
-        ),
+        ("$(flow.phase)", '"$(flow.phase)": only steps of finally have flow.phase'),
         ("$(flow.name.x)", '"$(flow.name.x)": a flow has no "name.x"; did you mean "name"?'),
         (
             "$(steps.a.phase)",

@@ -184,8 +184,7 @@ def test_an_ended_flow_may_be_deleted(phase):
 
 
 @pytest.mark.parametrize(
-    ("phase", "shown"),
-    [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")],
+    ("phase", "shown"), [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")]
 )
 def test_a_flow_that_has_not_ended_says_how_it_can_be_deleted(phase, shown):
     flow = in_phase(flow_of("a"), phase)

@@ -243,8 +243,7 @@ def test_a_condition_that_there_is_not(word, meant):
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
-    [("Delete", '; did you mean "delete"?'), ("keep", ""), ("", "")],
+    ("word", "meant"), [("Delete", '; did you mean "delete"?'), ("keep", ""), ("", "")]
 )
 def test_a_retain_policy_that_there_is_not(word, meant):
     assert faults(flow_of("a", jobRetainPolicy=word)) == [

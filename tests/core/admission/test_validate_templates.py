@@ -56,14 +56,7 @@ CLOSED = 'queue "shut" (Closed) is not Open: Volcano refuses jobs for a queue th
 
 @pytest.mark.parametrize(
     ("queue", "warned"),
-    [
-        ("default", []),
-        ("fresh", []),
-        (None, []),
-        ("", []),
-        ("gone", [MISSING]),
-        ("shut", [CLOSED]),
-    ],
+    [("default", []), ("fresh", []), (None, []), ("", []), ("gone", [MISSING]), ("shut", [CLOSED])],
 )
 def test_the_queue_of_a_template(queue, warned):
     template = template_of("a", queue=queue)

@@ -154,10 +154,7 @@ NO_MASTER = "the mpi plugin's master task is no task of this job"
             ["--other", "--master=mpimaster"],
             f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
         ),
-        (
-            None,
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
-        ),
+        (None, f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK'),
     ],
 )
 def test_the_mpi_plugin_needs_its_master(arguments: Any, words: str):

@@ -37,10 +37,7 @@ def required(*terms: dict[str, Any]) -> dict[str, Any]:
             required({"matchExpressions": [GPU]}, {"matchExpressions": [ZONE]}),
             [{"matchExpressions": [GPU, AVOID]}, {"matchExpressions": [ZONE, AVOID]}],
         ),
-        (
-            required({"matchFields": [GPU]}),
-            [{"matchFields": [GPU], "matchExpressions": [AVOID]}],
-        ),
+        (required({"matchFields": [GPU]}), [{"matchFields": [GPU], "matchExpressions": [AVOID]}]),
         (required({}), [{}]),
     ],
     ids=["none", "null", "no terms", "one", "each of several", "fields", "that matches nothing"],

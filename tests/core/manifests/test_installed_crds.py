@@ -169,21 +169,9 @@ TYPES: dict[str, tuple[str, Edit, str]] = {
         lambda v: at(v, "spec.flows[].retry.backoff.factor").update(type="integer"),
         "spec.flows[].retry.backoff.factor is of type integer, not number",
     ),
-    "no status": (
-        "JobFlow",
-        lambda v: v.pop("subresources"),
-        "there is no subresource status",
-    ),
-    "not served": (
-        "JobFlow",
-        lambda v: v.update(served=False),
-        "version v1alpha1 is not served",
-    ),
-    "another version": (
-        "JobFlow",
-        lambda v: v.update(name="v1"),
-        "version v1alpha1 is not served",
-    ),
+    "no status": ("JobFlow", lambda v: v.pop("subresources"), "there is no subresource status"),
+    "not served": ("JobFlow", lambda v: v.update(served=False), "version v1alpha1 is not served"),
+    "another version": ("JobFlow", lambda v: v.update(name="v1"), "version v1alpha1 is not served"),
 }
 
 

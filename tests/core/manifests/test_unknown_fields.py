@@ -118,11 +118,7 @@ def test_what_kubernetes_takes_fits(spec: dict[str, Any]) -> None:
                 "and on as true"
             ),
         ),
-        (
-            {"tasks": [{"template": {"spec": [1]}}]},
-            POD,
-            'must be of type object: "array"',
-        ),
+        ({"tasks": [{"template": {"spec": [1]}}]}, POD, 'must be of type object: "array"'),
         (
             {"volumes": [{"volumeClaim": {"volumeMode": 1}}]},
             "spec.volumes[0].volumeClaim.volumeMode",

@@ -248,11 +248,7 @@ def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
 FLOW_FIELD_WARNINGS = (
     Group[FieldWarningRule](
         lambda facts: facts.resolved_patches,
-        (
-            fields_of_patches_exist,
-            patched_elements_exist,
-            references_are_spelled_right,
-        ),
+        (fields_of_patches_exist, patched_elements_exist, references_are_spelled_right),
     ),
 )
 

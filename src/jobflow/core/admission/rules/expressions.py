@@ -151,11 +151,7 @@ EXPRESSION_RULES = (
         ),
     ),
     Group[Rule](
-        lambda facts: facts.resolved_patches,
-        (
-            names_in_references_exist,
-            references_are_small,
-        ),
+        lambda facts: facts.resolved_patches, (names_in_references_exist, references_are_small)
     ),
 )
 

@@ -86,10 +86,6 @@ def _key_violations(path: str, key: str) -> Iterator[Violation]:
 JOB_DEFAULTS_RULES = (
     Group[Rule](
         lambda facts: facts.flow.spec.job_defaults,
-        (
-            default_labels_are_valid,
-            default_annotations_are_valid,
-            defaults_are_not_bookkeeping,
-        ),
+        (default_labels_are_valid, default_annotations_are_valid, defaults_are_not_bookkeeping),
     ),
 )

@@ -178,10 +178,7 @@ class _SpecFaults:
         patches = locations_of(resolved)
         if not self._defaults:
             return patches
-        return [
-            *patches,
-            PatchLocations(self._defaults, resolved.spec, _DEFAULTS, self._defaults),
-        ]
+        return [*patches, PatchLocations(self._defaults, resolved.spec, _DEFAULTS, self._defaults)]
 
 
 def _with_name_hint(fault: Violation) -> Violation:
