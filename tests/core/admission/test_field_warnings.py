@@ -65,27 +65,14 @@ def test_many_are_shown_in_part() -> None:
 @pytest.mark.parametrize(
     ("template", "patch", "path", "detail", "reason"),
     [
-        (
-            PLAIN,
-            pod({"name": "mian", "image": "x"}),
-            "tasks[0].template.spec.containers[0].name",
-            'template "plain" has no container "mian", so the patch adds one; did you mean "main"?',
-            Reason.NOT_FOUND,
-        ),
-        (
-            PLAIN,
-            pod({"name": "proxy", "image": "x"}),
-            "tasks[0].template.spec.containers[0].name",
-            'template "plain" has no container "proxy", so the patch adds one',
-            None,
-        ),
-        (
-            TRAIN,
-            pod({"name": "main", "image": "x"}, task="wroker"),
-            "tasks[0].name",
-            'template "train" has no task "wroker", so the patch adds one; did you mean "worker"?',
-            Reason.NOT_FOUND,
-        ),
+        (PLAIN, pod({"name": "mian", "image": "x"}), "tasks[0].template.spec.containers[0].name",
+         'template "plain" has no container "mian", so the patch adds one; did you mean "main"?',
+         Reason.NOT_FOUND),
+        (PLAIN, pod({"name": "proxy", "image": "x"}), "tasks[0].template.spec.containers[0].name",
+         'template "plain" has no container "proxy", so the patch adds one', None),
+        (TRAIN, pod({"name": "main", "image": "x"}, task="wroker"), "tasks[0].name",
+         'template "train" has no task "wroker", so the patch adds one; did you mean "worker"?',
+         Reason.NOT_FOUND),
     ],
 )  # fmt: skip
 def test_what_the_template_does_not_have_is_named(

@@ -32,10 +32,8 @@ from support.admission.reviewed import faults, flow_of
                 )
             ],
         ),
-        (
-            [{"name": "a", "value": 1}, {"name": "a", "value": 2}],
-            ['[1].name: Duplicate value: "a": already the name of spec.params[0]'],
-        ),
+        ([{"name": "a", "value": 1}, {"name": "a", "value": 2}],
+         ['[1].name: Duplicate value: "a": already the name of spec.params[0]']),
         (
             [{"name": "a"}],
             [
@@ -54,14 +52,10 @@ from support.admission.reviewed import faults, flow_of
                 )
             ],
         ),
-        (
-            [{"name": "a", "value": True, "enum": [1, 2]}],
-            ["[0].value: Unsupported value: true: supported values: 1, 2"],
-        ),
-        (
-            [{"name": "a", "value": 1, "enum": []}],
-            ["[0].value: Unsupported value: 1: its enum allows nothing"],
-        ),
+        ([{"name": "a", "value": True, "enum": [1, 2]}],
+         ["[0].value: Unsupported value: true: supported values: 1, 2"]),
+        ([{"name": "a", "value": 1, "enum": []}],
+         ["[0].value: Unsupported value: 1: its enum allows nothing"]),
         (
             [{"name": "a", "value": "x" * 70_000}],
             [
@@ -71,12 +65,10 @@ from support.admission.reviewed import faults, flow_of
                 )
             ],
         ),
-        (
-            [{"name": f"p{i}", "value": 1} for i in range(257)],
-            [": Too many: at most 256 are allowed; put more into one, as a map"],
-        ),
+        ([{"name": f"p{i}", "value": 1} for i in range(257)],
+         [": Too many: at most 256 are allowed; put more into one, as a map"]),
     ],
-)
+)  # fmt: skip
 def test_params(params: list[dict[str, Any]], found: list[str]) -> None:
     said = [each.removeprefix("spec.params") for each in faults(flow_of("a", params=params))]
     assert list(said) == found

@@ -25,15 +25,12 @@ PROBE = {"taskStatusList": [{}], "httpGetList": [GET, GET | {"path": "", "port":
         ({"name": "a", "template": None, "dependsOn": None, "patch": {"jobSpec": None}},),
         ({"name": "a", "dependsOn": {"probe": {"taskStatusList": []}}},),
         ({"name": "a", "template": "some.template"}, {"name": "b", "template": "some.template"}),
-        (
-            "a",
-            {"name": "b", "dependsOn": {"targets": ["a"], "strategy": "any"}},
-            {"name": "c", "dependsOn": {"targets": ["a"], "condition": "Failed"}},
-            {"name": "d", "dependsOn": {"targets": ["a"], "condition": "Finished"}},
-            {"name": "e", "dependsOn": {"targets": ["a"], "condition": "Running"}},
-        ),
+        ("a", {"name": "b", "dependsOn": {"targets": ["a"], "strategy": "any"}},
+         {"name": "c", "dependsOn": {"targets": ["a"], "condition": "Failed"}},
+         {"name": "d", "dependsOn": {"targets": ["a"], "condition": "Finished"}},
+         {"name": "e", "dependsOn": {"targets": ["a"], "condition": "Running"}}),
     ],
-)
+)  # fmt: skip
 def test_what_is_right_is_admitted_without_a_word(steps):
     assert validate_flow(flow_of(*steps), Known()) == Verdict()
 

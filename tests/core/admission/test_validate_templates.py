@@ -100,16 +100,12 @@ def test_many_queues_are_one_warning_a_kind_of_suspicion():
     [
         (("a", "b: a"), []),
         (("a", "x"), ['JobTemplate "x" does not exist yet: its steps wait until it does']),
-        (
-            ({"name": "y", "template": "z"}, {"name": "x", "template": "z"}),
-            ['JobTemplate "z" does not exist yet: its steps wait until it does'],
-        ),
-        (
-            ("y", "a", "x"),
-            ['JobTemplates "y", "x" do not exist yet: their steps wait until they do'],
-        ),
+        (({"name": "y", "template": "z"}, {"name": "x", "template": "z"}),
+         ['JobTemplate "z" does not exist yet: its steps wait until it does']),
+        (("y", "a", "x"),
+         ['JobTemplates "y", "x" do not exist yet: their steps wait until they do']),
     ],
-)
+)  # fmt: skip
 def test_templates_that_do_not_exist_yet(steps, warned):
     assert warnings(flow_of(*steps), knowing(template_of("a"), template_of("b"))) == warned
     assert warnings(flow_of(*steps), Known()) == []

@@ -138,25 +138,17 @@ NO_MASTER = "the mpi plugin's master task is no task of this job"
         ([], f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK'),
         (["--master=boss"], f'{MASTER}"boss": {NO_MASTER}; set --master=TASK'),
         (["--master="], f'{MASTER}"": {NO_MASTER}; set --master=TASK'),
-        (
-            ["--master"],
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
-        ),
-        (
-            ["--port=x", "--master=mpimaster"],
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
-        ),
-        (
-            ["word", "--master=mpimaster"],
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
-        ),
-        (
-            ["--other", "--master=mpimaster"],
-            f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK',
-        ),
+        (["--master"],
+         f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK'),
+        (["--port=x", "--master=mpimaster"],
+         f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK'),
+        (["word", "--master=mpimaster"],
+         f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK'),
+        (["--other", "--master=mpimaster"],
+         f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK'),
         (None, f'{MASTER}"master": {NO_MASTER}; did you mean "mpimaster"?; set --master=TASK'),
     ],
-)
+)  # fmt: skip
 def test_the_mpi_plugin_needs_its_master(arguments: Any, words: str):
     """Reading stops where Go's flag package would stop."""
     assert said(job(task("mpimaster"), plugins={"mpi": arguments})) == [words]
@@ -245,14 +237,10 @@ def after(*names: Any) -> dict[str, Any]:
                 'string: "integer"; write "3", in quotes'
             ],
         ),
-        (
-            [task("a", **after("a"))],
-            ['spec.tasks[0].dependsOn.name[0]: Invalid value: "a": a task cannot wait for itself'],
-        ),
-        (
-            [task("a"), task("b", **after("a", "a"))],
-            ['spec.tasks[1].dependsOn.name[1]: Duplicate value: "a": name it once'],
-        ),
+        ([task("a", **after("a"))],
+         ['spec.tasks[0].dependsOn.name[0]: Invalid value: "a": a task cannot wait for itself']),
+        ([task("a"), task("b", **after("a", "a"))],
+         ['spec.tasks[1].dependsOn.name[1]: Duplicate value: "a": name it once']),
         (
             [task("a", **after("c")), task("b", **after("a")), task("c", **after("b"))],
             [
@@ -263,7 +251,7 @@ def after(*names: Any) -> dict[str, Any]:
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_dependencies_between_tasks(tasks: list[Any], words: list[str]):
     assert said(job(*tasks)) == words
 

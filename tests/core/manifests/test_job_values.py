@@ -139,16 +139,13 @@ def test_a_reference_without_a_value_makes_no_job() -> None:
 @pytest.mark.parametrize(
     ("patch", "item", "said"),
     [
-        (
-            {"tasks": [{"name": "main", "replicas": "$(item)"}]},
-            [1],
-            'spec.tasks[0].replicas must be of type integer: "array"',
-        ),
+        ({"tasks": [{"name": "main", "replicas": "$(item)"}]}, [1],
+         'spec.tasks[0].replicas must be of type integer: "array"'),
         ({"minAvailable": "0$(item)"}, 1, 'spec.minAvailable must be of type integer: "string"'),
         ({"tasks": "$(item)"}, [1], 'spec.tasks[1] must be of type object: "integer"'),
         ({"plugins": "$(item)"}, [1], 'spec.plugins must be of type object: "array"'),
     ],
-)
+)  # fmt: skip
 def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, said: str) -> None:
     """An API server would refuse the vcjob for good; known here, it is not sent."""
     flow = flow_of({"name": "a", "patch": {"spec": patch}})

@@ -182,15 +182,8 @@ def test_depth_does_not_matter():
                 '"replace", "delete", "merge"'
             ],
         ),
-        (
-            {"$setElementOrder/tasks": [{"name": "w"}]},
-            [
-                (
-                    "p[$setElementOrder/tasks]: Forbidden: unknown directive; use $patch "
-                    "or $retainKeys"
-                )
-            ],
-        ),
+        ({"$setElementOrder/tasks": [{"name": "w"}]},
+         ["p[$setElementOrder/tasks]: Forbidden: unknown directive; use $patch or $retainKeys"]),
         (
             {"plugins": {"$retainKeys": ["env", 1]}},
             [
@@ -199,7 +192,7 @@ def test_depth_does_not_matter():
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_merged_as_it_was_meant(patch: dict[str, Any], words: list[str]):
     assert [str(violation) for violation in patch_violations(patch, "p")] == words
 

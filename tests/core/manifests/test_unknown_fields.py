@@ -60,72 +60,36 @@ def test_what_kubernetes_takes_fits(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "at", "words"),
     [
-        (
-            pod({"command": "echo hi"}),
-            f"{POD}.containers[0].command",
-            'must be of type array: "string"; write a list: ["sh", "-c", "echo hi"]',
-        ),
-        (
-            pod({"env": [{"name": "A", "value": 5}]}),
-            f"{POD}.containers[0].env[0].value",
-            'must be of type string: "integer"; write "5", in quotes',
-        ),
-        (
-            pod({"env": {"A": "5"}}),
-            f"{POD}.containers[0].env",
-            'must be of type array: "object"; write a list: [{name: …, value: "…"}]',
-        ),
-        (
-            pod({"ports": [{"containerPort": "80"}]}),
-            f"{POD}.containers[0].ports[0].containerPort",
-            'must be of type integer: "string"; write 80, without quotes',
-        ),
-        (
-            pod({"args": ["a", None]}),
-            f"{POD}.containers[0].args[1]",
-            'must be of type string: "null"; remove the empty item',
-        ),
-        (
-            pod({"livenessProbe": {"httpGet": {"port": True}}}),
-            f"{POD}.containers[0].livenessProbe.httpGet.port",
-            'must be of type integer,string: "boolean"',
-        ),
-        (
-            pod({"tty": "yes"}),
-            f"{POD}.containers[0].tty",
-            'must be of type boolean: "string"; write true, without quotes',
-        ),
-        (
-            pod(nodeSelector={"gpu": True}),
-            f"{POD}.nodeSelector.gpu",
-            'must be of type string: "boolean"; write "true", in quotes',
-        ),
-        (
-            pod({"resources": {"requests": {"memory": "2 GB"}}}),
-            f"{POD}.containers[0].resources.requests.memory",
-            'must be a quantity, such as 2, "500m" or "2Gi"; did you mean "2G"?',
-        ),
-        (
-            pod(restartPolicy="Sometimes"),
-            f"{POD}.restartPolicy",
-            'supported values: "Always", "OnFailure", "Never"',
-        ),
-        (
-            pod({"image": True}),
-            f"{POD}.containers[0].image",
-            (
-                'must be of type string: "boolean"; put it in quotes: YAML reads y, yes '
-                "and on as true"
-            ),
-        ),
+        (pod({"command": "echo hi"}), f"{POD}.containers[0].command",
+         'must be of type array: "string"; write a list: ["sh", "-c", "echo hi"]'),
+        (pod({"env": [{"name": "A", "value": 5}]}), f"{POD}.containers[0].env[0].value",
+         'must be of type string: "integer"; write "5", in quotes'),
+        (pod({"env": {"A": "5"}}), f"{POD}.containers[0].env",
+         'must be of type array: "object"; write a list: [{name: …, value: "…"}]'),
+        (pod({"ports": [{"containerPort": "80"}]}), f"{POD}.containers[0].ports[0].containerPort",
+         'must be of type integer: "string"; write 80, without quotes'),
+        (pod({"args": ["a", None]}), f"{POD}.containers[0].args[1]",
+         'must be of type string: "null"; remove the empty item'),
+        (pod({"livenessProbe": {"httpGet": {"port": True}}}),
+         f"{POD}.containers[0].livenessProbe.httpGet.port",
+         'must be of type integer,string: "boolean"'),
+        (pod({"tty": "yes"}), f"{POD}.containers[0].tty",
+         'must be of type boolean: "string"; write true, without quotes'),
+        (pod(nodeSelector={"gpu": True}), f"{POD}.nodeSelector.gpu",
+         'must be of type string: "boolean"; write "true", in quotes'),
+        (pod({"resources": {"requests": {"memory": "2 GB"}}}),
+         f"{POD}.containers[0].resources.requests.memory",
+         'must be a quantity, such as 2, "500m" or "2Gi"; did you mean "2G"?'),
+        (pod(restartPolicy="Sometimes"), f"{POD}.restartPolicy",
+         'supported values: "Always", "OnFailure", "Never"'),
+        (pod({"image": True}), f"{POD}.containers[0].image",
+         'must be of type string: "boolean"; put it in quotes: YAML reads y, yes and on as true'),
         ({"tasks": [{"template": {"spec": [1]}}]}, POD, 'must be of type object: "array"'),
-        (
-            {"volumes": [{"volumeClaim": {"volumeMode": 1}}]},
-            "spec.volumes[0].volumeClaim.volumeMode",
-            'must be of type string: "integer"; write "1", in quotes',
-        ),
+        ({"volumes": [{"volumeClaim": {"volumeMode": 1}}]},
+         "spec.volumes[0].volumeClaim.volumeMode",
+         'must be of type string: "integer"; write "1", in quotes'),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_type_of_a_pod_is_a_fault(spec: dict[str, Any], at: str, words: str) -> None:
     (fault,) = misfits(spec, "spec").violations
     assert (fault.path, fault.detail) == (at, words)
@@ -156,16 +120,10 @@ def test_wrong_types_of_the_job_itself_are_left_to_its_schema() -> None:
         ("tasks[].template.spec", "image", "; it belongs in containers[].image"),
         ("tasks[].template.spec", "replicas", "; it belongs in spec.tasks[].replicas of the job"),
         ("tasks[].template.spec.containers[]", "argz", '; did you mean "args"?'),
-        (
-            "tasks[].template.spec.initContainers[]",
-            "nodeSelector",
-            "; it belongs in spec.tasks[].template.spec.nodeSelector of the job",
-        ),
-        (
-            "tasks[].template.spec.containers[]",
-            "memory",
-            "; it belongs in resources.requests.memory",
-        ),
+        ("tasks[].template.spec.initContainers[]", "nodeSelector",
+         "; it belongs in spec.tasks[].template.spec.nodeSelector of the job"),
+        ("tasks[].template.spec.containers[]", "memory",
+         "; it belongs in resources.requests.memory"),
         ("tasks[].template.spec.containers[].resources", "cpu", "; it belongs in requests.cpu"),
         ("volumes[].volumeClaim", "storageClas", '; did you mean "storageClassName"?'),
     ],
