@@ -155,10 +155,8 @@ def test_the_mpi_plugin_needs_its_master(arguments: Any, words: str):
 
 
 TASKS: list[tuple[list[Any], list[str]]] = [
-    (
-        [task(replicas=-1, maxRetry=-1)],
-        ["spec.tasks[0].replicas Invalid", "spec.tasks[0].maxRetry Invalid"],
-    ),
+    ([task(replicas=-1, maxRetry=-1)],
+     ["spec.tasks[0].replicas Invalid", "spec.tasks[0].maxRetry Invalid"]),
     ([task(minAvailable=-1)], ["spec.tasks[0].minAvailable Invalid"]),
     ([task(minAvailable=2)], ["spec.tasks[0].minAvailable Invalid"]),
     ([task("A_b")], ['spec.tasks[0].name Invalid; "a-b" would do']),
@@ -173,14 +171,10 @@ TASKS: list[tuple[list[Any], list[str]]] = [
             "spec.tasks[0].partitionPolicy.partitionSize Required",
         ],
     ),
-    (
-        [task(partitionPolicy={"totalPartitions": 0, "partitionSize": 1})],
-        ["spec.tasks[0].partitionPolicy.totalPartitions Invalid"],
-    ),
-    (
-        [task(replicas=3, partitionPolicy={"totalPartitions": 2, "partitionSize": 2})],
-        ["spec.tasks[0].replicas Invalid"],
-    ),
+    ([task(partitionPolicy={"totalPartitions": 0, "partitionSize": 1})],
+     ["spec.tasks[0].partitionPolicy.totalPartitions Invalid"]),
+    ([task(replicas=3, partitionPolicy={"totalPartitions": 2, "partitionSize": 2})],
+     ["spec.tasks[0].replicas Invalid"]),
     (
         [
             task(
@@ -208,7 +202,7 @@ TASKS: list[tuple[list[Any], list[str]]] = [
         ],
         ["spec.tasks[0].partitionPolicy.minPartitions Invalid"],
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tasks", "words"), TASKS)

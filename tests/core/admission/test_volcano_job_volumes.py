@@ -21,15 +21,11 @@ VOLUMES: list[tuple[Any, list[str]]] = [
     ({"mountPath": "", "volumeClaimName": "c"}, ["spec.volumes[0].mountPath Required"]),
     ({"mountPath": "/a:b", "volumeClaimName": "c"}, ["spec.volumes[0].mountPath Invalid"]),
     ({"mountPath": "/a"}, ["spec.volumes[0].volumeClaimName Required"]),
-    (
-        {"mountPath": "/a", "volumeClaimName": "c", "volumeClaim": {}},
-        ["spec.volumes[0].volumeClaim Forbidden"],
-    ),
-    (
-        {"mountPath": "/a", "volumeClaimName": "C"},
-        ['spec.volumes[0].volumeClaimName Invalid; "c" would do'],
-    ),
-]
+    ({"mountPath": "/a", "volumeClaimName": "c", "volumeClaim": {}},
+     ["spec.volumes[0].volumeClaim Forbidden"]),
+    ({"mountPath": "/a", "volumeClaimName": "C"},
+     ['spec.volumes[0].volumeClaimName Invalid; "c" would do']),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("volume", "words"), VOLUMES)
