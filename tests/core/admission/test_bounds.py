@@ -1,4 +1,4 @@
-"""Judging an object ends at a thousand findings, and a guess costs what its letters cost."""
+"""Bounds of one judgement: a thousand findings, and guesses whose cost is limited."""
 
 from __future__ import annotations
 

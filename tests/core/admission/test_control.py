@@ -1,6 +1,6 @@
-"""What may be said of cases, loops, retries, time, failure and the end: bounds and combinations.
+"""Rules of switch, loops, retries, timeouts, failurePolicy and finally: bounds and combinations.
 
-How each refusal reads is in examples/refused, one file a rule.
+examples/refused has the messages, one file a rule.
 """
 
 from __future__ import annotations

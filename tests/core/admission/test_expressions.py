@@ -1,4 +1,4 @@
-"""Expressions and references at admission: what is refused, where, and in which words."""
+"""Admission of expressions: faults, their places and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warnings at a place: what admission takes and lint refuses, or warns of too."""
+"""Field warnings: admission accepts the object, lint refuses it or warns too."""
 
 from __future__ import annotations
 

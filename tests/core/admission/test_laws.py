@@ -1,4 +1,4 @@
-"""Laws of admission: for any JSON whatever, and for flows that are right but for something."""
+"""Laws of admission, for any JSON and for valid flows with one fault."""
 
 from __future__ import annotations
 

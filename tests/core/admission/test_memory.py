@@ -1,5 +1,7 @@
-"""An admission leaves nothing behind, and nothing for the garbage collector to find: the webhook
-runs it seldom (`serve.settle_memory`), and for as long as the process lives."""
+"""Admission leaves neither objects nor reference cycles behind.
+
+The webhook rarely runs the garbage collector (`serve.settle_memory`).
+"""
 
 from __future__ import annotations
 

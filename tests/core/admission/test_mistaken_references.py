@@ -1,4 +1,4 @@
-"""What looks like a reference and is none: it is told, for it will stay as it stands."""
+"""Warnings about texts that look like references but are not."""
 
 from __future__ import annotations
 

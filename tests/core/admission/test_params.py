@@ -1,4 +1,4 @@
-"""Params at admission: names, values, and what is too much."""
+"""Rules of params: names, values and sizes."""
 
 from __future__ import annotations
 

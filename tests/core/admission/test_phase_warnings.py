@@ -1,4 +1,4 @@
-"""Comparisons with what is no phase: they never hold, which is told."""
+"""Warnings about comparisons with words that are no phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of probes: what is admitted, and exactly what is said of the rest."""
+"""Rules of probes: valid probes, and the messages of faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons that never come are refused in expressions, and others are let alone."""
+"""Rules of reasons in expressions: unknown ones are refused."""
 
 from __future__ import annotations
 

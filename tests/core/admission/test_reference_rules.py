@@ -1,4 +1,4 @@
-"""References in patches at admission: what is refused, where, and in which words."""
+"""Admission of references in patches: faults, their places and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches and references before anything runs: the specs that steps and cases may have."""
+"""Specs that steps and cases may have before anything runs, with patches and references."""
 
 from __future__ import annotations
 

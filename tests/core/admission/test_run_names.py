@@ -1,4 +1,4 @@
-"""Names that runs and retries make: not too long, and none of them twice."""
+"""Names of runs and retries: their length and uniqueness."""
 
 from __future__ import annotations
 

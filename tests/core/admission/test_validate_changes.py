@@ -1,4 +1,4 @@
-"""Changing and deleting what is in use, and the way out that every refusal names."""
+"""UPDATE and DELETE of flows and templates in use, and the commands that a refusal names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of a new flow's own words, a table each: the flow, and exactly what is said of it."""
+"""Rules of names, dependencies and policies of a new flow, with their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of vcjobs and pods that a flow will have, and the size that its status may reach."""
+"""Names of vcjobs and pods, and the size of the status."""
 
 from __future__ import annotations
 

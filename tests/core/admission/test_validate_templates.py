@@ -1,4 +1,4 @@
-"""New templates, changed templates, and what is only suspicious."""
+"""New and changed templates, and warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volcano's rules for vcjobs: of a job, its tasks and what they share. Policies and pods apart."""
+"""Volcano's rules for vcjobs: the job, its tasks and volumes."""
 
 from __future__ import annotations
 
@@ -275,3 +275,27 @@ def test_paths_begin_where_the_spec_stands():
 def test_half_a_surrogate_pair_where_a_list_belongs_is_a_violation_too() -> None:
     (words,) = said({"tasks": "\ud800"})
     assert words.startswith('spec: Invalid value: "object": cannot be read as JSON: ')
+
+
+VOLUMES: list[tuple[Any, list[str]]] = [
+    ({"volumeClaimName": "c"}, ["spec.volumes[0].mountPath Required"]),
+    ({"mountPath": "", "volumeClaimName": "c"}, ["spec.volumes[0].mountPath Required"]),
+    ({"mountPath": "/a:b", "volumeClaimName": "c"}, ["spec.volumes[0].mountPath Invalid"]),
+    ({"mountPath": "/a"}, ["spec.volumes[0].volumeClaimName Required"]),
+    ({"mountPath": "/a", "volumeClaimName": "c", "volumeClaim": {}},
+     ["spec.volumes[0].volumeClaim Forbidden"]),
+    ({"mountPath": "/a", "volumeClaimName": "C"},
+     ['spec.volumes[0].volumeClaimName Invalid; "c" would do']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("volume", "words"), VOLUMES)
+def test_rules_of_volumes(volume: Any, words: list[str]):
+    assert brief(said(job(volumes=[volume]))) == words
+
+
+def test_a_path_is_mounted_once():
+    volume = {"mountPath": "/a", "volumeClaim": {}}
+    assert said(job(volumes=[volume, volume])) == [
+        'spec.volumes[1].mountPath: Duplicate value: "/a": volumes[0] is mounted there already'
+    ]

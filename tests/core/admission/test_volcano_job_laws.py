@@ -1,4 +1,4 @@
-"""Volcano's rules for vcjobs: what holds of any JSON."""
+"""Laws of Volcano's rules, for any JSON."""
 
 from __future__ import annotations
 

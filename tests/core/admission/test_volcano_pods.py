@@ -1,4 +1,4 @@
-"""What Volcano asks of the pods of a task."""
+"""Volcano's rules for the pods of a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods are kept off nodes by node affinity, whatever affinity they have already."""
+"""Node affinity that keeps pods off nodes, merged with any affinity of the template."""
 
 from __future__ import annotations
 

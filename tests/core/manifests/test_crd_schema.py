@@ -1,4 +1,4 @@
-"""Objects held against the CRDs. The words are those of kube-apiserver 1.36 with our CRDs."""
+"""Validation against the CRDs. The messages are those of kube-apiserver 1.36 with our CRDs."""
 
 from __future__ import annotations
 

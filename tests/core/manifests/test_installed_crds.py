@@ -1,4 +1,4 @@
-"""Definitions that an API server may serve, and what this version lacks in them."""
+"""Faults of definitions that an API server may serve."""
 
 from __future__ import annotations
 

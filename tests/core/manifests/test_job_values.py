@@ -1,4 +1,4 @@
-"""What goes into a vcjob besides its template: jobDefaults, patches, cases, and values in them."""
+"""Parts of a vcjob besides its template: jobDefaults, patches, cases, and their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of values and fields that the schema does not take: what to write instead."""
+"""Hints for values and fields that the schema does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches merged onto specs: what holds of any, and what is said of those that cannot be."""
+"""Laws of the strategic merge, and the faults of patches that cannot be merged."""
 
 from __future__ import annotations
 

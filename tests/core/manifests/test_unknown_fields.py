@@ -1,4 +1,4 @@
-"""Unknown fields and wrong types of jobs and their pods, and where a misplaced field belongs."""
+"""Unknown fields and wrong types of jobs and their pods, and the right place of a field."""
 
 from __future__ import annotations
 
