@@ -16,7 +16,8 @@ import msgspec.inspect
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.flow_facts import Known as Known
 from jobflow.core.admission.changes import Need, flow_has_ended, spec_stays, template_is_not_needed
 from jobflow.core.admission.object_names import object_name_violations
 from jobflow.core.admission.rule import findings
@@ -40,17 +41,6 @@ from jobflow.core.admission.warnings import (
 from jobflow.core.json_values import is_same
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
-
-__all__ = [
-    "Known",
-    "validate_flow",
-    "validate_flow_delete",
-    "validate_flow_update",
-    "validate_facts",
-    "validate_template",
-    "validate_template_delete",
-    "validate_template_update",
-]
 
 PASS = Verdict()
 

@@ -95,7 +95,6 @@ def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
 
 
 def _outside_patches(facts: FlowFacts) -> list[Any]:
-    """Values outside patches that could hold references."""
     spec = facts.flow.spec
     found: list[Any] = [param.value for param in spec.params or ()]
     found += [

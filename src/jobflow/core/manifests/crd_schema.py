@@ -158,7 +158,6 @@ def _root(kind: str, strict: bool) -> _Part:
 
 @lru_cache(maxsize=4)
 def _whole(kind: str) -> Schema:
-    """Return the CRD's schema with metadata and the group's version, as an API server has it."""
     schema = openapi_schema(kind)
     properties = schema["properties"]
     known = {
@@ -243,7 +242,6 @@ def _meant(part: _Part, path: Path, name: str) -> str:
 
 
 def _places_from(kind: str, path: Path, name: str) -> list[str]:
-    """Return the places of a field below a path, or else anywhere."""
     places = _places(kind).get(name, [])
     here = "".join("[]" if isinstance(part, int) else f".{part}" for part in path)[1:]
     if here.startswith(_FINALLY_STEPS):

@@ -80,7 +80,6 @@ def _type(schema: Schema) -> str:
 
 
 def _defaults(schema: Schema, path: str, roots: tuple[str, ...]) -> Iterator[str]:
-    """Yield the paths with a default at and below the `roots`."""
     inside = any(
         path == root or path.startswith((f"{root}.", f"{root}[", f"{root}{{")) for root in roots
     )

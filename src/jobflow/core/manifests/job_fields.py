@@ -132,7 +132,6 @@ _LIST_OR_MAP = re.compile(r"\[(?P<list>.+)\]|\{(?P<map>.+)\}")
 
 @lru_cache(maxsize=256)
 def _of_pods(word: str) -> Type:
-    """Return a type by its word in the table."""
     if inner := _LIST_OR_MAP.fullmatch(word):
         assert inner.lastgroup is not None
         return Type(inner.lastgroup, _of_pods(inner[inner.lastgroup]))

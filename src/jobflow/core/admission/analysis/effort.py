@@ -101,7 +101,6 @@ def _of_merges(facts: FlowFacts) -> Iterator[float]:
 
 
 def _merged_templates(facts: FlowFacts) -> Iterator[str]:
-    """Yield the template of each merge, by name."""
     if facts.flow.spec.job_defaults is not None:
         yield from facts.templates
     for position in dict.fromkeys(patch.step for patch in facts.patches):

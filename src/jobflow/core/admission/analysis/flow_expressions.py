@@ -178,7 +178,6 @@ class TrialEvaluation:
             )
 
     def _is_known(self, parsed: Expression, scope: EvaluationScope) -> bool:
-        """Whether everything that an expression mentions has a value in this scope."""
         for mention in parsed.mentions:
             if mention.root == "item" and scope.item is UNSET:
                 return False

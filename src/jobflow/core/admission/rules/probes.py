@@ -117,7 +117,6 @@ class _Group(NamedTuple):
 
 
 def _groups(facts: FlowFacts, step: int) -> list[_Group]:
-    """Return the targets of a step whose templates are known."""
     found: dict[int, _Group] = {}
     for target in facts.graph.targets[step]:
         if (tasks := facts.tasks.get(target)) is not None:

@@ -150,7 +150,6 @@ def _any_event_alone(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
 
 
 def _events(policy: Map, path: str) -> Iterator[tuple[str, str]]:
-    """Yield path and name of each event of a policy."""
     if event := text(policy, "event"):
         yield f"{path}.event", event
     for index, item in texts(policy, "events"):
