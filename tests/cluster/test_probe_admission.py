@@ -47,7 +47,7 @@ async def test_what_is_wrong_with_a_probe_is_one_answer(api: Server, kubectl: Ku
         f'{HERE}.taskStatusList[0].phase: Unsupported value: "Completed": supported values: '
         '"Pending", "Running", "Succeeded", "Failed"; did you mean "Succeeded"?',
         f'{HERE}.taskStatusList[0].count: Invalid value: 2: task "main" of target "serve" has 1 '
-        "pod; leave count out to ask for all there are",
+        "pod; leave count out to check all of them",
     ]
     written_by_go = probing(httpGetList=[get | {"httpHeader": {"name": "", "value": ""}}])
     kubectl("apply", *home, "-f", "-", stdin=written_by_go)

@@ -21,8 +21,8 @@ MAX_SHOWN = 100
 """Violations that a refusal lists; the others are counted."""
 MAX_QUOTED = 200
 """Characters of an offending value that a message repeats; the rest is cut, with dots."""
-DOUBTS_SHOWN = 16
-"""Most doubts that the warnings of one review name."""
+MAX_FIELD_WARNINGS = 16
+"""Field warnings that one review names; the others are counted."""
 _WORD = re.compile(r"[-$\w]+")
 _KEY_END = re.compile(r"[].[]")
 _MOST_ENDS = 200
@@ -92,14 +92,14 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """Something at one place of an object that admission warns of."""
+class FieldWarning:
+    """A warning about one field of an object."""
 
     path: str
     detail: str
     """The problem and what to do."""
     reason: Reason | None = None
-    """The reason of the fault that lint makes of it; None: lint warns too."""
+    """The reason if `jobflow lint` reports it as a fault; None if lint warns too."""
     value: Any = None
     """The offending value, for a fault that shows it."""
 
@@ -113,17 +113,16 @@ class Verdict:
 
     violations: tuple[Violation, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What is only suspicious; one sentence each, for `Warning:` headers."""
-    doubts: tuple[Doubt, ...] = ()
-    """Suspicions that have a place."""
+    """Suspicious but legal; one sentence each, for `Warning:` headers."""
+    field_warnings: tuple[FieldWarning, ...] = ()
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The warnings of a review: at most DOUBTS_SHOWN of the doubts, and how many more."""
-        if not self.doubts:
+        """All warnings of a review: at most MAX_FIELD_WARNINGS with a field, and how many more."""
+        if not self.field_warnings:
             return self.warnings
-        shown = [str(doubt) for doubt in self.doubts[:DOUBTS_SHOWN]]
-        if (more := len(self.doubts) - DOUBTS_SHOWN) > 0:
+        shown = [str(warning) for warning in self.field_warnings[:MAX_FIELD_WARNINGS]]
+        if (more := len(self.field_warnings) - MAX_FIELD_WARNINGS) > 0:
             shown.append(f"and {more} more like these")
         return (*self.warnings, *shown)
 

@@ -14,19 +14,18 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.cli.manifests.objects import load
 from jobflow.cli.manifests.typed import to_typed
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
-from jobflow.core.admission.rule import Rule
+from jobflow.core.admission.rule import FieldWarningRule, Rule
 from jobflow.core.admission.rules.expressions import expressions_are_few, references_are_small
 from jobflow.core.admission.rules.params import param_values_are_small, params_are_few
-from jobflow.core.admission.rules.status_size import status_fits
+from jobflow.core.admission.rules.size_limits import status_fits
 from jobflow.core.admission.validate import CREATE_RULES
 from jobflow.core.admission.volcano import job as job_rules
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.admission.warnings import (
-    FLOW_DOUBTS,
-    FLOW_SUSPICIONS,
-    FlowDoubt,
+    FLOW_FIELD_WARNINGS,
+    FLOW_WARNINGS,
     fields_of_patches_exist,
-    patches_mean_their_template,
+    patched_elements_exist,
 )
 from support.admission.reviewed import passed_by
 from support.sandbox.command_line import jobflow
@@ -199,15 +198,17 @@ def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [fields_of_patches_exist, patches_mean_their_template],
+    [fields_of_patches_exist, patched_elements_exist],
     ids=lambda rule: rule.__name__,
 )
-def test_every_doubt_of_flows_that_lint_refuses_has_a_refused_example(rule: FlowDoubt) -> None:
-    assert any(doubt.reason for facts in _flows() for doubt in rule(facts))
+def test_every_field_warning_that_lint_refuses_has_a_refused_example(
+    rule: FieldWarningRule,
+) -> None:
+    assert any(warning.reason for facts in _flows() for warning in rule(facts))
 
 
 def test_skipped_rules_would_find_nothing_in_the_refused_examples() -> None:
-    groups = (*CREATE_RULES, *FLOW_SUSPICIONS, *FLOW_DOUBTS)
+    groups = (*CREATE_RULES, *FLOW_WARNINGS, *FLOW_FIELD_WARNINGS)
     assert [each for facts in _flows() for each in passed_by(groups, facts)] == []
 
 

@@ -1,4 +1,4 @@
-"""Judging an object ends at a thousand findings, and a guess costs what its letters cost."""
+"""Bounds of one judgement: a thousand findings, and guesses whose cost is limited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.analysis import patch_locations as patch_places
+from jobflow.core.admission.analysis import patch_locations as patch_locations
 from jobflow.core.admission.rule import Group, Rule, findings
 from jobflow.core.admission.validate import (
     Known,
@@ -73,9 +73,11 @@ def test_only_the_faults_that_are_shown_are_looked_up_in_the_patch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked_up = []
-    place = patch_places.Places.place
+    place = patch_locations.PatchLocations.locate
     monkeypatch.setattr(
-        patch_places.Places, "place", lambda self, fault: looked_up.append(1) or place(self, fault)
+        patch_locations.PatchLocations,
+        "locate",
+        lambda self, fault: looked_up.append(1) or place(self, fault),
     )
     verdict = _patched({"tasks": [{"name": f"t{i}", "replicas": -1} for i in range(MANY)]})
     assert len(looked_up) <= 2 * MAX_SHOWN

@@ -1,6 +1,6 @@
-"""What may be said of cases, loops, retries, time, failure and the end: bounds and combinations.
+"""Rules of switch, loops, retries, timeouts, failurePolicy and finally: bounds and combinations.
 
-How each refusal reads is in examples/refused, one file a rule.
+examples/refused has the messages, one file a rule.
 """
 
 from __future__ import annotations
@@ -75,34 +75,25 @@ def test_a_step_may_say(fields: dict[str, Any]) -> None:
         ({"switch": [], "template": "t"}, ["template Forbidden", "switch Required"]),
         ({"switch": [{}, {"when": "true"}, {}, {}]}, ["switch[1] Forbidden"]),
         ({"switch": [{"when": "true"}, {}, {}]}, ["switch[2] Forbidden"]),
-        (
-            {"switch": [{"patch": {"spec": {}, "jobSpec": {}}, "template": "A b"}]},
-            ["switch[0].template Invalid", "switch[0].patch.spec Forbidden"],
-        ),
+        ({"switch": [{"patch": {"spec": {}, "jobSpec": {}}, "template": "A b"}]},
+         ["switch[0].template Invalid", "switch[0].patch.spec Forbidden"]),
         ({"forEach": {}}, ["forEach Required"]),
         ({"forEach": {"items": [], "count": 0}}, ["forEach.count Forbidden"]),
-        (
-            {"forEach": {"items": [1], "from": "[1]", "count": 1}},
-            ["forEach.from Forbidden", "forEach.count Forbidden"],
-        ),
+        ({"forEach": {"items": [1], "from": "[1]", "count": 1}},
+         ["forEach.from Forbidden", "forEach.count Forbidden"]),
         ({"forEach": {"items": [0] * 1001}}, ["forEach.items TooMany"]),
         ({"forEach": {"count": -1}}, ["forEach.count Invalid"]),
         ({"forEach": {"count": 1001}}, ["forEach.count Invalid"]),
         ({"forEach": {"count": 1, "parallelism": 0}}, ["forEach.parallelism Invalid"]),
-        (
-            {"forEach": {"count": 1}, "repeat": {**UNTIL, "max": 3}},
-            ["repeat Forbidden"],
-        ),
+        ({"forEach": {"count": 1}, "repeat": {**UNTIL, "max": 3}}, ["repeat Forbidden"]),
         ({"repeat": {}}, ["repeat.until Required", "repeat.max Required"]),
         ({"repeat": {**UNTIL, "max": 0}}, ["repeat.max Invalid"]),
         ({"repeat": {**UNTIL, "max": 1001}}, ["repeat.max Invalid"]),
         ({"retry": {}}, ["retry.limit Required"]),
         ({"retry": {"limit": -1}}, ["retry.limit Invalid"]),
         ({"retry": {"limit": 101}}, ["retry.limit Invalid"]),
-        (
-            {"retry": {"limit": 1, "backoff": {"duration": "", "max": "-1s", "factor": 0.99}}},
-            [f"retry.backoff.{field} Invalid" for field in ("max", "duration", "factor")],
-        ),
+        ({"retry": {"limit": 1, "backoff": {"duration": "", "max": "-1s", "factor": 0.99}}},
+         [f"retry.backoff.{field} Invalid" for field in ("duration", "factor", "max")]),
         ({"retry": {"limit": 1, "backoff": {"factor": 101}}}, ["retry.backoff.factor Invalid"]),
         ({"retry": {"limit": 1, "backoff": {"factor": 1e308}}}, ["retry.backoff.factor Invalid"]),
         ({"retry": {"limit": 1, "backoff": {"max": "999ms"}}}, ["retry.backoff.max Invalid"]),
@@ -115,10 +106,8 @@ def test_a_step_may_say(fields: dict[str, Any]) -> None:
         ({"timeout": "2000000h"}, ["timeout Invalid"]),
         ({"daemon": True, "forEach": {"count": 1}}, ["daemon Forbidden"]),
         ({"daemon": True, "repeat": {**UNTIL, "max": 3}}, ["daemon Forbidden"]),
-        (
-            {"daemon": True, "forEach": {"count": 1}, "repeat": {**UNTIL, "max": 3}},
-            ["repeat Forbidden", "daemon Forbidden", "daemon Forbidden"],
-        ),
+        ({"daemon": True, "forEach": {"count": 1}, "repeat": {**UNTIL, "max": 3}},
+         ["repeat Forbidden", "daemon Forbidden", "daemon Forbidden"]),
     ],
     ids=str,
 )  # fmt: skip
@@ -187,8 +176,8 @@ def test_the_steps_of_finally_are_held_against_the_rules_of_steps() -> None:
         "spec.finally[1].dependsOn Forbidden",
         "spec.finally[2].name Required",
         "spec.finally[3].template Invalid",
-        "spec.finally[3].patch.spec Forbidden",
         "spec.finally[3].patch.jobSpec.queue Invalid",
+        "spec.finally[3].patch.spec Forbidden",
         "spec.finally[4].name Duplicate",
         "spec.finally[4].daemon Forbidden",
     ]
@@ -198,17 +187,21 @@ def test_a_target_that_is_no_step_at_all_is_none_of_finally() -> None:
     waits = step("b", dependsOn={"targets": ["x", "c"]})
     found = faults(flow_of("a", waits, **{"finally": [step("c")]}))
     assert [line for line in found if "finally" in line] == [
-        'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": a step of finally, which starts '
-        "when this one is over; take this target out"
+        (
+            'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": a step of finally, '
+            "which starts after this one; remove this target"
+        )
     ]
     assert len(found) == 2
 
 
 def test_two_steps_of_finally_have_two_names() -> None:
     assert faults(flow_of("a", **{"finally": [{"name": "b"}, {"name": "b"}]})) == [
-        'spec.finally[1].name: Duplicate value: "b": already the name of spec.finally[0]; give '
-        "each step its own name, and say in template which JobTemplate it runs where that is "
-        "named otherwise"
+        (
+            'spec.finally[1].name: Duplicate value: "b": already the name of '
+            "spec.finally[0]; give each step its own name, and set template if its "
+            "JobTemplate has another name"
+        )
     ]
 
 
@@ -239,8 +232,10 @@ def test_daemons_leave_room_for_a_job(
 def test_a_flow_of_daemons_alone_is_suspicious() -> None:
     both = [step(daemon=True), step("b", daemon=True)]
     assert validate_flow(flow_of(*both), Known()).warnings == (
-        "every step is a daemon, and daemons are ended once all other steps are over: there is "
-        "none to wait for",
+        (
+            "every step is a daemon, and daemons are aborted when all other steps have "
+            "finished: this flow has no other step"
+        ),
     )
     assert validate_flow(flow_of(*both, "c"), Known()).warnings == ()
 
@@ -294,8 +289,10 @@ def test_defaults_have_to_suit_each_template() -> None:
     patch = {"jobSpec": {"tasks": [{"name": "main", "replicas": 2}]}}
     flow = flow_of("a", "b", step("c", template="a", patch=patch), step("d"), jobDefaults=mpi)
     assert faults(flow, known) == [
-        'spec.jobDefaults.plugins.mpi: Invalid value: "master": the mpi plugin\'s master task is '
-        'no task of this job; say --master=TASK (with template "a")'
+        (
+            'spec.jobDefaults.plugins.mpi: Invalid value: "master": the mpi plugin\'s '
+            'master task is no task of this job; set --master=TASK (with template "a")'
+        )
     ]
 
 

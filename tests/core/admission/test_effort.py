@@ -1,5 +1,7 @@
-"""Admission takes time in proportion to what it is given, also where much is wrong with it: the
-webhook answers on the one thread that carries the flows out, too. Counted in lines of Python."""
+"""Admission takes time proportional to the size of its input, counted in lines of Python that run.
+
+The webhook judges on the thread that runs the flows, so hostile input must not hold it up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions and references at admission: what is refused, where, and in which words."""
+"""Admission of expressions: faults, their places and messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.analysis.read_expressions import MAX_CHARACTERS
+from jobflow.core.admission.analysis.flow_expressions import MAX_CHARACTERS
 from support.admission.expressed import AFTER_A, said_of
 from support.admission.reviewed import faults, flow_of, knowing, template_of
 
@@ -44,10 +44,8 @@ NO_ORDER = "> does not take a text and a whole number"
     ("text", "detail"),
     [
         # names
-        (
-            "params.wokers > 2",
-            'character 1: there is no parameter "wokers"; did you mean "workers"?',
-        ),
+        ("params.wokers > 2",
+         'character 1: there is no parameter "wokers"; did you mean "workers"?'),
         ("has(params.x)", 'character 5: there is no parameter "x"'),
         ("workers > 2", "character 1: there is no variable workers; write params.workers"),
         ("true && a.phase == ''", 'character 9: there is no variable a; write steps["a"]'),
@@ -55,83 +53,49 @@ NO_ORDER = "> does not take a text and a whole number"
         ("foo == 1", "character 1: there is no variable foo; there are params, flow, steps"),
         ("flow.nam == ''", 'character 1: a flow has no "nam"; did you mean "name"?'),
         ("flow.uid == ''", 'character 1: a flow has no "uid"; it has name, namespace'),
-        (
-            "flow[params.mode] == ''",
-            "character 1: what is taken of a flow has to be written out: name, namespace",
-        ),
-        (
-            "flow.phase == 'Failed'",
-            "character 1: flow.phase is to be seen in the steps of finally only",
-        ),
+        ("flow[params.mode] == ''",
+         "character 1: write which field of a flow is meant: name, namespace"),
+        ("flow.phase == 'Failed'", "character 1: only steps of finally have flow.phase"),
         ("sze(params.rates) > 1", 'character 1: there is no function sze; did you mean "size"?'),
-        (
-            "params.rates.length() > 1",
-            'character 14: there is no function length; did you mean "size"?',
-        ),
+        ("params.rates.length() > 1",
+         'character 14: there is no function length; did you mean "size"?'),
         # places
-        (
-            "item.x == 1",
-            "character 1: there is an item only in the patch and the retry.when of a step with "
-            "forEach",
-        ),
-        (
-            "index == 1",
-            "character 1: there is an index only in the patch, the retry.when and the "
-            "repeat.until of a step with forEach or repeat",
-        ),
-        (
-            "outputs.x == 1",
-            "character 1: outputs is that of a run that has ended, in repeat.until and "
-            'retry.when; of another step write steps["NAME"].outputs',
-        ),
+        ("item.x == 1",
+         "character 1: only the patch and the retry.when of a step with forEach have an item"),
+        ("index == 1",
+         "character 1: only the patch, the retry.when and the repeat.until of a step with "
+         "forEach or repeat have an index"),
+        ("outputs.x == 1",
+         "character 1: only repeat.until and retry.when have outputs, of the run that has "
+         'ended; for another step write steps["NAME"].outputs'),
         # steps
         ("steps.x.phase == ''", 'character 1: no such step as "x"'),
         ("steps.A.phase == ''", 'character 1: no such step as "A"; did you mean "a"?'),
-        (
-            "steps.d.phase == ''",
-            'character 1: step "b" does not depend on "d"; add it to dependsOn.targets',
-        ),
-        (
-            "steps.c.phase == ''",
-            'character 1: step "b" does not depend on "c"; add it to dependsOn.targets',
-        ),
-        (
-            "steps.b.phase == ''",
-            "character 1: a step does not see itself; of a run that has just ended, "
-            "repeat.until and retry.when see outputs, phase and reason",
-        ),
-        ("steps.z.phase == ''", 'character 1: "z" is a step of finally, which no other step sees'),
-        (
-            "steps.a-b.phase == ''",
-            'character 1: write steps["a-b"], for a name with - or . needs quotes',
-        ),
-        (
-            "1 > 2 || steps.e.f.phase == ''",
-            'character 10: write steps["e.f"], for a name with - or . needs quotes',
-        ),
-        (
-            "steps.2a.phase == ''",
-            "character 6: is not a CEL expression: unexpected '.2'; write steps[\"2a\"]",
-        ),
-        (
-            "steps[params.mode].phase == ''",
-            'character 1: the step has to be written out, as in steps["NAME"].phase',
-        ),
-        (
-            "size(steps) > 1",
-            'character 6: the step has to be written out, as in steps["NAME"].phase',
-        ),
+        ("steps.d.phase == ''",
+         'character 1: step "b" does not depend on "d"; add it to dependsOn.targets'),
+        ("steps.c.phase == ''",
+         'character 1: step "b" does not depend on "c"; add it to dependsOn.targets'),
+        ("steps.b.phase == ''",
+         "character 1: a step cannot use its own result; repeat.until and retry.when have "
+         "outputs, phase and reason of the run that has just ended"),
+        ("steps.z.phase == ''", ('character 1: "z" is a step of finally, whose result '
+                                "no other step can use")),
+        ("steps.a-b.phase == ''",
+         'character 1: write steps["a-b"], because a name with - or . needs quotes'),
+        ("1 > 2 || steps.e.f.phase == ''",
+         'character 10: write steps["e.f"], because a name with - or . needs quotes'),
+        ("steps.2a.phase == ''",
+         "character 6: is not a CEL expression: unexpected '.2'; write steps[\"2a\"]"),
+        ("steps[params.mode].phase == ''",
+         'character 1: write the name of the step, as in steps["NAME"].phase'),
+        ("size(steps) > 1", 'character 6: write the name of the step, as in steps["NAME"].phase'),
         ("steps.a.output.x == 1", 'character 1: a step has no "output"; did you mean "outputs"?'),
-        (
-            "steps.a[params.mode] == ''",
-            "character 1: what is taken of a step has to be written out: phase, reason, "
-            "attempts, outputs, tasks",
-        ),
+        ("steps.a[params.mode] == ''",
+         "character 1: write which field of a step is meant: phase, reason, attempts, outputs, "
+         "tasks"),
         ("steps.a.items[0].phase == ''", 'character 1: "a" has no forEach, and so no items'),
-        (
-            'steps.a.tasks["w"].succeeded == 1',
-            'character 1: a task has no "succeeded"; did you mean "Succeeded"?',
-        ),
+        ('steps.a.tasks["w"].succeeded == 1',
+         'character 1: a task has no "succeeded"; did you mean "Succeeded"?'),
         # values
         ("steps.a.phase", "gives a text, not true or false"),
         ("params.workers", "gives a number, not true or false"),
@@ -143,53 +107,33 @@ NO_ORDER = "> does not take a text and a whole number"
         ("1 / 0 > 1", "division by zero"),
         ("params.workers.startsWith('a')", "startsWith does not take a whole number and a text"),
         # texts
-        (
-            "params.on = true",
-            "character 11: is not a CEL expression: unexpected '='; write == for =",
-        ),
-        (
-            "params.on AND true",
-            "character 11: is not a CEL expression: unexpected 'AND'; write && for AND",
-        ),
-        (
-            "params.n === 1",
-            "character 12: is not a CEL expression: unexpected '='; write == for ===",
-        ),
+        ("params.on = true",
+         "character 11: is not a CEL expression: unexpected '='; write == for ="),
+        ("params.on AND true",
+         "character 11: is not a CEL expression: unexpected 'AND'; write && for AND"),
+        ("params.n === 1",
+         "character 12: is not a CEL expression: unexpected '='; write == for ==="),
         ("params.n <> 1", "character 11: is not a CEL expression: unexpected '>'; write != for <>"),
-        (
-            "not params.on",
-            "character 5: is not a CEL expression: unexpected 'params'; write ! for not",
-        ),
-        (
-            "params.n is null",
-            "character 10: is not a CEL expression: unexpected 'is'; write == for is",
-        ),
-        (
-            "if params.on then true",
-            "character 1: is not a CEL expression: if is a reserved word; write condition ? one "
-            ": other",
-        ),
+        ("not params.on",
+         "character 5: is not a CEL expression: unexpected 'params'; write ! for not"),
+        ("params.n is null",
+         "character 10: is not a CEL expression: unexpected 'is'; write == for is"),
+        ("if params.on then true",
+         "character 1: is not a CEL expression: if is a reserved word; write condition ? one : "
+         "other"),
         ("'abc", "character 1: is not a CEL expression: unexpected '''; close the quote"),
-        (
-            "{{inputs.parameters.n}} > 1",
-            "character 22: is not a CEL expression: unexpected '}'; an expression has no {{…}}, it "
-            'writes params.x and steps["x"].outputs.y',
-        ),
+        ("{{inputs.parameters.n}} > 1",
+         "character 22: is not a CEL expression: unexpected '}'; write params.x and "
+         'steps["x"].outputs.y without {{…}}'),
         ("params.on == True", "character 14: there is no variable True; write true"),
         ("params.on == None", "character 14: there is no variable None; write null"),
-        (
-            "steps.a.reason.matches('*')",
-            "character 16: the pattern of matches is not a regular expression",
-        ),
-        (
-            "params.on and true",
-            "character 11: is not a CEL expression: unexpected 'and'; write && for and",
-        ),
-        (
-            "$(params.on)",
-            "character 1: is not a CEL expression: unexpected '$'; references $(…) stand in "
-            "patches, an expression writes params.x",
-        ),
+        ("steps.a.reason.matches('*')",
+         "character 16: the pattern of matches is not a regular expression"),
+        ("params.on and true",
+         "character 11: is not a CEL expression: unexpected 'and'; write && for and"),
+        ("$(params.on)",
+         "character 1: is not a CEL expression: unexpected '$'; references $(…) are for "
+         "patches, in an expression write params.x"),
         (" ", "is empty"),
     ],
 )  # fmt: skip
@@ -219,34 +163,31 @@ def test_every_fault_of_an_expression_is_told() -> None:
         ({"forEach": {"from": "params.rates"}}, []),
         ({"forEach": {"from": "params.rates.map(x, {'lr': x})"}}, []),
         ({"forEach": {"from": "steps.a.outputs.files"}}, []),
-        ({"forEach": {"from": "params.workers"}}, [
-            'forEach.from: Invalid value: "params.workers": gives a number, not a list',
-        ]),
+        ({"forEach": {"from": "params.workers"}},
+         ['forEach.from: Invalid value: "params.workers": gives a number, not a list']),
         ({"forEach": {"from": "params.many"}}, [
             'forEach.from: Invalid value: "params.many": gives 1,001 items; at most 1,000 are '
             "allowed",
         ]),
         ({"forEach": {"from": "[item]"}}, [
-            'forEach.from: Invalid value: "[item]": character 2: there is an item only in the '
-            "patch and the retry.when of a step with forEach",
+            ('forEach.from: Invalid value: "[item]": character 2: only the patch and '
+            "the retry.when of a step with forEach have an item"),
         ]),
         ({"repeat": {"max": 3, "until": "outputs.acc > 0.9 || index == 2 || phase == ''"}}, []),
-        ({"repeat": {"max": 3, "until": "outputs"}}, [
-            'repeat.until: Invalid value: "outputs": gives a map, not true or false',
-        ]),
-        ({"repeat": {"max": 3, "until": "index"}}, [
-            'repeat.until: Invalid value: "index": gives a number, not true or false',
-        ]),
+        ({"repeat": {"max": 3, "until": "outputs"}},
+         ['repeat.until: Invalid value: "outputs": gives a map, not true or false']),
+        ({"repeat": {"max": 3, "until": "index"}},
+         ['repeat.until: Invalid value: "index": gives a number, not true or false']),
         ({"retry": {"limit": 3, "when": "reason == 'JobFailed' && phase == 'Failed'"}}, []),
         ({"retry": {"limit": 3, "when": "steps.a.outputs.x == outputs.y"}}, []),
         ({"retry": {"limit": 3, "when": "index == 0"}}, [
-            'retry.when: Invalid value: "index == 0": character 1: there is an index only in the '
-            "patch, the retry.when and the repeat.until of a step with forEach or repeat",
+            ('retry.when: Invalid value: "index == 0": character 1: only the patch, '
+            "the retry.when and the repeat.until of a step with forEach or repeat "
+            "have an index"),
         ]),
         ({"retry": {"limit": 3, "when": "item.x > index"}, "forEach": {"items": [{"x": 1}]}}, []),
-        ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", "b"]}}, [
-            f'retry.when: Invalid value: "item > 3": {NO_ORDER}',
-        ]),
+        ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", "b"]}},
+         [f'retry.when: Invalid value: "item > 3": {NO_ORDER}']),
         ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", 4]}}, []),
         ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"from": "params.rates"}}, []),
     ],
@@ -310,7 +251,7 @@ def test_steps_of_finally_see_every_step_and_the_phase_of_the_flow() -> None:
     assert said('flow.phase == "Failed"') == []
     (found,) = said('steps.y.phase == ""')
     assert found.startswith("spec.finally[1].when: ")
-    assert found.endswith('"y" is a step of finally, which no other step sees')
+    assert found.endswith('"y" is a step of finally, whose result no other step can use')
 
 
 def test_a_step_behind_steps_is_upstream_however_far() -> None:

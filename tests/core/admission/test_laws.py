@@ -1,4 +1,4 @@
-"""Laws of admission: for any JSON whatever, and for flows that are right but for something."""
+"""Laws of admission, for any JSON and for valid flows with one fault."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jobflow.core.admission.validate import (
     validate_template_delete,
     validate_template_update,
 )
-from jobflow.core.admission.warnings import FLOW_SUSPICIONS
+from jobflow.core.admission.warnings import FLOW_WARNINGS
 from jobflow.core.violations import Verdict, Violation
 from support.admission.reviewed import flow_of, knowing, passed_by, template_of
 from support.laws.effort_of_laws import tries
@@ -239,7 +239,7 @@ def flows_of_one_primitive(draw: st.DrawFn) -> Any:
 def test_rules_that_are_passed_by_would_find_nothing(known: Known):
     flow = flow_of("a", "b: a")
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
-    assert passed_by(FLOW_SUSPICIONS, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
 
 
 @tries(100)
@@ -247,7 +247,7 @@ def test_rules_that_are_passed_by_would_find_nothing(known: Known):
 def test_rules_that_are_passed_by_would_find_nothing_in_any_flow(obj: Any, known: Known):
     flow = decoded(obj, JobFlow)
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
-    assert passed_by(FLOW_SUSPICIONS, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
 
 
 @tries(100)

@@ -1,5 +1,7 @@
-"""An admission leaves nothing behind, and nothing for the garbage collector to find: the webhook
-runs it seldom (`serve.freeze_garbage_collector`), and for as long as the process lives."""
+"""Admission leaves neither objects nor reference cycles behind.
+
+The webhook rarely runs the garbage collector (`serve.freeze_garbage_collector`).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from jobflow.core.admission.analysis.flow_expressions import FlowExpressions
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.known_tasks import KnownTasks
-from jobflow.core.admission.analysis.read_expressions import Readings
+from jobflow.core.admission.analysis.resolved_specs import KnownTasks
 from jobflow.core.admission.validate import validate_flow
 from support.admission.reviewed import flow_of, knowing, template_of
 
@@ -63,5 +65,5 @@ def test_what_an_admission_has_made_is_gone_with_it(steps: list[dict[str, Any]])
 
 
 def _alive() -> int:
-    made = (FlowFacts, Readings, KnownTasks)
+    made = (FlowFacts, FlowExpressions, KnownTasks)
     return sum(isinstance(each, made) for each in gc.get_objects())

@@ -1,4 +1,4 @@
-"""Params at admission: names, values, and what is too much."""
+"""Rules of params: names, values and sizes."""
 
 from __future__ import annotations
 
@@ -25,50 +25,53 @@ from support.admission.reviewed import faults, flow_of
         ),
         (
             [{"name": "in", "value": 1}],
-            ['[0].name: Invalid value: "in": it is a word of CEL; give the param another name'],
+            [
+                (
+                    '[0].name: Invalid value: "in": it is a reserved word of CEL; give the '
+                    "param another name"
+                )
+            ],
         ),
-        (
-            [{"name": "a", "value": 1}, {"name": "a", "value": 2}],
-            ['[1].name: Duplicate value: "a": already the name of spec.params[0]'],
-        ),
+        ([{"name": "a", "value": 1}, {"name": "a", "value": 2}],
+         ['[1].name: Duplicate value: "a": already the name of spec.params[0]']),
         (
             [{"name": "a"}],
             [
-                "[0].value: Required value: give the param a value, here or for jobflow run and "
-                "lint by --param a=VALUE"
+                (
+                    "[0].value: Required value: set a value, here or with --param a=VALUE "
+                    "of jobflow run and lint"
+                )
             ],
         ),
         (
             [{"name": "a", "enum": ["x", 2]}],
             [
-                "[0].value: Required value: give the param a value, here or for jobflow run and "
-                'lint by --param a=VALUE; it may be "x", 2'
+                (
+                    "[0].value: Required value: set a value, here or with --param a=VALUE "
+                    'of jobflow run and lint; supported values: "x", 2'
+                )
             ],
         ),
-        (
-            [{"name": "a", "value": True, "enum": [1, 2]}],
-            ["[0].value: Unsupported value: true: supported values: 1, 2"],
-        ),
-        (
-            [{"name": "a", "value": 1, "enum": []}],
-            ["[0].value: Unsupported value: 1: its enum allows nothing"],
-        ),
+        ([{"name": "a", "value": True, "enum": [1, 2]}],
+         ["[0].value: Unsupported value: true: supported values: 1, 2"]),
+        ([{"name": "a", "value": 1, "enum": []}],
+         ["[0].value: Unsupported value: 1: its enum allows nothing"]),
         (
             [{"name": "a", "value": "x" * 70_000}],
             [
-                ": Too long: its values come to 70,004 bytes; at most 65,536 are allowed: put what "
-                "is large into a ConfigMap or a volume"
+                (
+                    ": Too long: the values have 70,004 bytes; at most 65,536 are "
+                    "allowed: put large values into a ConfigMap or a volume"
+                )
             ],
         ),
-        (
-            [{"name": f"p{i}", "value": 1} for i in range(257)],
-            [": Too many: at most 256 are allowed; put more into one, as a map"],
-        ),
+        ([{"name": f"p{i}", "value": 1} for i in range(257)],
+         [": Too many: at most 256 are allowed; put more into one, as a map"]),
     ],
-)
+)  # fmt: skip
 def test_params(params: list[dict[str, Any]], found: list[str]) -> None:
     said = [each.removeprefix("spec.params") for each in faults(flow_of("a", params=params))]
-    assert said == found
+    assert list(said) == found
 
 
 def test_what_hangs_on_a_param_without_a_value_is_left_alone() -> None:

@@ -1,4 +1,4 @@
-"""The rules of probes: what is admitted, and exactly what is said of the rest."""
+"""Rules of probes: valid probes, and the messages of faults."""
 
 from __future__ import annotations
 
@@ -67,8 +67,10 @@ def test_an_empty_probe_needs_no_target():
 def test_a_probe_without_targets(targets: Mapping[str, Any]):
     probe = {"taskStatusList": [STATUS]}
     assert faults(flow_of({"name": "b", "dependsOn": {"probe": probe, **targets}})) == [
-        "spec.flows[0].dependsOn.targets: Required value: a probe looks into the jobs of targets; "
-        "name the steps whose jobs are meant"
+        (
+            "spec.flows[0].dependsOn.targets: Required value: a probe checks the jobs of "
+            "targets; name the steps whose jobs are meant"
+        )
     ]
 
 
@@ -76,8 +78,8 @@ def test_a_probe_as_long_as_it_may_be_and_one_that_is_longer():
     many = [CONNECT | {"port": 8000 + i} for i in range(MAX_ENTRIES - 1)]
     assert faults(probing(httpGetList=[GET], tcpSocketList=many)) == []
     assert faults(probing(httpGetList=[GET], tcpSocketList=many, taskStatusList=[STATUS])) == [
-        f"{HERE}: Too many: 33 entries in its lists, but a probe has at most 32; leave out what "
-        "follows from the others"
+        f"{HERE}: Too many: 33 entries in its lists, but a probe has at most 32; remove "
+        "entries that follow from others"
     ]
 
 
@@ -85,9 +87,9 @@ def test_an_entry_that_is_said_again():
     flow = probing(taskStatusList=[STATUS, STATUS | {"count": 1}, STATUS], httpGetList=[GET, GET])
     assert faults(flow) == [
         f'{HERE}.httpGetList[1]: Duplicate value: {{"taskName":"ps","path":"/healthz",'
-        '"port":8080}: the same as httpGetList[0]; take one of them out',
+        '"port":8080}: the same as httpGetList[0]; remove one of them',
         f'{HERE}.taskStatusList[2]: Duplicate value: {{"taskName":"worker","phase":"Succeeded"}}: '
-        "the same as taskStatusList[0]; take one of them out",
+        "the same as taskStatusList[0]; remove one of them",
     ]
 
 
@@ -101,7 +103,7 @@ def test_two_steps_may_ask_the_same():
 def test_an_entry_without_a_task(field, name):
     entry = {"httpGetList": GET, "tcpSocketList": CONNECT, "taskStatusList": STATUS}[field]
     assert faults(probing(**{field: [entry | {"taskName": name}]})) == [
-        f"{HERE}.{field}[0].taskName: Required value: say which task of the targets' jobs is meant"
+        f"{HERE}.{field}[0].taskName: Required value: name the task of the targets' jobs"
     ]
 
 
@@ -110,8 +112,8 @@ def test_a_name_that_no_task_can_have(name):
     (fault,) = faults(status(taskName=name))
     assert fault.startswith(f"{HERE}.taskStatusList[0].taskName: Invalid value: ")
     assert fault.endswith(
-        'no task has such a name: at most 63 lower-case letters, digits and "-", which neither '
-        "begins nor ends it"
+        'a task\'s name has at most 63 lower-case letters, digits and "-", and begins '
+        "and ends with a letter or digit"
     )
 
 
@@ -161,7 +163,7 @@ def test_the_replicas_that_the_targets_patch_sets_count():
     assert faults(patched({"tasks": [{"name": "worker", "replicas": 3}]}), known) == []
     assert faults(patched({"tasks": [{"name": "worker", "replicas": 1}]}), known) == [
         f'{HERE}.taskStatusList[0].count: Invalid value: 3: task "worker" of target "train" has '
-        "1 pod; leave count out to ask for all there are"
+        "1 pod; leave count out to check all of them"
     ]
 
 
@@ -170,9 +172,9 @@ def test_of_a_task_without_pods_nobody_can_answer():
     flow = probing(httpGetList=[GET], taskStatusList=[STATUS, STATUS | {"count": 1}])
     assert faults(flow, none) == [
         f'{HERE}.httpGetList[0].taskName: Invalid value: "ps": task "ps" of target "train" has no '
-        "pods, so nobody can answer",
+        "pods, so no pod can answer",
         f'{HERE}.taskStatusList[1].count: Invalid value: 1: task "worker" of target "train" has no '
-        "pods; leave count out to ask for all there are",
+        "pods; leave count out to check all of them",
     ]
 
 
@@ -230,7 +232,7 @@ LISTED = 'supported values: "Pending", "Running", "Succeeded", "Failed"'
         ("Succeed", '; did you mean "Succeeded"?'),
         ("Completed", '; did you mean "Succeeded"?'),
         ("Aborted", ""),
-        ("Unknown", "; a pod is Unknown while its node is lost, which is nothing to wait for"),
+        ("Unknown", ("; a pod is Unknown while its node is lost, so it is no phase to wait for")),
     ],
 )
 def test_a_phase_that_no_pod_is_waited_for_in(phase, rest):
@@ -242,7 +244,7 @@ def test_a_phase_that_no_pod_is_waited_for_in(phase, rest):
 @pytest.mark.parametrize("phase", [None, ""])
 def test_no_phase_at_all(phase):
     assert faults(status(phase=phase)) == [
-        f"{HERE}.taskStatusList[0].phase: Required value: say which phase to wait for: "
+        f"{HERE}.taskStatusList[0].phase: Required value: set the phase to wait for: "
         '"Pending", "Running", "Succeeded", "Failed"'
     ]
 
@@ -259,8 +261,8 @@ def test_pods_cannot_all_succeed_and_some_of_them_fail(counts):
     )
     assert faults(flow) == [
         f'{HERE}.taskStatusList[1].phase: Invalid value: "Failed": taskStatusList[0] asks for '
-        "Succeeded of the same pods, and a pod ends but once; say in count how many are to end "
-        "which way"
+        "Succeeded of the same pods, and a pod ends only once; set count to the number of pods "
+        "for each phase"
     ]
 
 
@@ -268,7 +270,7 @@ def test_pods_cannot_all_succeed_and_some_of_them_fail(counts):
 def test_to_wait_for_no_pod_is_not_to_wait(count):
     assert faults(status(count=count)) == [
         f"{HERE}.taskStatusList[0].count: Invalid value: {count}: must be at least 1; leave count "
-        "out to ask for every pod of the task"
+        "out to check every pod of the task"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Reasons that never come are refused in expressions, and others are let alone."""
+"""Rules of reasons in expressions: unknown ones are refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.rules.expressions import OF_FAILED_ATTEMPTS
+from jobflow.core.admission.rules.expressions import REASONS_OF_ATTEMPTS
 from jobflow.core.cel.expression import Expression, parsed
 from jobflow.core.cel.variables import Comparison
 from support.admission.reviewed import faults, flow_of
@@ -75,7 +75,7 @@ def test_the_reason_of_a_step_is_known_as_such(step: str) -> None:
     assert [each.path for each in found] == [("steps", "a", "reason")] * 2
 
 
-@pytest.mark.parametrize("reason", ["", *OF_FAILED_ATTEMPTS])
+@pytest.mark.parametrize("reason", ["", *REASONS_OF_ATTEMPTS])
 def test_a_reason_that_comes_is_admitted(reason: str) -> None:
     assert retrying(f'reason == "{reason}"') == []
 

@@ -1,4 +1,4 @@
-"""References in patches at admission: what is refused, where, and in which words."""
+"""Admission of references in patches: faults, their places and messages."""
 
 from __future__ import annotations
 
@@ -41,32 +41,20 @@ def test_a_reference_that_is_admitted(text: str) -> None:
         ("q$(params.map.z)", "\"$(params.map.z)\": there is no 'z' in params.map"),
         ("$(params.rates.7)", "\"$(params.rates.7)\": there is no '7' in params.rates"),
         ("$(params.)", '"$(params.)": there is no parameter ""'),
-        (
-            "$(item)",
-            '"$(item)": there is an item only in the patch and the retry.when of a step with '
-            "forEach",
-        ),
+        ("$(item)",
+         '"$(item)": only the patch and the retry.when of a step with forEach have an item'),
         ("$(flow.uid)", '"$(flow.uid)": a flow has no "uid"; it has name, namespace'),
-        (
-            "$(flow.phase)",
-            '"$(flow.phase)": flow.phase is to be seen in the steps of finally only',
-        ),
+        ("$(flow.phase)", '"$(flow.phase)": only steps of finally have flow.phase'),
         ("$(flow.name.x)", '"$(flow.name.x)": a flow has no "name.x"; did you mean "name"?'),
-        (
-            "$(steps.a.phase)",
-            '"$(steps.a.phase)": of a step write $(steps.NAME.outputs.KEY)',
-        ),
-        (
-            "$(steps.a.output.x)",
-            '"$(steps.a.output.x)": of a step there are only outputs; did you mean "outputs"?',
-        ),
+        ("$(steps.a.phase)",
+         "\"$(steps.a.phase)\": write $(steps.NAME.outputs.KEY) for a step's output"),
+        ("$(steps.a.output.x)",
+         '"$(steps.a.output.x)": references to a step have only outputs; did you mean "outputs"?'),
         ("$(steps.x.outputs.y)", '"$(steps.x.outputs.y)": no such step as "x"'),
-        (
-            "$(steps.d.outputs.y)",
-            '"$(steps.d.outputs.y)": step "b" does not depend on "d"; add it to dependsOn.targets',
-        ),
+        ("$(steps.d.outputs.y)",
+         '"$(steps.d.outputs.y)": step "b" does not depend on "d"; add it to dependsOn.targets'),
     ],
-)
+)  # fmt: skip
 def test_a_reference_that_is_refused(text: str, detail: str) -> None:
     assert said_of_text(text) == [detail]
 
@@ -81,7 +69,7 @@ def test_references_in_loops() -> None:
     assert said_of_text("$(item.q)", forEach={"from": "params.rates"}) == []
     assert said_of_text("q-$(item)", forEach={"count": 2}) == []
     assert said_of_text("$(item.q)", forEach={"count": 2}) == [
-        '"$(item.q)": with count an item is a number, and nothing is taken of it; write $(item)'
+        '"$(item.q)": with count, an item is a number without fields; write $(item)'
     ]
 
 
@@ -91,8 +79,9 @@ def test_what_references_stand_for_is_bounded() -> None:
     steps = [{"name": f"s{i}", "patch": {"spec": {"plugins": {"env": env}}}} for i in range(8)]
     (found,) = faults(flow_of(*steps, params=large))
     assert found == (
-        "spec.flows[6].patch.spec: Too long: its references, and those of the patches before it, "
-        "stand for more than 8,388,608 bytes; put what is large into a ConfigMap or a volume"
+        "spec.flows[6].patch.spec: Too long: the values of its references, and of "
+        "those in the patches before it, have more than 8,388,608 bytes; put large "
+        "values into a ConfigMap or a volume"
     )
 
 
@@ -117,4 +106,4 @@ def test_a_reference_stands_with_its_place_in_the_patch() -> None:
     patch = {"tasks": [{"name": "t", "template": {"metadata": {"labels": labels}}}]}
     (found,) = said_of(patch={"jobSpec": patch})
     path = "patch.jobSpec.tasks[0].template.metadata.labels[x.io/y]"
-    assert found.startswith(f'{path}: Invalid value: "$(index)": there is an index only')
+    assert found.startswith(f'{path}: Invalid value: "$(index)": only the patch, the retry.when')

@@ -1,4 +1,4 @@
-"""Patches and references before anything runs: the specs that steps and cases may have."""
+"""Specs that steps and cases may have before anything runs, with patches and references."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.resolved_specs import unknown
+from jobflow.core.admission.analysis.resolved_specs import open_paths
 from jobflow.core.admission.validate import Known, validate_flow
 from support.admission.reviewed import faults, flow_of, knowing, template_of
 
@@ -20,7 +20,10 @@ KNOWN = knowing(TRAIN)
 def specs(*steps: dict[str, Any], known: Known = KNOWN, **spec: Any) -> list[Any]:
     """(step, queue, minAvailable) of each spec that the steps may have."""
     uses = FlowFacts(flow_of(*steps, **spec), known).resolved_steps
-    return [(use.step, use.spec.get("queue"), use.spec.get("minAvailable")) for use in uses]
+    return [
+        (use.step, use.resolved.spec.get("queue"), use.resolved.spec.get("minAvailable"))
+        for use in uses
+    ]
 
 
 def test_a_step_has_one_spec_and_a_switch_one_a_case() -> None:
@@ -247,7 +250,7 @@ def test_unknown_places_of_a_spec() -> None:
             "$(item)",
         ],
     }
-    assert sorted(unknown(spec)) == [
+    assert sorted(open_paths(spec)) == [
         "plugins[a.b/c][1]",
         "queue",
         "tasks[0].template.spec.containers[0]",
@@ -287,7 +290,7 @@ def test_so_many_items_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch
         patch = {"jobSpec": {"queue": "$(item.n)"}}
         return faults(flow_of({"name": "a", "forEach": {"items": items}, "patch": patch}))
 
-    monkeypatch.setattr("jobflow.core.admission.analysis.trial_evaluation.BUDGET", 3)
+    monkeypatch.setattr("jobflow.core.admission.analysis.flow_expressions.MAX_TRIED_ITEMS", 3)
     assert [line.rpartition(": ")[2] for line in said()] == ['items[2] has no "n"']
-    monkeypatch.setattr("jobflow.core.admission.analysis.trial_evaluation.BUDGET", 2)
+    monkeypatch.setattr("jobflow.core.admission.analysis.flow_expressions.MAX_TRIED_ITEMS", 2)
     assert said() == []

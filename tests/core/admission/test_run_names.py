@@ -1,4 +1,4 @@
-"""Names that runs and retries make: not too long, and none of them twice."""
+"""Names of runs and retries: their length and uniqueness."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.job_counts import heads, origins
+from jobflow.core.admission.analysis.job_counts import origins, prefixes
 from jobflow.core.admission.rules.generated_names import jobs_are_unique, pods_are_unique
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.violations import Reason
@@ -66,7 +66,7 @@ def test_the_longest_name_of_a_step_has_to_fit(fields: dict[str, Any], tail: str
         what = f'pod "f-{name}n{tail}{longest}"' if longest else f'vcjob "f-{name}n{tail}"'
         assert fault == (
             f"spec.flows[1].name: Too long: its {what} would have 64 characters, and Volcano "
-            "takes at most 63; shorten the name of the step or of the flow by 1"
+            "accepts at most 63; shorten the name of the step or of the flow by 1"
         )
 
 
@@ -213,6 +213,6 @@ def told(flow: JobFlow, known: Known) -> tuple[list[Any], list[Any]]:
 def test_what_a_name_may_come_from_makes_that_name_again(name: str) -> None:
     for base, index, again in origins(name):
         assert name == base + ("" if index is None else f"-{index}") + (f"-r{again}" * bool(again))
-    for index, again, rest in heads(name):
+    for index, again, rest in prefixes(name):
         parts = [str(index)] * (index is not None) + [f"r{again}"] * bool(again)
         assert name == "-".join([*parts, rest])

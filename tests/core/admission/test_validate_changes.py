@@ -1,4 +1,4 @@
-"""Changing and deleting what is in use, and the way out that every refusal names."""
+"""UPDATE and DELETE of flows and templates in use, and the commands that a refusal names."""
 
 from __future__ import annotations
 
@@ -46,20 +46,21 @@ def with_metadata(thing: Any, **fields: Any) -> Any:
 
 
 RUNNING_WAY = (
-    "but a flow cannot be changed once it is created; to run it otherwise, cancel it (`jobflow "
-    "cancel f -n team`), then `kubectl delete jf f -n team` and apply it again"
+    "but a flow cannot be changed once it is created; to run another spec, cancel it "
+    "(`jobflow cancel f -n team`), then `kubectl delete jf f -n team` and apply it "
+    "again"
 )
 FINAL_WAY = (
-    "but a flow cannot be changed once it is created; to run it otherwise, `kubectl delete jf f "
-    "-n team` and apply it again"
+    "but a flow cannot be changed once it is created; to run another spec, `kubectl "
+    "delete jf f -n team` and apply it again"
 )
-FAILED_WAY = f"{FINAL_WAY}; to run what failed once more as it is, `jobflow retry f -n team`"
+FAILED_WAY = f"{FINAL_WAY}; to retry the failed steps unchanged, `jobflow retry f -n team`"
 
 
 def test_a_changed_target_of_a_running_flow():
     old, new = in_phase(flow_of("a", "b: a"), "Running"), flow_of("a", "b: c")
     assert said(validate_flow_update(old, new)) == [
-        f"spec.flows[1].dependsOn.targets[0]: Forbidden: this is changed, {RUNNING_WAY}"
+        f"spec.flows[1].dependsOn.targets[0]: Forbidden: this was changed, {RUNNING_WAY}"
     ]
 
 
@@ -68,16 +69,17 @@ def test_a_changed_step_of_an_ended_flow(phase, way):
     old = in_phase(flow_of("a", "b: a"), phase)
     assert said(validate_flow_update(old, flow_of("a", "b: a", "c", jobRetainPolicy="delete"))) == [
         f'spec.flows: Forbidden: step "c" is new, {way}',
-        f"spec.jobRetainPolicy: Forbidden: this is changed, {way}",
+        f"spec.jobRetainPolicy: Forbidden: this was changed, {way}",
     ]
 
 
 @pytest.mark.parametrize(
     ("new", "changes"),
     [
-        (flow_of("a", "b", "c"), {"spec.flows[1].dependsOn": "this is changed"}),
-        (flow_of("a", "b: a c", "c"), {"spec.flows[1].dependsOn.targets": "this is changed"}),
-        (flow_of("b: a", "a", "c"), {"spec.flows": "the order of the steps is another"}),
+        (flow_of("a", "b", "c"), {"spec.flows[1].dependsOn": "this was changed"}),
+        (flow_of("a", "b: a c", "c"), {"spec.flows[1].dependsOn.targets": ("this was "
+                                                                          "changed")}),
+        (flow_of("b: a", "a", "c"), {"spec.flows": "the order of the steps was changed"}),
         (flow_of("a", "b: a", "c", "d", "e", "g", "h"),
          {"spec.flows": 'steps "d", "e", "g" and 1 more are new'}),
         (flow_of("a", "x: a"), {"spec.flows": 'step "x" is new and steps "b", "c" are gone'}),
@@ -86,9 +88,9 @@ def test_a_changed_step_of_an_ended_flow(phase, way):
             flow_of({"name": "a", "template": "t"}, "b: a",
                     {"name": "c", "patch": {"jobSpec": {"queue": "q"}}}, jobRetainPolicy="retain"),
             {
-                "spec.flows[0].template": "this is changed",
-                "spec.flows[2].patch": "this is changed",
-                "spec.jobRetainPolicy": "this is changed",
+                "spec.flows[0].template": "this was changed",
+                "spec.flows[2].patch": "this was changed",
+                "spec.jobRetainPolicy": "this was changed",
             },
         ),
     ],
@@ -108,14 +110,17 @@ CONTROLS = {
     "ttlSecondsAfterFinished": 60,
 }
 OTHERWISE = {
-    "params": ([{"name": "n", "value": True}], "spec.params[0].value", "this is changed"),
-    "jobDefaults": ({"labels": {"team": "y"}}, "spec.jobDefaults.labels.team", "this is changed"),
-    "parallelism": (None, "spec.parallelism", "this is changed"),
-    "timeout": ("2h", "spec.timeout", "this is changed"),
-    "failurePolicy": ("Stop", "spec.failurePolicy", "this is changed"),
+    "params": ([{"name": "n", "value": True}], "spec.params[0].value", ("this was "
+                                                                       "changed")),
+    "jobDefaults": ({"labels": {"team": "y"}}, "spec.jobDefaults.labels.team", ("this "
+                                                                               "was "
+                                                                               "changed")),
+    "parallelism": (None, "spec.parallelism", "this was changed"),
+    "timeout": ("2h", "spec.timeout", "this was changed"),
+    "failurePolicy": ("Stop", "spec.failurePolicy", "this was changed"),
     "finally": ([{"name": "y", "template": "a"}], "spec.finally",
                 'step "y" is new and step "z" is gone'),
-    "ttlSecondsAfterFinished": (0, "spec.ttlSecondsAfterFinished", "this is changed"),
+    "ttlSecondsAfterFinished": (0, "spec.ttlSecondsAfterFinished", "this was changed"),
 }  # fmt: skip
 
 
@@ -153,7 +158,7 @@ def test_whoever_wants_to_suspend_by_the_spec_is_told_the_command(suspend, verb)
 def test_a_flow_that_is_over_is_not_suspended_by_any_command():
     old = in_phase(flow_of("a"), "Succeed")
     [text] = said(validate_flow_update(old, flow_of("a", suspend=True)))
-    assert text == f"spec.suspend: Forbidden: this is changed, {FINAL_WAY}"
+    assert text == f"spec.suspend: Forbidden: this was changed, {FINAL_WAY}"
 
 
 def test_a_change_deep_in_a_patch_is_named_by_its_path():
@@ -179,8 +184,7 @@ def test_an_ended_flow_may_be_deleted(phase):
 
 
 @pytest.mark.parametrize(
-    ("phase", "shown"),
-    [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")],
+    ("phase", "shown"), [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")]
 )
 def test_a_flow_that_has_not_ended_says_how_it_can_be_deleted(phase, shown):
     flow = in_phase(flow_of("a"), phase)
@@ -196,7 +200,9 @@ def test_a_flow_that_is_being_cancelled_is_not_to_be_cancelled_again():
     state = FlowState(phase="Running", reason="Cancelled")
     flow = msgspec.structs.replace(flow, status=JobFlowStatus(state=state))
     (text,) = said(validate_flow_delete(flow, namespace_terminating=False))
-    assert "flow f is Running: it was cancelled, so wait for the end of its jobs or, to" in text
+    assert (
+        "flow f is Running: it was cancelled, so wait until its jobs have finished or, to"
+    ) in text
 
 
 def test_the_way_out_names_no_namespace_where_kubectl_needs_none():
@@ -241,7 +247,7 @@ def test_a_template_that_a_step_is_still_to_start_from(flow, step):
     verdict = deleting(TRAIN, flow)
     assert said(verdict) == [
         f"metadata.name: Forbidden: template train is still needed by flow f (step {step}): wait "
-        "until these have ended or, to delete it anyway, `kubectl annotate jt train "
+        "until they have finished or, to delete it anyway, `kubectl annotate jt train "
         "flow.volcano.sh/force-delete=true -n team` and delete it again"
     ]
 

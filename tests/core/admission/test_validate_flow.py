@@ -1,4 +1,4 @@
-"""The rules of a new flow's own words, a table each: the flow, and exactly what is said of it."""
+"""Rules of names, dependencies and policies of a new flow, with their messages."""
 
 from __future__ import annotations
 
@@ -25,15 +25,12 @@ PROBE = {"taskStatusList": [{}], "httpGetList": [GET, GET | {"path": "", "port":
         ({"name": "a", "template": None, "dependsOn": None, "patch": {"jobSpec": None}},),
         ({"name": "a", "dependsOn": {"probe": {"taskStatusList": []}}},),
         ({"name": "a", "template": "some.template"}, {"name": "b", "template": "some.template"}),
-        (
-            "a",
-            {"name": "b", "dependsOn": {"targets": ["a"], "strategy": "any"}},
-            {"name": "c", "dependsOn": {"targets": ["a"], "condition": "Failed"}},
-            {"name": "d", "dependsOn": {"targets": ["a"], "condition": "Finished"}},
-            {"name": "e", "dependsOn": {"targets": ["a"], "condition": "Running"}},
-        ),
+        ("a", {"name": "b", "dependsOn": {"targets": ["a"], "strategy": "any"}},
+         {"name": "c", "dependsOn": {"targets": ["a"], "condition": "Failed"}},
+         {"name": "d", "dependsOn": {"targets": ["a"], "condition": "Finished"}},
+         {"name": "e", "dependsOn": {"targets": ["a"], "condition": "Running"}}),
     ],
-)
+)  # fmt: skip
 def test_what_is_right_is_admitted_without_a_word(steps):
     assert validate_flow(flow_of(*steps), Known()) == Verdict()
 
@@ -129,8 +126,7 @@ def test_a_template_name_that_no_template_can_have(template, said):
 def test_names_that_are_used_twice_say_where_first():
     assert faults(flow_of("a", "b", "a", "a: b")) == [
         f'spec.flows[{i}].name: Duplicate value: "a": already the name of spec.flows[0]; give each '
-        "step its own name, and say in template which JobTemplate it runs where that is named "
-        "otherwise"
+        "step its own name, and set template if its JobTemplate has another name"
         for i in (2, 3)
     ]
 
@@ -181,15 +177,19 @@ def test_a_thousand_unknown_targets_are_named_with_guesses_as_long_as_they_are_c
 
 def test_a_step_that_waits_for_itself():
     assert faults(flow_of("a", "b: a b")) == [
-        'spec.flows[1].dependsOn.targets[1]: Invalid value: "b": a step cannot wait for itself; '
-        "take this target out"
+        (
+            'spec.flows[1].dependsOn.targets[1]: Invalid value: "b": a step cannot wait '
+            "for itself; remove this target"
+        )
     ]
 
 
 def test_a_cycle_is_printed_in_running_order_at_a_target_of_it():
     assert faults(flow_of("x", "a: x c", "b: a", "c: b", "d: c")) == [
-        'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": these steps wait for each other: '
-        "a -> b -> c -> a; take one of these dependencies out"
+        (
+            'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": these steps wait for '
+            "each other: a -> b -> c -> a; remove one of these dependencies"
+        )
     ]
 
 
@@ -203,9 +203,11 @@ def test_each_knot_has_one_cycle():
 def test_a_cycle_through_5000_steps_shows_its_beginning_and_its_end():
     steps = [f"s{i}: s{(i - 1) % 5_000}" for i in range(5_000)]
     assert faults(flow_of(*steps)) == [
-        'spec.flows[0].dependsOn.targets[0]: Invalid value: "s4999": these steps wait for each '
-        "other: s0 -> s1 -> s2 -> s3 -> s4 -> (4993 more) -> s4998 -> s4999 -> s0; "
-        "take one of these dependencies out"
+        (
+            'spec.flows[0].dependsOn.targets[0]: Invalid value: "s4999": these steps wait '
+            "for each other: s0 -> s1 -> s2 -> s3 -> s4 -> (4993 more) -> s4998 -> s4999 "
+            "-> s0; remove one of these dependencies"
+        )
     ]
 
 
@@ -238,8 +240,7 @@ def test_a_condition_that_there_is_not(word, meant):
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
-    [("Delete", '; did you mean "delete"?'), ("keep", ""), ("", "")],
+    ("word", "meant"), [("Delete", '; did you mean "delete"?'), ("keep", ""), ("", "")]
 )
 def test_a_retain_policy_that_there_is_not(word, meant):
     assert faults(flow_of("a", jobRetainPolicy=word)) == [

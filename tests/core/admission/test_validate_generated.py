@@ -1,4 +1,4 @@
-"""The names of vcjobs and pods that a flow will have, and the size that its status may reach."""
+"""Names of vcjobs and pods, and the size of the status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobflow.api.flow_status import (
     JobRunningHistory,
     StepCondition,
 )
-from jobflow.core.admission.rules.status_size import MAX_STATUS
+from jobflow.core.admission.rules.size_limits import MAX_STATUS
 from jobflow.core.names import job_name
 from jobflow.core.planning.status.size_limit import fitted
 from support.admission.reviewed import faults, flow_of, knowing, template_of
@@ -27,7 +27,7 @@ def test_a_vcjob_name_of_63_characters_is_right_and_one_of_64_is_not():
     job = "a" * 31 + "-" + "b" * 32
     assert faults(flow_of("ok", "b" * 32, name="a" * 31)) == [
         f'spec.flows[1].name: Too long: its vcjob "{job}" would have 64 characters, and Volcano '
-        f"takes at most 63; {TAIL} 1"
+        f"accepts at most 63; {TAIL} 1"
     ]
 
 
@@ -44,7 +44,7 @@ def test_a_generated_flow_name_counts_with_what_the_server_appends():
     longer = msgspec.structs.replace(fits, generate_name="a" * 16 + "-")
     assert faults(msgspec.structs.replace(flow, metadata=longer)) == [
         f'spec.flows[0].name: Too long: its vcjob "{"a" * 16}-xxxxx-{"b" * 41}" would have 64 '
-        f"characters, and Volcano takes at most 63; {TAIL} 1"
+        f"characters, and Volcano accepts at most 63; {TAIL} 1"
     ]
 
 
@@ -80,8 +80,8 @@ def test_pod_names_of_a_known_template_have_to_fit(template, longest):
     pod = f"f{flow_name}-a{longest}"
     what = f'its pod "{pod}"' if longest else f'its vcjob "{pod}"'
     assert faults(flow_of("a", name=f"f{flow_name}"), knowing(template)) == [
-        f"spec.flows[0].name: Too long: {what} would have 64 characters, and Volcano takes at most "
-        f"63; {TAIL} 1"
+        f"spec.flows[0].name: Too long: {what} would have 64 characters, and Volcano "
+        f"accepts at most 63; {TAIL} 1"
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a step's patch makes of its template, and where in the patch a fault is said to be."""
+"""Faults of patched specs, and their locations in the patch."""
 
 from __future__ import annotations
 

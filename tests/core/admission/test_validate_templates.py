@@ -1,4 +1,4 @@
-"""New templates, changed templates, and what is only suspicious."""
+"""New and changed templates, and warnings."""
 
 from __future__ import annotations
 
@@ -51,19 +51,12 @@ def test_a_template_is_looked_at_again_only_when_its_spec_changes():
 
 
 MISSING = 'queue "gone" does not exist: Volcano refuses jobs for a queue that does not exist'
-CLOSED = 'queue "shut" (Closed) is not Open: Volcano refuses jobs for a queue that is not'
+CLOSED = 'queue "shut" (Closed) is not Open: Volcano refuses jobs for a queue that is not Open'
 
 
 @pytest.mark.parametrize(
     ("queue", "warned"),
-    [
-        ("default", []),
-        ("fresh", []),
-        (None, []),
-        ("", []),
-        ("gone", [MISSING]),
-        ("shut", [CLOSED]),
-    ],
+    [("default", []), ("fresh", []), (None, []), ("", []), ("gone", [MISSING]), ("shut", [CLOSED])],
 )
 def test_the_queue_of_a_template(queue, warned):
     template = template_of("a", queue=queue)
@@ -95,8 +88,10 @@ def test_many_queues_are_one_warning_a_kind_of_suspicion():
         "does not exist"
     )
     assert warnings(flow, closed) == [
-        'queues "q1" (Closing), "q2" (Closing), "q3" (Closing) and 2 more are not Open: Volcano '
-        "refuses jobs for a queue that is not"
+        (
+            'queues "q1" (Closing), "q2" (Closing), "q3" (Closing) and 2 more are not '
+            "Open: Volcano refuses jobs for a queue that is not Open"
+        )
     ]
 
 
@@ -105,16 +100,12 @@ def test_many_queues_are_one_warning_a_kind_of_suspicion():
     [
         (("a", "b: a"), []),
         (("a", "x"), ['JobTemplate "x" does not exist yet: its steps wait until it does']),
-        (
-            ({"name": "y", "template": "z"}, {"name": "x", "template": "z"}),
-            ['JobTemplate "z" does not exist yet: its steps wait until it does'],
-        ),
-        (
-            ("y", "a", "x"),
-            ['JobTemplates "y", "x" do not exist yet: their steps wait until they do'],
-        ),
+        (({"name": "y", "template": "z"}, {"name": "x", "template": "z"}),
+         ['JobTemplate "z" does not exist yet: its steps wait until it does']),
+        (("y", "a", "x"),
+         ['JobTemplates "y", "x" do not exist yet: their steps wait until they do']),
     ],
-)
+)  # fmt: skip
 def test_templates_that_do_not_exist_yet(steps, warned):
     assert warnings(flow_of(*steps), knowing(template_of("a"), template_of("b"))) == warned
     assert warnings(flow_of(*steps), Known()) == []
@@ -130,7 +121,7 @@ def test_of_999_missing_templates_three_are_named():
 def test_a_condition_on_no_target_at_all():
     step = {"name": "cleanup", "dependsOn": {"condition": "Failed"}}
     other = {"name": "b", "dependsOn": {"strategy": "any", "targets": []}}
-    tail = "a condition or strategy in dependsOn but no targets: nothing holds up the start"
+    tail = "a condition or strategy in dependsOn but no targets: the start waits for nothing"
     assert warnings(flow_of("a", step), Known()) == [f'step "cleanup" has {tail}']
     assert warnings(flow_of(other, step), Known()) == [f'steps "b", "cleanup" have {tail}']
     assert warnings(flow_of({"name": "a", "dependsOn": {}}), Known()) == []
@@ -139,7 +130,7 @@ def test_a_condition_on_no_target_at_all():
 def test_a_condition_beside_a_probe():
     probe = {"taskStatusList": [{"taskName": "main", "phase": "Succeeded"}]}
     both = {"targets": ["a"], "condition": "Failed", "probe": probe}
-    tail = "a probe, which decides alone: the condition beside it is not looked at"
+    tail = "a probe, which decides alone: the condition beside it has no effect"
     one = [{"name": "b", "dependsOn": both}]
     two = [*one, {"name": "c", "dependsOn": both}]
     assert warnings(flow_of("a", *one), Known()) == [f'step "b" has {tail}']

@@ -1,4 +1,4 @@
-"""Volcano's rules for vcjobs: what holds of any JSON."""
+"""Laws of Volcano's rules, for any JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_rule_changes_what_it_looks_at(spec: dict[str, Any]):
 
 @given(SPECS, SPECS)
 def test_a_rule_looks_at_the_fields_that_it_names_alone(one: dict[str, Any], other: dict[str, Any]):
-    for rule, fields in job_rules._LOOKS_AT.items():
+    for rule, fields in job_rules._FIELDS_OF_RULES.items():
         mixed = {key: value for key, value in other.items() if key not in fields}
         mixed |= {key: value for key, value in one.items() if key in fields}
         said = [str(violation) for violation in rule(job_view(one, "spec", None))]

@@ -1,5 +1,8 @@
-"""Our verdicts on vcjob specs beside Volcano's own: of its webhook (mutating, then validating) and
-the schema of its CRD, recorded from Volcano's Go code in tests/data/volcano-admission.jsonl."""
+"""Our verdicts on vcjob specs equal Volcano's.
+
+The verdicts of its webhook (mutating, then validating) and of its CRD's schema are recorded from
+Volcano's Go code in tests/data/volcano-admission.jsonl.
+"""
 
 from __future__ import annotations
 

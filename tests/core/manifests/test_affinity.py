@@ -1,4 +1,4 @@
-"""Pods are kept off nodes by node affinity, whatever affinity they have already."""
+"""Node affinity that keeps pods off nodes, merged with any affinity of the template."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.manifests.job import keep_off
+from jobflow.core.manifests.job import avoid_nodes
 
 AVOID = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1", "n2"]}
 GPU = {"key": "gpu", "operator": "In", "values": ["a100"]}
@@ -17,7 +17,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def kept_off(pod: dict[str, Any]) -> dict[str, Any]:
     spec = {"tasks": [{"template": {"spec": copy.deepcopy(pod)}}]}
-    keep_off(spec, ["n1", "n2"])
+    avoid_nodes(spec, ["n1", "n2"])
     made: dict[str, Any] = spec["tasks"][0]["template"]["spec"]
     return made
 
@@ -37,10 +37,7 @@ def required(*terms: dict[str, Any]) -> dict[str, Any]:
             required({"matchExpressions": [GPU]}, {"matchExpressions": [ZONE]}),
             [{"matchExpressions": [GPU, AVOID]}, {"matchExpressions": [ZONE, AVOID]}],
         ),
-        (
-            required({"matchFields": [GPU]}),
-            [{"matchFields": [GPU], "matchExpressions": [AVOID]}],
-        ),
+        (required({"matchFields": [GPU]}), [{"matchFields": [GPU], "matchExpressions": [AVOID]}]),
         (required({}), [{}]),
     ],
     ids=["none", "null", "no terms", "one", "each of several", "fields", "that matches nothing"],
@@ -79,5 +76,5 @@ def test_other_affinity_stays() -> None:
 )
 def test_what_has_another_shape_is_left_to_the_api_server(spec: dict[str, Any]) -> None:
     before = copy.deepcopy(spec)
-    keep_off(spec, ["n1"])
+    avoid_nodes(spec, ["n1"])
     assert spec == before

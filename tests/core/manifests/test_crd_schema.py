@@ -1,4 +1,4 @@
-"""Objects held against the CRDs. The words are those of kube-apiserver 1.36 with our CRDs."""
+"""Validation against the CRDs. The messages are those of kube-apiserver 1.36 with our CRDs."""
 
 from __future__ import annotations
 
@@ -52,14 +52,10 @@ def mistyped(path: str, wanted: str, found: str) -> str:
         ([], [mistyped("spec", "object", "array")]),
         ({"flows": {"a": 1}}, [mistyped("spec.flows", "array", "object")]),
         ({"flows": "x"}, [mistyped("spec.flows", "array", "string") + '; write a list: ["x"]']),
-        (
-            {"flows": [None]},
-            [mistyped("spec.flows[0]", "object", "null") + "; remove the empty item"],
-        ),
-        (
-            {"flows": [{"name": 3}]},
-            [mistyped("spec.flows[0].name", "string", "integer") + '; write "3", in quotes'],
-        ),
+        ({"flows": [None]},
+         [mistyped("spec.flows[0]", "object", "null") + "; remove the empty item"]),
+        ({"flows": [{"name": 3}]},
+         [mistyped("spec.flows[0].name", "string", "integer") + '; write "3", in quotes']),
         (
             {"flows": [{"dependsOn": {"targets": ["a", None, True, 1.5, []]}}]},
             [
@@ -72,13 +68,8 @@ def mistyped(path: str, wanted: str, found: str) -> str:
                 mistyped("spec.flows[0].dependsOn.targets[4]", "string", "array"),
             ],
         ),
-        (
-            {"jobRetainPolicy": "keep"},
-            [
-                'spec.jobRetainPolicy: Unsupported value: "keep": '
-                'supported values: "retain", "delete"'
-            ],
-        ),
+        ({"jobRetainPolicy": "keep"},
+         ['spec.jobRetainPolicy: Unsupported value: "keep": supported values: "retain", "delete"']),
         (
             {"jobRetainPolicy": "Retain"},
             [
@@ -86,14 +77,10 @@ def mistyped(path: str, wanted: str, found: str) -> str:
                 'supported values: "retain", "delete"; did you mean "retain"?'
             ],
         ),
-        (
-            {"jobRetainPolicy": 3},
-            [mistyped("spec.jobRetainPolicy", "string", "integer") + '; write "3", in quotes'],
-        ),
-        (
-            {"flows": [{"patch": {"jobSpec": None, "spec": []}}]},
-            [mistyped("spec.flows[0].patch.spec", "object", "array")],
-        ),
+        ({"jobRetainPolicy": 3},
+         [mistyped("spec.jobRetainPolicy", "string", "integer") + '; write "3", in quotes']),
+        ({"flows": [{"patch": {"jobSpec": None, "spec": []}}]},
+         [mistyped("spec.flows[0].patch.spec", "object", "array")]),
         (
             {
                 "params": [{"name": "p", "value": [None, {"a": None}], "enum": [None, 1.5, "x"]}],
@@ -120,7 +107,7 @@ def mistyped(path: str, wanted: str, found: str) -> str:
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_misfits_of_a_flow(spec: Any, words: list[str]):
     assert of_flow(spec) == words
 
@@ -210,14 +197,10 @@ def test_metadata_that_no_api_server_could_read():
     ("obj", "words"),
     [
         (FLOW | {"foo": 1}, ["foo: Forbidden: unknown field"]),
-        (
-            FLOW | {"metadata": {"name": "f", "label": {}}},
-            ['metadata.label: Forbidden: unknown field; did you mean "labels"?'],
-        ),
-        (
-            FLOW | {"spec": {"JobRetainPolicy": "retain"}},
-            ['spec.JobRetainPolicy: Forbidden: unknown field; did you mean "jobRetainPolicy"?'],
-        ),
+        (FLOW | {"metadata": {"name": "f", "label": {}}},
+         ['metadata.label: Forbidden: unknown field; did you mean "labels"?']),
+        (FLOW | {"spec": {"JobRetainPolicy": "retain"}},
+         ['spec.JobRetainPolicy: Forbidden: unknown field; did you mean "jobRetainPolicy"?']),
         (
             FLOW | {"spec": {"flows": [{"name": "a", "queue": "q"}]}},
             [
@@ -261,7 +244,7 @@ def test_metadata_that_no_api_server_could_read():
         ),
         (TEMPLATE | {"spec": {"tasks": [{"template": {"anything": 1}}]}}, []),
     ],
-)
+)  # fmt: skip
 def test_unknown_fields_are_faults_only_where_strict(obj: dict[str, Any], words: list[str]):
     assert said(obj, strict=True) == words
     assert said(obj, strict=False) == []

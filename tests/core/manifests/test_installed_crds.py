@@ -1,4 +1,4 @@
-"""Definitions that an API server may serve, and what this version lacks in them."""
+"""Faults of definitions that an API server may serve."""
 
 from __future__ import annotations
 
@@ -82,26 +82,16 @@ def test_what_keeps_everything_misses_nothing() -> None:
 
 
 TYPES: dict[str, tuple[str, Edit, str]] = {
-    "another type": (
-        "JobFlow",
+    "another type": ("JobFlow",
         lambda v: at(v, "spec.flows[]")["properties"].update(name={"type": "integer"}),
-        "spec.flows[].name is of type integer, not string",
-    ),
-    "no type": (
-        "JobFlow",
-        lambda v: at(v, "spec.flows[]")["properties"].update(name={}),
-        "spec.flows[].name is of type nothing, not string",
-    ),
-    "no such field": (
-        "JobFlow",
-        lambda v: at(v, "spec.flows[]")["properties"].pop("dependsOn"),
-        "spec.flows[].dependsOn is missing",
-    ),
-    "either of two": (
-        "JobTemplate",
+        "spec.flows[].name is of type integer, not string"),
+    "no type": ("JobFlow", lambda v: at(v, "spec.flows[]")["properties"].update(name={}),
+        "spec.flows[].name is of type nothing, not string"),
+    "no such field": ("JobFlow", lambda v: at(v, "spec.flows[]")["properties"].pop("dependsOn"),
+        "spec.flows[].dependsOn is missing"),
+    "either of two": ("JobTemplate",
         lambda v: at(v, "spec")["properties"].update(maxRetry={"x-kubernetes-int-or-string": True}),
-        "spec.maxRetry is of type integer or string, not integer",
-    ),
+        "spec.maxRetry is of type integer or string, not integer"),
     "items": (
         "JobFlow",
         lambda v: at(v, "spec.flows[].dependsOn")["properties"]["targets"].update(
@@ -123,11 +113,8 @@ TYPES: dict[str, tuple[str, Edit, str]] = {
         ),
         "spec.flows[].patch.jobSpec drops what it does not name",
     ),
-    "a default in a template": (
-        "JobTemplate",
-        lambda v: at(v, "spec.maxRetry").update(default=3),
-        "spec.maxRetry has a default",
-    ),
+    "a default in a template": ("JobTemplate", lambda v: at(v, "spec.maxRetry").update(default=3),
+        "spec.maxRetry has a default"),
     "a default in a field that we do not know": (
         "JobTemplate",
         lambda v: at(v, "spec.tasks[]")["properties"].update(
@@ -135,16 +122,11 @@ TYPES: dict[str, tuple[str, Edit, str]] = {
         ),
         "spec.tasks[].later[] has a default",
     ),
-    "a default in a patch": (
-        "JobFlow",
-        lambda v: at(v, "spec.flows[].patch").update(default={}),
-        "spec.flows[].patch has a default",
-    ),
-    "a default in the patch of a case": (
-        "JobFlow",
+    "a default in a patch": ("JobFlow", lambda v: at(v, "spec.flows[].patch").update(default={}),
+        "spec.flows[].patch has a default"),
+    "a default in the patch of a case": ("JobFlow",
         lambda v: at(v, "spec.finally[].switch[].patch.jobSpec").update(default={}),
-        "spec.finally[].switch[].patch.jobSpec has a default",
-    ),
+        "spec.finally[].switch[].patch.jobSpec has a default"),
     "items that lose what they hold": (
         "JobFlow",
         lambda v: at(v, "spec.flows[].forEach")["properties"].update(
@@ -159,32 +141,16 @@ TYPES: dict[str, tuple[str, Edit, str]] = {
         ),
         "spec.flows[].forEach.items[] is of type string, not nothing",
     ),
-    "values that are never null": (
-        "JobFlow",
+    "values that are never null": ("JobFlow",
         lambda v: at(v, "spec.params[].value").pop("nullable"),
-        "spec.params[].value takes no null",
-    ),
-    "a factor that is whole": (
-        "JobFlow",
+        "spec.params[].value takes no null"),
+    "a factor that is whole": ("JobFlow",
         lambda v: at(v, "spec.flows[].retry.backoff.factor").update(type="integer"),
-        "spec.flows[].retry.backoff.factor is of type integer, not number",
-    ),
-    "no status": (
-        "JobFlow",
-        lambda v: v.pop("subresources"),
-        "there is no subresource status",
-    ),
-    "not served": (
-        "JobFlow",
-        lambda v: v.update(served=False),
-        "version v1alpha1 is not served",
-    ),
-    "another version": (
-        "JobFlow",
-        lambda v: v.update(name="v1"),
-        "version v1alpha1 is not served",
-    ),
-}
+        "spec.flows[].retry.backoff.factor is of type integer, not number"),
+    "no status": ("JobFlow", lambda v: v.pop("subresources"), "there is no subresource status"),
+    "not served": ("JobFlow", lambda v: v.update(served=False), "version v1alpha1 is not served"),
+    "another version": ("JobFlow", lambda v: v.update(name="v1"), "version v1alpha1 is not served"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "edit", "fault"), TYPES.values(), ids=TYPES)

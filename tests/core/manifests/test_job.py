@@ -1,4 +1,4 @@
-"""vcjobs built from templates."""
+"""Manifests of vcjobs from templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into a vcjob besides its template: jobDefaults, patches, cases, and values in them."""
+"""Parts of a vcjob besides its template: jobDefaults, patches, cases, and their values."""
 
 from __future__ import annotations
 
@@ -139,23 +139,20 @@ def test_a_reference_without_a_value_makes_no_job() -> None:
 @pytest.mark.parametrize(
     ("patch", "item", "said"),
     [
-        (
-            {"tasks": [{"name": "main", "replicas": "$(item)"}]},
-            [1],
-            'spec.tasks[0].replicas must be of type integer: "array"',
-        ),
+        ({"tasks": [{"name": "main", "replicas": "$(item)"}]}, [1],
+         'spec.tasks[0].replicas must be of type integer: "array"'),
         ({"minAvailable": "0$(item)"}, 1, 'spec.minAvailable must be of type integer: "string"'),
         ({"tasks": "$(item)"}, [1], 'spec.tasks[1] must be of type object: "integer"'),
         ({"plugins": "$(item)"}, [1], 'spec.plugins must be of type object: "array"'),
     ],
-)
+)  # fmt: skip
 def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, said: str) -> None:
     """An API server would refuse the vcjob for good; known here, it is not sent."""
     flow = flow_of({"name": "a", "patch": {"spec": patch}})
     attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None, index=0, item=item))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)
     assert isinstance(job, Failure)
-    assert job.message.startswith(f"the values in its patch make no job: {said}")
+    assert job.message.startswith(f"the values in its patch make no valid job: {said}")
 
 
 def test_a_value_that_many_refer_to_is_copied_for_each() -> None:

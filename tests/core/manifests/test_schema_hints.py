@@ -1,4 +1,4 @@
-"""What is said of values and fields that the schema does not take: what to write instead."""
+"""Hints for values and fields that the schema does not have."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def of_step(**step: Any) -> list[str]:
         ({"timeout": 10}, 'write it with its unit: "10s"'),
         ({"retry": {"backoff": {"duration": 5}}}, 'write it with its unit: "5s"'),
         ({"retry": {"backoff": {"max": 1.5}}}, 'write it with its unit: "1.5s"'),
-        ({"name": False}, "put it in quotes: YAML takes n, no and off for false"),
-        ({"name": True}, "put it in quotes: YAML takes y, yes and on for true"),
+        ({"name": False}, "put it in quotes: YAML reads n, no and off as false"),
+        ({"name": True}, "put it in quotes: YAML reads y, yes and on as true"),
         ({"when": True}, 'write "true", in quotes'),
         ({"dependsOn": ["a"]}, "write dependsOn: {targets: […]}"),
         ({"forEach": [1, 2]}, "write forEach: {items: […]}"),
@@ -35,8 +35,8 @@ def of_step(**step: Any) -> list[str]:
         ({"repeat": 3}, "write repeat: {until: …, max: …}"),
         ({"retry": {"backoff": "5s"}}, "write backoff: {duration: …}"),
         ({"forEach": {"count": "3"}}, "write 3, without quotes"),
-        ({"forEach": {"count": "$(params.n)"}}, "references $(…) stand in patches only"),
-        ({"forEach": {"items": "$(params.l)"}}, "references $(…) stand in patches only"),
+        ({"forEach": {"count": "$(params.n)"}}, "only patches have references $(…)"),
+        ({"forEach": {"items": "$(params.l)"}}, "only patches have references $(…)"),
         ({"forEach": {"count": "$(date)"}}, ""),
         ({"daemon": "yes"}, "write true, without quotes"),
         ({"daemon": "Off"}, "write false, without quotes"),

@@ -1,4 +1,4 @@
-"""Patches merged onto specs: a table of cases. The laws are in test_merge_laws."""
+"""Strategic merge of patches: a table of cases. test_strategic_merge_laws has the laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches merged onto specs: what holds of any, and what is said of those that cannot be."""
+"""Laws of the strategic merge, and the faults of patches that cannot be merged."""
 
 from __future__ import annotations
 
@@ -140,30 +140,39 @@ def test_depth_does_not_matter():
         (
             {"tasks": [{"replicas": 2}, {"name": "w"}]},
             [
-                "p.tasks[0].name: Required value: elements of this list are merged by their name: "
-                "say which one is meant"
+                (
+                    "p.tasks[0].name: Required value: this list merges by name; set the "
+                    "name of the element to change"
+                )
             ],
         ),
         (
             {"volumes": [{"name": "v"}, "x"]},
             [
-                "p.volumes[0].mountPath: Required value: elements of this list are merged by their "
-                "mountPath: say which one is meant"
+                (
+                    "p.volumes[0].mountPath: Required value: this list merges by "
+                    "mountPath; set the mountPath of the element to change"
+                )
             ],
         ),
         (
             pod(topologySpreadConstraints=[{"topologyKey": "z"}]),
             [
-                "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
-                "Required value: elements of this list are merged by their whenUnsatisfiable: "
-                "say which one is meant"
+                (
+                    "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
+                    "Required value: this list merges by whenUnsatisfiable; set the "
+                    "whenUnsatisfiable of the element to change"
+                )
             ],
         ),
         (
             {"tasks": [{"name": "w", "$patch": "replace", "replicas": 1}]},
             [
-                "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be an element "
-                "of its own (`- $patch: replace`), beside those that the list is to have"
+                (
+                    "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be "
+                    "an element of its own (`- $patch: replace`), beside the elements of "
+                    "the new list"
+                )
             ],
         ),
         (
@@ -173,13 +182,8 @@ def test_depth_does_not_matter():
                 '"replace", "delete", "merge"'
             ],
         ),
-        (
-            {"$setElementOrder/tasks": [{"name": "w"}]},
-            [
-                "p[$setElementOrder/tasks]: Forbidden: no directive that a patch may use; "
-                "use $patch or $retainKeys"
-            ],
-        ),
+        ({"$setElementOrder/tasks": [{"name": "w"}]},
+         ["p[$setElementOrder/tasks]: Forbidden: unknown directive; use $patch or $retainKeys"]),
         (
             {"plugins": {"$retainKeys": ["env", 1]}},
             [
@@ -188,7 +192,7 @@ def test_depth_does_not_matter():
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_merged_as_it_was_meant(patch: dict[str, Any], words: list[str]):
     assert [str(violation) for violation in patch_violations(patch, "p")] == words
 

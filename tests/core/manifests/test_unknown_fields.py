@@ -1,4 +1,4 @@
-"""Unknown fields and wrong types of jobs and their pods, and where a misplaced field belongs."""
+"""Unknown fields and wrong types of jobs and their pods, and the right place of a field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobflow.core.admission.analysis.resolved_specs import is_open
 from jobflow.core.manifests.job_fields import meant
-from jobflow.core.manifests.unknown_fields import MOST_GUESSES, misfits
+from jobflow.core.manifests.unknown_fields import MAX_GUESSES, misfits
 from jobflow.core.violations import MAX_FINDINGS
 
 POD = "spec.tasks[0].template.spec"
@@ -27,7 +27,7 @@ def wrong(spec: Any) -> list[str]:
 
 
 def unknown(spec: Any) -> list[str]:
-    return [str(doubt) for doubt in misfits(spec, "spec").doubts]
+    return [str(warning) for warning in misfits(spec, "spec").warnings]
 
 
 @pytest.mark.parametrize(
@@ -54,80 +54,42 @@ def unknown(spec: Any) -> list[str]:
 )
 def test_what_kubernetes_takes_fits(spec: dict[str, Any]) -> None:
     found = misfits(spec, "spec")
-    assert (found.violations, found.doubts) == ((), ())
+    assert (found.violations, found.warnings) == ((), ())
 
 
 @pytest.mark.parametrize(
     ("spec", "at", "words"),
     [
-        (
-            pod({"command": "echo hi"}),
-            f"{POD}.containers[0].command",
-            'must be of type array: "string"; write a list: ["sh", "-c", "echo hi"]',
-        ),
-        (
-            pod({"env": [{"name": "A", "value": 5}]}),
-            f"{POD}.containers[0].env[0].value",
-            'must be of type string: "integer"; write "5", in quotes',
-        ),
-        (
-            pod({"env": {"A": "5"}}),
-            f"{POD}.containers[0].env",
-            'must be of type array: "object"; write a list: [{name: …, value: "…"}]',
-        ),
-        (
-            pod({"ports": [{"containerPort": "80"}]}),
-            f"{POD}.containers[0].ports[0].containerPort",
-            'must be of type integer: "string"; write 80, without quotes',
-        ),
-        (
-            pod({"args": ["a", None]}),
-            f"{POD}.containers[0].args[1]",
-            'must be of type string: "null"; remove the empty item',
-        ),
-        (
-            pod({"livenessProbe": {"httpGet": {"port": True}}}),
-            f"{POD}.containers[0].livenessProbe.httpGet.port",
-            'must be of type integer,string: "boolean"',
-        ),
-        (
-            pod({"tty": "yes"}),
-            f"{POD}.containers[0].tty",
-            'must be of type boolean: "string"; write true, without quotes',
-        ),
-        (
-            pod(nodeSelector={"gpu": True}),
-            f"{POD}.nodeSelector.gpu",
-            'must be of type string: "boolean"; write "true", in quotes',
-        ),
-        (
-            pod({"resources": {"requests": {"memory": "2 GB"}}}),
-            f"{POD}.containers[0].resources.requests.memory",
-            'must be a quantity, such as 2, "500m" or "2Gi"; did you mean "2G"?',
-        ),
-        (
-            pod(restartPolicy="Sometimes"),
-            f"{POD}.restartPolicy",
-            'supported values: "Always", "OnFailure", "Never"',
-        ),
-        (
-            pod({"image": True}),
-            f"{POD}.containers[0].image",
-            'must be of type string: "boolean"; put it in quotes: YAML takes y, yes and on for '
-            "true",
-        ),
-        (
-            {"tasks": [{"template": {"spec": [1]}}]},
-            POD,
-            'must be of type object: "array"',
-        ),
-        (
-            {"volumes": [{"volumeClaim": {"volumeMode": 1}}]},
-            "spec.volumes[0].volumeClaim.volumeMode",
-            'must be of type string: "integer"; write "1", in quotes',
-        ),
+        (pod({"command": "echo hi"}), f"{POD}.containers[0].command",
+         'must be of type array: "string"; write a list: ["sh", "-c", "echo hi"]'),
+        (pod({"env": [{"name": "A", "value": 5}]}), f"{POD}.containers[0].env[0].value",
+         'must be of type string: "integer"; write "5", in quotes'),
+        (pod({"env": {"A": "5"}}), f"{POD}.containers[0].env",
+         'must be of type array: "object"; write a list: [{name: …, value: "…"}]'),
+        (pod({"ports": [{"containerPort": "80"}]}), f"{POD}.containers[0].ports[0].containerPort",
+         'must be of type integer: "string"; write 80, without quotes'),
+        (pod({"args": ["a", None]}), f"{POD}.containers[0].args[1]",
+         'must be of type string: "null"; remove the empty item'),
+        (pod({"livenessProbe": {"httpGet": {"port": True}}}),
+         f"{POD}.containers[0].livenessProbe.httpGet.port",
+         'must be of type integer,string: "boolean"'),
+        (pod({"tty": "yes"}), f"{POD}.containers[0].tty",
+         'must be of type boolean: "string"; write true, without quotes'),
+        (pod(nodeSelector={"gpu": True}), f"{POD}.nodeSelector.gpu",
+         'must be of type string: "boolean"; write "true", in quotes'),
+        (pod({"resources": {"requests": {"memory": "2 GB"}}}),
+         f"{POD}.containers[0].resources.requests.memory",
+         'must be a quantity, such as 2, "500m" or "2Gi"; did you mean "2G"?'),
+        (pod(restartPolicy="Sometimes"), f"{POD}.restartPolicy",
+         'supported values: "Always", "OnFailure", "Never"'),
+        (pod({"image": True}), f"{POD}.containers[0].image",
+         'must be of type string: "boolean"; put it in quotes: YAML reads y, yes and on as true'),
+        ({"tasks": [{"template": {"spec": [1]}}]}, POD, 'must be of type object: "array"'),
+        ({"volumes": [{"volumeClaim": {"volumeMode": 1}}]},
+         "spec.volumes[0].volumeClaim.volumeMode",
+         'must be of type string: "integer"; write "1", in quotes'),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_type_of_a_pod_is_a_fault(spec: dict[str, Any], at: str, words: str) -> None:
     (fault,) = misfits(spec, "spec").violations
     assert (fault.path, fault.detail) == (at, words)
@@ -158,16 +120,10 @@ def test_wrong_types_of_the_job_itself_are_left_to_its_schema() -> None:
         ("tasks[].template.spec", "image", "; it belongs in containers[].image"),
         ("tasks[].template.spec", "replicas", "; it belongs in spec.tasks[].replicas of the job"),
         ("tasks[].template.spec.containers[]", "argz", '; did you mean "args"?'),
-        (
-            "tasks[].template.spec.initContainers[]",
-            "nodeSelector",
-            "; it belongs in spec.tasks[].template.spec.nodeSelector of the job",
-        ),
-        (
-            "tasks[].template.spec.containers[]",
-            "memory",
-            "; it belongs in resources.requests.memory",
-        ),
+        ("tasks[].template.spec.initContainers[]", "nodeSelector",
+         "; it belongs in spec.tasks[].template.spec.nodeSelector of the job"),
+        ("tasks[].template.spec.containers[]", "memory",
+         "; it belongs in resources.requests.memory"),
         ("tasks[].template.spec.containers[].resources", "cpu", "; it belongs in requests.cpu"),
         ("volumes[].volumeClaim", "storageClas", '; did you mean "storageClassName"?'),
     ],
@@ -190,8 +146,8 @@ def test_unknown_fields_have_their_places() -> None:
 
 def test_a_directive_is_a_field_in_a_patch_only() -> None:
     spec = {"$patch": "replace", "tasks": [{"$patch": "delete", "name": "a"}]}
-    assert misfits(spec, "spec", is_open=is_open).doubts == ()
-    assert len(misfits(spec, "spec").doubts) == 2
+    assert misfits(spec, "spec", is_open=is_open).warnings == ()
+    assert len(misfits(spec, "spec").warnings) == 2
 
 
 def test_a_reference_without_a_value_fits_any_type() -> None:
@@ -203,9 +159,9 @@ def test_a_reference_without_a_value_fits_any_type() -> None:
 def test_only_so_many_are_kept() -> None:
     many = {f"comman{i}": 1 for i in range(MAX_FINDINGS)} | {"command": "x"}
     found = misfits(pod(many) | {"tasks2": 1}, "spec")
-    assert len(found.doubts) == MAX_FINDINGS
+    assert len(found.warnings) == MAX_FINDINGS
     assert len(found.violations) == 1
-    assert sum("did you mean" in doubt.detail for doubt in found.doubts) == MOST_GUESSES
+    assert sum("did you mean" in warning.detail for warning in found.warnings) == MAX_GUESSES
     assert len(misfits(pod({"args": [1] * (2 * MAX_FINDINGS)}), "spec").violations) == MAX_FINDINGS
 
 
@@ -228,7 +184,7 @@ JSON = st.recursive(
 @given(JSON, st.booleans())
 def test_nothing_makes_it_raise(spec: Any, patch: bool) -> None:
     found = misfits(spec, "spec", is_open=is_open if patch else None)
-    assert all(str(each) for each in (*found.violations, *found.doubts))
+    assert all(str(each) for each in (*found.violations, *found.warnings))
 
 
 @pytest.mark.parametrize(

@@ -35,24 +35,26 @@ def test_a_port_that_is_none(field, port):
 
 def test_no_port_at_all():
     assert faults(probing(tcpSocketList=[{"taskName": "ps"}])) == [
-        f"{HERE}.tcpSocketList[0].port: Required value: say which port of the pods is meant"
+        f"{HERE}.tcpSocketList[0].port: Required value: set the port of the pods"
     ]
 
 
-VISIBLE = 'a path holds visible ASCII characters alone, and no "#"; '
+VISIBLE = 'a path holds only visible ASCII characters, and no "#"; '
 
 
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        (None, 'Required value: say what to ask the pods for, such as "/healthz"'),
-        ("", 'Required value: say what to ask the pods for, such as "/healthz"'),
+        (None, 'Required value: set the path to request, such as "/healthz"'),
+        ("", 'Required value: set the path to request, such as "/healthz"'),
         ("healthz", 'Invalid value: "healthz": a path begins with "/"; "/healthz" would do'),
         ("?a b", 'Invalid value: "?a b": a path begins with "/"; "/?a%20b" would do'),
         (
             "http://169.254.169.254/latest",
-            'Invalid value: "http://169.254.169.254/latest": only the path is said, from its "/" '
-            "on: it is the pods of the task that are asked",
+            (
+                'Invalid value: "http://169.254.169.254/latest": set only the path, from '
+                'its "/" on: the request goes to the pods of the task'
+            ),
         ),
         ("/a b", f'Invalid value: "/a b": {VISIBLE}"/a%20b" would do'),
         ("/a\n", f'Invalid value: "/a\\n": {VISIBLE}"/a" would do'),
@@ -74,15 +76,16 @@ def test_a_path_that_is_none(path, said):
     ("name", "said"),
     [
         (None, "Required value: a header has a name"),
-        ("X A:", 'Invalid value: "X A:": the name of a header holds no blanks, colons and the '
-                 'like; "XA" would do'),
-        ("X-A\r\n", 'Invalid value: "X-A\\r\\n": the name of a header holds no blanks, colons and '
-                    'the like; "X-A" would do'),
-        ("：", 'Invalid value: "：": the name of a header holds no blanks, colons and the like'),
+        ("X A:", ('Invalid value: "X A:": the name of a header holds no spaces, colons '
+                 'or similar characters; "XA" would do')),
+        ("X-A\r\n", ('Invalid value: "X-A\\r\\n": the name of a header holds no spaces, '
+                    'colons or similar characters; "X-A" would do')),
+        ("：", ('Invalid value: "：": the name of a header holds no spaces, colons or '
+                "similar characters")),
         ("a" * 2049, "Too long: 2049 characters, and a probe sends at most 2048"),
         *(
-            (name, f'Invalid value: "{name}": this header is about the connection, which is the '
-                   "probe's own; take it out")
+            (name, f'Invalid value: "{name}": this header belongs to the connection, which is the '
+                   "probe's own; remove it")
             for name in ("Connection", "transfer-encoding", "TE", "Content-Length", "Upgrade")
         ),
     ],
@@ -101,7 +104,7 @@ def test_a_header_of_more_than_one_line(value):
 def test_a_header_without_a_value_and_one_with_too_much():
     at = f"{HERE}.httpGetList[0].httpHeader.value"
     assert faults(header("X-A", None)) == [
-        f'{at}: Required value: a header has a value, if only ""'
+        f'{at}: Required value: a header has a value; it may be ""'
     ]
     (fault,) = faults(header("X-A", "a" * 2049))
     assert fault == f"{at}: Too long: 2049 characters, and a probe sends at most 2048"

@@ -13,7 +13,7 @@ from jobflow.api.job import Job, TaskState
 from jobflow.api.jobflow import Step
 from jobflow.api.pod import Pod
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rules.status_size import least_status
+from jobflow.core.admission.rules.size_limits import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.planning.status.size_limit import DROPS, LIMIT, fitted
 from support.plan.plan_pods import pod_of

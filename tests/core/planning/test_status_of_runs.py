@@ -19,7 +19,7 @@ from jobflow.api.flow_status import (
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rules.status_size import least_status
+from jobflow.core.admission.rules.size_limits import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.cel.scope import MAX_ITEMS_SIZE
 from jobflow.core.limits import MOST_OF_A_FLOW
@@ -178,7 +178,10 @@ def test_five_thousand_runs_fit_and_more_need_not() -> None:
     many = [{**step, "name": f"{step['name']}x"} for step in loops]
     assert faults(flow_of(*parallel, name="f" * 20)) == []
     assert faults(flow_of(*parallel, *many, name="f" * 20)) == [
-        "spec.flows: Too many: 10 steps with up to 10,000 runs, and their status may come to "
-        "1.7 MiB, where there is room for 1; split the flow, or say less in forEach.parallelism, "
-        "forEach.count and repeat.max (forEach.from counts as 1,000 items where it is no parameter)"
+        (
+            "spec.flows: Too many: 10 steps with up to 10,000 runs, so the status may "
+            "reach 1.7 MiB of 1 MiB; split the flow, or reduce forEach.parallelism, "
+            "forEach.count and repeat.max (forEach.from counts as 1,000 items unless it "
+            "is a param)"
+        )
     ]

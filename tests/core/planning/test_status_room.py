@@ -11,7 +11,7 @@ import pytest
 from jobflow.api.flow_status import FlowState, JobFlowStatus, StepCondition, StepFailure
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rules.status_size import FIXED_STATUS, least_status
+from jobflow.core.admission.rules.size_limits import FIXED_STATUS, least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_STEP
 from jobflow.core.names import latest_name

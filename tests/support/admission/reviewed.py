@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -75,3 +76,15 @@ def said(verdict: Verdict) -> list[str]:
 def faults(flow: JobFlow, known: Known = NOTHING_KNOWN) -> list[str]:
     """Return the faults of a new flow."""
     return said(validate_flow(flow, known))
+
+
+_FAULT = re.compile(
+    r'(?P<path>\S*): (?P<kind>\w+)(?: \w+)?:.*?(?P<hint>; (?:did you mean .*|"[^"]*" would do))?'
+)
+
+
+def brief(found: Iterable[str]) -> list[str]:
+    """Faults without their sentences, which examples/refused has: `spec.timeout Invalid`, with the
+    guess if there is one."""
+    matches = [_FAULT.fullmatch(line, endpos=len(line)) for line in found]
+    return [f"{it['path']} {it['kind']}{it['hint'] or ''}" for it in matches if it is not None]

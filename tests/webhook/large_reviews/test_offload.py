@@ -129,7 +129,7 @@ async def test_the_process_asks_for_rights_templates_and_queues(cluster: FakeClu
         warned = await respond(flow(*steps, {"name": "b"}), cluster, elsewhere=aside)
     assert warned.warnings == [
         'JobTemplate "b" does not exist yet: its steps wait until it does',
-        'queue "default" (Closed) is not Open: Volcano refuses jobs for a queue that is not',
+        'queue "default" (Closed) is not Open: Volcano refuses jobs for a queue that is not Open',
     ]
 
 

@@ -65,10 +65,10 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
         verdict = _verdict(typed, templates.visible_to(typed.manifest))
         place = typed.manifest.place("metadata.name")
         report.warnings += (ManifestWarning(place, text) for text in verdict.warnings)
-        for found in (*_faults(typed, verdict), *_doubts(typed, verdict)):
+        for found in (*_faults(typed, verdict), *_field_warnings(typed, verdict)):
             if isinstance(found, ManifestWarning):
                 report.warnings.append(found)
-            elif lenient and found.is_doubt:
+            elif lenient and found.is_field_warning:
                 report.warnings.append(ManifestWarning(found.place, found.sentence))
             else:
                 report.faults.append(found)
@@ -121,27 +121,31 @@ def _faults(typed: TypedManifest, verdict: Verdict) -> Iterator[ManifestFault]:
         yield _fault(typed, Violation(path, Reason.DUPLICATE, duplicate.key, detail), place)
     for violation in typed.violations:
         of_key = is_about_key(violation)
-        is_doubt = of_key and typed.kind == "JobTemplate"
-        yield _fault(typed, violation, manifest.place(violation.path, of_key=of_key), is_doubt)
+        is_field_warning = of_key and typed.kind == "JobTemplate"
+        yield _fault(
+            typed, violation, manifest.place(violation.path, of_key=of_key), is_field_warning
+        )
     schema_paths = {violation.path for violation in typed.violations}
     for violation in verdict.violations:
         if not _is_within(violation.path, schema_paths):
             yield _fault(typed, violation, manifest.place(violation.path))
 
 
-def _doubts(typed: TypedManifest, verdict: Verdict) -> Iterator[ManifestFault | ManifestWarning]:
+def _field_warnings(
+    typed: TypedManifest, verdict: Verdict
+) -> Iterator[ManifestFault | ManifestWarning]:
     """Return what admission only warns about, without the unknown fields that the schema found."""
     manifest = typed.manifest
     schema_paths = {violation.path for violation in typed.violations}
-    for doubt in verdict.doubts:
-        if _is_within(doubt.path, schema_paths):
+    for warning in verdict.field_warnings:
+        if _is_within(warning.path, schema_paths):
             continue
-        if doubt.reason is None:
-            yield ManifestWarning(manifest.place(doubt.path), str(doubt))
+        if warning.reason is None:
+            yield ManifestWarning(manifest.place(warning.path), str(warning))
             continue
-        violation = Violation(doubt.path, doubt.reason, doubt.value, doubt.detail)
-        place = manifest.place(doubt.path, of_key=is_about_key(violation))
-        yield _fault(typed, violation, place, is_doubt=True)
+        violation = Violation(warning.path, warning.reason, warning.value, warning.detail)
+        place = manifest.place(warning.path, of_key=is_about_key(violation))
+        yield _fault(typed, violation, place, is_field_warning=True)
 
 
 def _is_within(path: str, paths: set[str]) -> bool:
@@ -152,7 +156,7 @@ def _is_within(path: str, paths: set[str]) -> bool:
 
 
 def _fault(
-    typed: TypedManifest, violation: Violation, place: SourcePlace, is_doubt: bool = False
+    typed: TypedManifest, violation: Violation, place: SourcePlace, is_field_warning: bool = False
 ) -> ManifestFault:
     return ManifestFault(
         place=place,
@@ -161,7 +165,7 @@ def _fault(
         path=violation.path,
         kind=typed.kind,
         name=typed.manifest.name,
-        is_doubt=is_doubt,
+        is_field_warning=is_field_warning,
     )
 
 

@@ -47,7 +47,7 @@ class ManifestFault:
     path: str = ""
     kind: str = ""
     name: str = ""
-    is_doubt: bool = False
+    is_field_warning: bool = False
     """Whether admission only warns about it."""
 
     @property

@@ -1,6 +1,6 @@
-"""The rules of changing and deleting: what of a flow or template that is in use has to stay.
+"""Rules of UPDATE and DELETE for flows and templates that are in use.
 
-Every refusal says how to do what people want, by commands that this version has.
+Every refusal names the commands for what the user wants instead.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.json_values import _alike, differences
+from jobflow.core.json_values import differences, is_same
 from jobflow.core.names import job_name
 from jobflow.core.text import typed
 from jobflow.core.violations import Reason, Violation, some
 
-_OVER = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
-"""Phases of a step from which nothing more is started; Volcano's own controller leaves a vcjob's
-phase in conditions."""
+_ENDED = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
+"""Phases of a step that starts no job any more. Volcano's own controller leaves a vcjob's phase in
+conditions."""
 
-_CHANGED = "this is changed"
+_CHANGED = "this was changed"
 _SUSPEND = "spec.suspend"
 
 
 def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
-    """A flow runs as it was created. Metadata, finalizers and status may change."""
-    if _alike(old.spec, new.spec):
+    """The spec of a flow is immutable; metadata, finalizers and status may change."""
+    if is_same(old.spec, new.spec):
         return
-    first = "" if old.final else f"cancel it ({_cancel(new.metadata)}), then "
+    cancel = "" if old.final else f"cancel it ({_cancel(new.metadata)}), then "
     delete = typed("kubectl delete jf", new.metadata)
-    way = f"to run it otherwise, {first}{delete} and apply it again"
+    remedy = f"to run another spec, {cancel}{delete} and apply it again"
     if old.status.state.phase == FlowPhase.FAILED:
-        way += f"; to run what failed once more as it is, {typed('jobflow retry', new.metadata)}"
+        remedy += f"; to retry the failed steps unchanged, {typed('jobflow retry', new.metadata)}"
     for path, what in _changes(old, new):
-        detail = f"{what}, but a flow cannot be changed once it is created; {way}"
+        detail = f"{what}, but a flow cannot be changed once it is created; {remedy}"
         if path == _SUSPEND and not old.final:
             verb = "suspend" if new.spec.suspend else "resume"
             command = typed(f"jobflow {verb}", new.metadata)
@@ -49,7 +49,7 @@ def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
 
 
 def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
-    """(path, what happened) of each change; of a step that came or went only that."""
+    """Yield (path, kind of change); for a step that was added or removed, just that."""
     yield from _changes_of_steps("spec.flows", old.steps, new.steps)
     before, after = old.spec.finally_ or [], new.spec.finally_ or []
     yield from _changes_of_steps("spec.finally", before, after)
@@ -64,13 +64,13 @@ def _changes_of_steps(
     before, after = [step.name for step in old], [step.name for step in new]
     if before == after:
         for i, (one, other) in enumerate(zip(old, new, strict=True)):
-            if not _alike(one, other):
+            if not is_same(one, other):
                 yield from ((p, _CHANGED) for p in differences(f"{path}[{i}]", one, other))
         return
-    come = _of_steps(_without(after, before), "new")
-    gone = _of_steps(_without(before, after), "gone")
-    what = " and ".join(filter(None, (come, gone)))
-    yield path, what or "the order of the steps is another"
+    added = _steps_are(_without(after, before), "new")
+    removed = _steps_are(_without(before, after), "gone")
+    what = " and ".join(filter(None, (added, removed)))
+    yield path, what or "the order of the steps was changed"
 
 
 def _without(names: Sequence[str], others: Sequence[str]) -> list[str]:
@@ -78,8 +78,8 @@ def _without(names: Sequence[str], others: Sequence[str]) -> list[str]:
     return [name for name in names if name not in known]
 
 
-def _of_steps(names: Sequence[str], what: str) -> str:
-    """`steps "a", "b" are new`; nothing where there are none."""
+def _steps_are(names: Sequence[str], what: str) -> str:
+    """Return `steps "a", "b" are new`, or "" for no names."""
     if not names:
         return ""
     listed = some(f'"{name}"' for name in names)
@@ -87,15 +87,15 @@ def _of_steps(names: Sequence[str], what: str) -> str:
 
 
 def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:
-    """A flow that has not ended is not deleted by accident (JobFlow document, delete block)."""
-    if flow.final or namespace_terminating or _may_go(flow.metadata):
+    """A flow that has not ended is not deleted by accident."""
+    if flow.final or namespace_terminating or _may_be_deleted(flow.metadata):
         return
     phase = flow.status.state.phase or FlowPhase.PENDING
-    way = f"cancel it ({_cancel(flow.metadata)})"
+    remedy = f"cancel it ({_cancel(flow.metadata)})"
     if flow.status.state.reason == CANCELLED:
-        way = "it was cancelled, so wait for the end of its jobs"
+        remedy = "it was cancelled, so wait until its jobs have finished"
     detail = (
-        f"flow {flow.metadata.name} is {phase}: {way} or, to delete it and its jobs anyway, "
+        f"flow {flow.metadata.name} is {phase}: {remedy} or, to delete it and its jobs anyway, "
         f"{_force('jf', flow.metadata)} and delete it again"
     )
     yield Violation("status.state.phase", Reason.FORBIDDEN, phase, detail)
@@ -104,29 +104,29 @@ def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Vi
 def template_is_not_needed(
     template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
 ) -> Iterator[Violation]:
-    """No flow that still runs has a step to start from it, be it for another attempt."""
-    if namespace_terminating or _may_go(template.metadata):
+    """No flow that still runs may create a job from it, not even for another attempt."""
+    if namespace_terminating or _may_be_deleted(template.metadata):
         return
     name = template.metadata.name
     if needed_by:
         users = some(f"flow {need.flow} (step {need.step})" for need in needed_by)
         detail = (
-            f"template {name} is still needed by {users}: wait until these have ended or, "
+            f"template {name} is still needed by {users}: wait until they have finished or, "
             f"to delete it anyway, {_force('jt', template.metadata)} and delete it again"
         )
         yield Violation("metadata.name", Reason.FORBIDDEN, name, detail)
 
 
 class Need(NamedTuple):
-    """A flow that still needs a template, and the first step that does, by their names."""
+    """The names of a flow that still needs a template, and of its first step that does."""
 
     flow: str
     step: str
 
 
 def need_of(flow: JobFlow, template: str) -> Need | None:
-    """The first step of a flow that may yet make a vcjob from the template, for an item, a repeat
-    or a retry too; None if no step may. Of a switch that is decided only that case counts."""
+    """Return the first step of a flow that may still create a vcjob from the template (for an item,
+    a repeat or a retry too), or None. Of a switch that is decided, only the chosen case counts."""
     step = _step_to_start(flow, template)
     return None if step is None else Need(flow.metadata.name, step)
 
@@ -140,28 +140,25 @@ def _step_to_start(flow: JobFlow, template: str) -> str | None:
             condition = conditions.get(job_name(flow.metadata.name, step.name))
             if condition is None:
                 return step.name
-            if condition.phase not in _OVER and template in _left(step, condition):
+            if condition.phase not in _ENDED and template in _remaining_templates(step, condition):
                 return step.name
     return None
 
 
-def _left(step: Step, condition: StepCondition) -> list[str]:
-    """The templates that a step that is not over may still run."""
+def _remaining_templates(step: Step, condition: StepCondition) -> list[str]:
     case = step.case_of(condition.decisions)
     return step.templates if case is None else [step.template_for(case)]
 
 
-def _may_go(metadata: ObjectMeta) -> bool:
-    """Being deleted already, or somebody said that it is to be deleted anyway."""
+def _may_be_deleted(metadata: ObjectMeta) -> bool:
+    """Whether it is being deleted already, or has the annotation that forces it."""
     forced = (metadata.annotations or {}).get(FORCE_DELETE) == "true"
     return forced or metadata.deletion_timestamp is not None
 
 
 def _cancel(metadata: ObjectMeta) -> str:
-    """The command that ends a flow."""
     return typed("jobflow cancel", metadata)
 
 
 def _force(kind: str, metadata: ObjectMeta) -> str:
-    """The command after which it may be deleted."""
     return typed(f"kubectl annotate {kind}", metadata, f" {FORCE_DELETE}=true")

@@ -1,4 +1,4 @@
-"""What a Kubernetes name may look like, and words for one that does not. No rule of flows here."""
+"""Syntax of Kubernetes object names, and the faults of other texts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Collection, Iterator
 
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.violations import Reason, Violation
+from jobflow.core.violations import Reason, Violation, some
 
 MAX_OBJECT_NAME = 253
-"""Longest name of an object: a DNS-1123 subdomain (k8s.io/apimachinery validation)."""
+"""Characters of a name, a DNS-1123 subdomain (k8s.io/apimachinery validation)."""
 
 _SUBDOMAIN = r"[a-z0-9]++(?:-++[a-z0-9]++|\.[a-z0-9]++)*+"
 _NAME = re.compile(_SUBDOMAIN)
@@ -20,7 +20,7 @@ _TO_DASHES = re.compile(r"[^a-z0-9.]+")
 
 
 def all_names(texts: Collection[str]) -> bool:
-    """Whether each of the texts may be the name of an object."""
+    """Whether each text is a valid object name."""
     if not texts:
         return True
     lines = "\n".join(texts) + "\n"
@@ -32,16 +32,17 @@ def all_names(texts: Collection[str]) -> bool:
 
 
 def name_violations(path: str, text: str) -> Iterator[Violation]:
-    """What keeps `text`, which is not empty, from being the name of an object."""
+    """Yield the faults of `text`, which is not empty, as an object name."""
     if len(text) > MAX_OBJECT_NAME:
         detail = f"{len(text)} characters, but a name has at most {MAX_OBJECT_NAME}; shorten it"
         yield Violation(path, Reason.TOO_LONG, text, detail)
     if not _NAME.fullmatch(text):
-        yield Violation(path, Reason.INVALID, text, _what_is_wrong(text))
+        yield Violation(path, Reason.INVALID, text, _fault(text))
 
 
 def object_name_violations(metadata: ObjectMeta) -> Iterator[Violation]:
-    """An API server sees to this before it asks a webhook; a file is first seen here."""
+    """Yield the faults of the name. An API server checks it before it calls a webhook; for a file,
+    nothing else does."""
     if metadata.name:
         if not all_names([metadata.name]):
             yield from name_violations("metadata.name", metadata.name)
@@ -49,14 +50,11 @@ def object_name_violations(metadata: ObjectMeta) -> Iterator[Violation]:
         yield Violation("metadata.name", Reason.REQUIRED, "", "name or generateName is required")
 
 
-def _what_is_wrong(text: str) -> str:
-    strange = list(dict.fromkeys(_NOT_ALLOWED.findall(text)))
-    if strange:
-        shown = ", ".join(_character(one) for one in strange[:4])
-        more = f" and {len(strange) - 4} more" if len(strange) > 4 else ""
+def _fault(text: str) -> str:
+    if invalid := list(dict.fromkeys(_NOT_ALLOWED.findall(text))):
+        listed = some([_character(one) for one in invalid], shown=4)
         detail = (
-            f"a Kubernetes name cannot hold {shown}{more}: "
-            'use lower-case letters, digits, "-" and "."'
+            f'a Kubernetes name cannot hold {listed}: use lower-case letters, digits, "-" and "."'
         )
     else:
         detail = 'a Kubernetes name begins and ends with a letter or digit, also around each "."'
@@ -65,7 +63,7 @@ def _what_is_wrong(text: str) -> str:
 
 
 def _character(one: str) -> str:
-    """A character so that it can be told apart from those that look like it."""
+    """Return a character, with its code point if it looks like another."""
     if one.isascii():
         return f'"{one}"' if one.isprintable() else f"U+{ord(one):04X}"
     name = unicodedata.name(one, "")
@@ -74,7 +72,7 @@ def _character(one: str) -> str:
 
 
 def _valid_form(text: str) -> str:
-    """The nearest valid name; empty where nothing is left of it."""
+    """Return the nearest valid name, or ""."""
     ascii_form = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
     parts = (_TO_DASHES.sub("-", part).strip("-") for part in ascii_form.split("."))
     return ".".join(part for part in parts if part)[:MAX_OBJECT_NAME].strip("-.")

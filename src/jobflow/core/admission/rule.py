@@ -1,6 +1,7 @@
-"""What a rule of flows is, and which are passed by together. It holds none itself.
+"""Rules of flows, and the groups that run them.
 
-Most flows use few of the primitives, and a rule that finds nothing to look at costs a small flow
+A rule is a generator of findings. A group names the column of the facts that its rules look at, and
+does not run for a flow whose column is empty: a rule without anything to look at costs a small flow
 as much as one that looks (docs/decisions/rules-passed-by.md).
 """
 
@@ -11,20 +12,21 @@ from itertools import chain, islice
 from typing import Generic, NamedTuple, TypeVar
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.violations import MAX_FINDINGS, Violation
+from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Violation
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 Rule = Callable[[FlowFacts], Iterator[Violation]]
-Suspicion = Callable[[FlowFacts], Iterator[str]]
+WarningRule = Callable[[FlowFacts], Iterator[str]]
+FieldWarningRule = Callable[[FlowFacts], Iterator[FieldWarning]]
 
 
 class Group(NamedTuple, Generic[R]):
-    """Rules, or suspicions, about one thing. They find nothing in a flow that has none of it."""
+    """Rules of one subject. They find nothing in a flow without that subject."""
 
     about: Callable[[FlowFacts], object]
-    """What of a flow they look at; a column of the facts."""
+    """Return the subject, a column of the facts."""
     rules: tuple[R, ...]
 
 
@@ -36,6 +38,6 @@ def findings(
     return list(islice(chain.from_iterable(found), MAX_FINDINGS))
 
 
-def anything(facts: FlowFacts) -> bool:
-    """What rules are about that every flow is held against."""
+def every_flow(facts: FlowFacts) -> bool:
+    """Return True: the subject of rules that look at every flow."""
     return True

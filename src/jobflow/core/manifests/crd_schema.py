@@ -1,8 +1,7 @@
-"""Holds an object against its CRD's schema, offline: every misfit, in an API server's own words.
+"""Validation of an object against its CRD's schema, offline, with the API server's messages.
 
-It judges shapes only; what a valid shape may not say, `core.validate` knows. As an API server
-does (k8s.io/apiextensions-apiserver), it takes a null for a field that is not there, except in a
-list, and leaves `status` alone, which no user writes.
+Like an API server (k8s.io/apiextensions-apiserver), it reads a null as a missing field, except in a
+list. It does not check `status`, which no user writes.
 """
 
 from __future__ import annotations
@@ -30,38 +29,29 @@ _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _INT32 = 2**31
 
-_STEPS, _LAST = "spec.flows[]", "spec.finally[]"
+_STEPS, _FINALLY_STEPS = "spec.flows[]", "spec.finally[]"
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
+_ANY_OBJECTS = {"type": "array", "items": {"type": "object", _PRESERVED: True}}
 _OBJECT_META: Schema = {
     "type": "object",
     "properties": {
-        "name": _TEXT,
-        "generateName": _TEXT,
-        "namespace": _TEXT,
-        "uid": _TEXT,
-        "resourceVersion": _TEXT,
-        "selfLink": _TEXT,
-        "generation": {"type": "integer"},
-        "creationTimestamp": _TEXT,
-        "deletionTimestamp": _TEXT,
-        "deletionGracePeriodSeconds": {"type": "integer"},
-        "labels": _TEXTS,
-        "annotations": _TEXTS,
+        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion"), _TEXT),
+        **dict.fromkeys(("selfLink", "creationTimestamp", "deletionTimestamp"), _TEXT),
+        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), {"type": "integer"}),
+        **dict.fromkeys(("labels", "annotations"), _TEXTS),
         "finalizers": {"type": "array", "items": _TEXT},
-        "ownerReferences": {"type": "array", "items": {"type": "object", _PRESERVED: True}},
-        "managedFields": {"type": "array", "items": {"type": "object", _PRESERVED: True}},
+        **dict.fromkeys(("ownerReferences", "managedFields"), _ANY_OBJECTS),
     },
 }
-"""What every CRD leaves to the API server (k8s.io/apimachinery/pkg/apis/meta/v1 ObjectMeta)."""
+"""Schema of `metadata`, which no CRD has (k8s.io/apimachinery/pkg/apis/meta/v1 ObjectMeta)."""
 
 
 def schema_violations(kind: str, obj: Any, *, strict: bool) -> list[Violation]:
-    """The first MAX_FINDINGS misfits of `obj`, plain JSON, with the CRD of `kind`, in the order of
-    the object.
+    """Return the first MAX_FINDINGS faults of `obj`, plain JSON, in the order of the object.
 
-    `strict`: a field that the schema does not know is one too, with what was probably meant; else
-    it passes, as an API server prunes it. KeyError for a kind that has no CRD of ours.
+    `strict`: an unknown field is a fault too; otherwise it passes, because an API server prunes it.
+    KeyError for a kind without a CRD of ours.
     """
     try:
         return list(islice(_misfits(_root(kind, strict), obj, ()), MAX_FINDINGS))
@@ -71,8 +61,8 @@ def schema_violations(kind: str, obj: Any, *, strict: bool) -> list[Violation]:
 
 
 def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
-    """All that has the wrong type in a vcjob spec that stands at `path`. A good one costs two
-    microseconds: it is read as the type first."""
+    """Yield the values of a wrong type in the vcjob spec at `path`. A valid spec takes two
+    microseconds, because it is converted to the type first."""
     try:
         msgspec.convert(spec, JobSpec)
     except (msgspec.ValidationError, UnicodeEncodeError):
@@ -83,14 +73,14 @@ def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
 
 
 def json_path(path: Path) -> str:
-    """A path's parts as one text: `spec.flows[2].name`."""
+    """Return the parts of a path as one text: `spec.flows[2].name`."""
     return reduce(below, path, "")
 
 
 class _Part:
-    """A part of the schema of a kind: what all of a value has to fit, and what the value itself
-    has to fit whatever is in it. The library makes every error of a value at once, so a value that
-    does not fit is looked at part by part, and no further than somebody wants to know."""
+    """A part of the schema of a kind, with validators for the whole value and for the value without
+    its content. The library computes all errors of a value at once, so an invalid value is checked
+    part by part, only until the caller stops reading."""
 
     def __init__(self, kind: str, schema: Schema) -> None:
         self.kind = kind
@@ -98,34 +88,34 @@ class _Part:
 
     @cached_property
     def fits(self) -> Callable[[Any], bool]:
-        """Whether a value fits, with all that is in it."""
+        """Return whether a value and its content are valid."""
         return jsonschema_rs.Draft202012Validator(self._schema).is_valid
 
     @cached_property
     def errors(self) -> Callable[[Any], Iterable[jsonschema_rs.ValidationError]]:
-        """The errors of a value without those of what is in it."""
+        """Return the errors of a value without those of its content."""
         own = {key: value for key, value in self._schema.items() if key in _OF_THE_VALUE}
         return jsonschema_rs.Draft202012Validator(own).iter_errors
 
     @cached_property
     def known(self) -> Mapping[str, _Part]:
-        """The fields that the schema names."""
+        """Parts of the fields that the schema has."""
         fields = self._schema.get("properties", {}).items()
         return {name: _Part(self.kind, part) for name, part in fields}
 
     @cached_property
     def others(self) -> _Part | None:
-        """What every other field has to fit; None: anything goes, or nothing."""
+        """Part of every other field; None: any value is valid, or none."""
         return self._below("additionalProperties")
 
     @cached_property
     def items(self) -> _Part | None:
-        """What every item of a list has to fit."""
+        """Part of every item of a list."""
         return self._below("items")
 
     @property
     def closed(self) -> bool:
-        """Whether a field that the schema does not name is an error."""
+        """Whether an unknown field is an error."""
         return self._schema.get("additionalProperties") is False
 
     def _below(self, word: str) -> _Part | None:
@@ -137,7 +127,6 @@ _OF_THE_VALUE = frozenset({"type", "enum", "minimum", "maximum"})
 
 
 def _misfits(part: _Part, value: Any, path: Path) -> Iterator[Violation]:
-    """The misfits of a value that stands at a path."""
     if part.fits(value):
         return
     errors = list(part.errors(value))
@@ -168,7 +157,6 @@ def _root(kind: str, strict: bool) -> _Part:
 
 @lru_cache(maxsize=4)
 def _whole(kind: str) -> Schema:
-    """The CRD's schema with what an API server adds to it: metadata, and the group's version."""
     schema = openapi_schema(kind)
     properties = schema["properties"]
     known = {
@@ -180,7 +168,7 @@ def _whole(kind: str) -> Schema:
 
 
 def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Schema:
-    """A structural schema of ours (no required fields, no ranges) as JSON Schema 2020-12."""
+    """Return our structural schema (no required fields, no ranges) as JSON Schema 2020-12."""
     nullable = nullable or bool(schema.get("nullable"))
     out: Schema = {}
     types = ["integer", "string"] if schema.get(_INT_OR_STRING) else [schema.get("type")]
@@ -203,14 +191,13 @@ def _json_schema(schema: Schema, strict: bool, *, nullable: bool = False) -> Sch
 
 
 def _translated(error: jsonschema_rs.ValidationError, path: Path) -> Violation:
-    """An error of the library about the value at a path."""
-    said = error.kind.as_dict()
+    details = error.kind.as_dict()
     match error.kind.name:
         case "type":
-            expected = ",".join(name for name in said["types"] if name != "null")
+            expected = ",".join(name for name in details["types"] if name != "null")
             return mistyped(path, expected, error.instance)
         case "enum":
-            options = [option for option in said["options"] if option is not None]
+            options = [option for option in details["options"] if option is not None]
             detail = supported(error.instance if len(options) > 1 else None, options)
             return Violation(json_path(path), Reason.NOT_SUPPORTED, error.instance, detail)
         case _:  # minimum, maximum: `_json_schema` writes no others
@@ -219,11 +206,11 @@ def _translated(error: jsonschema_rs.ValidationError, path: Path) -> Violation:
 
 
 def mistyped(path: Path, expected: str, value: Any) -> Violation:
-    """A value of the wrong JSON type, in the words of k8s.io/kube-openapi, where the "value" is the
-    type that was found."""
+    """Return the violation for a wrong JSON type with the message of k8s.io/kube-openapi, whose
+    "value" is the type."""
     at, found = json_path(path), _type_name(value)
-    where = f"{at} in body " if at else ""
-    detail = f'{where}must be of type {expected}: "{found}"'
+    place = f"{at} in body " if at else ""
+    detail = f'{place}must be of type {expected}: "{found}"'
     detail += of_type(path, expected, found, value)
     return Violation(at, Reason.TYPE_INVALID, found, detail)
 
@@ -234,8 +221,7 @@ def _type_name(value: Any) -> str:
 
 
 def _meant(part: _Part, path: Path, name: str) -> str:
-    """What somebody meant who wrote an unknown field: a field beside it, or one that belongs
-    elsewhere."""
+    """Return the field that is probably meant: beside the unknown one, or elsewhere."""
     kind = part.kind
     if kind == "JobTemplate" and path[:1] == ["spec"]:
         return meant(place_of(path[1:]), name)
@@ -255,18 +241,17 @@ def _meant(part: _Part, path: Path, name: str) -> str:
 
 
 def _places_from(kind: str, path: Path, name: str) -> list[str]:
-    """Where a field has its place, as seen from a path: below it, or else anywhere."""
     places = _places(kind).get(name, [])
     here = "".join("[]" if isinstance(part, int) else f".{part}" for part in path)[1:]
-    if here.startswith(_LAST):
-        places = [place.replace(_STEPS, _LAST, 1) for place in places]
+    if here.startswith(_FINALLY_STEPS):
+        places = [place.replace(_STEPS, _FINALLY_STEPS, 1) for place in places]
     return [place for place in places if place.startswith(f"{here}.")] or places
 
 
 @lru_cache(maxsize=4)
 def _places(kind: str) -> dict[str, list[str]]:
-    """Where in a spec each field name has its place, outermost first: `spec.flows[].name`. The
-    steps of `finally` have those of the others."""
+    """Map each field name to its places in a spec, outermost first: `spec.flows[].name`. Steps of
+    `finally` have the places of other steps."""
     places: dict[str, list[str]] = {}
     work: list[tuple[str, Schema]] = [("spec", openapi_schema(kind)["properties"]["spec"])]
     for at, schema in work:  # grows as it goes, level by level
@@ -283,10 +268,10 @@ _METADATA: Schema = {"properties": {}}
 
 
 def without_nulls(kind: str, obj: Any) -> Any:
-    """A copy of a JobFlow or JobTemplate, plain JSON, without the nulls that an API server takes
-    for fields that are not there (k8s.io/apiextensions-apiserver, structural schema defaulting).
+    """Return a copy of a JobFlow or JobTemplate, plain JSON, without the nulls that an API server
+    reads as missing fields (k8s.io/apiextensions-apiserver, structural schema defaulting).
 
-    Those in lists stay, and those in free-form parts, where a patch removes by them.
+    Nulls in lists stay, and those in free-form parts, because a patch removes fields with them.
     """
     return _without(obj, _schema(kind))
 

@@ -1,8 +1,8 @@
-"""Holds the CustomResourceDefinition that an API server serves against what this version needs.
+"""Faults of the CustomResourceDefinition that an API server serves, compared with ours.
 
-An API server drops, silently, what its schema does not name, and fills in what has a default: of a
-flow stored under another schema nobody can tell any more what its user wrote. Fields that we do
-not know are no fault, so a newer definition does not stop an older version.
+An API server silently drops fields that its schema does not have, and fills in defaults, so a flow
+that is stored under another schema may differ from what its user wrote. Additional fields are no
+fault: an older version works with a newer definition.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Schema = Mapping[str, Any]
 _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _NOT_OURS = frozenset({"apiVersion", "kind", "metadata"})
-"""Of a whole object: these the API server knows by itself."""
+"""Fields of an object that the API server knows by itself."""
 
 
 def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
-    """Each thing about the definition of one of JobFlow's kinds (an object of
-    `apiextensions.k8s.io/v1`) with which this version cannot work, a clause each; the fields in the
-    order of our schema. KeyError for any other kind."""
+    """Return the faults of the definition of one of JobFlow's kinds (an object of
+    `apiextensions.k8s.io/v1`) that keep this version from working, a clause each, in the order of
+    our schema. KeyError for any other kind."""
     (ours,) = crd(kind)["spec"]["versions"]
     versions = (served.get("spec") or {}).get("versions") or ()
     theirs = next((each for each in versions if each.get("name") == ours["name"]), None)
@@ -41,7 +41,6 @@ def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
 
 
 def _faults(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
-    """Of one field that both have, and of what is below it."""
     if (want := _type(ours)) != (have := _type(theirs)):
         yield f"{path} is of type {have}, not {want}"
         return
@@ -75,7 +74,6 @@ def _type(schema: Schema) -> str:
 
 
 def _defaults(schema: Schema, path: str, roots: tuple[str, ...]) -> Iterator[str]:
-    """Paths with a default at and below one of the `roots`."""
     inside = any(
         path == root or path.startswith((f"{root}.", f"{root}[", f"{root}{{")) for root in roots
     )

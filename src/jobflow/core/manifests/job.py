@@ -1,6 +1,6 @@
-"""Builds the vcjob of a step from its template: the whole manifest, ready to send.
+"""Manifest of the vcjob that a step creates from its template.
 
-It reads nothing but its arguments and does not judge whether Volcano would take the result.
+Admission checks whether Volcano would accept it; nothing here does.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ _BOOKKEEPING = (
     "argocd.argoproj.io/",
     "flow.volcano.sh/",
 )
-"""Prefixes of labels and annotations that say how the template came to be, or what JobFlow does
-with it, and would be untrue of a vcjob (`kubectl apply --prune` would even delete it as a member
-of the template's apply set)."""
+"""Prefixes of labels and annotations of tools that created the template, and of JobFlow. A vcjob
+does not inherit them (`kubectl apply --prune` would delete it as a member of the template's apply
+set)."""
 
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _NO_DEFAULTS = JobDefaults()
-_OF_PODS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX, labels.ATTEMPT)
-"""The labels of a vcjob that its pods have too."""
+_POD_LABELS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX, labels.ATTEMPT)
+"""Labels of a vcjob that its pods have too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The vcjob that is to be made: one attempt of one run of a step."""
+    """One attempt of one run of a step, for which a vcjob is created."""
 
     name: str
     number: int = 1
-    """Which attempt of its run it is, from 1."""
+    """Number of the attempt in its run, from 1."""
     index: int | None = None
-    """Which item or repeat its run is; None for a plain step."""
+    """Index of the item or repeat; None for a plain step."""
     case: Case | None = None
-    """The case of `switch` that was taken."""
+    """The chosen case of `switch`."""
     avoid_nodes: Sequence[str] = ()
-    """Nodes that its pods are to keep off."""
+    """Nodes that its pods must avoid."""
     target_ends: str = "{}"
-    """How the targets of the step have ended, as the annotation says it (`target_ends`)."""
+    """Value of the annotation on how the targets of the step have ended."""
     seen: EvaluationScope | None = None
-    """What references in patches see; None: they stay as they stand."""
+    """Values of references in patches; None: references stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A vcjob that is to be made if there is room for it: all that its manifest is built of."""
+    """A vcjob to create if there is room for it: the arguments of its manifest."""
 
     step: Step
     template: JobTemplate
@@ -69,32 +69,30 @@ class Draft:
 
     @property
     def name(self) -> str:
-        """The vcjob's."""
+        """Name of the vcjob."""
         return self.attempt.name
 
     def built(self, flow: JobFlow) -> dict[str, Any] | Failure:
-        """Its manifest, as `build_job` gives it."""
+        """Return its manifest (`build_job`)."""
         return build_job(flow, self.step, self.template, self.attempt)
 
 
 def build_job(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
 ) -> dict[str, Any] | Failure:
-    """The vcjob of a step for one attempt; a Failure where a reference in a patch has no value.
+    """Return the manifest of one attempt, or a Failure if a reference in a patch has no value.
 
-    The spec is the template's, with the flow's jobDefaults where it says nothing, and with the
-    step's patch and its case's merged in. `ttlSecondsAfterFinished` becomes an annotation: the
-    controller carries it out, once the job's outcome is in the flow's status. Labels and
-    annotations of the template come along except bookkeeping of the tools that applied it; they
-    go before those of jobDefaults, and ours before them. Pods carry the labels that say which
-    attempt they belong to. The result shares nothing with the arguments that a caller could
-    change.
+    The spec is the template's, with jobDefaults for fields that it does not set, and with the
+    patches of the step and its case merged in. `ttlSecondsAfterFinished` becomes an annotation: the
+    controller deletes the job, once its result is in the flow's status. The job inherits labels and
+    annotations of the template, except bookkeeping, before those of jobDefaults; ours win. Pods get
+    the labels of their attempt. The result shares nothing that a caller could change.
     """
     spec = _spec(flow, step, template, attempt)
     if isinstance(spec, Failure):
         return spec
     if attempt.avoid_nodes:
-        keep_off(spec, attempt.avoid_nodes)
+        avoid_nodes(spec, attempt.avoid_nodes)
     ours = _labels(flow, step, template, attempt)
     _label_pods(spec, ours)
     defaults = flow.spec.job_defaults or _NO_DEFAULTS
@@ -116,13 +114,13 @@ def build_job(
 
 
 def changes_of(patch: Patch | None) -> dict[str, Any] | None:
-    """What a patch says by either of its names; None where it says nothing."""
+    """Return the content of a patch, under either of its names, or None if it is empty."""
     return None if patch is None else patch.job_spec or patch.spec or None
 
 
 def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict[str, Any]:
-    """A vcjob spec with the flow's jobDefaults where it says nothing itself; of plugins each by
-    its name. Shares with `spec` what is in it."""
+    """Return a vcjob spec with jobDefaults for fields, and for plugins, that it does not set.
+    Shares its content with `spec`."""
     if defaults is None:
         return dict(spec)
     words = {
@@ -154,8 +152,8 @@ def _spec(
             changes = replaced
         if changes:
             spec, merged = merge(spec, changes), True
-    if valued and (wrong := next(job_spec_violations(spec, "spec"), None)) is not None:
-        return Failure(f"the values in its patch make no job: {wrong.path} {wrong.detail}")
+    if valued and (fault := next(job_spec_violations(spec, "spec"), None)) is not None:
+        return Failure(f"the values in its patch make no valid job: {fault.path} {fault.detail}")
     return spec if merged else copied(spec)
 
 
@@ -171,29 +169,25 @@ def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) 
 
 
 def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
-    """Put those labels of a vcjob that say which attempt it is on the pods of every task of `spec`,
-    in place and before the pods' own. The API server refuses in its own words a template that is
-    no map."""
+    """Set the labels of the attempt on the pods of every task of `spec`, in place. The API server
+    refuses a template that is no map."""
     for task in maps(spec.get("tasks")):
         template = task.get("template")
         metadata = inner(template, "metadata") if isinstance(template, dict) else None
         own = inner(metadata, "labels") if metadata is not None else None
         if own is not None:
-            for key in _OF_PODS:
+            for key in _POD_LABELS:
                 own.pop(key, None)
-            own |= {key: ours[key] for key in _OF_PODS if key in ours}
+            own |= {key: ours[key] for key in _POD_LABELS if key in ours}
 
 
 def _index(attempt: Attempt) -> dict[str, str]:
-    """Which item or repeat it is, as a label and as an annotation."""
     return {} if attempt.index is None else {labels.INDEX: str(attempt.index)}
 
 
 def _annotations(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
 ) -> dict[str, str]:
-    """The full names behind the labels, which state of the template this is, and on which ends of
-    its targets the vcjob starts."""
     namespace = flow.metadata.namespace
     annotations = {
         labels.CREATED_BY_FLOW: qualified(namespace, flow.metadata.name),
@@ -208,8 +202,8 @@ def _annotations(
 
 
 def _ttl_taken_out(spec: dict[str, Any]) -> dict[str, str]:
-    """The ttl of a vcjob spec as an annotation. What is no number stays where it is, for the API
-    server to refuse in its own words."""
+    """Move the ttl of a vcjob spec to an annotation. A ttl that is no number stays, and the API
+    server refuses it."""
     ttl = spec.get("ttlSecondsAfterFinished")
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int)):
         return {}
@@ -218,18 +212,18 @@ def _ttl_taken_out(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def _inherited(own: dict[str, str] | None) -> dict[str, str]:
-    """A template's labels or annotations without bookkeeping.
+    """Return labels or annotations without bookkeeping.
 
-    `app.kubernetes.io/instance` stays, though Argo CD can be set to track by it: it prunes only
-    objects that no other object owns, and of a Helm chart the label is the user's own.
+    `app.kubernetes.io/instance` stays, although Argo CD can track objects by it: Argo CD prunes
+    only objects without an owner, and in a Helm chart the label is the user's own.
     """
-    return {key: value for key, value in (own or {}).items() if comes_along(key, value)}
+    return {key: value for key, value in (own or {}).items() if is_inherited(key, value)}
 
 
-def comes_along(key: str, value: str) -> bool:
-    """Whether a label or annotation is none of the bookkeeping that `_BOOKKEEPING` names."""
-    helms = key == _MANAGED_BY and value == "Helm"
-    return not (key.startswith(_BOOKKEEPING) or key == _CHANGE_CAUSE or helms)
+def is_inherited(key: str, value: str) -> bool:
+    """Whether a vcjob gets this label or annotation: it is no bookkeeping."""
+    by_helm = key == _MANAGED_BY and value == "Helm"
+    return not (key.startswith(_BOOKKEEPING) or key == _CHANGE_CAUSE or by_helm)
 
 
 def _owner(flow: JobFlow) -> dict[str, Any]:
@@ -247,16 +241,16 @@ HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def keep_off(spec: dict[str, Any], nodes: Sequence[str]) -> None:
-    """Have every task's pods stay off `nodes`. `spec`: a vcjob's, changed in place."""
+def avoid_nodes(spec: dict[str, Any], nodes: Sequence[str]) -> None:
+    """Keep the pods of every task off `nodes`. `spec`: a vcjob's, changed in place."""
     for task in maps(spec.get("tasks")):
         template = task.get("template")
         pod = template.get("spec") if isinstance(template, dict) else None
         if isinstance(pod, dict):
-            _keep_off(pod, nodes)
+            _avoid_nodes(pod, nodes)
 
 
-def _keep_off(pod: dict[str, Any], nodes: Sequence[str]) -> None:
+def _avoid_nodes(pod: dict[str, Any], nodes: Sequence[str]) -> None:
     affinity = inner(pod, "affinity")
     node = None if affinity is None else inner(affinity, "nodeAffinity")
     required = None if node is None else inner(node, _REQUIRED)
@@ -271,14 +265,14 @@ def _keep_off(pod: dict[str, Any], nodes: Sequence[str]) -> None:
     if not terms:
         terms.append({"matchExpressions": [avoided]})
         return
-    for term in maps(terms):  # one of them is enough for a node, so each has to say it
+    for term in maps(terms):  # a node needs to match only one, so each must exclude them
         expressions = term.get("matchExpressions") or []
-        if term and isinstance(expressions, list):  # an empty term is no node's
+        if term and isinstance(expressions, list):  # an empty term matches no node
             term["matchExpressions"] = [*expressions, dict(avoided)]
 
 
 def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
-    """The map at a key, made where there is none; None where something else is there."""
+    """Return the map at a key, created if missing; None if another value is there."""
     if value.get(key) is None:
         value[key] = {}
     found = value[key]
@@ -286,5 +280,5 @@ def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
 
 
 def maps(value: Any) -> list[dict[str, Any]]:
-    """The maps of a list; none if it is something else."""
+    """Return the maps in a list; empty for any other value."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

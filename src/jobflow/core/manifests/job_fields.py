@@ -1,7 +1,7 @@
-"""The fields that a vcjob spec may have, down to its pods, and where a misplaced one belongs.
+"""Fields of a vcjob spec, down to its pods, and the right place of a misplaced field.
 
-The job's own fields come from `api.job`, those of pods and volume claims from `api.pod_types`. This
-module judges no object; `misfits` does.
+The job's own fields come from `api.job`, those of pods and volume claims from
+`api.schema.pod_types`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POD_ROOTS = {
     "tasks[].template": "PodTemplateSpec",
     "volumes[].volumeClaim": "PersistentVolumeClaimSpec",
 }
-"""Fields of the job whose content is Kubernetes' own type."""
+"""Fields of the job that have a type of Kubernetes."""
 _TASK = "tasks[]"
 _POD = f"{_TASK}.template.spec"
 _CONTAINER = f"{_POD}.containers[]"
@@ -30,9 +30,9 @@ _PLACES = (
     f"{_CONTAINER}.resources", f"{_CONTAINER}.securityContext", f"{_CONTAINER}.env[]",
     f"{_CONTAINER}.ports[]", f"{_CONTAINER}.volumeMounts[]", f"{_POD}.volumes[]",
 )  # fmt: skip
-"""Places in which a misplaced field is looked for, in this order."""
+"""Places to look for a misplaced field, in this order."""
 _LONGEST_NAME = 63
-"""Characters; longer names are compared with nothing."""
+"""Characters; longer names get no hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +49,29 @@ class Type:
     words: tuple[str, ...] = ()
     """Texts that a field of kind `words` takes."""
     is_of_job: bool = False
-    """Whether the CRD of JobTemplates describes it, so that `schema` reports a wrong type."""
+    """Whether it is in the CRD of JobTemplates, so that `crd_schema` reports a wrong type."""
 
     @property
     def is_leaf(self) -> bool:
-        """Whether there are no fields or elements below it to be looked at."""
+        """Whether it has no fields or elements below it."""
         return self.inner is None and self.kind != "object"
 
 
 @lru_cache(maxsize=1)
 def job_spec() -> Type:
-    """The type of a vcjob spec."""
+    """Return the type of a vcjob spec."""
     return _of_schema(openapi_schema("JobTemplate")["properties"]["spec"], "")
 
 
 def place_of(path: Sequence[str | int]) -> str:
-    """A path in a spec without its indices: `tasks[].template`."""
+    """Return a path in a spec without its indices: `tasks[].template`."""
     return "".join("[]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
 def meant(place: str, name: str) -> str:
-    """Say what a user meant by a field `name` that the object at `place` does not have: a clause
-    that begins with `; `, or "". A place has no indices: `tasks[].template`, "" for the spec."""
+    """Return the field that a user meant by the unknown field `name` of the object at `place`: a
+    clause that begins with `; `, or "". A place has no indices: `tasks[].template`, "" for the
+    spec."""
     return _meant(place, name) if len(name) <= _LONGEST_NAME else ""
 
 
@@ -91,7 +92,7 @@ def _meant(place: str, name: str) -> str:
 
 
 def _belongs(place: str, target: str) -> str:
-    """Name a place of the spec as seen from another: relative if it is below that one."""
+    """Return where a field belongs, as a path relative to the place if it is below it."""
     below = target.removeprefix(f"{place}.")
     if below != target or not place:
         return f"it belongs in {below}"
@@ -99,7 +100,6 @@ def _belongs(place: str, target: str) -> str:
 
 
 def _at(place: str) -> Type:
-    """The type at a place without indices."""
     found = job_spec()
     for part in place.split(".") if place else ():
         found = found.fields[part.removesuffix("[]")]
@@ -131,22 +131,21 @@ _LIST_OR_MAP = re.compile(r"\[(?P<list>.+)\]|\{(?P<map>.+)\}")
 
 
 @lru_cache(maxsize=256)
-def _of_pods(said: str) -> Type:
-    """A type by its words in the table."""
-    if inner := _LIST_OR_MAP.fullmatch(said):
+def _of_pods(word: str) -> Type:
+    if inner := _LIST_OR_MAP.fullmatch(word):
         assert inner.lastgroup is not None
         return Type(inner.lastgroup, _of_pods(inner[inner.lastgroup]))
-    if " " in said:
-        return Type("words", words=tuple(said.split()))
-    declared = _pod_types().get(said)
+    if " " in word:
+        return Type("words", words=tuple(word.split()))
+    declared = _pod_types().get(word)
     if declared is None:
-        return Type(said)
+        return Type(word)
     return Type("object", fields={name: _of_pods(kind) for name, kind in declared.items()})
 
 
 @lru_cache(maxsize=1)
 def _pod_types() -> Mapping[str, Mapping[str, str]]:
-    """The types of fields by type and field, as in the table."""
+    """Return the table: type -> field -> word of the field's type."""
     types = {}
     for paragraph in POD_TYPES.replace("\n  ", " ").splitlines():
         name, _, fields = paragraph.partition(": ")

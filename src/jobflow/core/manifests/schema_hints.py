@@ -1,5 +1,4 @@
-"""What to write instead of a value or a field that a CRD's schema does not take, where that is
-plain to see. It judges nothing."""
+"""Hints: what to write instead of a value or a field that a CRD's schema does not have."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _WRAPPED: Mapping[tuple[str, str], str] = {
     ("retry", "integer"): "limit: …",
     ("backoff", "string"): "duration: …",
 }
-"""What stands in a map of ours, by the map's name and what was written for it."""
+"""Field that is a map and the JSON type of a wrong value -> the content of the map."""
 _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 _FLOW_WORDS: Mapping[str, str] = {
@@ -34,7 +33,7 @@ _FLOW_WORDS: Mapping[str, str] = {
     "ttlStrategy": "spec.ttlSecondsAfterFinished",
     "failFast": "spec.failurePolicy",
 }
-"""What other tools have, and where it stands here."""
+"""Fields of other tools -> our fields."""
 _STEP_WORDS: Mapping[str, str] = {
     "if": "when",
     "withItems": "forEach.items",
@@ -79,11 +78,11 @@ JOB_WORDS: Mapping[str, str] = {
     "parallelism": "tasks[].replicas",
     "resources": f"{_POD}.containers[].resources",
 }
-"""Places of fields that users look for under another name or at another place."""
+"""Fields that users look for under another name or at another place -> their place."""
 
 
 def of_field(at: str, name: str) -> str:
-    """Of a field that is not known, in the object at the JSON path `at`."""
+    """Return the hint for an unknown field of the object at the JSON path `at`, or ""."""
     for place, words in _WORDS:
         if name in words and place.fullmatch(at):
             return f"; here that is {words[name]}"
@@ -91,12 +90,12 @@ def of_field(at: str, name: str) -> str:
 
 
 def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) -> str:
-    """Of a value that has the JSON type `found`, not `expected`."""
+    """Return the hint for a value of the JSON type `found` instead of `expected`, or ""."""
     keys = tuple(part for part in path if isinstance(part, str))
     if found == "null":
         return "; remove the empty item" if path else ""
     if found == "string" and _REFERENCE.search(value):
-        return "; references $(…) stand in patches only"
+        return "; only patches have references $(…)"
     match expected:
         case "string":
             return _text(keys, found, value)
@@ -115,8 +114,8 @@ def _text(keys: Sequence[str], found: str, value: Any) -> str:
     if found in ("integer", "number") and _is_duration(keys):
         return f'; write it with its unit: "{quoted(value)}s"'
     if found == "boolean" and keys[-1:] in (("name",), ("image",)):
-        said = "y, yes and on" if value else "n, no and off"
-        return f"; put it in quotes: YAML takes {said} for {quoted(value)}"
+        words = "y, yes and on" if value else "n, no and off"
+        return f"; put it in quotes: YAML reads {words} as {quoted(value)}"
     if found in ("integer", "number", "boolean"):
         return f'; write "{quoted(value)}", in quotes'
     return ""

@@ -1,26 +1,23 @@
-"""Merges a step's patch onto a template's spec, as Kubernetes' strategic merge does.
+"""Kubernetes' strategic merge of a step's patch onto a template's spec. Never raises on any JSON.
 
-It decides nothing about whether the result makes sense (`core.job_rules` does) and never raises.
+The table `JOB_SPEC` has the merge keys by path: `volumes` of the job merge by mountPath, `volumes`
+of a pod by name. Cases that Kubernetes leaves open, or to its client:
 
-What is merged how is one table, `JOB_SPEC`, by path: `volumes` of the job merge by mountPath,
-`volumes` of a pod by name. Where Kubernetes leaves a case open or to its client, we do this:
-
-- A list that is in the table merges by key; elements it has not are appended in the patch's order.
-  Any other list is replaced.
-- A key that a list holds several times (tolerations may, and env, where the last one counts): the
-  patch's elements with that key pair off with the last of them; those that find no partner are
-  appended.
-- A task or container without a name, alone in the patch's list, means the only one of the template.
-  Any other element without its key pairs with nothing and is appended; `patch_violations` refuses
-  it. In the template a task without a name has the name that Volcano will give it
-  (`default<index>`). A toleration without a key has the key "", a port without a protocol TCP.
-- `null` removes a key, and is never carried into the result.
-- Directives: `$patch: replace` in a map empties it first, in an element of a merged list the whole
-  list is replaced by the patch's other elements; `$patch: delete` empties a map, or removes the
-  elements of that key; `$retainKeys` drops every other key of the map first.
-- Of keys that exclude each other (the source of a volume, value and valueFrom of a variable) the
-  patch's choice removes the template's, as `kubectl apply` does it by `$retainKeys`.
-- Types that do not go together (a map onto a list): the patch's value stands.
+- A list in the table merges by key; new elements are appended in the patch's order. Any other list
+  is replaced.
+- If a list has a key several times (tolerations may, and env, whose last one counts), the patch's
+  elements with that key change the last of them; elements in excess are appended.
+- A task or container without a name, alone in the patch's list, means the only one of the
+  template. Any other element without its key is appended; `patch_violations` refuses it. In the
+  template a task without a name has Volcano's default name (`default<index>`). A toleration
+  without a key has the key "", a port without a protocol TCP.
+- `null` removes a key; the result never has it.
+- Directives: `$patch: replace` in a map empties it first, in an element of a merged list it
+  replaces the whole list by the patch's other elements; `$patch: delete` empties a map, or removes
+  the elements of that key; `$retainKeys` first drops every other key of the map.
+- If keys exclude each other (the source of a volume, value and valueFrom of a variable), the
+  patch's key removes the template's, like `kubectl apply` with `$retainKeys`.
+- If the types differ (a map onto a list), the patch's value wins.
 """
 
 from __future__ import annotations
@@ -39,97 +36,77 @@ RETAIN_KEYS = "$retainKeys"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How what stands at one path is merged."""
+    """Merge strategy of the value at one path."""
 
     fields: Mapping[str, Shape] = field(default_factory=dict)
-    """The maps and lists below that have a say of their own; of a list: those of its elements."""
-    keys: tuple[str, ...] = ()
-    """Of a list: the fields whose values name an element; none: the list is replaced."""
-    defaults: tuple[str | None, ...] = ()
-    """Of a list: what a missing key counts as, one for each of `keys`; None: there is no key."""
+    """Strategies of maps and lists below; for a list, below its elements."""
+    keys: Mapping[str, str | None] = field(default_factory=dict)
+    """Merge keys of a list and their defaults, if any; empty: the list is replaced."""
     one_of: frozenset[str] | None = None
     """Fields of a map that exclude each other; empty: all but the keys do."""
     default_name: str = ""
-    """Of a list: what the name of an element without one starts with; its index follows."""
+    """Prefix, before the index, of the default name of a list's element."""
     takes_lone: bool = False
-    """Of a list: whether an element without a name, alone in its patch, means the only one."""
+    """Whether an element without a name, alone in the patch's list, means the only one."""
 
     def below(self, name: str) -> Shape:
-        """The shape of a field; the plain one where the table says nothing."""
+        """Return the strategy of a field."""
         return self.fields.get(name, PLAIN)
 
 
 PLAIN = Shape()
 
 
-def _by(
-    *keys: str,
-    fields: Mapping[str, Shape] | None = None,
-    defaults: tuple[str | None, ...] | None = None,
-    one_of: frozenset[str] | None = None,
-    default_name: str = "",
-    takes_lone: bool = False,
-) -> Shape:
-    keys_alone = defaults or (None,) * len(keys)
-    return Shape(fields or {}, keys, keys_alone, one_of, default_name, takes_lone)
-
-
-_CONTAINERS = _by(
-    "name",
-    fields={
-        "env": _by("name", one_of=frozenset({"value", "valueFrom"})),
-        "ports": _by("containerPort", "protocol", defaults=(None, "TCP")),
-        "volumeMounts": _by("mountPath"),
-        "volumeDevices": _by("devicePath"),
-        "resources": Shape({"claims": _by("name")}),
+_BY_NAME = Shape(keys={"name": None})
+_CONTAINERS = Shape(
+    {
+        "env": Shape(keys={"name": None}, one_of=frozenset({"value", "valueFrom"})),
+        "ports": Shape(keys={"containerPort": None, "protocol": "TCP"}),
+        "volumeMounts": Shape(keys={"mountPath": None}),
+        "volumeDevices": Shape(keys={"devicePath": None}),
+        "resources": Shape({"claims": _BY_NAME}),
     },
+    {"name": None},
     takes_lone=True,
 )
-
 _POD_SPEC = Shape(
     {
-        "containers": _CONTAINERS,
-        "initContainers": _CONTAINERS,
-        "ephemeralContainers": _CONTAINERS,
-        "volumes": _by("name", one_of=frozenset()),
-        "tolerations": _by("key", defaults=("",)),
-        "imagePullSecrets": _by("name"),
-        "topologySpreadConstraints": _by("topologyKey", "whenUnsatisfiable"),
-        "hostAliases": _by("ip"),
-        "resourceClaims": _by("name"),
-        "schedulingGates": _by("name"),
+        **dict.fromkeys(("containers", "initContainers", "ephemeralContainers"), _CONTAINERS),
+        **dict.fromkeys(("imagePullSecrets", "resourceClaims", "schedulingGates"), _BY_NAME),
+        "volumes": Shape(keys={"name": None}, one_of=frozenset()),
+        "tolerations": Shape(keys={"key": ""}),
+        "topologySpreadConstraints": Shape(keys={"topologyKey": None, "whenUnsatisfiable": None}),
+        "hostAliases": Shape(keys={"ip": None}),
     }
 )
-
 JOB_SPEC = Shape(
     {
-        "tasks": _by(
-            "name",
-            fields={"template": Shape({"spec": _POD_SPEC})},
+        "tasks": Shape(
+            {"template": Shape({"spec": _POD_SPEC})},
+            {"name": None},
             default_name="default",
             takes_lone=True,
         ),
-        "volumes": _by("mountPath", one_of=frozenset({"volumeClaim", "volumeClaimName"})),
+        "volumes": Shape(
+            keys={"mountPath": None}, one_of=frozenset({"volumeClaim", "volumeClaimName"})
+        ),
     }
 )
-"""The lists of a vcjob spec that merge by key. Keys are those of Kubernetes' own types
-(patchMergeKey, listMapKey in k8s.io/api/core/v1), tolerations by key as JobFlow promises."""
+"""Lists of a vcjob spec that merge by key. The keys are those of Kubernetes' types (patchMergeKey,
+listMapKey in k8s.io/api/core/v1); tolerations merge by key in JobFlow."""
 
-_Key = tuple[str | int, ...] | None
+MergeKey = tuple[str | int, ...] | None
 _Work = list[tuple[dict[str, Any], Mapping[str, Any], Shape]]
 
 
 def merge(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """`patch` merged onto `spec`, a vcjob spec, as a new object.
-
-    Neither is changed and the result shares no map and no list with either of them. Any JSON will
-    do, however deep: nothing here recurses.
-    """
+    """Merge `patch` onto `spec`, a vcjob spec, into a new object that shares no map or list with
+    them. Takes any JSON of any depth: nothing recurses."""
     return overlaid(copied(spec), patch)
 
 
 def overlaid(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for those who only read it: what the patch leaves alone it shares with `spec`."""
+    """Merge into a new object that is only read: it shares unpatched parts with `spec`."""
     result = dict(spec)
     work: _Work = [(result, patch, JOB_SPEC)]
     while work:
@@ -138,8 +115,8 @@ def overlaid(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
 
 
 def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work: _Work) -> None:
-    """Bring `target` (ours to change) level with `patch`; maps further down are left as work."""
-    _direct(target, patch, shape)
+    """Apply `patch` to `target` in place; maps further down are added to `work`."""
+    _exclude(target, patch, shape)
     if patch.get(PATCH) == "delete":
         return
     for name, value in patch.items():
@@ -160,8 +137,8 @@ def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work:
             target[name] = value
 
 
-def _direct(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape) -> None:
-    """Take out of `target` what the patch's directives and choices exclude."""
+def _exclude(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape) -> None:
+    """Remove from `target` the keys that the patch's directives and keys exclude."""
     if PATCH in patch and patch[PATCH] in ("replace", "delete"):
         target.clear()
     if RETAIN_KEYS in patch and isinstance(retained := patch[RETAIN_KEYS], list):
@@ -178,11 +155,14 @@ def _drop(target: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[Any]:
-    """A new list: `old` with `patch` merged in by the shape's keys, or just the patch."""
+    """Return a new list: `old` with `patch` merged in by key, or a copy of the patch."""
     if not shape.keys:
         return _replaced(patch, work)
-    held = [(_key(value, shape, index), _own(value)) for index, value in enumerate(old)]
-    changes = [(_key(value, shape, None), value) for value in patch]
+    held = [
+        (merge_key(value, shape, index), value.copy() if isinstance(value, dict) else value)
+        for index, value in enumerate(old)
+    ]
+    changes = [(merge_key(value, shape), value) for value in patch]
     if any(isinstance(value, dict) and PATCH in value for value in patch):
         held, changes = _directed(held, changes)
     merged = [value for _, value in held]
@@ -202,8 +182,8 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
 
 
 def is_lone(patch: Sequence[Any], shape: Shape) -> bool:
-    """Whether a patch's list has one element, a task or container without a name: it means the only
-    one that the template has."""
+    """Whether a patch's list has a single element, a task or container without a name, which means
+    the only one of the template."""
     return (
         shape.takes_lone
         and len(patch) == 1
@@ -213,53 +193,47 @@ def is_lone(patch: Sequence[Any], shape: Shape) -> bool:
     )
 
 
-def _own(value: Any) -> Any:
-    """An element that is ours to change."""
-    return value.copy() if isinstance(value, dict) else value
-
-
-_Keyed = list[tuple[_Key, Any]]
+_Keyed = list[tuple[MergeKey, Any]]
 
 
 def _directed(held: _Keyed, changes: _Keyed) -> tuple[_Keyed, _Keyed]:
-    """Both lists after the directives among the patch's elements; what is left is content."""
+    """Return both lists after the directives among the patch's elements, and without these."""
     directives = [
-        value.get(PATCH) if isinstance(value, dict) else None  # of each element, None: content
-        for _, value in changes
+        (key, value.get(PATCH) if isinstance(value, dict) else None) for key, value in changes
     ]
-    if "replace" in directives:
+    deleted = {key for key, directive in directives if directive == "delete"}
+    if any(directive == "replace" for _, directive in directives):
         held = []
-    gone = {key for (key, _), said in zip(changes, directives, strict=True) if said == "delete"}
     content = [
         change
-        for change, said in zip(changes, directives, strict=True)
-        if said not in ("replace", "delete")
+        for change, (_, directive) in zip(changes, directives, strict=True)
+        if directive not in ("replace", "delete")
     ]
-    return [(key, value) for key, value in held if key is None or key not in gone], content
+    return [(key, value) for key, value in held if key is None or key not in deleted], content
 
 
-def _partners(held: _Keyed, changes: _Keyed) -> dict[_Key, Iterator[dict[str, Any]]]:
-    """For each key of the patch the elements it pairs off with: the last ones, in order."""
-    wanted: dict[_Key, int] = {}
+def _partners(held: _Keyed, changes: _Keyed) -> dict[MergeKey, Iterator[dict[str, Any]]]:
+    """Map each key of the patch to the elements that it changes: the last ones, in order."""
+    wanted: dict[MergeKey, int] = {}
     for key, _ in changes:
         if key is not None:
             wanted[key] = wanted.get(key, 0) + 1
-    found: dict[_Key, list[dict[str, Any]]] = {}
+    found: dict[MergeKey, list[dict[str, Any]]] = {}
     for key, value in held:
         if key in wanted:
             found.setdefault(key, []).append(value)
     return {key: iter(values[max(0, len(values) - wanted[key]) :]) for key, values in found.items()}
 
 
-def _key(value: Any, shape: Shape, index: int | None) -> _Key:
-    """What names this element in its list; None where a key is missing or no text or integer.
+def merge_key(value: Any, shape: Shape, index: int | None = None) -> MergeKey:
+    """Return the merge key of an element; None if a part is missing, or no text or integer.
 
-    `index` is where it stands in the template, None for an element of the patch.
+    `index`: its index in the template; None for an element of the patch.
     """
     if not isinstance(value, dict):
         return None
     parts: list[str | int] = []
-    for name, default in zip(shape.keys, shape.defaults, strict=True):
+    for name, default in shape.keys.items():
         part = value.get(name)
         if part is None:
             part = default
@@ -272,7 +246,7 @@ def _key(value: Any, shape: Shape, index: int | None) -> _Key:
 
 
 def _replaced(patch: list[Any], work: _Work) -> list[Any]:
-    """A list of the patch as a new one of ours; the maps in it are left as work."""
+    """Return a copy of a list of the patch; the maps in it are added to `work`."""
     root = patch.copy()
     lists = [root]
     while lists:
@@ -289,9 +263,8 @@ def _replaced(patch: list[Any], work: _Work) -> list[Any]:
 
 
 def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """Everything in a patch that could not be merged as it was meant: elements that lack the key
-    they are merged by, directives that this merge does not have. Never raises on any JSON.
-    """
+    """Yield the faults of a patch that keep it from merging as meant: elements without their merge
+    key, and unknown directives. Never raises on any JSON."""
     work: deque[tuple[Any, Shape, str]] = deque([(patch, JOB_SPEC, path)])
     while work:
         node, shape, at = work.popleft()
@@ -320,7 +293,7 @@ def _directive_violations(node: dict[str, Any], at: str) -> Iterator[Violation]:
                 detail = 'supported values: "replace", "delete", "merge"'
                 yield Violation(below(at, name), Reason.NOT_SUPPORTED, value, detail)
         elif name != RETAIN_KEYS:
-            detail = f"no directive that a patch may use; use {PATCH} or {RETAIN_KEYS}"
+            detail = f"unknown directive; use {PATCH} or {RETAIN_KEYS}"
             yield Violation(below(at, name), Reason.FORBIDDEN, value, detail)
         elif not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
             detail = "must be a list of the field names to keep"
@@ -332,13 +305,13 @@ def _element_violations(element: dict[str, Any], shape: Shape, at: str) -> Itera
         if len(element) > 1:
             detail = (
                 f"replaces the whole list, so it must be an element of its own (`- {PATCH}: "
-                "replace`), beside those that the list is to have"
+                "replace`), beside the elements of the new list"
             )
             yield Violation(f"{at}.{PATCH}", Reason.FORBIDDEN, "replace", detail)
         return
-    if _key(element, shape, None) is not None:
+    if merge_key(element, shape) is not None:
         return
-    for name, default in zip(shape.keys, shape.defaults, strict=True):
+    for name, default in shape.keys.items():
         if element.get(name) in (None, "") and default is None:
-            detail = f"elements of this list are merged by their {name}: say which one is meant"
+            detail = f"this list merges by {name}; set the {name} of the element to change"
             yield Violation(f"{at}.{name}", Reason.REQUIRED, None, detail)

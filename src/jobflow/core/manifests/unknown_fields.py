@@ -1,8 +1,8 @@
-"""Fields of a vcjob spec, or of a patch, that do not exist, and values of pods of a wrong type.
+"""Misfits of a vcjob spec or a patch: unknown fields, and values of pods with a wrong type.
 
-Types are those of `fields`. A wrong type is a violation, because Volcano's definition of the vcjob
-refuses it. An unknown field is a doubt: Volcano drops it, or is newer than this table
-(docs/decisions/unknown-fields.md). Wrong types of the job's own fields are left to `schema`.
+The types are those of `job_fields`. A wrong type is a violation, because Volcano's definition of
+the vcjob refuses it. An unknown field is a warning: Volcano drops it, or is newer than the table
+(docs/decisions/unknown-fields.md). `crd_schema` reports wrong types of the job's own fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jobflow.core.manifests.job_fields import Type, job_spec, meant, place_of
 from jobflow.core.suggest import did_you_mean, supported
 from jobflow.core.violations import (
     MAX_FINDINGS,
-    Doubt,
+    FieldWarning,
     Place,
     Reason,
     Violation,
@@ -25,14 +25,14 @@ from jobflow.core.violations import (
     path_of,
 )
 
-MOST_GUESSES = 100
-"""Unknown fields, and unknown words, of one object for which there is a guess."""
+MAX_GUESSES = 100
+"""Guesses of unknown fields, and of unknown words, for one object."""
 UNKNOWN = "unknown field"
 _QUANTITY = re.compile(
     r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
     r"(?:[KMGTPE]i|[numkMGTPE]|[eE][-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))?"
 )
-"""Source: the pattern that Volcano's definition of the vcjob has for quantities."""
+"""Pattern of quantities in Volcano's definition of the vcjob."""
 _ALMOST = re.compile(
     r"(?P<number>[-+]?[0-9.]+)\s*(?P<letter>[numkgtpe]?)(?P<binary>i?)(?P<byte>b?)", re.IGNORECASE
 )
@@ -46,16 +46,16 @@ class Misfit(NamedTuple):
 
     place: Place
     type: Type | None
-    """The type that the value should have; None: the field does not exist."""
+    """Expected type; None: the field does not exist."""
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Misfits:
-    """What does not fit in one spec or patch."""
+    """Misfits of one spec or patch."""
 
     violations: tuple[Violation, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    warnings: tuple[FieldWarning, ...] = ()
 
 
 NO_MISFITS = Misfits()
@@ -64,22 +64,25 @@ NO_MISFITS = Misfits()
 def misfits(
     spec: Any, path: str, *, is_open: IsOpen | None = None, unknown_before: int = 0
 ) -> Misfits:
-    """Return everything in a vcjob spec at `path` that does not fit its type; linear in its size.
+    """Return the misfits of a vcjob spec at `path`; linear in its size.
 
-    `is_open`: for a patch: whether a text has references without a value. Such a text fits any
-    type, and a patch may have directives beside its fields. `unknown_before`: unknown fields that
-    were found in other patches of the same flow.
+    `is_open`: for a patch, which may have directives: whether a text has a reference without a
+    value, so that it fits any type. `unknown_before`: number of unknown fields in other patches of
+    the flow.
     """
-    wrong: list[Violation] = []
-    unknown: list[Doubt] = []
+    violations: list[Violation] = []
+    warnings: list[FieldWarning] = []
     for found in _found(spec, is_open):
         if found.type is not None:
-            wrong.append(_wrong(found, found.type, path, guess=len(wrong) < MOST_GUESSES))
-            if len(wrong) == MAX_FINDINGS:
+            may_guess = len(violations) < MAX_GUESSES
+            violations.append(_wrong_type(found, found.type, path, guess=may_guess))
+            if len(violations) == MAX_FINDINGS:
                 break
-        elif (before := unknown_before + len(unknown)) < MAX_FINDINGS:
-            unknown.append(_unknown(found, path, guess=before < MOST_GUESSES))
-    return Misfits(tuple(wrong), tuple(unknown)) if wrong or unknown else NO_MISFITS
+        elif (before := unknown_before + len(warnings)) < MAX_FINDINGS:
+            warnings.append(_unknown_field(found, path, guess=before < MAX_GUESSES))
+    if not violations and not warnings:
+        return NO_MISFITS
+    return Misfits(tuple(violations), tuple(warnings))
 
 
 def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
@@ -101,8 +104,8 @@ def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
 
 
 def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] | None:
-    """Key, value and type of everything in a node; None: it is no node of that type. A null in a
-    map counts as left out."""
+    """Return key, value and type of each child of a node; None if the node has another type. A null
+    in a map counts as missing."""
     if kind.kind == "list":
         return ((i, v, kind.inner) for i, v in enumerate(node)) if isinstance(node, list) else None
     if not isinstance(node, dict):
@@ -118,7 +121,7 @@ def _is_open(value: Any, is_open: IsOpen | None) -> bool:
 
 
 def _is_integer(value: Any, kind: Type) -> bool:
-    """Whether JSON has an integer there; `3.0` is one."""
+    """Whether a value is an integer in JSON; `3.0` is one."""
     if isinstance(value, float):
         return value.is_integer()
     return isinstance(value, int) and not isinstance(value, bool)
@@ -139,18 +142,18 @@ _FITS: Mapping[str, Callable[[Any, Type], bool]] = {
     "text": lambda value, kind: isinstance(value, str),
     "words": lambda value, kind: value in kind.words if value else value == "",
 }
-"""Whether a value fits a type without anything below it. An empty word is one that is not set."""
-_CALLED = {
+"""Whether a value fits a leaf type. An empty word counts as not set."""
+_JSON_TYPES = {
     "integer-or-text": "integer,string",
     "list": "array",
     "map": "object",
     "text": "string",
     "words": "string",
 }
-"""JSON types by what an API server calls them, as far as it is another word."""
+"""Our types -> the API server's words, if they differ."""
 
 
-def _wrong(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
+def _wrong_type(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
     keys = keys_of(found.place)
     at = path_of(found.place, path)
     if kind.kind == "words" and isinstance(found.value, str):
@@ -158,19 +161,19 @@ def _wrong(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
         return Violation(at, Reason.NOT_SUPPORTED, found.value, detail)
     if kind.kind == "quantity":
         return Violation(at, Reason.TYPE_INVALID, found.value, _no_quantity(found.value))
-    violation = mistyped(keys, _CALLED.get(kind.kind, kind.kind), found.value)
+    violation = mistyped(keys, _JSON_TYPES.get(kind.kind, kind.kind), found.value)
     detail = violation.detail.removeprefix(f"{violation.path} in body ")
     return replace(violation, path=at, detail=detail)
 
 
 def _no_quantity(value: Any) -> str:
-    """Say how a quantity is written: `2 GB` is `2G`."""
+    """Return how to write the quantity: `2 GB` is `2G`."""
     meant = _meant_quantity(value.strip()) if isinstance(value, str) else None
     return 'must be a quantity, such as 2, "500m" or "2Gi"' + did_you_mean(meant)
 
 
 def _meant_quantity(text: str) -> str | None:
-    """Return the quantity with the suffix as Kubernetes writes it; None if that is not clear."""
+    """Return the quantity with a suffix of Kubernetes, or None if it is not clear."""
     found = _ALMOST.fullmatch(text)
     if found is None:
         return None
@@ -182,8 +185,8 @@ def _meant_quantity(text: str) -> str | None:
     return quantity if _QUANTITY.fullmatch(quantity) else None
 
 
-def _unknown(found: Misfit, path: str, *, guess: bool) -> Doubt:
+def _unknown_field(found: Misfit, path: str, *, guess: bool) -> FieldWarning:
     keys = keys_of(found.place)
     at = path_of(found.place, path)
     word = meant(place_of(keys[:-1]), str(keys[-1])) if guess else ""
-    return Doubt(at, UNKNOWN + word, Reason.FORBIDDEN)
+    return FieldWarning(at, UNKNOWN + word, Reason.FORBIDDEN)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from jobflow.api.resources import StatusCause
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.patch_locations import Places, innermost
+from jobflow.core.admission.analysis.patch_locations import innermost, locations_of
 from jobflow.core.admission.analysis.resolved_specs import ResolvedSpec
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 from jobflow.webhook.dry_run.template_pods import (
@@ -77,8 +77,7 @@ def add_patched_pod_faults(
 
 def _faults(tried: PatchedPod, causes: Sequence[StatusCause]) -> Iterator[Violation]:
     """The faults of a merged pod template, located in the patch that they come from."""
-    job = tried.job
-    layers = [Places(c.said, job.spec, c.path, c.written) for c in reversed(job.changes)]
+    layers = locations_of(tried.job)
     for cause in causes:
         merged = violation_of(tried.task, cause)
         placed = innermost(layers, replace(merged, path=merged.path.removeprefix("spec")))

@@ -89,7 +89,7 @@ def add_pod_faults(
     faults = (violation_of(i, fault) for i, fault in found)
     new = (fault for fault in faults if (fault.path, fault.reason) not in known)
     more = tuple(islice(new, MAX_FINDINGS - len(verdict.violations)))
-    warned = {doubt.path for doubt in verdict.doubts}
+    warned = {each.path for each in verdict.field_warnings}
     warnings = (*_warnings(pairs, warned), *not_tried(len(tried) - len(pairs), len(tried)))
     if not more and not warnings:
         return verdict

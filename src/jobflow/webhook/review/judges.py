@@ -15,7 +15,7 @@ from jobflow.api.kinds import FlowObject
 from jobflow.core.admission.analysis.effort import effort_of_json, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
-from jobflow.core.admission.rules.depth import depth_violations
+from jobflow.core.admission.rules.size_limits import depth_violations
 from jobflow.core.admission.validate import (
     Known,
     validate_facts,
@@ -154,7 +154,7 @@ class FlowJudge(Judge[JobFlow]):
         if verdict.violations:
             return verdict
         await self._check_rights(user, new)
-        if not facts.changes or not (tried := patched_pods(facts)):
+        if not facts.resolved_patches or not (tried := patched_pods(facts)):
             return verdict
         first = [each.template for each in tried[:MOST_TRIED]]
         answers = await self._cluster.dry_run(namespace, first)

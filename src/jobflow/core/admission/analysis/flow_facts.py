@@ -1,42 +1,46 @@
-"""A flow by columns, each computed once for all rules. It holds no rule and judges nothing.
+"""Facts of a flow, in columns that all rules share; each is computed at most once.
 
-A rule looks at a column first, which takes well under a microsecond a step, and walks the steps
-only where the column says that something is wrong: so rules stay small and a valid flow is cheap.
-Rules of what a flow does not use are not asked at all (`rules`).
+A rule first looks at a column, which costs far less than a microsecond a step, and walks the steps
+only if the column shows a fault. A group of rules does not run at all if its column is empty
+(`core.admission.rule`). No column may refer to the facts: an object without reference cycles is
+freed at once (docs/performance.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from jobflow.api.control import Case
 from jobflow.api.jobflow import (
     DependsOn,
     HTTPGetProbe,
     JobFlow,
+    JobFlowSpec,
     Probe,
     Step,
     TaskStatusProbe,
     TCPSocketProbe,
 )
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.admission.analysis.job_counts import ONE, Planned, planned
-from jobflow.core.admission.analysis.known_tasks import KnownTasks
-from jobflow.core.admission.analysis.patch_locations import Stranger, strangers
-from jobflow.core.admission.analysis.read_expressions import Readings, Written
+from jobflow.core.admission.analysis.flow_expressions import FlowExpressions, WrittenExpression
+from jobflow.core.admission.analysis.job_counts import ONE_JOB, JobCount, job_counts
+from jobflow.core.admission.analysis.patch_locations import UnknownElement, unknown_elements
 from jobflow.core.admission.analysis.resolved_specs import (
-    Patched,
+    KnownTasks,
     ResolvedPatch,
     ResolvedSpec,
     ResolvedStep,
     Resolver,
-    changes,
+    StepPatch,
     is_open,
-    patches_of,
+    resolved_patches,
+    step_patches,
 )
-from jobflow.core.admission.analysis.visible_names import NameScope, Place
+from jobflow.core.admission.analysis.visible_names import ExpressionPlace, NameScope
 from jobflow.core.derived import derived
 from jobflow.core.manifests.unknown_fields import NO_MISFITS, Misfits, misfits
 from jobflow.core.spec.expressions import expressions_of
@@ -45,62 +49,79 @@ from jobflow.core.violations import MAX_FINDINGS
 
 A = TypeVar("A", HTTPGetProbe, TCPSocketProbe, TaskStatusProbe, covariant=True)
 
+PLAIN_FIELDS = frozenset({"name", "template", "depends_on", "continue_on_failure"})
+"""Fields of a step that are no options. Every other field is one, a new field too."""
+PLAIN_SPEC_FIELDS = frozenset({"flows", "job_retain_policy", "params", "job_defaults", "suspend"})
+"""Fields of a flow's spec that are no options: rules of their own look at them."""
+
+
+def _has_any(struct: type[msgspec.Struct], plain: frozenset[str]) -> Callable[[Any], bool]:
+    """Return a predicate: whether any field that is not plain is set. It is compiled, because it
+    runs for every step and `getattr` takes three times as long."""
+    options = [field.name for field in msgspec.structs.fields(struct) if field.name not in plain]
+    tests = " or ".join(f"value.{name} is not None" for name in options)
+    predicate: Callable[[Any], bool] = eval(f"lambda value: {tests}")
+    return predicate
+
+
+_has_options = _has_any(Step, PLAIN_FIELDS)
+_spec_has_options = _has_any(JobFlowSpec, PLAIN_SPEC_FIELDS)
+
 RANDOM_SUFFIX = "x" * 5
-"""Stands for the characters that an API server appends to `generateName`."""
+"""Placeholder for the characters that an API server appends to `generateName`."""
 _MAX_GENERATE_NAME = 58
-"""What it keeps of `generateName` (k8s.io/apiserver/pkg/storage/names)."""
+"""Characters of `generateName` that an API server keeps (k8s.io/apiserver/pkg/storage/names)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the cluster beside the object itself."""
+    """The cluster's objects that admission of a flow or template depends on."""
 
     templates: Mapping[str, JobTemplate] | None = None
-    """Those of the flow's namespace by name; None: nobody knows them, so nothing is said of
-    them and nothing is checked through them."""
+    """JobTemplates of the flow's namespace by name. None: unknown, so nothing is checked against
+    them."""
     queues: Mapping[str, str] | None = None
-    """Queue name -> `status.state` ("Open", …); None: not known."""
+    """Queue name -> `status.state` ("Open", …). None: unknown."""
 
 
-class Entry(NamedTuple, Generic[A]):
-    """One thing that a step's probe asks of its targets."""
+class ProbeEntry(NamedTuple, Generic[A]):
+    """An entry in one of the lists of a step's probe."""
 
     step: int
     field: str
-    """The list it stands in: `httpGetList`."""
+    """The list: `httpGetList`."""
     at: int
     asked: A
 
     @property
     def place(self) -> str:
-        """Where in the probe it is: `httpGetList[0]`."""
+        """Path below the probe: `httpGetList[0]`."""
         return f"{self.field}[{self.at}]"
 
     @property
     def path(self) -> str:
-        """Its JSON path."""
+        """JSON path in the flow."""
         return f"spec.flows[{self.step}].dependsOn.probe.{self.place}"
 
 
-AnyEntry = Entry[HTTPGetProbe] | Entry[TCPSocketProbe] | Entry[TaskStatusProbe]
+AnyProbeEntry = ProbeEntry[HTTPGetProbe] | ProbeEntry[TCPSocketProbe] | ProbeEntry[TaskStatusProbe]
 
 
 class FlowFacts:
-    """What the rules look at."""
+    """Columns of one flow. A step's position is its index in `steps`."""
 
     def __init__(self, flow: JobFlow, known: Known) -> None:
         self.flow = flow
         self.known = known
         self.flows: list[Step] = flow.spec.flows or []
         self.finally_steps: list[Step] = flow.spec.finally_ or []
-        """The steps of `finally`."""
         self.steps: list[Step] = (
             [*self.flows, *self.finally_steps] if self.finally_steps else self.flows
         )
-        """All of them; a position is one in this list. The graph holds those of `flows` alone."""
+        """All steps, those of `finally` last."""
         self.graph = Graph(self.flows)
+        """Dependencies of `flows`; steps of `finally` are not in it."""
         self.names: list[str] = self.graph.names + [step.name for step in self.finally_steps]
-        """Of all steps, by position."""
         self.dependencies: list[tuple[int, DependsOn]] = [
             (i, step.depends_on) for i, step in enumerate(self.flows) if step.depends_on is not None
         ]
@@ -109,105 +130,79 @@ class FlowFacts:
             for i, depends_on in self.dependencies
             if depends_on.probe is not None and not depends_on.probe.empty
         ]
-        """Those that ask something, by their step."""
-        self.steps_with_options: list[tuple[int, Step]] = _steps_with_options(self.steps)
-        """Those of which more is said than which template they run and what they wait for. No rule
-        of anything else walks the others."""
-        self.patches: list[Patched] = list(patches_of(self.steps_with_options, self.path))
-        """Those of the steps and of their cases."""
-        self.controlled_steps: list[tuple[int, Step]] = _controlled_steps(self.steps_with_options)
-        """Those of which more is said than that, what they change and when they run."""
+        self.steps_with_options: list[tuple[int, Step]] = [
+            (i, step) for i, step in enumerate(self.steps) if _has_options(step)
+        ]
+        """Steps with a field set beyond PLAIN_FIELDS. Rules of options walk only these."""
+        self.has_options: bool = bool(self.steps_with_options) or _spec_has_options(flow.spec)
+        self.patches: list[StepPatch] = step_patches(self.steps_with_options, self.path)
+        """Patches of steps and of their cases."""
         self.cases: list[tuple[int, int, Case]] = [
             (i, at, case)
-            for i, step in self.controlled_steps
+            for i, step in self.steps_with_options
             if step.switch
             for at, case in enumerate(step.switch)
         ]
-        """Every case of a switch, by its step and its place there."""
-        self.steps_with_expressions: list[tuple[int, Step]] = _steps_with_expressions(
-            self.steps_with_options
-        )
-        """Those that may have expressions."""
-
-    @property
-    def controlled(self) -> bool:
-        """Whether anything steers the flow as a whole or any of its steps."""
-        spec = self.flow.spec
-        return bool(
-            self.controlled_steps
-            or self.finally_steps
-            or spec.parallelism is not None
-            or spec.timeout is not None
-            or spec.failure_policy is not None
-            or spec.ttl_seconds_after_finished is not None
-        )
+        """Every case of a switch, with its step and its index."""
 
     def path(self, step: int) -> str:
-        """The JSON path of a step: `spec.flows[3]`, `spec.finally[0]`."""
-        last = step - len(self.flows)
-        return f"spec.flows[{step}]" if last < 0 else f"spec.finally[{last}]"
+        """Return the JSON path of a step: `spec.flows[3]`, `spec.finally[0]`."""
+        in_finally = step - len(self.flows)
+        return f"spec.flows[{step}]" if in_finally < 0 else f"spec.finally[{in_finally}]"
+
+    # ------------------------------------------------------------------------ probes
 
     @derived
-    def requests(self) -> list[Entry[HTTPGetProbe]]:
-        """All that is in an httpGetList."""
-        return [
-            Entry(i, "httpGetList", at, each)
-            for i, probe in self.probes
-            if probe.http_get_list
-            for at, each in enumerate(probe.http_get_list)
-        ]
+    def requests(self) -> list[ProbeEntry[HTTPGetProbe]]:
+        """Entries of every httpGetList."""
+        return list(self._probe_entries("httpGetList", "http_get_list"))
 
     @derived
-    def connections(self) -> list[Entry[TCPSocketProbe]]:
-        """All that is in a tcpSocketList."""
-        return [
-            Entry(i, "tcpSocketList", at, each)
-            for i, probe in self.probes
-            if probe.tcp_socket_list
-            for at, each in enumerate(probe.tcp_socket_list)
-        ]
+    def connections(self) -> list[ProbeEntry[TCPSocketProbe]]:
+        """Entries of every tcpSocketList."""
+        return list(self._probe_entries("tcpSocketList", "tcp_socket_list"))
 
     @derived
-    def task_statuses(self) -> list[Entry[TaskStatusProbe]]:
-        """All that is in a taskStatusList."""
-        return [
-            Entry(i, "taskStatusList", at, each)
-            for i, probe in self.probes
-            if probe.task_status_list
-            for at, each in enumerate(probe.task_status_list)
-        ]
+    def task_statuses(self) -> list[ProbeEntry[TaskStatusProbe]]:
+        """Entries of every taskStatusList."""
+        return list(self._probe_entries("taskStatusList", "task_status_list"))
 
     @derived
-    def entries(self) -> list[AnyEntry]:
-        """All three."""
+    def entries(self) -> list[AnyProbeEntry]:
+        """Entries of all lists."""
         return [*self.requests, *self.connections, *self.task_statuses]
 
-    @derived
-    def tasks(self) -> KnownTasks:
-        """The tasks of each step whose templates are known."""
-        templates = self.known.templates or {}
-        half_known = frozenset(
-            i
-            for i, step in self.controlled_steps
-            if step.switch and not templates.keys() >= set(step.templates)
-        )
-        return KnownTasks(self.resolved_steps, half_known)
+    def _probe_entries(self, field: str, attribute: str) -> Iterator[ProbeEntry[Any]]:
+        for i, probe in self.probes:
+            for at, asked in enumerate(getattr(probe, attribute) or ()):
+                yield ProbeEntry(i, field, at, asked)
+
+    # ------------------------------------------------------------------- expressions
 
     @derived
-    def readings(self) -> Readings:
-        """What its expressions say."""
-        visible = NameScope(self.flow, self.graph, self.steps, self.tasks.get)
-        return Readings(list(self._written()), visible, self.graph)
+    def written_expressions(self) -> list[WrittenExpression]:
+        """Every expression, in the order of the flow."""
+        return [
+            WrittenExpression(
+                ExpressionPlace(i, "switch" if field.startswith("switch") else field),
+                f"{self.path(i)}.{field}",
+                text,
+            )
+            for i, step in self.steps_with_options
+            for field, text in expressions_of(step)
+        ]
 
-    def _written(self) -> Iterator[Written]:
-        for i, step in self.steps_with_expressions:
-            for field, text in expressions_of(step):
-                kind = "switch" if field.startswith("switch") else field
-                yield Written(Place(i, kind), f"{self.path(i)}.{field}", text)
+    @derived
+    def expressions(self) -> FlowExpressions:
+        """The expressions, parsed, and the names that each may use."""
+        scope = NameScope(self.flow, self.graph, self.steps, self.tasks.get)
+        return FlowExpressions(self.written_expressions, scope, self.graph)
+
+    # ------------------------------------------------------------------ names of jobs
 
     @derived
     def flow_name(self) -> str:
-        """The flow's name; for one that the API server is to choose, one of its length."""
+        """The flow's name; a placeholder of the same length if the API server generates it."""
         metadata = self.flow.metadata
         if metadata.name or not metadata.generate_name:
             return metadata.name
@@ -215,113 +210,90 @@ class FlowFacts:
 
     @derived
     def longest_name(self) -> int:
-        """Characters of the longest name of a step."""
+        """Characters of the longest step name."""
         return max(map(len, self.names), default=0)
 
     @derived
-    def planned(self) -> list[Planned]:
-        """How many vcjobs each step may come to, by position."""
-        return planned(self.flow, self.steps)
+    def job_counts(self) -> list[JobCount]:
+        """The number of jobs that each step may create."""
+        return job_counts(self.flow, self.steps)
 
     @derived
-    def repeats_names(self) -> bool:
-        """Whether a step may come to more than one vcjob."""
-        return bool(self.controlled_steps) and any(each is not ONE for each in self.planned)
+    def has_numbered_jobs(self) -> bool:
+        """Whether a step may create more than one job, so that names get an index or a retry."""
+        return bool(self.steps_with_options) and any(
+            count is not ONE_JOB for count in self.job_counts
+        )
 
     @derived
-    def longest_tail(self) -> int:
-        """Characters of the longest index and retry that stand behind a step's name."""
-        if not self.repeats_names:
+    def longest_suffix(self) -> int:
+        """Characters of the longest index and retry that follow a step's name."""
+        if not self.has_numbered_jobs:
             return 0
-        return max(len(each.longest) for each in set(self.planned))
+        return max(len(count.longest_suffix) for count in set(self.job_counts))
+
+    # ------------------------------------------------------------ patches and templates
 
     @derived
-    def changes(self) -> list[ResolvedPatch]:
-        """The patches that say something, in the order of the flow."""
-        return list(changes(self.flow, self.patches)) if self.patches else []
+    def resolved_patches(self) -> list[ResolvedPatch]:
+        """The patches that are not empty, in the order of the flow."""
+        return list(resolved_patches(self.flow, self.patches)) if self.patches else []
 
     @derived
     def misfits(self) -> list[tuple[ResolvedPatch, Misfits]]:
-        """Fields and values of patches that no vcjob has, by patch; about MAX_FINDINGS at most."""
+        """Fields and values of patches that no vcjob has; about MAX_FINDINGS at most."""
         found: list[tuple[ResolvedPatch, Misfits]] = []
         wrong = unknown = 0
-        for change in self.changes:
-            of_one = misfits(change.said, change.path, is_open=is_open, unknown_before=unknown)
-            if of_one is not NO_MISFITS:
-                found.append((change, of_one))
-                wrong += len(of_one.violations)
-                unknown += len(of_one.doubts)
+        for patch in self.resolved_patches:
+            of_patch = misfits(patch.content, patch.path, is_open=is_open, unknown_before=unknown)
+            if of_patch is not NO_MISFITS:
+                found.append((patch, of_patch))
+                wrong += len(of_patch.violations)
+                unknown += len(of_patch.warnings)
             if wrong >= MAX_FINDINGS:
                 break
         return found
 
     @derived
-    def strangers(self) -> list[tuple[ResolvedSpec, ResolvedPatch, Stranger]]:
+    def unknown_elements(self) -> list[tuple[ResolvedSpec, ResolvedPatch, UnknownElement]]:
         """Tasks and containers of patches that their templates do not have."""
         return [
-            (kind, change, stranger)
-            for kind in self.resolved_specs
-            if kind.changes
-            for change, stranger in strangers(kind)
+            (resolved, patch, element)
+            for resolved in self.resolved_specs
+            if resolved.changes
+            for patch, element in unknown_elements(resolved)
         ]
 
     @derived
     def templates(self) -> list[str]:
-        """Every JobTemplate that a step may run, by name, in the order of the flow."""
+        """Names of the JobTemplates that steps may run, in the order of the flow."""
         if self.cases:
             return self.flow.templates
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
 
     @derived
     def resolved_specs(self) -> list[ResolvedSpec]:
-        """What the steps may come to as far as templates are known, each once, in order: where
-        nothing is changed, one kind a template."""
-        if self.changes:
-            return list({id(use.kind): use.kind for use in self.resolved_steps}.values())
-        found = map(self._resolved_specs.plain, self.templates) if self.known.templates else ()
-        return [kind for kind in found if kind is not None]
+        """The distinct vcjob specs of steps whose templates are known, in the order of the flow.
+        Steps that run a template unchanged share its spec."""
+        if self.resolved_patches:
+            return list({id(use.resolved): use.resolved for use in self.resolved_steps}.values())
+        found = map(self._resolver.plain, self.templates) if self.known.templates else ()
+        return [resolved for resolved in found if resolved is not None]
 
     @derived
     def resolved_steps(self) -> list[ResolvedStep]:
-        """The same by step, for rules that have found something in `kinds`."""
-        return list(self._resolved_specs.uses(self.steps)) if self.known.templates else []
+        """The resolved spec of each step and case, for rules that found a fault in a spec."""
+        return list(self._resolver.resolve(self.steps)) if self.known.templates else []
 
     @derived
-    def _resolved_specs(self) -> Resolver:
-        return Resolver(self.flow, self.changes, self.known.templates or {})
+    def tasks(self) -> KnownTasks:
+        """Tasks of each step all of whose templates are known."""
+        templates = self.known.templates or {}
+        partly_known = frozenset(
+            i for i, _, case in self.cases if self.steps[i].template_for(case) not in templates
+        )
+        return KnownTasks(self.resolved_steps, partly_known)
 
-
-def _steps_with_options(steps: Sequence[Step]) -> list[tuple[int, Step]]:
-    return [
-        (i, step)
-        for i, step in enumerate(steps)
-        if step.patch is not None
-        or step.when is not None
-        or step.switch is not None
-        or step.for_each is not None
-        or step.repeat is not None
-        or step.retry is not None
-        or step.timeout is not None
-        or step.daemon
-    ]
-
-
-def _controlled_steps(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
-    return [
-        (i, step)
-        for i, step in special
-        if step.switch is not None
-        or step.for_each is not None
-        or step.repeat is not None
-        or step.retry is not None
-        or step.timeout is not None
-        or step.daemon
-    ]
-
-
-def _steps_with_expressions(special: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
-    return [
-        (i, step)
-        for i, step in special
-        if step.when is not None or step.switch or step.for_each or step.repeat or step.retry
-    ]
+    @derived
+    def _resolver(self) -> Resolver:
+        return Resolver(self.flow, self.resolved_patches, self.known.templates or {})

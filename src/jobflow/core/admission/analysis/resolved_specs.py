@@ -1,9 +1,8 @@
-"""The vcjob specs that a flow's steps may have, as far as their templates are known. It refuses
-nothing.
+"""Vcjob specs that a flow's steps may create, and their tasks, if the templates are known.
 
-A step with `switch` may have as many as it has cases. References to params and to the flow itself
-have their values here; what only a run can tell (`$(item)`, outputs) stays as it stands, and
-`unknown` says where.
+A step with `switch` may have one spec a case. References to params and to the flow have their
+values here. A value that only a run knows (`$(item)`, outputs) stays a reference, and `open_paths`
+lists its places.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from jobflow.api.control import Case, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
+from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.cel.expression import Failure
 from jobflow.core.cel.references import (
     Reference,
@@ -29,214 +29,206 @@ from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape, overlaid
 from jobflow.core.pods.names import PodNames, pod_names
 from jobflow.core.violations import below
 
-MAX_OF_ALL = 8 << 20
-"""Bytes of JSON that the references of all patches of a flow may stand for: each value is copied
-into the spec that is checked."""
-MOST_MERGED = 16 << 20
+MAX_REFERENCED = 8 << 20
+"""Bytes of JSON that the references of all patches of a flow may expand to."""
+MAX_MERGED = 16 << 20
 """Bytes of JSON of the specs that patches are merged onto: 5,000 steps of 3 KiB, about two seconds.
-What is beyond is looked at without its template."""
-_FROM_THE_START = frozenset({"params", "flow"})
-"""Roots of references whose values are known before anything has run."""
+Patches beyond it are checked without their template."""
+_CONSTANT_ROOTS = frozenset({"params", "flow"})
+"""Roots of references whose values are known before anything runs."""
+_ONLY_A_RUN_KNOWS = Failure("only a run knows the value")
+
+
+class StepPatch(NamedTuple):
+    """A patch of a step or a case; it may be empty."""
+
+    step: int
+    case: int | None
+    path: str
+    """JSON path: `spec.flows[0].switch[1].patch`."""
+    patch: Patch
 
 
 class ResolvedPatch(NamedTuple):
-    """A patch that says something."""
+    """A patch that is not empty, with the known values of its references."""
 
     step: int
-    """The step's position among all of the flow."""
+    """Position of the step."""
     case: int | None
-    """The case of `switch` it belongs to; None: it is the step's own."""
+    """Index of the case in `switch`; None for the step's own patch."""
     path: str
-    """Its JSON path: `spec.flows[0].patch.jobSpec`."""
+    """JSON path: `spec.flows[0].patch.jobSpec`."""
     written: Mapping[str, Any]
-    """As it stands."""
-    said: Mapping[str, Any]
-    """With the values of its references, as far as they are known."""
+    """The patch as the user wrote it."""
+    content: Mapping[str, Any]
+    """The patch with the known values in place of references."""
     open: bool
-    """Whether there are others."""
+    """Whether `content` still has references."""
     large: bool = False
-    """Whether its references stand for too much; then `said` is as it stands."""
+    """Whether the values are too large; then `content` is `written`."""
 
 
 class ResolvedSpec(NamedTuple):
-    """A vcjob that steps come to, whose template is known."""
+    """A vcjob spec that steps create from a known template."""
 
     template: JobTemplate
     base: Mapping[str, Any]
     """The template's spec with the flow's jobDefaults."""
     spec: Mapping[str, Any]
-    """The vcjob spec that it has now: the base with the patches merged in."""
+    """The base with the patches merged in."""
     pods: PodNames
     changes: tuple[ResolvedPatch, ...]
     """The patches, in the order in which they are merged."""
 
     @property
     def open(self) -> bool:
-        """Whether there is something in the spec that only a run can tell."""
-        return any(change.open for change in self.changes)
+        """Whether the spec has a value that only a run knows."""
+        return any(patch.open for patch in self.changes)
 
 
 class ResolvedStep(NamedTuple):
-    """A step whose template is known; with `switch` one of its cases."""
+    """A step, or one of its cases, and its resolved spec."""
 
     step: int
-    """Its position among all steps of the flow."""
-    kind: ResolvedSpec
-
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        """The vcjob spec that it has now."""
-        return self.kind.spec
+    """Position of the step."""
+    resolved: ResolvedSpec
 
     @property
     def pods(self) -> PodNames:
         """The names of its pods."""
-        return self.kind.pods
+        return self.resolved.pods
 
 
-class Patched(NamedTuple):
-    """A patch, whatever it says."""
-
-    step: int
-    case: int | None
-    path: str
-    """Its JSON path: `spec.flows[0].switch[1].patch`."""
-    patch: Patch
-
-
-def patches_of(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> Iterator[Patched]:
-    """Each patch of these steps, given by position, and of their cases, in the order of the flow.
-    `path`: the JSON path of a step by its position."""
+def step_patches(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> list[StepPatch]:
+    """Return the patches of these steps and of their cases, in the order of the flow. `path`
+    returns the JSON path of a step by its position."""
+    found = []
     for i, step in steps:
         if step.patch is not None:
-            yield Patched(i, None, f"{path(i)}.patch", step.patch)
+            found.append(StepPatch(i, None, f"{path(i)}.patch", step.patch))
         for at, case in enumerate(step.switch or ()):
             if case.patch is not None:
-                yield Patched(i, at, f"{path(i)}.switch[{at}].patch", case.patch)
+                found.append(StepPatch(i, at, f"{path(i)}.switch[{at}].patch", case.patch))
+    return found
 
 
-def changes(flow: JobFlow, patches: Sequence[Patched]) -> Iterator[ResolvedPatch]:
-    """Those of the patches that say something."""
-    known, room = _Values(flow), Room(MAX_OF_ALL)
+def resolved_patches(flow: JobFlow, patches: Sequence[StepPatch]) -> Iterator[ResolvedPatch]:
+    """Yield the patches that are not empty, with the known values of their references."""
+    values, room = _ConstantValues(flow), Room(MAX_REFERENCED)
     for step, case, path, patch in patches:
         if (written := changes_of(patch)) is not None:
             field = "jobSpec" if patch.job_spec else "spec"
-            said, is_open, large = _with_known_values(written, known, room)
-            yield ResolvedPatch(step, case, f"{path}.{field}", written, said, is_open, large)
+            content, is_open, is_large = _with_constants(written, values, room)
+            yield ResolvedPatch(step, case, f"{path}.{field}", written, content, is_open, is_large)
 
 
-class _Values:
-    """What references stand for before anything has run, each looked up once for a flow."""
+class _ConstantValues:
+    """Values of references before anything runs, each looked up once for a flow."""
 
     def __init__(self, flow: JobFlow) -> None:
-        self._seen = EvaluationScope(flow, lambda name: None)
-        self._found: dict[str, Any] = {}
+        self._scope = EvaluationScope(flow, lambda name: None)
+        self._values: dict[str, Any] = {}
 
-    def of(self, reference: Reference) -> Any:
-        """The value; a Failure where only a run can tell it."""
-        if reference.root not in _FROM_THE_START:
-            return _LATER
+    def get(self, reference: Reference) -> Any:
+        """Return the value, or a Failure if only a run knows it."""
+        if reference.root not in _CONSTANT_ROOTS:
+            return _ONLY_A_RUN_KNOWS
         path = reference.path
-        if path not in self._found:
-            self._found[path] = with_values(f"$({path})", self._seen)
-        return self._found[path]
+        if path not in self._values:
+            self._values[path] = with_values(f"$({path})", self._scope)
+        return self._values[path]
 
 
-_LATER = Failure("only a run can tell")
-
-
-def _with_known_values(
-    written: dict[str, Any], known: _Values, room: Room
+def _with_constants(
+    written: dict[str, Any], values: _ConstantValues, room: Room
 ) -> tuple[dict[str, Any], bool, bool]:
-    """A patch with the values that are known from the start, whether others are left, and whether
-    there was no room for them."""
-    left = False
+    """Return a patch with the known values, whether it has other references, and whether the values
+    exceed the room."""
+    is_open = False
 
     def value(reference: Reference) -> Any:
-        nonlocal left
-        found = known.of(reference)
+        nonlocal is_open
+        found = values.get(reference)
         if isinstance(found, Failure):
-            left = True
+            is_open = True
             return f"$({reference.path})"
         return found
 
     try:
-        return replaced(written, value, room), left, False
+        return replaced(written, value, room), is_open, False
     except TooLargeError:
         return written, True, True
 
 
 class Resolver:
-    """The vcjobs that steps of a flow may come to, by the templates that are known."""
+    """Resolves the steps of a flow to specs."""
 
     def __init__(
-        self, flow: JobFlow, changes: Sequence[ResolvedPatch], templates: Mapping[str, JobTemplate]
+        self, flow: JobFlow, patches: Sequence[ResolvedPatch], templates: Mapping[str, JobTemplate]
     ) -> None:
         self._defaults = flow.spec.job_defaults
-        self._changes = {(change.step, change.case): change for change in changes}
+        self._patches = {(patch.step, patch.case): patch for patch in patches}
         self._templates = templates
         self._plain: dict[str, ResolvedSpec | None] = {}
         self._sizes: dict[int, int] = {}
-        """By ids of specs and patches, which live as long as this does."""
+        """By id of a spec or patch, which lives as long as this object."""
 
     def plain(self, name: str) -> ResolvedSpec | None:
-        """That of a template without a patch; None where the template is not known."""
+        """Return the spec of a template without a patch, or None if the template is not known."""
         if name not in self._plain:
-            self._plain[name] = self._made(name)
+            template = self._templates.get(name)
+            self._plain[name] = None if template is None else self._without_patch(template)
         return self._plain[name]
 
-    def uses(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
-        """The uses of each step in order; none of a step whose template is not known. Linear: of
-        those that change something only MOST_MERGED are merged; those beyond stand as if they
-        changed nothing."""
-        left = MOST_MERGED
+    def resolve(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
+        """Yield the spec of each step, or of each of its cases, if its template is known. Linear:
+        patches beyond MAX_MERGED are not merged."""
+        room = MAX_MERGED
         for i, step in enumerate(steps):
             cases: Sequence[Case | None] = step.switch or (None,)
-            own = self._changes.get((i, None)) if self._changes else None
+            of_step = self._patches.get((i, None)) if self._patches else None
             for at, case in enumerate(cases):
-                kind = self.plain(step.template_for(case))
-                if kind is None:
+                resolved = self.plain(step.template_for(case))
+                if resolved is None:
                     continue
-                case_s = self._changes.get((i, at)) if case is not None else None
-                both = tuple(each for each in (own, case_s) if each is not None)
-                if both:
-                    left -= self._size(kind.base) + sum(self._size(each.said) for each in both)
-                yield ResolvedStep(i, _changed(kind, both) if both and left >= 0 else kind)
+                of_case = self._patches.get((i, at)) if case is not None else None
+                patches = tuple(patch for patch in (of_step, of_case) if patch is not None)
+                if patches:
+                    room -= self._size(resolved.base)
+                    room -= sum(self._size(patch.content) for patch in patches)
+                    if room >= 0:
+                        resolved = _patched(resolved, patches)
+                yield ResolvedStep(i, resolved)
 
     def _size(self, spec: Mapping[str, Any]) -> int:
-        """Bytes of a template's spec, or of a patch, as JSON."""
         if id(spec) not in self._sizes:
             self._sizes[id(spec)] = size_of(spec)
         return self._sizes[id(spec)]
 
-    def _made(self, name: str) -> ResolvedSpec | None:
-        template = self._templates.get(name)
-        if template is None:
-            return None
+    def _without_patch(self, template: JobTemplate) -> ResolvedSpec:
         spec = template.spec
         if self._defaults is not None:
             spec = with_defaults(spec, self._defaults)
         return ResolvedSpec(template, spec, spec, pod_names(spec), ())
 
 
-def _changed(kind: ResolvedSpec, made: tuple[ResolvedPatch, ...]) -> ResolvedSpec:
-    spec: Mapping[str, Any] = kind.base
-    for change in made:
-        spec = overlaid(spec, change.said)
-    is_open = any(change.open for change in made)
-    pods = pod_names(_of_known_tasks(spec) if is_open else spec)
-    return ResolvedSpec(kind.template, kind.base, spec, pods, made)
+def _patched(resolved: ResolvedSpec, patches: tuple[ResolvedPatch, ...]) -> ResolvedSpec:
+    spec: Mapping[str, Any] = resolved.base
+    for patch in patches:
+        spec = overlaid(spec, patch.content)
+    is_open = any(patch.open for patch in patches)
+    pods = pod_names(_without_open_tasks(spec) if is_open else spec)
+    return resolved._replace(spec=spec, pods=pods, changes=patches)
 
 
-def _of_known_tasks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without tasks that have no name yet."""
+def _without_open_tasks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     tasks = spec.get("tasks")
     if not isinstance(tasks, list):
         return spec
-    kept = [
+    known = [
         None if isinstance(task, dict) and is_open(task.get("name")) else task for task in tasks
     ]
-    return {**spec, "tasks": kept}
+    return {**spec, "tasks": known}
 
 
 def is_open(value: Any) -> bool:
@@ -246,9 +238,9 @@ def is_open(value: Any) -> bool:
     return next(references(value, ""), None) is not None
 
 
-def unknown(spec: Mapping[str, Any]) -> Iterator[str]:
-    """The JSON paths in a merged spec of what only a run can tell. An element of a list that is
-    merged by a key is unknown as a whole where its key is: another may be meant."""
+def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON paths in a merged spec of values that only a run knows. If the merge key of a
+    list element is open, so is the whole element: it may turn out to be another one."""
     work: list[tuple[Any, Shape, str]] = [(spec, JOB_SPEC, "")]
     while work:
         node, shape, at = work.pop()
@@ -261,3 +253,52 @@ def unknown(spec: Mapping[str, Any]) -> Iterator[str]:
             work += [(value, shape, f"{at}[{i}]") for i, value in enumerate(node)]
         elif is_open(node):
             yield at
+
+
+Tasks = Mapping[str, int | None]
+"""Task name -> number of pods of a vcjob spec; None if it is no number of pods."""
+
+
+class KnownTasks:
+    """Tasks of a flow's steps, computed on request; equal specs share one map."""
+
+    def __init__(self, resolved_steps: Iterable[ResolvedStep], excluded: frozenset[int]) -> None:
+        """`excluded`: steps of which some template is not known, so that they may have any task."""
+        self._specs: dict[int, list[Mapping[str, Any]]] = {}
+        for step, resolved in resolved_steps:
+            if step not in excluded:
+                self._specs.setdefault(step, []).append(resolved.spec)
+        self._of_steps: dict[int, Tasks] = {}
+        self._of_specs: dict[int, Tasks] = {}
+
+    def __bool__(self) -> bool:
+        """Whether the tasks of any step are known."""
+        return bool(self._specs)
+
+    def get(self, step: int) -> Tasks | None:
+        """Return the tasks of a step, with `switch` those of any case; None if not known."""
+        if (found := self._of_steps.get(step)) is None and step in self._specs:
+            for spec in self._specs[step]:
+                if (tasks := self._of_specs.get(id(spec))) is None:
+                    tasks = self._of_specs[id(spec)] = _tasks(spec)
+                found = tasks if found is None else _either(found, tasks)
+            assert found is not None
+            self._of_steps[step] = found
+        return found
+
+
+def _either(one: Tasks, other: Tasks) -> Tasks:
+    tasks = dict(one)
+    for name, pods in other.items():
+        before = tasks.get(name, 0)
+        tasks[name] = None if pods is None or before is None else max(before, pods)
+    return tasks
+
+
+def _tasks(spec: Mapping[str, Any]) -> Tasks:
+    tasks: dict[str, int | None] = {}
+    for task in job_view(spec, "", None).tasks:
+        if task.name is not None:
+            pods = task.replicas
+            tasks.setdefault(task.name, pods if pods is not None and pods >= 0 else None)
+    return tasks

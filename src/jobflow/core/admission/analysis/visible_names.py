@@ -1,6 +1,7 @@
-"""Which names an expression or a reference may use at its place, and what to say of others.
+"""Names that an expression or a reference may use at its place, and the faults of other names.
 
-It is the other side of `scope`, which has the values: what is refused here has none there.
+`core.cel.scope` is the counterpart, which holds the values: a name that is a fault here has no
+value there.
 """
 
 from __future__ import annotations
@@ -20,32 +21,32 @@ from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import some
 
 ITEM_FACTS = ("phase", "outputs")
-"""What may be taken of an entry of a step's items."""
-_RUNS = frozenset({"repeat.until", "retry.when"})
-"""Fields whose expressions look at a run that has just ended."""
-_LOOPED = frozenset({*_RUNS, "patch"})
-"""Places that belong to one run of a loop."""
-_WORDS_OF_CEL = {"true": "true", "false": "false", "null": "null", "none": "null", "nil": "null"}
-"""By how other languages write them."""
-_EVERYWHERE = ("params", "flow", "steps")
-"""Variables that there are at every place."""
+"""Fields of an entry of a step's items."""
+_FIELDS_OF_ENDED_RUNS = frozenset({"repeat.until", "retry.when"})
+_FIELDS_OF_RUNS = frozenset({*_FIELDS_OF_ENDED_RUNS, "patch"})
+_LITERALS = {"true": "true", "false": "false", "null": "null", "none": "null", "nil": "null"}
+"""Literals of other languages -> CEL's."""
+_VARIABLES = ("params", "flow", "steps")
+"""Variables of every place."""
 _DASHED = re.compile(r"[-.\w]+")
+_STEPS_IN_ONE_WALK = 4096
+"""Targets that one walk over the graph looks up: as bits, they take 512 bytes a step."""
 
 
-class Wrong(NamedTuple):
-    """A name that is not to be seen."""
+class NameFault(NamedTuple):
+    """A name that its place cannot use."""
 
     at: int
-    """Where it begins, in characters from 0."""
+    """Index of its first character."""
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an expression or a reference stands."""
+class ExpressionPlace:
+    """The place of an expression or a reference."""
 
     position: int
-    """Of its step among all steps of the flow, those of finally last."""
+    """Position of its step."""
     field: str
     """`when`, `switch`, `forEach.from`, `repeat.until`, `retry.when` or `patch`."""
 
@@ -60,133 +61,131 @@ class NameScope:
         steps: Sequence[Step],
         tasks: Callable[[int], Collection[str] | None] = lambda position: None,
     ) -> None:
-        """`graph`: of spec.flows; `steps`: these and those of finally; `tasks`: those of the step
-        at a position, None where its template is not known."""
+        """`graph`: of spec.flows; `steps`: those of `finally` last; `tasks` returns the tasks of
+        the step at a position, or None if its template is not known."""
         self._tasks = tasks
         self._steps = steps
         self._graph = graph
-        self._last = {step.name for step in steps[len(graph) :]}
+        self._finally_names = {step.name for step in steps[len(graph) :]}
         self._params = [param.name for param in flow.spec.params or ()]
         self._known_params = frozenset(self._params)
         self.upstream = Upstream(graph)
-        self._open_tasks: dict[int, bool] = {}
-        self._nearest_tasks: dict[int, Suggester] = {}
-        """By id of the tasks of a step, which live as long as their flow is looked at."""
+        self._has_open_name: dict[int, bool] = {}
+        """By id of the tasks of a step, which live as long as their flow; so `_task_suggesters`."""
+        self._task_suggesters: dict[int, Suggester] = {}
 
     @cached_property
-    def _nearest_param(self) -> Suggester:
+    def _param_suggester(self) -> Suggester:
         return Suggester(self._params)
 
     @cached_property
-    def _nearest_step(self) -> Suggester:
+    def _step_suggester(self) -> Suggester:
         return Suggester(self._graph.names)
 
     # -------------------------------------------------------------------- variables
 
-    def variables(self, place: Place) -> list[str]:
-        """Those that there are at a place."""
+    def variables(self, place: ExpressionPlace) -> list[str]:
+        """Return the variables of a place."""
         step = self._steps[place.position]
-        names = [*_EVERYWHERE]
-        if place.field in _LOOPED and step.for_each is not None:
+        names = [*_VARIABLES]
+        if place.field in _FIELDS_OF_RUNS and step.for_each is not None:
             names.append("item")
-        if place.field in _LOOPED and (step.for_each is not None or step.repeat is not None):
+        if place.field in _FIELDS_OF_RUNS and (step.for_each or step.repeat) is not None:
             names.append("index")
-        return [*names, *RUN_FACTS] if place.field in _RUNS else names
+        return [*names, *RUN_FACTS] if place.field in _FIELDS_OF_ENDED_RUNS else names
 
-    def wrong(self, place: Place, mentions: Sequence[Mention], text: str) -> Iterator[Wrong]:
-        """What is wrong with the names that an expression mentions. `text`: the expression."""
-        behind = 0
+    def faults(
+        self, place: ExpressionPlace, mentions: Sequence[Mention], text: str
+    ) -> Iterator[NameFault]:
+        """Yield the faults of the names that an expression mentions. `text`: the expression."""
+        end = 0
         for mention in mentions:
-            if mention.at < behind:
-                continue  # it is a piece of a name that was told of as a whole
+            if mention.at < end:
+                continue  # part of a name that has been reported as a whole
             if mention.root == "steps":
-                if (name := self._written_with_dashes(mention, text)) is not None:
-                    behind = mention.at + len(f"steps.{name}")
-                    yield Wrong(
-                        mention.at, f'write steps["{name}"], for a name with - or . needs quotes'
-                    )
+                if (name := self._name_without_quotes(mention, text)) is not None:
+                    end = mention.at + len(f"steps.{name}")
+                    detail = f'write steps["{name}"], because a name with - or . needs quotes'
+                    yield NameFault(mention.at, detail)
                     continue
-            if (detail := self.fault(place, mention)) is not None:
-                yield Wrong(mention.at, detail)
+            if (fault := self.fault(place, mention)) is not None:
+                yield NameFault(mention.at, fault)
 
-    def fault(self, place: Place, mention: Mention) -> str | None:
-        """What is wrong with one name, in a clause."""
+    def fault(self, place: ExpressionPlace, mention: Mention) -> str | None:
+        """Return the fault of one name as a clause, or None."""
         root, keys = mention.root, mention.keys
-        if root not in _EVERYWHERE and root not in self.variables(place):
+        if root not in _VARIABLES and root not in self.variables(place):
             return None if root in TYPES and not keys else self._no_variable(place, root)
         if root == "params" and keys:
             return self._param(keys[0])
         if root == "flow" and (keys or mention.open):
             return self._flow(place, keys)
-        return self._of_step(place, mention) if root == "steps" else None
+        return self._step_fact(place, mention) if root == "steps" else None
 
-    def _no_variable(self, place: Place, root: str) -> str:
+    def _no_variable(self, place: ExpressionPlace, root: str) -> str:
         if root == "item":
-            return "there is an item only in the patch and the retry.when of a step with forEach"
+            return "only the patch and the retry.when of a step with forEach have an item"
         if root == "index":
             return (
-                "there is an index only in the patch, the retry.when and the repeat.until of a "
-                "step with forEach or repeat"
+                "only the patch, the retry.when and the repeat.until of a step with forEach or "
+                "repeat have an index"
             )
         if root in RUN_FACTS:
             return (
-                f"{root} is that of a run that has ended, in repeat.until and retry.when; of "
+                f"only repeat.until and retry.when have {root}, of the run that has ended; for "
                 f'another step write steps["NAME"].{root}'
             )
         if root in self._known_params:
             return f"there is no variable {root}; write params.{root}"
         if root in self._graph.index:
             return f'there is no variable {root}; write steps["{root}"]'
-        if (word := _WORDS_OF_CEL.get(root.lower())) is not None:
+        if (word := _LITERALS.get(root.lower())) is not None:
             return f"there is no variable {root}; write {word}"
         guess = Suggester(self.variables(place)).nearest(root)
-        return f"there is no variable {root}" + (did_you_mean(guess) or self._listed(place))
-
-    def _listed(self, place: Place) -> str:
-        return f"; there are {', '.join(self.variables(place))}"
+        listed = f"; there are {', '.join(self.variables(place))}"
+        return f"there is no variable {root}" + (did_you_mean(guess) or listed)
 
     def _param(self, name: str) -> str | None:
         if name in self._known_params:
             return None
-        return f'there is no parameter "{name}"' + did_you_mean(self._nearest_param.nearest(name))
+        return f'there is no parameter "{name}"' + did_you_mean(self._param_suggester.nearest(name))
 
-    def _flow(self, place: Place, keys: Sequence[str]) -> str | None:
+    def _flow(self, place: ExpressionPlace, keys: Sequence[str]) -> str | None:
         names = ["name", "namespace"]
         if place.position >= len(self._graph):
             names.append("phase")
         if keys and keys[0] in names:
             return None
         if keys and keys[0] == "phase":
-            return "flow.phase is to be seen in the steps of finally only"
+            return "only steps of finally have flow.phase"
         return _unknown("a flow", keys, names)
 
     # ------------------------------------------------------------------------- steps
 
-    def _of_step(self, place: Place, mention: Mention) -> str | None:
+    def _step_fact(self, place: ExpressionPlace, mention: Mention) -> str | None:
         if not mention.keys:
-            return 'the step has to be written out, as in steps["NAME"].phase'
+            return 'write the name of the step, as in steps["NAME"].phase'
         name = mention.keys[0]
-        detail = self._step(place, name)
-        return detail if detail is not None else self._fact(name, mention)
+        return self._step(place, name) or self._fact(name, mention)
 
-    def _step(self, place: Place, name: str) -> str | None:
+    def _step(self, place: ExpressionPlace, name: str) -> str | None:
         target = self._graph.index.get(name)
         if target is None:
             return self._no_step(name)
         if target == place.position:
             return (
-                "a step does not see itself; of a run that has just ended, repeat.until and "
-                "retry.when see outputs, phase and reason"
+                "a step cannot use its own result; repeat.until and retry.when have outputs, phase "
+                "and reason of the run that has just ended"
             )
         if place.position >= len(self._graph) or self.upstream.has(place.position, target):
             return None
-        waiting = self._steps[place.position].name
-        return f'step "{waiting}" does not depend on "{name}"; add it to dependsOn.targets'
+        dependant = self._steps[place.position].name
+        return f'step "{dependant}" does not depend on "{name}"; add it to dependsOn.targets'
 
     def _no_step(self, name: str) -> str:
-        if name in self._last:
-            return f'"{name}" is a step of finally, which no other step sees'
-        return f'no such step as "{name}"' + did_you_mean(self._nearest_step.nearest(name))
+        if name in self._finally_names:
+            return f'"{name}" is a step of finally, whose result no other step can use'
+        return f'no such step as "{name}"' + did_you_mean(self._step_suggester.nearest(name))
 
     def _fact(self, name: str, mention: Mention) -> str | None:
         keys = mention.keys[1:]
@@ -209,8 +208,8 @@ class NameScope:
 
     def _task(self, name: str, keys: Sequence[str]) -> str | None:
         known = self._tasks(self._graph.index[name])
-        if known is not None and keys[0] not in known and not self._is_open(known):
-            guess = did_you_mean(self._nearest_task(known).nearest(keys[0]))
+        if known is not None and keys[0] not in known and not self._may_have_any_task(known):
+            guess = did_you_mean(self._task_suggester(known).nearest(keys[0]))
             return f'the job of "{name}" has no task "{keys[0]}"' + (
                 guess or f"; it has {some(known)}"
             )
@@ -218,27 +217,28 @@ class NameScope:
             return _unknown("a task", keys[1:], POD_PHASES)
         return None
 
-    def _is_open(self, tasks: Collection[str]) -> bool:
-        """Whether only a run can tell the name of one of these tasks."""
-        if id(tasks) not in self._open_tasks:
-            self._open_tasks[id(tasks)] = any("$(" in each for each in tasks)
-        return self._open_tasks[id(tasks)]
+    def _may_have_any_task(self, tasks: Collection[str]) -> bool:
+        """Whether only a run knows the name of one of these tasks."""
+        if id(tasks) not in self._has_open_name:
+            self._has_open_name[id(tasks)] = any("$(" in name for name in tasks)
+        return self._has_open_name[id(tasks)]
 
-    def _nearest_task(self, tasks: Collection[str]) -> Suggester:
-        """The suggester of these tasks; steps of one template share it, and its budget."""
-        if id(tasks) not in self._nearest_tasks:
-            self._nearest_tasks[id(tasks)] = Suggester([*tasks], budget=100)
-        return self._nearest_tasks[id(tasks)]
+    def _task_suggester(self, tasks: Collection[str]) -> Suggester:
+        """Return the suggester of these tasks; steps of one template share it, and its budget."""
+        if id(tasks) not in self._task_suggesters:
+            self._task_suggesters[id(tasks)] = Suggester([*tasks], budget=100)
+        return self._task_suggesters[id(tasks)]
 
-    def _written_with_dashes(self, mention: Mention, text: str) -> str | None:
-        """The step that `steps.a-b.phase` means, where `steps.a` alone is none."""
-        if len(mention.keys) == 0 or not text.startswith("steps.", mention.at):
+    def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
+        """Return the step that `steps.a-b.phase` means if there is no step `a`."""
+        if not mention.keys or not text.startswith("steps.", mention.at):
             return None
         found = _DASHED.match(text, mention.at + len("steps."))
         written = found.group() if found is not None else ""
         if mention.keys[0] in self._graph.index and "-" not in written.split(".")[0]:
             return None
-        for end in [len(written), *_ends(written)]:
+        ends = (end for end in range(len(written) - 1, 0, -1) if written[end] in ".-")
+        for end in [len(written), *ends]:
             name = written[:end]
             if name != mention.keys[0] and name in self._graph.index:
                 return name
@@ -246,55 +246,50 @@ class NameScope:
 
     # -------------------------------------------------------------------- references
 
-    def reference_fault(self, place: Place, root: str, keys: tuple[str, ...]) -> str | None:
-        """What is wrong with a reference, in a clause: it sees less than an expression."""
+    def reference_fault(
+        self, place: ExpressionPlace, root: str, keys: tuple[str, ...]
+    ) -> str | None:
+        """Return the fault of a reference as a clause, or None. A reference has fewer names than
+        an expression."""
         if root == "steps" and keys[1:2] != ("outputs",):
             example = "$(steps.NAME.outputs.KEY)"
-            return self._step_without_outputs(keys[0]) or f"of a step write {example}"
+            return self._misspelled_outputs(keys[0]) or f"write {example} for a step's output"
         if root == "flow" and len(keys) > 1:
             return _unknown("a flow", (".".join(keys),), ("name", "namespace"))
         return self.fault(place, Mention(root, keys, 0))
 
-    def _step_without_outputs(self, path: str) -> str | None:
-        """`x.output.y`: what was meant by a path without outputs."""
+    def _misspelled_outputs(self, path: str) -> str | None:
+        """Return the fault of `x.output.y`."""
         name, _, rest = path.partition(".")
         word = rest.partition(".")[0]
         guess = Suggester(["outputs"]).nearest(word) if word else None
         if name in self._graph.index and guess:
-            return f"of a step there are only outputs{did_you_mean(guess)}"
+            return f"references to a step have only outputs{did_you_mean(guess)}"
         return None
 
 
-def _ends(written: str) -> Iterator[int]:
-    """Where the name of a step may end in a text, the longest first."""
-    for end in range(len(written) - 1, 0, -1):
-        if written[end] in ".-":
-            yield end
-
-
-def _unknown(what: str, keys: Sequence[str], known: Collection[str]) -> str:
+def _unknown(owner: str, keys: Sequence[str], known: Collection[str]) -> str:
     listed = ", ".join(known)
     if not keys:
-        return f"what is taken of {what} has to be written out: {listed}"
+        return f"write which field of {owner} is meant: {listed}"
     guess = Suggester([*known]).nearest(keys[0])
-    return f'{what} has no "{keys[0]}"' + (did_you_mean(guess) or f"; it has {listed}")
-
-
-_AT_ONCE = 4096
-"""Steps that are asked about in one walk over the graph: as bits, they take 512 bytes a step."""
+    return f'{owner} has no "{keys[0]}"' + (did_you_mean(guess) or f"; it has {listed}")
 
 
 class Upstream:
-    """Answers for the pairs that it was asked to look into, in time linear in steps and arrows for
-    each `_AT_ONCE` steps that are asked about."""
+    """Whether a step depends on another, directly or not, for pairs that are known beforehand.
+
+    Takes time linear in steps and dependencies for each `_STEPS_IN_ONE_WALK` targets.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._asked: dict[int, set[int]] = {}
+        """Target -> steps that may depend on it."""
         self._found: set[tuple[int, int]] | None = None
 
     def ask(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Look into these (step, step it may depend on) when an answer is wanted."""
+        """Add pairs of a step and a step that it may depend on; the next `has` looks them up."""
         targets = self._graph.targets
         for step, target in pairs:
             if target not in targets[step]:
@@ -302,34 +297,32 @@ class Upstream:
         self._found = None
 
     def has(self, step: int, target: int) -> bool:
-        """Whether `step` depends on `target`. True also where a cycle is in the way, which is wrong
-        for itself."""
+        """Whether `step` depends on `target`. Also True if either waits for a cycle, which has a
+        fault of its own."""
         if target in self._graph.targets[step]:
             return True
         if step not in self._asked.get(target, ()):
             self.ask([(step, target)])
         if self._found is None:
-            self._found = self._walked()
+            self._found = self._look_up()
         return (step, target) in self._found
 
-    def _walked(self) -> set[tuple[int, int]]:
+    def _look_up(self) -> set[tuple[int, int]]:
         found: set[tuple[int, int]] = set()
-        asked = sorted(self._asked)
-        for begin in range(0, len(asked), _AT_ONCE):
-            found |= self._reached(asked[begin : begin + _AT_ONCE])
+        targets = sorted(self._asked)
+        for begin in range(0, len(targets), _STEPS_IN_ONE_WALK):
+            found |= self._walk(targets[begin : begin + _STEPS_IN_ONE_WALK])
         ordered = set(self._graph.order)
         if len(ordered) < len(self._graph):
-            cyclic = (
+            found.update(
                 (step, target)
                 for target, steps in self._asked.items()
                 for step in steps
                 if step not in ordered or target not in ordered
             )
-            found.update(cyclic)
         return found
 
-    def _reached(self, asked: list[int]) -> set[tuple[int, int]]:
-        """Of these the pairs that were asked about and hold."""
+    def _walk(self, asked: list[int]) -> set[tuple[int, int]]:
         bits = {target: 1 << at for at, target in enumerate(asked)}
         above = [0] * len(self._graph)
         for step in self._graph.order:

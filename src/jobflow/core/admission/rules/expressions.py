@@ -1,7 +1,6 @@
-"""The rules of expressions and references: they can be read, name what there is at their place,
-and give what their field asks for.
+"""Rules of expressions and references: syntax, names, types of values, and compared reasons.
 
-A fault of an expression is told with the character at which it stands, counted from 1.
+The message of a fault names its character, counted from 1.
 """
 
 from __future__ import annotations
@@ -10,21 +9,24 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from jobflow.core.admission.analysis.flow_expressions import (
+    MAX_CHARACTERS,
+    ReferenceTrial,
+    TrialEvaluation,
+)
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.read_expressions import MAX_CHARACTERS
-from jobflow.core.admission.analysis.resolved_specs import MAX_OF_ALL
-from jobflow.core.admission.analysis.trial_evaluation import Items, Samples, mention_of
-from jobflow.core.admission.analysis.visible_names import Place
+from jobflow.core.admission.analysis.resolved_specs import MAX_REFERENCED
+from jobflow.core.admission.analysis.visible_names import ExpressionPlace
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.expression import Fault, expression
 from jobflow.core.cel.references import references
-from jobflow.core.cel.variables import Comparison
+from jobflow.core.cel.variables import Comparison, Mention
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, Violation, quoted
 
 _NUMBERED = re.compile(r"\bsteps\.(\d[-\w]*)")
-_SIGNS = {
+_OPERATORS = {
     "=": "==",
     "===": "==",
     "is": "==",
@@ -36,14 +38,14 @@ _SIGNS = {
     "<>": "!=",
 }
 _FOREIGN = re.compile(r"[=&|]|(?:and|or|not|is)\b", re.IGNORECASE)
-"""Signs of other languages."""
+"""Operators of other languages."""
 _ENDING = re.compile(r"(?P<sign><>|===)$|\b(?P<word>not)\s+.$", re.IGNORECASE)
 _IF = re.compile(r"if\b", re.IGNORECASE)
 
 
 def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
-    """Each is parsed on the thread that carries flows out."""
-    if (characters := facts.readings.characters) > MAX_CHARACTERS:
+    """The controller parses them on the thread that runs the flows."""
+    if (characters := facts.expressions.characters) > MAX_CHARACTERS:
         detail = (
             f"its expressions have {characters:,} characters together; at most "
             f"{MAX_CHARACTERS:,} are allowed"
@@ -51,8 +53,8 @@ def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
         yield Violation("spec", Reason.TOO_LONG, None, detail)
 
 
-def expressions_can_be_read(facts: FlowFacts) -> Iterator[Violation]:
-    for each in facts.readings.written:
+def expressions_parse(facts: FlowFacts) -> Iterator[Violation]:
+    for each in facts.expressions.written:
         found = expression(each.text)
         if isinstance(found, Fault):
             at = "" if found.at is None else _at(each.text, found.at)
@@ -60,54 +62,52 @@ def expressions_can_be_read(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(each.path, Reason.INVALID, each.text, detail)
 
 
-def expressions_name_what_there_is(facts: FlowFacts) -> Iterator[Violation]:
-    """Variables, params, steps that are upstream, what there is of a step, and functions."""
-    for each, _, wrong in facts.readings.read:
-        for name in wrong:
-            detail = _at(each.text, name.at) + name.detail
+def names_in_expressions_exist(facts: FlowFacts) -> Iterator[Violation]:
+    """Checks variables, params, upstream steps, fields of a step, and functions."""
+    for each, _, faults in facts.expressions.parsed:
+        for fault in faults:
+            detail = _at(each.text, fault.at) + fault.detail
             yield Violation(each.path, Reason.INVALID, each.text, detail)
 
 
-def expressions_give_what_is_asked(facts: FlowFacts) -> Iterator[Violation]:
-    """True or false, or of forEach.from a list; as far as that can be known before it runs."""
-    samples = Samples(facts.flow)
-    for each, found, wrong in facts.readings.read:
-        if not wrong:
+def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
+    """The value is true or false, for forEach.from a list, if that is known before the run."""
+    trial = TrialEvaluation(facts.flow)
+    for each, parsed, faults in facts.expressions.parsed:
+        if not faults:
             step = facts.steps[each.place.position]
-            if (fault := samples.fault(step, each.place.field, found)) is not None:
+            if (fault := trial.fault(step, each.place.field, parsed)) is not None:
                 yield Violation(each.path, Reason.INVALID, each.text, fault)
 
 
-def references_name_what_there_is(facts: FlowFacts) -> Iterator[Violation]:
-    """References in patches, as far as their values are known before it runs."""
-    if not facts.changes:
-        return
-    readings = facts.readings
+def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
+    expressions = facts.expressions
     found = [
-        (Place(change.step, "patch"), path, reference)
-        for change in facts.changes
-        for path, reference in references(change.written, change.path)
+        (ExpressionPlace(patch.step, "patch"), path, reference)
+        for patch in facts.resolved_patches
+        for path, reference in references(patch.written, patch.path)
     ]
-    readings.ask((place, [mention_of(reference)]) for place, _, reference in found)
-    items = Items(facts)
+    expressions.prepare_upstream(
+        (place, [Mention(reference.root, reference.keys, 0)]) for place, _, reference in found
+    )
+    trial = ReferenceTrial(facts.flow, facts.steps)
     for place, path, reference in found:
-        detail = readings.visible.reference_fault(place, reference.root, reference.keys)
-        if detail is None:
-            detail = items.fault(place.position, reference)
+        detail = expressions.scope.reference_fault(place, reference.root, reference.keys)
+        detail = detail or trial.fault(place.position, reference)
         if detail is not None:
             yield Violation(path, Reason.INVALID, f"$({reference.path})", detail)
 
 
 def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
-    """A value is written out as often as it is referred to."""
-    for change in facts.changes:
-        if change.large:
+    """Each reference to a value is a copy of it."""
+    for patch in facts.resolved_patches:
+        if patch.large:
             detail = (
-                "its references, and those of the patches before it, stand for more than "
-                f"{MAX_OF_ALL:,} bytes; put what is large into a ConfigMap or a volume"
+                "the values of its references, and of those in the patches before it, have more "
+                f"than {MAX_REFERENCED:,} bytes; put large values into a ConfigMap or a volume"
             )
-            yield Violation(change.path, Reason.TOO_LONG, None, detail)
-            return  # the others have no room either
+            yield Violation(patch.path, Reason.TOO_LONG, None, detail)
+            return  # there is no room for the other patches either
 
 
 def _at(text: str, at: int) -> str:
@@ -115,53 +115,48 @@ def _at(text: str, at: int) -> str:
 
 
 def _hint(text: str, at: int | None) -> str:
-    """What other languages have instead."""
+    """Return the CEL for syntax of other languages."""
     if (found := _NUMBERED.search(text)) is not None:
         return f'; write steps["{found[1]}"]'
     if "{{" in text or "${" in text:
-        return '; an expression has no {{…}}, it writes params.x and steps["x"].outputs.y'
+        return '; write params.x and steps["x"].outputs.y without {{…}}'
     if at is None:
         return ""
     if text.startswith("$(", at):
-        return "; references $(…) stand in patches, an expression writes params.x"
+        return "; references $(…) are for patches, in an expression write params.x"
     if text[at : at + 1] in ('"', "'"):
         return "; close the quote"
     if _IF.match(text, at):
         return "; write condition ? one : other"
-    return _other_sign(text, at)
+    return _operator_hint(text, at)
 
 
-def _other_sign(text: str, at: int) -> str:
-    """The sign of another language that ends there, or stands there."""
+def _operator_hint(text: str, at: int) -> str:
     sign = ""
     if (before := _ENDING.search(text, 0, at + 1)) is not None:
         sign = before["sign"] or before["word"]
     elif (found := _FOREIGN.match(text, at)) is not None:
         sign = found.group()
-    return f"; write {_SIGNS[sign.lower()]} for {sign}" if sign else ""
+    return f"; write {_OPERATORS[sign.lower()]} for {sign}" if sign else ""
 
 
 EXPRESSION_RULES = (
     Group[Rule](
-        lambda facts: facts.steps_with_expressions,
+        lambda facts: facts.written_expressions,
         (
             expressions_are_few,
-            expressions_can_be_read,
-            expressions_name_what_there_is,
-            expressions_give_what_is_asked,
+            expressions_parse,
+            names_in_expressions_exist,
+            values_have_the_right_type,
         ),
     ),
     Group[Rule](
-        lambda facts: facts.changes,
-        (
-            references_name_what_there_is,
-            references_are_small,
-        ),
+        lambda facts: facts.resolved_patches, (names_in_references_exist, references_are_small)
     ),
 )
 
 
-OF_FAILED_ATTEMPTS = (
+REASONS_OF_ATTEMPTS = (
     "",
     StepReason.JOB_FAILED,
     StepReason.JOB_TERMINATED,
@@ -169,39 +164,39 @@ OF_FAILED_ATTEMPTS = (
     StepReason.TIMEOUT,
     StepReason.OUTPUTS_TOO_LARGE,
 )
-"""Reasons of an attempt after which `retry` may follow (`retrying`)."""
-OF_STEPS = ("", *StepReason)
+"""Reasons of an attempt that `retry` may follow."""
+REASONS_OF_STEPS = ("", *StepReason)
 
 
 class _Owner(NamedTuple):
-    """What has a reason, and the reasons that it may have."""
+    """The owner of a reason, and the reasons that it may have."""
 
     name: str
     reasons: tuple[str, ...]
 
 
-_ATTEMPT = _Owner("a failed attempt", OF_FAILED_ATTEMPTS)
-_RUN = _Owner("a run", OF_STEPS)
-_STEP = _Owner("a step", OF_STEPS)
+_ATTEMPT = _Owner("a failed attempt", REASONS_OF_ATTEMPTS)
+_RUN = _Owner("a run", REASONS_OF_STEPS)
+_STEP = _Owner("a step", REASONS_OF_STEPS)
 
 
-def reasons_are_there(facts: FlowFacts) -> Iterator[Violation]:
-    """A comparison with any other word is the same for every attempt."""
-    for each, read, _ in facts.readings.read:
+def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
+    """A comparison with a word that is no reason has the same result for every run."""
+    for each, parsed, _ in facts.expressions.parsed:
         run = _ATTEMPT if each.place.field == "retry.when" else _RUN
         if "reason" in each.text:
-            for found in read.comparisons():
+            for found in parsed.comparisons():
                 owner = _owner(found, run)
                 if owner is not None and found.text not in owner.reasons:
                     yield Violation(each.path, Reason.INVALID, each.text, _detail(found, owner))
 
 
-REASON_RULES = (Group[Rule](lambda facts: facts.steps_with_expressions, (reasons_are_there,)),)
+REASON_RULES = (Group[Rule](lambda facts: facts.written_expressions, (compared_reasons_exist,)),)
 
 
 def _owner(found: Comparison, run: _Owner) -> _Owner | None:
-    """Return whose reason is compared: `reason` is that of the run, `steps["x"].reason` that of a
-    step. None if it is no reason."""
+    """Return the owner of a compared reason (`reason` of the run, `steps["x"].reason` of a step),
+    or None if it is no reason."""
     match found:
         case Comparison(path=("reason",), bound=False):
             return run

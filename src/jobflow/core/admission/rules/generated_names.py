@@ -1,7 +1,5 @@
-"""The rules of the names that JobFlow and Volcano make for a flow: those of vcjobs and of pods.
-
-They look at names only; whether Volcano would take a vcjob's spec is `patch_rules`.
-"""
+"""Rules of the names that JobFlow and Volcano generate for vcjobs and pods: length and
+uniqueness."""
 
 from __future__ import annotations
 
@@ -10,54 +8,54 @@ from itertools import islice
 from typing import NamedTuple
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.job_counts import Planned, heads, origins
+from jobflow.core.admission.analysis.job_counts import JobCount, origins, prefixes
 from jobflow.core.admission.analysis.resolved_specs import ResolvedStep
 from jobflow.core.admission.object_names import MAX_OBJECT_NAME
-from jobflow.core.admission.rule import Group, Rule, anything
+from jobflow.core.admission.rule import Group, Rule, every_flow
 from jobflow.core.names import MAX_NAME, job_name
 from jobflow.core.pods.names import PodNames
 from jobflow.core.violations import Reason, Violation
 
 
 def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
-    """A vcjob's name is a label of its pods, and Volcano's admission takes no longer one."""
+    """A vcjob's name is a label of its pods, and Volcano's admission accepts no longer one."""
     prefix = len(facts.flow_name) + 1
-    room = MAX_NAME - prefix - facts.longest_tail
+    room = MAX_NAME - prefix - facts.longest_suffix
     if facts.longest_name <= room:
         return
     for i, name in enumerate(facts.names):
-        tail = facts.planned[i].longest
-        length = len(name) + prefix + len(tail)
+        suffix = facts.job_counts[i].longest_suffix
+        length = len(name) + prefix + len(suffix)
         if MAX_NAME < length and len(name) <= MAX_OBJECT_NAME:
-            job = _quoted(job_name(facts.flow_name, name) + tail)
+            job = _quoted(job_name(facts.flow_name, name) + suffix)
             yield _too_long(facts.path(i), f"its vcjob {job}", length)
 
 
 def pods_fit(facts: FlowFacts) -> Iterator[Violation]:
-    """Volcano's admission holds `<vcjob>-<task>-<n>` to 63 characters, n counting the tasks
-    (validateK8sPodNameLength); with a plugin that makes it a hostname every pod's name has to fit.
+    """Volcano's admission limits `<vcjob>-<task>-<n>` to 63 characters, where n counts the tasks
+    (validateK8sPodNameLength). With a plugin that makes it a hostname, the limit is for every pod.
     """
     prefix = len(facts.flow_name) + 1
-    longest = max((len(kind.pods.longest) for kind in facts.resolved_specs), default=0)
-    if prefix + facts.longest_name + facts.longest_tail + longest <= MAX_NAME:
+    longest = max((len(spec.pods.longest) for spec in facts.resolved_specs), default=0)
+    if prefix + facts.longest_name + facts.longest_suffix + longest <= MAX_NAME:
         return
-    said = -1
+    reported = -1
     for use in facts.resolved_steps:
         step, names = use.step, facts.names
         length = len(names[step]) + prefix + len(use.pods.longest)
-        if length + facts.longest_tail <= MAX_NAME or step == said:
+        if length + facts.longest_suffix <= MAX_NAME or step == reported:
             continue
-        tail = facts.planned[step].longest
-        job = len(names[step]) + prefix + len(tail)
-        if job <= MAX_NAME < length + len(tail):
-            said = step
-            pod = job_name(facts.flow_name, names[step]) + tail + use.pods.longest
+        suffix = facts.job_counts[step].longest_suffix
+        job = len(names[step]) + prefix + len(suffix)
+        if job <= MAX_NAME < length + len(suffix):
+            reported = step
+            pod = job_name(facts.flow_name, names[step]) + suffix + use.pods.longest
             yield _too_long(facts.path(step), f"its pod {_quoted(pod)}", len(pod))
 
 
 def _too_long(path: str, what: str, length: int) -> Violation:
     detail = (
-        f"{what} would have {length} characters, and Volcano takes at most {MAX_NAME}; "
+        f"{what} would have {length} characters, and Volcano accepts at most {MAX_NAME}; "
         f"shorten the name of the step or of the flow by {length - MAX_NAME}"
     )
     return Violation(f"{path}.name", Reason.TOO_LONG, None, detail)
@@ -68,14 +66,14 @@ def _quoted(name: str) -> str:
 
 
 def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
-    """A hostname has no dots: a pod that is to have one is refused by the API server."""
+    """A hostname has no dots: the API server refuses a pod with such a hostname."""
     if "." not in facts.flow_name and not any("." in name for name in facts.names):
         return
-    said = -1
+    reported = -1
     for use in facts.resolved_steps:
         name = job_name(facts.flow_name, facts.names[use.step])
-        if "." in name and use.pods.hostname_plugin and use.step != said:
-            said = use.step
+        if "." in name and use.pods.hostname_plugin and use.step != reported:
+            reported = use.step
             detail = (
                 f'its vcjob "{name}" has the plugin {use.pods.hostname_plugin}, which makes the '
                 'names of its pods their hostnames, and these cannot hold "."; write "-" instead'
@@ -84,50 +82,30 @@ def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(path, Reason.INVALID, facts.names[use.step], detail)
 
 
-GENERATED_RULES = (
-    Group[Rule](
-        anything,
-        (
-            jobs_fit,
-            pods_fit,
-            hostnames_are_labels,
-        ),
-    ),
-)
-
-
 def jobs_are_unique(facts: FlowFacts) -> Iterator[Violation]:
-    """Item 0 of step `a` is the vcjob `<flow>-a-0`, and so is step `a-0`. A step that has a loop
-    itself always has more behind its name than another could give it."""
-    if not facts.repeats_names:
-        return
-    position = _positions(facts)
+    """Item 0 of step `a` is the vcjob `<flow>-a-0`, and so is step `a-0`. A step with a loop of its
+    own has a longer suffix than another step could generate for it."""
+    position = {name: i for i, name in reversed([*enumerate(facts.names)])}
     for i, name in enumerate(facts.names):
-        if facts.planned[i].runs is None and len(name) <= MAX_NAME:
+        if facts.job_counts[i].runs is None and len(name) <= MAX_NAME:
             for base, index, retry in origins(name):
                 other = position.get(base)
-                if other is not None and facts.planned[other].has(index, retry):
+                if other is not None and facts.job_counts[other].has(index, retry):
                     detail = (
                         f'step "{base}" makes a vcjob of this name too, '
-                        f"{_which(index, retry)}; rename one of the steps"
+                        f"{_run(index, retry)}; rename one of the steps"
                     )
                     job = job_name(facts.flow_name, name)
                     yield Violation(f"{facts.path(i)}.name", Reason.DUPLICATE, job, detail)
 
 
-def _positions(facts: FlowFacts) -> Mapping[str, int]:
-    """Of each step by its name; of several with one name the first."""
-    last = len(facts.names) - 1
-    return {name: last - i for i, name in enumerate(reversed(facts.names))}
-
-
-def _which(index: int | None, retry: int) -> str:
+def _run(index: int | None, retry: int) -> str:
     parts = [] if index is None else [f"its run {index}"]
     return ", ".join([*parts, f"retry {retry}"] if retry else parts)
 
 
 class _Clash(NamedTuple):
-    """Tasks of two vcjobs that make pods of one name."""
+    """Tasks of two vcjobs whose pods get the same name."""
 
     shorter: str
     """The task of the vcjob with the shorter name."""
@@ -135,117 +113,118 @@ class _Clash(NamedTuple):
 
 
 def pods_are_unique(facts: FlowFacts) -> Iterator[Violation]:
-    """Step a with task b-c and step a-b with task c make pods of the same names, and Volcano
-    takes a pod that exists already for its own. So does step a with task r1-b, once it is tried
-    again.
+    """Step a with task b-c and step a-b with task c generate the same pod names, and so does step a
+    with task r1-b when it is retried. Volcano would take the other's pod for its own.
 
-    So one vcjob's name begins with the other's and a dash, and what is left of it begins a task of
-    the other.
+    In a clash, one vcjob's name begins with the other's and a dash, and the remainder begins a task
+    of the other.
     """
-    pods = {id(kind.pods): kind.pods for kind in facts.resolved_specs}
+    pods = {id(spec.pods): spec.pods for spec in facts.resolved_specs}
     if not any("-" in task for each in pods.values() for task in each.tasks):
         return
-    search = _Search(facts, pods)
-    said = set()
+    search = _ClashSearch(facts, pods)
+    reported = set()
     for use in facts.resolved_steps:
         for violation in search.violations(use):
-            if (violation.path, violation.value) not in said:
-                said.add((violation.path, violation.value))
+            if (violation.path, violation.value) not in reported:
+                reported.add((violation.path, violation.value))
                 yield violation
 
 
-class _Attempts(NamedTuple):
-    """Tasks of one template that make pods of one name in two attempts of a run."""
+class _RetryClash(NamedTuple):
+    """Tasks of one template whose pods get the same name in two attempts of a run."""
 
     retry: int
-    """Which attempt after the first the second of them belongs to."""
+    """Number of the second attempt, counted from 0 for the first."""
+    first_task: str
     task: str
-    again: str
 
 
-class _Search:
-    """For one flow."""
+class _ClashSearch:
+    """Search for clashing pod names in one flow."""
 
     def __init__(self, facts: FlowFacts, pods: Mapping[int, PodNames]) -> None:
         self._facts = facts
         self._uses: dict[str, list[ResolvedStep]] = {}
         for use in facts.resolved_steps:
             self._uses.setdefault(facts.names[use.step], []).append(use)
-        self._rests = {key: _rests(each.tasks) for key, each in pods.items()}
-        self._known = frozenset(text for rests in self._rests.values() for text in rests)
-        """All that a task begins with."""
-        self._headed = facts.repeats_names and any(
-            len(list(islice(heads(task), 2))) > 1 for each in pods.values() for task in each.tasks
+        self._splits = {key: _splits(each.tasks) for key, each in pods.items()}
+        self._beginnings = frozenset(text for splits in self._splits.values() for text in splits)
+        """Beginnings of all tasks, up to a dash."""
+        self._has_numbered_task = facts.has_numbered_jobs and any(
+            len(list(islice(prefixes(task), 2))) > 1
+            for each in pods.values()
+            for task in each.tasks
         )
-        """Whether a task begins like what stands behind a step's name."""
+        """Whether a task begins like the suffix of a job."""
         self._tasks = {key: frozenset(each.tasks) for key, each in pods.items()}
-        self._attempts = {key: _of_attempts(each.tasks) for key, each in pods.items()}
-        self._found: dict[tuple[int, int, str, Planned], _Clash | None] = {}
+        self._retry_clashes = {key: _retry_clash(each.tasks) for key, each in pods.items()}
+        self._clashes: dict[tuple[int, int, str, JobCount], _Clash | None] = {}
 
     def violations(self, longer: ResolvedStep) -> Iterator[Violation]:
-        """Of pods that this use makes, and another use whose name is a beginning of its own, or
-        the same use at another attempt."""
+        """Yield the clashes of this step with steps whose name its own begins with, and of its own
+        attempts."""
         name = self._facts.names[longer.step]
-        attempts = self._attempts[id(longer.pods)]
-        if attempts and attempts.retry <= self._facts.planned[longer.step].retries:
-            yield self._told_of_attempts(longer, attempts)
+        retry_clash = self._retry_clashes[id(longer.pods)]
+        if retry_clash and retry_clash.retry <= self._facts.job_counts[longer.step].retries:
+            yield self._retry_violation(longer, retry_clash)
         for at in self._ends(name, longer):
-            for other in self._made(name[:at]):  # never the same step: with runs it has more
+            for other in self._owners(name[:at]):  # never the same step: its runs have a suffix
                 clash = self._clash(other, longer, name[at + 1 :])
                 if clash is not None:
-                    yield self._told(other, longer, clash, name[:at])
+                    yield self._violation(other, longer, clash, name[:at])
 
     def _ends(self, name: str, use: ResolvedStep) -> list[int]:
-        """Where in a step's name another vcjob's may end, so that its tasks can make up the rest;
-        behind it too, where only the index is left."""
-        ends = [at for at in _dashes(name) if name[at + 1 :] in self._known]
-        if self._headed and len(name) <= MAX_NAME:
-            if self._facts.planned[use.step].runs is not None:
+        """Return the indices in a step's name at which the name of another vcjob may end, so that
+        its tasks can be the remainder; the end too, if only the index remains."""
+        ends = [at for at in _dashes(name) if name[at + 1 :] in self._beginnings]
+        if self._has_numbered_task and len(name) <= MAX_NAME:
+            if self._facts.job_counts[use.step].runs is not None:
                 ends.append(len(name))
         return ends
 
-    def _made(self, name: str) -> Iterator[ResolvedStep]:
-        """The uses that may make a vcjob of this name; the flow's is left out of it."""
+    def _owners(self, name: str) -> Iterator[ResolvedStep]:
+        """Yield the steps that may create a vcjob of this name without the flow's."""
         yield from (use for use in self._uses.get(name, ()) if self._has(use, None, 0))
-        if self._facts.repeats_names:
+        if self._facts.has_numbered_jobs:
             for base, index, retry in origins(name):
                 yield from (use for use in self._uses.get(base, ()) if self._has(use, index, retry))
 
     def _has(self, use: ResolvedStep, index: int | None, retry: int) -> bool:
-        return self._facts.planned[use.step].has(index, retry)
+        return self._facts.job_counts[use.step].has(index, retry)
 
     def _clash(self, shorter: ResolvedStep, longer: ResolvedStep, more: str) -> _Clash | None:
-        """`more`: what stands behind the one's name in the other's, up to its index or retry."""
-        rests = self._rests[id(shorter.pods)].get(more)
+        """`more`: the remainder of the longer name, up to its index or retry."""
+        rests = self._splits[id(shorter.pods)].get(more)
         if not rests:
             return None
-        planned = self._facts.planned[longer.step]
-        key = (id(shorter.pods), id(longer.pods), more, planned)
-        if key not in self._found:
+        count = self._facts.job_counts[longer.step]
+        key = (id(shorter.pods), id(longer.pods), more, count)
+        if key not in self._clashes:
             tasks = self._tasks[id(longer.pods)]
             found = (
                 _Clash(f"{more}-{rest}" if more else rest, task)
                 for rest in rests
-                for index, retry, task in heads(rest)
-                if task in tasks and planned.has(index, retry)
+                for index, retry, task in prefixes(rest)
+                if task in tasks and count.has(index, retry)
             )
-            self._found[key] = next(found, None)
-        return self._found[key]
+            self._clashes[key] = next(found, None)
+        return self._clashes[key]
 
-    def _told_of_attempts(self, use: ResolvedStep, found: _Attempts) -> Violation:
+    def _retry_violation(self, use: ResolvedStep, clash: _RetryClash) -> Violation:
         name = self._facts.names[use.step]
         detail = (
-            f'the attempts make pods of one name, the first for its task "{found.task}", '
-            f'retry {found.retry} for its task "{found.again}"; rename one of the tasks'
+            f'two attempts generate the same pod name, the first for task "{clash.first_task}", '
+            f'retry {clash.retry} for task "{clash.task}"; rename one of the tasks'
         )
-        run = "" if self._facts.planned[use.step].runs is None else "-0"
-        pod = f"{job_name(self._facts.flow_name, name)}{run}-{found.task}-0"
+        run = "" if self._facts.job_counts[use.step].runs is None else "-0"
+        pod = f"{job_name(self._facts.flow_name, name)}{run}-{clash.first_task}-0"
         return Violation(f"{self._facts.path(use.step)}.name", Reason.DUPLICATE, pod, detail)
 
-    def _told(
+    def _violation(
         self, shorter: ResolvedStep, longer: ResolvedStep, clash: _Clash, job: str
     ) -> Violation:
-        """`job`: the vcjob with the shorter name, without the flow's."""
+        """`job`: the shorter name of a vcjob, without the flow's."""
         names = self._facts.names
         first, second = (shorter.step, clash.shorter), (longer.step, clash.longer)
         if first > second:
@@ -258,20 +237,20 @@ class _Search:
         return Violation(f"{self._facts.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
 
 
-def _of_attempts(tasks: Sequence[str]) -> _Attempts | None:
-    """The first two that clash: `r1-b`, and `b` once it is tried again."""
+def _retry_clash(tasks: Sequence[str]) -> _RetryClash | None:
+    """Return the first clash: task `r1-b`, and task `b` of the first retry."""
     names = frozenset(tasks)
     found = (
-        _Attempts(retry, task, again)
-        for task in tasks
-        for index, retry, again in heads(task)
-        if index is None and retry and again in names
+        _RetryClash(retry, first_task, task)
+        for first_task in tasks
+        for index, retry, task in prefixes(first_task)
+        if index is None and retry and task in names
     )
     return min(found, default=None)
 
 
-def _rests(tasks: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """By what tasks begin with, up to a dash, what follows that; by nothing, all of them."""
+def _splits(tasks: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Map each beginning of a task, up to a dash, to the remainders; "" to whole tasks."""
     rests: dict[str, list[str]] = {"": [*tasks]}
     for task in tasks:
         for at in _dashes(task):
@@ -280,11 +259,12 @@ def _rests(tasks: Sequence[str]) -> Mapping[str, Sequence[str]]:
 
 
 def _dashes(name: str) -> list[int]:
-    """Where in a name its dashes are; none in one that is refused for its length."""
+    """Return the indices of the dashes; none for a name that is refused for its length."""
     return [i for i, c in enumerate(name) if c == "-"] if len(name) <= MAX_NAME else []
 
 
-CLASH_RULES = (
-    Group[Rule](lambda facts: facts.repeats_names, (jobs_are_unique,)),
+GENERATED_NAME_RULES = (
+    Group[Rule](every_flow, (jobs_fit, pods_fit, hostnames_are_labels)),
+    Group[Rule](lambda facts: facts.has_numbered_jobs, (jobs_are_unique,)),
     Group[Rule](lambda facts: facts.resolved_specs, (pods_are_unique,)),
 )

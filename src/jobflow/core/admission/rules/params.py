@@ -1,4 +1,4 @@
-"""The rules of a flow's params: names that expressions can write, and values that are allowed."""
+"""Rules of params: names that an expression can use, and allowed values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from jobflow.api.control import Param
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.language.syntax import RESERVED
@@ -16,7 +15,7 @@ from jobflow.core.suggest import did_you_mean
 from jobflow.core.violations import Reason, Violation, quoted, some
 
 MAX_SIZE = 65_536
-"""Bytes that their values come to as JSON."""
+"""Bytes of all values as JSON."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -29,23 +28,23 @@ def params_are_few(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def params_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """Names that CEL can write: `params.NAME`."""
+    """CEL must be able to read `params.NAME`."""
     first: dict[str, int] = {}
     for i, param in enumerate(facts.flow.spec.params or ()):
         path, name = f"spec.params[{i}].name", param.name
         if not name:
             yield Violation(path, Reason.REQUIRED, name, "a param has a name")
         elif not _NAME.fullmatch(name) or name in RESERVED:
-            yield Violation(path, Reason.INVALID, name, _no_name(name))
+            yield Violation(path, Reason.INVALID, name, _name_fault(name))
         elif first.setdefault(name, i) != i:
             yield Violation(
                 path, Reason.DUPLICATE, name, f"already the name of spec.params[{first[name]}]"
             )
 
 
-def _no_name(name: str) -> str:
+def _name_fault(name: str) -> str:
     if name in RESERVED:
-        return "it is a word of CEL; give the param another name"
+        return "it is a reserved word of CEL; give the param another name"
     meant = re.sub(r"\W", "_", name, flags=re.ASCII)
     guess = meant if _NAME.fullmatch(meant) else None
     return (
@@ -55,19 +54,14 @@ def _no_name(name: str) -> str:
 
 
 def params_have_values(facts: FlowFacts) -> Iterator[Violation]:
-    """A flow runs as it is stored: nobody is asked for a value later."""
+    """A flow runs as it is stored; a value cannot be added later."""
     for i, param in enumerate(facts.flow.spec.params or ()):
         if param.value is None:
             name = param.name or "NAME"
-            detail = (
-                "give the param a value, here or for jobflow run and lint by "
-                f"--param {name}=VALUE{_choice(param)}"
-            )
+            detail = f"set a value, here or with --param {name}=VALUE of jobflow run and lint"
+            if param.enum:
+                detail += f"; supported values: {some(map(quoted, param.enum))}"
             yield Violation(f"spec.params[{i}].value", Reason.REQUIRED, None, detail)
-
-
-def _choice(param: Param) -> str:
-    return f"; it may be {some(map(quoted, param.enum))}" if param.enum else ""
 
 
 def param_values_are_allowed(facts: FlowFacts) -> Iterator[Violation]:
@@ -75,23 +69,23 @@ def param_values_are_allowed(facts: FlowFacts) -> Iterator[Violation]:
         if param.enum is None or param.value is None:
             continue
         if not any(_same(param.value, allowed) for allowed in param.enum):
-            words = ", ".join(quoted(allowed) for allowed in param.enum[:20])
-            detail = f"supported values: {words}" if param.enum else "its enum allows nothing"
+            listed = ", ".join(quoted(allowed) for allowed in param.enum[:20])
+            detail = f"supported values: {listed}" if param.enum else "its enum allows nothing"
             yield Violation(f"spec.params[{i}].value", Reason.NOT_SUPPORTED, param.value, detail)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """As JSON: 1 is 1.0, and neither is true."""
+    """Whether two JSON values are equal: 1 equals 1.0 but not true."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
-    """They are handed to every expression that mentions them."""
+    """Every expression that mentions a param gets a copy of its value."""
     params = facts.flow.spec.params or ()
     if (size := size_of([param.value for param in params])) > MAX_SIZE:
         detail = (
-            f"its values come to {size:,} bytes; at most {MAX_SIZE:,} are allowed: put what is "
-            "large into a ConfigMap or a volume"
+            f"the values have {size:,} bytes; at most {MAX_SIZE:,} are allowed: put large values "
+            "into a ConfigMap or a volume"
         )
         yield Violation("spec.params", Reason.TOO_LONG, None, detail)
 

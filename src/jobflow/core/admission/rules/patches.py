@@ -1,8 +1,8 @@
-"""The rules of what a flow changes of its templates: it has to give vcjobs that Volcano takes.
+"""Rules of patches and jobDefaults: they must merge, and make vcjobs that Volcano accepts.
 
-What a vcjob may say is `job_rules`; here it is asked of the merged spec, of each case of a switch,
-and `patch_places` brings the answer back to the place that it comes from: a patch or jobDefaults.
-What only a run can tell (`uses.unknown`) is left alone.
+`core.admission.volcano` judges the merged spec of each step and case, and `patch_locations` traces
+each fault back to the patch, or jobDefaults, that it comes from. Values that only a run knows
+(`open_paths`) are not judged.
 """
 
 from __future__ import annotations
@@ -17,91 +17,94 @@ import msgspec
 
 from jobflow.api.control import JobDefaults
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.patch_locations import Places, as_written, innermost
-from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, ResolvedSpec, unknown
+from jobflow.core.admission.analysis.patch_locations import (
+    PatchLocations,
+    as_written,
+    innermost,
+    locations_of,
+)
+from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, ResolvedSpec, open_paths
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.admission.volcano.job import changed_violations, job_violations
 from jobflow.core.manifests.strategic_merge import merge, patch_violations
 from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation, some
 
-_OF_THE_VALUE_ALONE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
-"""Reasons that hold whatever the template says, for what the patch sets it sets."""
-_ONE_VALUE = re.compile(
+_REASONS_WITHOUT_TEMPLATE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
+"""Reasons that hold for any template, because they are about the patch's own value."""
+_SINGLE_VALUE = re.compile(
     r"tasks\[\d+\]\.name|queue|priorityClassName|runningEstimate|mountPath|volumeClaimName"
 )
-"""Where an invalid value is invalid by itself: the end of its path."""
-_REPLACED = re.compile(r"policies\[\d+\]")
-"""Lists that a patch replaces as a whole, so that nothing in them depends on a template."""
-_BY_TASK_NAMES = re.compile(r"plugins\.mpi|.*\.dependsOn\.name(?:\[\d+\])?")
-"""Faults that a task with another name might mend."""
-_FOUND_BY_NAME = {
+"""Ends of paths whose invalid value is invalid for any template."""
+_REPLACED_LIST = re.compile(r"policies\[\d+\]")
+"""Lists that a patch replaces as a whole, so that their faults hold for any template."""
+_ABOUT_TASK_NAMES = re.compile(r"plugins\.mpi|.*\.dependsOn\.name(?:\[\d+\])?")
+"""Faults that another task name may mend."""
+_MATCHED_BY_NAME = {
     re.compile(r"\.tasks\[\d+\]\.template\.spec\.containers"): "task",
     re.compile(r"\.tasks\[\d+\]\.template\.spec\.\w+\[\d+\]\.image"): "container",
 }
-"""Places that lack a value if a patch adds a task or container instead of changing one."""
+"""Fields that are missing if a patch adds a task or container instead of changing one."""
 _DEFAULTS = "spec.jobDefaults"
-_OF_THE_SPEC = frozenset({"queue", "priorityClassName", "schedulerName", "plugins"})
+_DEFAULTS_OF_SPEC = frozenset({"queue", "priorityClassName", "schedulerName", "plugins"})
 _TASK = re.compile(r"tasks(?:\[\d+\](?:\.name)?)?")
 
-Faults = Iterator[Violation]
+
+def patches_can_be_merged(facts: FlowFacts) -> Iterator[Violation]:
+    for patch in facts.resolved_patches:
+        for fault in patch_violations(patch.content, patch.path):
+            yield as_written(fault, patch.path, patch.written)
 
 
-def patches_can_be_merged(facts: FlowFacts) -> Faults:
-    for change in facts.changes:
-        for fault in patch_violations(change.said, change.path):
-            yield as_written(fault, change.path, change.written)
-
-
-def patches_fit_their_types(facts: FlowFacts) -> Faults:
-    """Values for pods have the types that Kubernetes has for them."""
-    for change, found in facts.misfits:
+def values_have_their_types(facts: FlowFacts) -> Iterator[Violation]:
+    for patch, found in facts.misfits:
         for fault in found.violations:
-            yield as_written(fault, change.path, change.written)
+            yield as_written(fault, patch.path, patch.written)
 
 
-def patches_name_what_they_mean(facts: FlowFacts) -> Faults:
-    """A task or container without a name means the only one of its template, if there is one."""
-    for kind, change, stranger in facts.strangers:
-        if stranger.name is None:
+def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    """A task or container without a name means the only one of the template, if it is the only
+    one."""
+    for resolved, patch, (path, word, name, known) in facts.unknown_elements:
+        if name is None:
             detail = (
-                f'template "{kind.template.metadata.name}" has {len(stranger.known)} '
-                f"{stranger.word}s ({some(stranger.known)}); name the one to change"
+                f'template "{resolved.template.metadata.name}" has {len(known)} {word}s '
+                f"({some(known)}); name the one to change"
             )
-            fault = Violation(f"{stranger.path}.name", Reason.REQUIRED, None, detail)
-            yield as_written(fault, change.path, change.written)
+            fault = Violation(f"{path}.name", Reason.REQUIRED, None, detail)
+            yield as_written(fault, patch.path, patch.written)
 
 
-def patches_make_jobs(facts: FlowFacts) -> Faults:
-    """With a known template all of Volcano's rules; without one those that need no template."""
-    defaults = facts.flow.spec.job_defaults
-    if not facts.changes and defaults is None:
-        return
-    found = _Found(defaults)
-    used = {id(change) for kind in facts.resolved_specs for change in kind.changes}
+def patched_jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
+    """Applies all of Volcano's rules if the template is known, or else those that need no
+    template."""
+    faults_of = _SpecFaults(facts.flow.spec.job_defaults)
+    resolved = {id(patch) for spec in facts.resolved_specs for patch in spec.changes}
+    others = [patch for patch in facts.resolved_patches if id(patch) not in resolved]
     faults = chain(
-        found.alone,
-        chain.from_iterable(map(found.of, facts.resolved_specs)),
-        chain.from_iterable(
-            _faults_by_themselves(change) for change in facts.changes if id(change) not in used
-        ),
+        faults_of.defaults,
+        chain.from_iterable(map(faults_of.spec, facts.resolved_specs)),
+        chain.from_iterable(map(_faults_without_template, others)),
     )
-    nameless = frozenset(each.path for _, _, each in facts.strangers if each.name is None)
-    said = (fault for fault in faults if not _lacks_only_a_name(fault, nameless))
-    yield from _once(islice(said, MAX_FINDINGS))
+    nameless = frozenset(each.path for _, _, each in facts.unknown_elements if each.name is None)
+    reported = (fault for fault in faults if not _lacks_only_a_name(fault, nameless))
+    yield from _unique(islice(reported, MAX_FINDINGS))
 
 
 PATCH_RULES = (
     Group[Rule](
-        lambda facts: facts.changes,
-        (patches_can_be_merged, patches_fit_their_types, patches_name_what_they_mean),
+        lambda facts: facts.resolved_patches,
+        (patches_can_be_merged, values_have_their_types, patched_elements_have_names),
     ),
-    Group[Rule](lambda facts: facts.changes or facts.flow.spec.job_defaults, (patches_make_jobs,)),
+    Group[Rule](
+        lambda facts: facts.resolved_patches or facts.flow.spec.job_defaults,
+        (patched_jobs_are_valid,),
+    ),
 )
 
 
 def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
-    """Whether a value is missing in a task or container of a patch because the patch does not name
-    the one to change, which `patches_name_what_they_mean` reports."""
+    """Whether `patched_elements_have_names` reports the cause: a value is missing in a task or
+    container because the patch does not name the one to change."""
     return (
         bool(nameless)
         and fault.reason is Reason.REQUIRED
@@ -109,130 +112,130 @@ def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
     )
 
 
-def _once(faults: Iterable[Violation]) -> Faults:
-    """Each fault once: cases of one switch share their step's patch, steps of one template the
-    flow's jobDefaults."""
-    said: set[tuple[str, str]] = set()
+def _unique(faults: Iterable[Violation]) -> Iterator[Violation]:
+    """Yield each fault once: cases share their step's patch, steps the flow's jobDefaults."""
+    seen: set[tuple[str, str]] = set()
     for fault in faults:
-        if (key := (fault.path, fault.message)) not in said:
-            said.add(key)
+        if (key := (fault.path, fault.message)) not in seen:
+            seen.add(key)
             yield fault
 
 
-class _Found:
-    """What Volcano would refuse in merged specs and would not in their templates alone."""
+class _SpecFaults:
+    """Faults of merged specs that their templates do not have."""
 
     def __init__(self, defaults: JobDefaults | None) -> None:
-        self._defaults: Mapping[str, Any] = _of_spec(defaults) if defaults else {}
-        change = ResolvedPatch(-1, None, _DEFAULTS, self._defaults, self._defaults, open=False)
-        alone = _faults_by_themselves(change) if self._defaults else ()
-        self.alone = [*islice(alone, MAX_FINDINGS)]
-        """What is wrong with jobDefaults whatever the templates hold."""
-        self._before: dict[int, frozenset[tuple[str, str]]] = {}
-        self._placed = 0
+        self._defaults: Mapping[str, Any] = _spec_of_defaults(defaults) if defaults else {}
+        patch = ResolvedPatch(-1, None, _DEFAULTS, self._defaults, self._defaults, open=False)
+        found = _faults_without_template(patch) if self._defaults else ()
+        self.defaults = [*islice(found, MAX_FINDINGS)]
+        """Faults of jobDefaults with any template."""
+        self._of_templates: dict[int, frozenset[tuple[str, str]]] = {}
+        self._located = 0
 
-    def of(self, kind: ResolvedSpec) -> Faults:
-        """The faults of one merged spec, at their places in the flow."""
-        if not kind.changes and not self._defaults:
+    def spec(self, resolved: ResolvedSpec) -> Iterator[Violation]:
+        """Yield the faults of one merged spec, at their locations in the flow."""
+        if not resolved.changes and not self._defaults:
             return
-        faults = changed_violations(kind.spec, self._changed(kind))
-        if kind.open:
-            faults = filter(_beside(kind.spec), faults)
+        faults = changed_violations(resolved.spec, self._changed_fields(resolved))
+        if resolved.open:
+            faults = filter(_holds_for_any_run(resolved.spec), faults)
         layers = None
         for fault in faults:
-            if (fault.path, fault.message) not in self._of_template(kind):
-                layers = layers or self._layers(kind)
-                yield self._of_whom(self._at_its_place(layers, _found_by_name(fault)), kind)
+            if (fault.path, fault.message) not in self._template_faults(resolved):
+                layers = layers or self._layers(resolved)
+                located = self._locate(layers, _with_name_hint(fault))
+                yield self._with_template(located, resolved)
 
-    def _at_its_place(self, layers: Sequence[Places], fault: Violation) -> Violation:
-        """The fault at its place in the innermost layer. Finding a place takes longer than finding
-        the fault, so faults beyond those that a refusal shows stand at the patch as a whole."""
-        self._placed += 1
-        return innermost(layers, fault) if self._placed <= MAX_SHOWN else layers[0].whole(fault)
+    def _locate(self, layers: Sequence[PatchLocations], fault: Violation) -> Violation:
+        """Return the fault at its location in the innermost layer. To locate a fault takes longer
+        than to find it, so faults beyond those that a refusal shows stay at the whole patch."""
+        self._located += 1
+        is_shown = self._located <= MAX_SHOWN
+        return innermost(layers, fault) if is_shown else layers[0].at_root(fault)
 
-    def _changed(self, kind: ResolvedSpec) -> Collection[str]:
-        """The fields in which its spec may differ from the template's."""
-        fields = {*self._defaults, *(field for change in kind.changes for field in change.said)}
-        if any(field.startswith("$") for field in fields):  # a directive, which may be of them all
-            fields.update(kind.template.spec)
+    def _changed_fields(self, resolved: ResolvedSpec) -> Collection[str]:
+        fields = {*self._defaults, *(key for patch in resolved.changes for key in patch.content)}
+        if any(field.startswith("$") for field in fields):  # a directive may change every field
+            fields.update(resolved.template.spec)
         return fields
 
-    def _of_whom(self, fault: Violation, kind: ResolvedSpec) -> Violation:
-        """With the template, where jobDefaults do not suit it: they do not say whose job it is."""
-        if not fault.path.startswith(_DEFAULTS) or fault in self.alone:
+    def _with_template(self, fault: Violation, resolved: ResolvedSpec) -> Violation:
+        """Add the name of the template that jobDefaults do not fit."""
+        if not fault.path.startswith(_DEFAULTS) or fault in self.defaults:
             return fault
-        detail = f'{fault.detail} (with template "{kind.template.metadata.name}")'
+        detail = f'{fault.detail} (with template "{resolved.template.metadata.name}")'
         return replace(fault, detail=detail)
 
-    def _of_template(self, kind: ResolvedSpec) -> frozenset[tuple[str, str]]:
-        spec = kind.template.spec
-        if id(spec) not in self._before:
+    def _template_faults(self, resolved: ResolvedSpec) -> frozenset[tuple[str, str]]:
+        spec = resolved.template.spec
+        if id(spec) not in self._of_templates:
             faults = job_violations(spec, "", None)
-            self._before[id(spec)] = frozenset((fault.path, fault.message) for fault in faults)
-        return self._before[id(spec)]
+            self._of_templates[id(spec)] = frozenset((each.path, each.message) for each in faults)
+        return self._of_templates[id(spec)]
 
-    def _layers(self, kind: ResolvedSpec) -> list[Places]:
-        """What was merged onto the template, the last first."""
-        changes = [Places(c.said, kind.spec, c.path, c.written) for c in reversed(kind.changes)]
-        defaults = Places(self._defaults, kind.spec, _DEFAULTS, self._defaults)
-        return [*changes, defaults] if self._defaults else changes
+    def _layers(self, resolved: ResolvedSpec) -> list[PatchLocations]:
+        patches = locations_of(resolved)
+        if not self._defaults:
+            return patches
+        return [*patches, PatchLocations(self._defaults, resolved.spec, _DEFAULTS, self._defaults)]
 
 
-def _found_by_name(fault: Violation) -> Violation:
-    """A missing value of a merged spec, with how a patch finds the element that has it."""
+def _with_name_hint(fault: Violation) -> Violation:
+    """Add to a missing value how a patch selects the element that has it."""
     if fault.reason is Reason.REQUIRED:
-        for place, word in _FOUND_BY_NAME.items():
+        for place, word in _MATCHED_BY_NAME.items():
             if place.fullmatch(fault.path):
                 return replace(fault, detail=f"{fault.detail} (a patch finds its {word} by name)")
     return fault
 
 
-def _of_spec(defaults: JobDefaults) -> dict[str, Any]:
-    """What becomes part of a vcjob's spec; an empty word says nothing (`build.with_defaults`)."""
-    said = msgspec.to_builtins(defaults)
-    return {key: value for key, value in said.items() if key in _OF_THE_SPEC and value}
+def _spec_of_defaults(defaults: JobDefaults) -> dict[str, Any]:
+    """Return the part of jobDefaults that a vcjob's spec gets; an empty text has no effect."""
+    fields = msgspec.to_builtins(defaults)
+    return {key: value for key, value in fields.items() if key in _DEFAULTS_OF_SPEC and value}
 
 
-def _faults_by_themselves(change: ResolvedPatch) -> Faults:
-    """What Volcano would refuse whatever the template holds."""
-    spec = merge({}, change.said)
-    places = Places(change.said, spec, change.path, change.written)
-    is_known = _beside(spec) if change.open else lambda fault: True
+def _faults_without_template(patch: ResolvedPatch) -> Iterator[Violation]:
+    """Yield the faults of a patch that it has with any template."""
+    spec = merge({}, patch.content)
+    locations = PatchLocations(patch.content, spec, patch.path, patch.written)
+    holds = _holds_for_any_run(spec) if patch.open else lambda fault: True
     for fault in job_violations(spec, "", None):
-        if _needs_no_template(fault) and is_known(fault):
-            yield places.in_patch(fault)
+        if _needs_no_template(fault) and holds(fault):
+            yield locations.in_patch(fault)
 
 
 def _needs_no_template(fault: Violation) -> bool:
-    if fault.reason in _OF_THE_VALUE_ALONE or _REPLACED.search(fault.path):
+    if fault.reason in _REASONS_WITHOUT_TEMPLATE or _REPLACED_LIST.search(fault.path):
         return True
     if fault.reason is not Reason.INVALID:
         return False
     if isinstance(fault.value, int):
         return fault.value < 0
-    return any(found.end() == len(fault.path) for found in _ONE_VALUE.finditer(fault.path))
+    return any(found.end() == len(fault.path) for found in _SINGLE_VALUE.finditer(fault.path))
 
 
-def _beside(spec: Mapping[str, Any]) -> Callable[[Violation], bool]:
-    """Whether a fault holds whatever comes to stand where only a run can tell: it is neither there,
-    nor above or below it, and about no names of tasks where one of these is unknown."""
-    open_places = frozenset(unknown(spec))
+def _holds_for_any_run(spec: Mapping[str, Any]) -> Callable[[Violation], bool]:
+    """Return a predicate: whether a fault holds for any value of the open references. It is neither
+    at, above nor below one, nor about task names if one of these is open."""
+    open_places = frozenset(open_paths(spec))
     above = frozenset(part for place in open_places for part in _beginnings(place))
-    tasks = any(_TASK.fullmatch(place) for place in open_places)
+    has_open_task = any(_TASK.fullmatch(place) for place in open_places)
 
     def holds(fault: Violation) -> bool:
         path = fault.path.removeprefix(".")
-        if tasks and _BY_TASK_NAMES.fullmatch(path):
+        if has_open_task and _ABOUT_TASK_NAMES.fullmatch(path):
             return False
         if path in above and fault.reason is not Reason.NOT_SUPPORTED:
-            return False  # a word that there is not stays so, as the name of a plugin
+            return False  # an unsupported word, such as the name of a plugin, stays a fault
         return open_places.isdisjoint(_beginnings(path))
 
     return holds
 
 
 def _beginnings(path: str) -> Iterator[str]:
-    """`tasks[0].name`, `tasks[0]`, `tasks`."""
+    """Yield `tasks[0].name`, `tasks[0]`, `tasks`."""
     yield path
     for end in range(len(path) - 1, 0, -1):
         if path[end] in ".[":

@@ -1,7 +1,7 @@
-"""The rules of a flow's own words: each a generator of violations. They look at nothing else.
+"""Rules of names, templates, dependencies, jobRetainPolicy and the names of patches.
 
-Source: DESIGN of JobFlow's language and, for names, k8s.io/apimachinery/pkg/util/validation.
-What Volcano could carry to Succeed is admitted: a target given twice, for one, is no fault.
+Names follow k8s.io/apimachinery/pkg/util/validation. A flow that can reach Succeed is admitted, so
+a target that is named twice is no fault.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from jobflow.api.jobflow import Condition, RetainPolicy, Strategy
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.object_names import all_names, name_violations, object_name_violations
-from jobflow.core.admission.rule import Group, Rule, anything
+from jobflow.core.admission.rule import Group, Rule, every_flow
 from jobflow.core.suggest import (
     CURLY_QUOTES,
     CURLY_QUOTES_ARE_PART,
@@ -25,7 +25,7 @@ _STRATEGIES = frozenset({None, *Strategy})
 _CONDITIONS = frozenset({None, *Condition})
 _RETAIN_POLICIES = frozenset({None, *RetainPolicy})
 
-_SHOWN_OF_A_CYCLE = 8
+_MAX_SHOWN_OF_CYCLE = 8
 
 
 def flow_has_a_name(facts: FlowFacts) -> Iterator[Violation]:
@@ -38,7 +38,7 @@ def flow_has_steps(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def steps_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """A step's name becomes part of its vcjob's, and by default is its JobTemplate's."""
+    """A step's name is part of its vcjob's name and, by default, the name of its JobTemplate."""
     if all_names(facts.names):
         return
     for i, name in enumerate(facts.names):
@@ -51,7 +51,7 @@ def steps_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def step_names_are_unique(facts: FlowFacts) -> Iterator[Violation]:
-    """Those of `finally` are steps like the others: their names stand beside each other."""
+    """Steps of `finally` share the names of the others."""
     first: dict[str, int] = facts.graph.index
     if facts.finally_steps:
         first = {name: i for i, name in reversed([*enumerate(facts.names)])}
@@ -61,7 +61,7 @@ def step_names_are_unique(facts: FlowFacts) -> Iterator[Violation]:
         if first[name] != i and name:
             detail = (
                 f"already the name of {facts.path(first[name])}; give each step its own name, "
-                "and say in template which JobTemplate it runs where that is named otherwise"
+                "and set template if its JobTemplate has another name"
             )
             yield Violation(f"{facts.path(i)}.name", Reason.DUPLICATE, name, detail)
 
@@ -78,15 +78,14 @@ def templates_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
-    """Targets that are no step, with what was probably meant."""
     if not facts.graph.unknown:
         return
     suggester = Suggester(facts.graph.names)
-    last = {step.name for step in facts.finally_steps}
+    in_finally = {step.name for step in facts.finally_steps}
     for i, at in facts.graph.unknown:
         target = facts.steps[i].targets[at]
-        if target in last:
-            continue  # `control_rules` has other words for it
+        if target in in_finally:
+            continue  # `targets_are_not_in_finally` reports it
         guess = suggester.nearest(target)
         meant = did_you_mean(guess if guess != facts.names[i] else None)
         path = f"spec.flows[{i}].dependsOn.targets[{at}]"
@@ -97,28 +96,28 @@ def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
 def targets_are_other_steps(facts: FlowFacts) -> Iterator[Violation]:
     for i, at in facts.graph.own:
         path = f"spec.flows[{i}].dependsOn.targets[{at}]"
-        detail = "a step cannot wait for itself; take this target out"
+        detail = "a step cannot wait for itself; remove this target"
         yield Violation(path, Reason.INVALID, facts.names[i], detail)
 
 
 def dependencies_have_an_order(facts: FlowFacts) -> Iterator[Violation]:
-    """One cycle of each knot of steps that wait for each other, in running order."""
+    """Reports one cycle of each group of steps that wait for each other, in running order."""
     graph = facts.graph
     for cycle in graph.cycles:
         step, last = cycle[0], facts.names[cycle[-2]]
         at = facts.steps[step].targets.index(last)
         detail = (
             f"these steps wait for each other: {_in_running_order(facts.names, cycle)}; "
-            "take one of these dependencies out"
+            "remove one of these dependencies"
         )
         yield Violation(f"spec.flows[{step}].dependsOn.targets[{at}]", Reason.INVALID, last, detail)
 
 
 def _in_running_order(names: list[str], cycle: list[int]) -> str:
-    """`a -> b -> c -> a`; of a long one its beginning and end."""
+    """Return `a -> b -> c -> a`; of a long cycle the beginning and the end."""
     shown = [names[step] for step in cycle]
-    if len(shown) > _SHOWN_OF_A_CYCLE:
-        left_out = len(shown) - _SHOWN_OF_A_CYCLE
+    if len(shown) > _MAX_SHOWN_OF_CYCLE:
+        left_out = len(shown) - _MAX_SHOWN_OF_CYCLE
         shown[5:-3] = [f"({left_out} more)"]
     return " -> ".join(shown)
 
@@ -154,9 +153,9 @@ def patches_have_one_name(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(f"{path}.spec", Reason.FORBIDDEN, None, detail)
 
 
-FLOW_RULES = (
+STEP_RULES = (
     Group[Rule](
-        anything,
+        every_flow,
         (
             flow_has_a_name,
             flow_has_steps,

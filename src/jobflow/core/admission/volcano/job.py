@@ -1,8 +1,9 @@
-"""The rules of Volcano's own admission of vcjobs, on a spec as plain JSON.
+"""Volcano's own rules of admission for vcjobs, on a spec as plain JSON.
 
 Sources: pkg/webhooks/admission/jobs/validate/admit_job.go and util.go, and the ranges, patterns
-and enums of Volcano's vcjob CRD, which ours leaves to us. What Volcano takes passes here, with one
-exception (docs/decisions/job-rules.md). Not here: the queue's state, and the pod template in full.
+and enums of Volcano's vcjob CRD, which our CRD does not have. A spec that Volcano accepts passes
+here, with one exception (docs/decisions/job-rules.md). The state of the queue and most of the pod
+template are not checked.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from jobflow.core.suggest import Suggester, did_you_mean, supported
 from jobflow.core.violations import Reason, Violation
 
 PLUGINS = ("env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
-"""Job plugins that Volcano has (pkg/controllers/job/plugins/factory.go)."""
+"""Volcano's job plugins (pkg/controllers/job/plugins/factory.go)."""
 TOPOLOGY_MODES = ("hard", "soft")
 
 _MAX_SCHEDULER_NAME = 63
@@ -38,10 +39,10 @@ _MAX_NAME = 253
 
 
 def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Violation]:
-    """All that Volcano would refuse in a vcjob spec that stands at `path`: a template's, or what
-    came of a patch. Wrong types are violations too. Never raises on any JSON.
+    """Yield the faults for which Volcano would refuse the vcjob spec at `path`, wrong types
+    included. Never raises on any JSON.
 
-    With the name of the vcjob, the names of its pods are looked at as well.
+    `job_name`: the name of the vcjob, if known, to check the names of its pods.
     """
     yield from job_spec_violations(spec, path)
     job = job_view(spec, path, job_name)
@@ -50,11 +51,12 @@ def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Viola
 
 
 def changed_violations(spec: Any, changed: Collection[str]) -> Iterator[Violation]:
-    """The same of a spec that differs from another in these fields at most, with paths from its
-    own root: rules that look at none of them say what they say of the other, and are passed by."""
+    """Yield the faults, with paths from the root, of a spec that differs from another in these
+    fields at most. Rules that look at none of them do not run: their faults are those of the other
+    spec."""
     yield from job_spec_violations(spec, "")
     job = job_view(spec, "", None)
-    for rule, fields in _LOOKS_AT.items():
+    for rule, fields in _FIELDS_OF_RULES.items():
         if not fields.isdisjoint(changed):
             yield from rule(job)
 
@@ -75,7 +77,7 @@ def _at_least(raw: Map, path: str, **least: int) -> Iterator[Violation]:
 
 
 def _names_of_others(job: JobView) -> Iterator[Violation]:
-    """queue, priorityClassName and schedulerName; an empty queue is Volcano's default one."""
+    """An empty queue is Volcano's default one."""
     for key in ("queue", "priorityClassName"):
         name = text(job.raw, key)
         if name or (name == "" and key != "queue"):
@@ -99,20 +101,20 @@ _TASK_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def _task_names(job: JobView) -> Iterator[Violation]:
-    """A task's name becomes part of pod names: a DNS label, once in a job."""
+    """A task's name is part of pod names: a DNS label, unique in the job."""
     seen: dict[str, int] = {}
     for task in job.tasks:
         if task.name is None:
             continue
         path = f"{task.path}.name"
         if not _TASK_NAME.fullmatch(task.name):
-            yield from _no_label(task.name, path)
+            yield from _label_violations(task.name, path)
         if (first := seen.setdefault(task.name, task.index)) != task.index:
-            detail = f"tasks[{first}] has this name already; give each task its own"
+            detail = f"tasks[{first}] already has this name; give each task its own"
             yield Violation(path, Reason.DUPLICATE, task.name, detail)
 
 
-def _no_label(name: str, path: str) -> Iterator[Violation]:
+def _label_violations(name: str, path: str) -> Iterator[Violation]:
     if len(name) > 63:
         detail = f"{len(name)} characters, but a task's name has at most 63; shorten it"
         yield Violation(path, Reason.TOO_LONG, name, detail)
@@ -124,7 +126,7 @@ def _no_label(name: str, path: str) -> Iterator[Violation]:
 
 
 def _gang(job: JobView) -> Iterator[Violation]:
-    """minAvailable of a task and of the job against the pods there are."""
+    """minAvailable of a task and of the job cannot exceed the number of pods."""
     for task in job.tasks:
         if task.min_available is not None and task.replicas is not None:
             if task.min_available > task.replicas:
@@ -148,14 +150,14 @@ def _plugins(job: JobView) -> Iterator[Violation]:
 
 
 def _mpi_master(job: JobView) -> Iterator[Violation]:
-    """The mpi plugin's `--master` (default "master") has to be a task."""
+    """The mpi plugin's `--master` (default "master") must be a task."""
     if "mpi" not in job.plugins or not job.tasks:
         return
     master = _mpi_master_name(job.plugins["mpi"])
     names = [task.name for task in job.tasks if task.name]
     if master not in names:
         guess = did_you_mean(Suggester(names).nearest(master))
-        detail = f"the mpi plugin's master task is no task of this job{guess}; say --master=TASK"
+        detail = f"the mpi plugin's master task is no task of this job{guess}; set --master=TASK"
         yield Violation(f"{job.path}.plugins.mpi", Reason.INVALID, master, detail)
 
 
@@ -166,14 +168,15 @@ _INTEGER = re.compile(
 
 
 def _mpi_master_name(arguments: Any) -> str:
-    """What Go's flag package makes of the plugin's arguments, up to where it stops reading."""
+    """Return the master task as Go's flag package reads the arguments, up to where it stops."""
     master = "master"
-    rest = iter([a for a in arguments if isinstance(a, str)] if isinstance(arguments, list) else ())
-    for argument in rest:
+    values = arguments if isinstance(arguments, list) else ()
+    remaining = iter([value for value in values if isinstance(value, str)])
+    for argument in remaining:
         name, has_value, text_after = argument.removeprefix("-").removeprefix("-").partition("=")
         if not argument.startswith("-") or name not in _MPI_FLAGS:
             break
-        value = text_after if has_value else next(rest, None)
+        value = text_after if has_value else next(remaining, None)
         if value is None or (name == "port" and not _INTEGER.fullmatch(value)):
             break
         if name == "master":
@@ -185,17 +188,17 @@ def _volumes(job: JobView) -> Iterator[Violation]:
     seen: dict[str, int] = {}
     for index, volume in elements(job.raw, "volumes"):
         path = f"{job.path}.volumes[{index}]"
-        where = volume.get("mountPath")
-        if not where:
-            detail = "say where in the pods the volume is mounted"
-            yield Violation(f"{path}.mountPath", Reason.REQUIRED, where, detail)
-        elif isinstance(where, str):
-            if ":" in where:
+        mount_path = volume.get("mountPath")
+        if not mount_path:
+            detail = "set the path in the pods at which the volume is mounted"
+            yield Violation(f"{path}.mountPath", Reason.REQUIRED, mount_path, detail)
+        elif isinstance(mount_path, str):
+            if ":" in mount_path:
                 detail = 'a mount path holds no ":"'
-                yield Violation(f"{path}.mountPath", Reason.INVALID, where, detail)
-            if (first := seen.setdefault(where, index)) != index:
+                yield Violation(f"{path}.mountPath", Reason.INVALID, mount_path, detail)
+            if (first := seen.setdefault(mount_path, index)) != index:
                 detail = f"volumes[{first}] is mounted there already"
-                yield Violation(f"{path}.mountPath", Reason.DUPLICATE, where, detail)
+                yield Violation(f"{path}.mountPath", Reason.DUPLICATE, mount_path, detail)
         yield from _volume_claim(volume, path)
 
 
@@ -203,10 +206,10 @@ def _volume_claim(volume: Map, path: str) -> Iterator[Violation]:
     name = volume.get("volumeClaimName")
     claim = volume.get("volumeClaim")
     if claim is None and not name:
-        detail = "either volumeClaimName (a claim that exists) or volumeClaim (one to be made)"
+        detail = "set volumeClaimName (an existing claim) or volumeClaim (a new one)"
         yield Violation(f"{path}.volumeClaimName", Reason.REQUIRED, name, detail)
     elif claim is not None and name:
-        detail = "excludes volumeClaimName: an existing claim is used, or a new one made"
+        detail = "excludes volumeClaimName: the job uses an existing claim or a new one"
         yield Violation(f"{path}.volumeClaim", Reason.FORBIDDEN, claim, detail)
     if name and isinstance(name, str):
         yield from name_violations(f"{path}.volumeClaimName", name)
@@ -231,7 +234,7 @@ def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
         yield Violation(f"{path}.mode", Reason.NOT_SUPPORTED, mode, detail)
     name = topology.get("highestTierName")
     if topology.get("highestTierAllowed") is not None and name:
-        detail = "excludes highestTierAllowed: say the tier by its name or by its number"
+        detail = "excludes highestTierAllowed: set the name of the tier or its number"
         yield Violation(f"{path}.highestTierName", Reason.FORBIDDEN, name, detail)
     if isinstance(name, str) and len(name) > _MAX_NAME:
         detail = f"may not be more than {_MAX_NAME} characters"
@@ -266,7 +269,8 @@ def _partition_policy(task: TaskView) -> Iterator[Violation]:
 
 
 def _task_dependencies(job: JobView) -> Iterator[Violation]:
-    """Known, once each (Volcano counts a repeated one as unmet for ever), and without a cycle."""
+    """Targets are tasks, without a cycle, and named once: Volcano never finishes waiting for a
+    repeated one."""
     if not any(task.raw.get("dependsOn") for task in job.tasks):
         return
     names = {task.name: None for task in job.tasks if task.name}
@@ -282,18 +286,18 @@ def _task_dependencies(job: JobView) -> Iterator[Violation]:
             if target in names and target != task.name and target not in known:
                 known[target] = None
             else:
-                yield _bad_task_target(path, target, task.name, names, suggester)
+                yield _target_violation(path, target, task.name, names, suggester)
         graph.setdefault(task.name or "", known)
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         cycle = " -> ".join(error.args[1])
-        detail = f"the tasks wait for each other, so none would start: {cycle}"
+        detail = f"the tasks wait for each other, so they never start: {cycle}"
         first = next(task for task in job.tasks if task.name == error.args[1][0])
         yield Violation(f"{first.path}.dependsOn.name", Reason.INVALID, first.name, detail)
 
 
-def _bad_task_target(
+def _target_violation(
     path: str, target: str, task: str | None, names: Mapping[str, None], suggester: Suggester
 ) -> Violation:
     if target == task:
@@ -304,7 +308,7 @@ def _bad_task_target(
     return Violation(path, Reason.DUPLICATE, target, "name it once")
 
 
-_LOOKS_AT: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[str]] = {
+_FIELDS_OF_RULES: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[str]] = {
     rule: frozenset(fields.split())
     for rule, fields in (
         (_counts, "minAvailable maxRetry minSuccess ttlSecondsAfterFinished tasks"),
@@ -323,6 +327,6 @@ _LOOKS_AT: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[str]] = {
         (pod_violations, "tasks"),
     )
 }
-"""The fields of a spec that each rule looks at; with the name of the vcjob, the names of pods are
-looked at too, and these hang on the plugins."""
-_RULES = tuple(_LOOKS_AT)
+"""The fields of a spec that each rule looks at. Pod names depend on the plugins too, but only
+`job_violations` checks them."""
+_RULES = tuple(_FIELDS_OF_RULES)

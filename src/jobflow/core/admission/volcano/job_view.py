@@ -1,8 +1,7 @@
-"""A vcjob spec of any JSON, read so that rules can look at it. It judges nothing, never raises.
+"""Typed view of a vcjob spec that may be any JSON.
 
-A value of the wrong type reads as None, like one that is missing: `core.schema` reports it, and no
-rule draws conclusions from it. Defaults are those that Volcano's mutating webhook sets before it
-validates (pkg/webhooks/admission/jobs/mutate).
+A value of the wrong type reads as None, like a missing one; `manifests.crd_schema` reports it.
+Defaults are those of Volcano's mutating webhook (pkg/webhooks/admission/jobs/mutate).
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ _NOTHING: Map = {}
 
 @dataclass(slots=True)
 class TaskView:
-    """One task; `index` is its place in `spec.tasks`."""
+    """One task."""
 
     index: int
     path: str
     raw: Map
     name: str | None
-    """With Volcano's default for a task without one; None where it is no text."""
+    """The name, or Volcano's default; None if it is no text."""
     replicas: int | None
-    """0 where it is not set, as in Volcano."""
+    """0 if not set, as in Volcano."""
     min_available: int | None
 
     @property
@@ -36,7 +35,7 @@ class TaskView:
 
 @dataclass(slots=True)
 class JobView:
-    """A whole spec, which stands at `path`."""
+    """A whole spec; `path` is its JSON path."""
 
     path: str
     raw: Map
@@ -46,7 +45,7 @@ class JobView:
 
 
 def job_view(spec: Any, path: str, job_name: str | None) -> JobView:
-    """Any JSON as a JobView."""
+    """Return a view of any JSON."""
     raw = spec if isinstance(spec, dict) else _NOTHING
     tasks = [_task(i, f"{path}.tasks[{i}]", task) for i, task in elements(raw, "tasks")]
     return JobView(path, raw, tasks, mapping(raw, "plugins"), job_name)
@@ -65,7 +64,7 @@ def _task(index: int, path: str, raw: Map) -> TaskView:
 
 
 def integer(raw: Map, key: str) -> int | None:
-    """An integer of a map; `3.0` is one in JSON."""
+    """Return an integer of a map (`3.0` is one in JSON), or None."""
     value = raw.get(key)
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -73,13 +72,13 @@ def integer(raw: Map, key: str) -> int | None:
 
 
 def text(raw: Map, key: str) -> str | None:
-    """A text of a map."""
+    """Return a text of a map, or None."""
     value = raw.get(key)
     return value if isinstance(value, str) else None
 
 
 def texts(raw: Map, key: str) -> list[tuple[int, str]]:
-    """The texts of a list, each with its index."""
+    """Return the texts of a list in a map, each with its index."""
     value = raw.get(key)
     if not isinstance(value, list):
         return []
@@ -87,13 +86,13 @@ def texts(raw: Map, key: str) -> list[tuple[int, str]]:
 
 
 def mapping(raw: Map, key: str) -> Map:
-    """A map of a map; empty where there is none."""
+    """Return a map in a map, or an empty one."""
     value = raw.get(key)
     return value if isinstance(value, dict) else _NOTHING
 
 
 def elements(raw: Map, key: str) -> Iterator[tuple[int, Map]]:
-    """The maps of a list, each with its index."""
+    """Yield the maps of a list in a map, each with its index."""
     value = raw.get(key)
     if isinstance(value, list):
         for index, item in enumerate(value):

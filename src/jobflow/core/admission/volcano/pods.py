@@ -1,8 +1,8 @@
-"""What Volcano's admission asks of a task's pods, as far as it shows without a server's dry run.
+"""Volcano's rules of admission for the pods of tasks.
 
 Source: pkg/webhooks/admission/jobs/validate/admit_job.go (validateTaskTemplate,
-validateTaskTopoPolicy, validateK8sPodNameLength). Of the pod
-template only what a patch easily gets wrong is looked at: that each container is whole.
+validateTaskTopoPolicy, validateK8sPodNameLength). Of the pod template, which the API server checks
+in a dry run, only the containers are checked here, because a patch easily breaks them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SUFFIXES = {
 
 
 def pod_violations(job: JobView) -> Iterator[Violation]:
-    """All that is wrong with the pods of the job's tasks."""
+    """Yield the faults of the pods of all tasks."""
     for task in job.tasks:
         yield from _containers(task)
         if task.raw.get("topologyPolicy") is not None:
@@ -66,7 +66,7 @@ def _container(container: Map, path: str, seen: dict[str, str]) -> Iterator[Viol
             detail = 'lower-case letters, digits and "-", at most 63, as in "main"'
             yield Violation(f"{path}.name", Reason.INVALID, name, detail)
         if (first := seen.setdefault(name, path)) != path:
-            detail = f"{first} has this name already"
+            detail = f"{first} already has this name"
             yield Violation(f"{path}.name", Reason.DUPLICATE, name, detail)
     if not container.get("image"):
         detail = "a container has an image"
@@ -87,12 +87,12 @@ def _topology_policy(task: TaskView) -> Iterator[Violation]:
             cpu = (mapping(resources, "requests") or mapping(resources, "limits")).get("cpu")
             if not _whole_cpus(cpu):
                 at = f"{task.path}.template.spec.{key}[{index}].resources.requests.cpu"
-                detail = f"with topologyPolicy {policy} each container asks for whole CPUs"
+                detail = f"with topologyPolicy {policy} each container requests whole CPUs"
                 yield Violation(at, Reason.INVALID, cpu, detail)
 
 
 def _whole_cpus(quantity: Any) -> bool:
-    """Whether a quantity is an integer above 0. What is no quantity is left to the API server."""
+    """Whether a quantity is an integer above 0; the API server refuses a value that is none."""
     if quantity is None:
         return False
     if isinstance(quantity, (int, float)):

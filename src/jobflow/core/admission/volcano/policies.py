@@ -1,7 +1,7 @@
-"""Volcano's rules for lifecycle policies, of a job and of its tasks alike.
+"""Volcano's rules of admission for lifecycle policies of jobs and tasks.
 
 Source: pkg/webhooks/admission/jobs/validate/util.go (validatePolicies), which stops at the first
-fault; here every fault is one. Nothing here knows what a policy does.
+fault.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ ACTIONS = (
 _VOLCANOS_ACTIONS = frozenset({"SyncJob", "EnqueueJob", "SyncQueue", "OpenQueue", "CloseQueue"})
 
 _DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-"""What Go's time.ParseDuration reads."""
+"""Syntax of Go's time.ParseDuration."""
 
 
 def policy_violations(job: JobView) -> Iterator[Violation]:
-    """All that is wrong with the job's policies and with those of its tasks."""
+    """Yield the faults of the policies of a job and of its tasks."""
     if job.raw.get("policies"):
         yield from _of_list(job.raw, f"{job.path}.policies")
     for task in job.tasks:
@@ -53,10 +53,10 @@ def policy_violations(job: JobView) -> Iterator[Violation]:
 
 
 def duration_violations(raw: Map, key: str, path: str) -> Iterator[Violation]:
-    """A text that Go would not read as a duration."""
+    """Yield the fault of a text that Go does not read as a duration."""
     value = text(raw, key)
     if value is not None and not _DURATION.fullmatch(value):
-        detail = 'no duration; write a number and a unit, such as "30s" or "1h30m"'
+        detail = 'not a duration; write a number and a unit, such as "30s" or "1h30m"'
         yield Violation(f"{path}.{key}", Reason.INVALID, value, detail)
 
 
@@ -74,10 +74,10 @@ def _event_or_exit_code(policy: Map, path: str) -> Iterator[Violation]:
     has_event = bool(policy.get("event") or policy.get("events"))
     has_exit_code = policy.get("exitCode") is not None
     if has_event and has_exit_code:
-        detail = "a policy has event(s) or exitCode, not both; make two policies of it"
+        detail = "a policy has event(s) or exitCode, not both; write two policies"
         yield Violation(f"{path}.exitCode", Reason.FORBIDDEN, policy["exitCode"], detail)
     elif not has_event and not has_exit_code:
-        detail = "say when the policy acts: event, events or exitCode"
+        detail = "set when the policy acts: event, events or exitCode"
         yield Violation(f"{path}.event", Reason.REQUIRED, None, detail)
 
 
@@ -85,7 +85,7 @@ def _exit_code_is_a_failure(policy: Map, path: str) -> Iterator[Violation]:
     if integer(policy, "exitCode") == 0:
         detail = (
             "0 is no failure, and a policy acts on exit codes of failures; "
-            "for success there is event: TaskCompleted"
+            "for success use event: TaskCompleted"
         )
         yield Violation(f"{path}.exitCode", Reason.INVALID, 0, detail)
 
@@ -98,8 +98,7 @@ def _events_are_known(policy: Map, path: str) -> Iterator[Violation]:
 
 
 def _action_is_known(policy: Map, path: str) -> Iterator[Violation]:
-    """Of a policy with an exit code Volcano does not check the action, and ignores one that it
-    does not know; where it is missing, that is left at that."""
+    """With an exit code, Volcano does not require an action, and ignores an unknown one."""
     action = policy.get("action")
     if not action:
         if policy.get("event") or policy.get("events"):
@@ -128,17 +127,17 @@ def _exit_codes_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
     for path, policy in policies:
         code = integer(policy, "exitCode")
         if code is not None and (first := seen.setdefault(code, path)) != path:
-            detail = f"{first} is for this exit code already"
+            detail = f"{first} already has this exit code"
             yield Violation(f"{path}.exitCode", Reason.DUPLICATE, code, detail)
 
 
 def _events_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
-    """An event that one policy names twice counts once, as in Volcano."""
+    """Volcano allows one policy to name an event twice."""
     seen: dict[str, str] = {}
     for path, policy in policies:
         for at, event in _events(policy, path):
             if (first := seen.setdefault(event, path)) != path:
-                yield Violation(at, Reason.DUPLICATE, event, f"{first} is for this event already")
+                yield Violation(at, Reason.DUPLICATE, event, f"{first} already has this event")
 
 
 def _any_event_alone(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
@@ -151,7 +150,6 @@ def _any_event_alone(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
 
 
 def _events(policy: Map, path: str) -> Iterator[tuple[str, str]]:
-    """Path and name of each event of a policy."""
     if event := text(policy, "event"):
         yield f"{path}.event", event
     for index, item in texts(policy, "events"):
@@ -160,5 +158,5 @@ def _events(policy: Map, path: str) -> Iterator[tuple[str, str]]:
 
 def _supported(word: str, words: tuple[str, ...], volcanos: frozenset[str]) -> str:
     if word in volcanos:
-        return f"{supported(None, words)}; {word} is for Volcano's own use"
+        return f"{supported(None, words)}; only Volcano itself uses {word}"
     return supported(word, words)

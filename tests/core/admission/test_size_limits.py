@@ -1,4 +1,4 @@
-"""Whatever place of a flow may hold any JSON, it is not nested more than a hundred deep."""
+"""Free-form values of a flow nest at most a hundred levels deep."""
 
 from __future__ import annotations
 

@@ -1,10 +1,17 @@
-"""What looks like a reference and is none: it is told, for it will stay as it stands."""
+"""Warnings about texts that look like references but are not."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobflow.core.admission.lookalikes import A_KEY, A_SUM, AN_ATTEMPT, LOOKED_AT, MOST, lookalikes
+from jobflow.core.admission.mistaken_references import (
+    IS_ATTEMPT,
+    IS_KEY,
+    IS_SUM,
+    MAX_CANDIDATES,
+    MAX_MISTAKEN,
+    mistaken_references,
+)
 from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from support.admission.reviewed import flow_of, template_of
 
@@ -45,7 +52,7 @@ from support.admission.reviewed import flow_of, template_of
     ],
 )
 def test_what_looks_like_a_reference(text: str, meant: str) -> None:
-    (found,) = lookalikes({"a": [text]}, "p")
+    (found,) = mistaken_references({"a": [text]}, "p")
     assert (found.path, found.advice) == ("p.a[0]", f"write {meant}")
 
 
@@ -65,36 +72,35 @@ def test_what_looks_like_a_reference(text: str, meant: str) -> None:
     ],
 )
 def test_what_is_left_alone(text: str) -> None:
-    assert [*lookalikes(text, "p")] == []
+    assert [*mistaken_references(text, "p")] == []
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"],
+    "text", ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"]
 )
 def test_a_reference_computes_nothing(text: str) -> None:
-    assert [found.advice for found in lookalikes(text, "p")] == [A_SUM]
+    assert [found.advice for found in mistaken_references(text, "p")] == [IS_SUM]
 
 
 def test_a_key_holds_no_reference() -> None:
-    assert [*lookalikes({"labels": {"$(item)": "x"}}, "p")] == [
-        ("p.labels[$(item)]", "$(item)", A_KEY)
+    assert [*mistaken_references({"labels": {"$(item)": "x"}}, "p")] == [
+        ("p.labels[$(item)]", "$(item)", IS_KEY)
     ]
 
 
 def test_a_long_patch_is_told_of_in_part() -> None:
-    assert len([*lookalikes(["$(param.x)"] * 1000, "p")]) == MOST
+    assert len([*mistaken_references(["$(param.x)"] * 1000, "p")]) == MAX_MISTAKEN
 
 
 @pytest.mark.parametrize("text", ["$(attempt)", "$(retries)", "{{retries}}"])
 def test_the_number_of_an_attempt_has_no_reference(text: str) -> None:
-    assert [found.advice for found in lookalikes(text, "p")] == [AN_ATTEMPT]
+    assert [found.advice for found in mistaken_references(text, "p")] == [IS_ATTEMPT]
 
 
 def test_a_declared_environment_variable_is_kubernetes_own() -> None:
     env = [{"name": "attempt", "value": "1"}, {"name": "param.x", "value": "2"}, 7]
     container = {"env": env, "args": ["$(attempt)", "$(param.x)", "$(param.y)"]}
-    assert [found.text for found in lookalikes(container, "p")] == ["$(param.y)"]
+    assert [found.text for found in mistaken_references(container, "p")] == ["$(param.y)"]
 
 
 def test_the_warnings_of_a_flow() -> None:
@@ -107,7 +113,8 @@ def test_the_warnings_of_a_flow() -> None:
     assert validate_flow(flow, Known()).all_warnings == (
         f'spec.flows[0].patch.jobSpec.queue: "$(param.q)" {looks} (write $(params.q)); {meant}',
         f'spec.flows[1].patch.spec.queue: "{{{{item}}}}" {looks} (write $(item)); {meant}',
-        f'spec.flows[1].patch.spec.plugins[$(item)]: "$(item)" {looks} (a key holds none); {meant}',
+        'spec.flows[1].patch.spec.plugins[$(item)]: "$(item)" '
+        f"{looks} (a key cannot be a reference); {meant}",
     )
 
 
@@ -136,14 +143,17 @@ def test_a_reference_in_a_template_stays() -> None:
 def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(
-        "jobflow.core.admission.lookalikes._meant", lambda found: asked.append(found) or ""
+        "jobflow.core.admission.mistaken_references._meant", lambda found: asked.append(found) or ""
     )
-    assert list(lookalikes({"args": ["$(a.b) ${c.d} " * LOOKED_AT, "$(params.x)"]}, "p")) == []
-    assert len(asked) == LOOKED_AT
+    assert (
+        list(mistaken_references({"args": ["$(a.b) ${c.d} " * MAX_CANDIDATES, "$(params.x)"]}, "p"))
+        == []
+    )
+    assert len(asked) == MAX_CANDIDATES
 
 
 def test_only_so_many_patches_are_looked_at() -> None:
     steps = [{"name": f"s{at}", "patch": {"jobSpec": {"queue": "$(param.q)"}}} for at in range(300)]
     verdict = validate_flow(flow_of(*steps), Known())
-    assert len(verdict.doubts) == MOST
+    assert len(verdict.field_warnings) == MAX_MISTAKEN
     assert verdict.all_warnings[-1] == "and 84 more like these"

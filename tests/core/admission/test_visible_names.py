@@ -1,4 +1,4 @@
-"""Which steps a step depends on, directly or not."""
+"""Direct and indirect dependencies of steps."""
 
 from __future__ import annotations
 

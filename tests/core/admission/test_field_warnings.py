@@ -1,4 +1,4 @@
-"""Warnings at a place: what admission takes and lint refuses, or warns of too."""
+"""Field warnings: admission accepts the object, lint refuses it or warns too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from jobflow.core.admission.analysis.flow_facts import Known
 from jobflow.core.admission.validate import validate_flow, validate_template
-from jobflow.core.violations import DOUBTS_SHOWN, Doubt, Reason
+from jobflow.core.violations import MAX_FIELD_WARNINGS, FieldWarning, Reason
 from support.admission.reviewed import faults, flow_of, knowing, template_of
 
 TRAIN = template_of("train", "ps", "worker")
@@ -21,11 +21,11 @@ def pod(*containers: dict[str, Any], task: str | None = "main", **spec: Any) -> 
     return {"tasks": [named | {"template": {"spec": {"containers": [*containers], **spec}}}]}
 
 
-def patched(template: str, job_spec: Any, *known: Any, **step: Any) -> tuple[Doubt, ...]:
+def patched(template: str, job_spec: Any, *known: Any, **step: Any) -> tuple[FieldWarning, ...]:
     flow = flow_of({"name": "a", "template": template, "patch": {"jobSpec": job_spec}, **step})
     verdict = validate_flow(flow, knowing(*known) if known else Known())
     assert verdict.violations == ()
-    return verdict.doubts
+    return verdict.field_warnings
 
 
 def test_an_unknown_field_of_a_patch_is_a_warning_at_its_place() -> None:
@@ -47,7 +47,7 @@ def test_a_field_in_the_value_of_a_reference_is_told_at_the_reference() -> None:
         {"name": "a", "patch": {"jobSpec": {"tasks": "$(params.tasks)"}}},
         params=[{"name": "tasks", "value": [{"name": "main", "containers": []}]}],
     )
-    (doubt,) = validate_flow(flow, Known()).doubts
+    (doubt,) = validate_flow(flow, Known()).field_warnings
     assert str(doubt) == (
         f"{AT}.tasks: unknown field; it belongs in template.spec.containers "
         "(at [0].containers of its value)"
@@ -58,34 +58,21 @@ def test_many_are_shown_in_part() -> None:
     verdict = validate_flow(
         flow_of({"name": "a", "patch": {"jobSpec": {f"x{i}": 1 for i in range(21)}}}), Known()
     )
-    assert len(verdict.all_warnings) == DOUBTS_SHOWN + 1
+    assert len(verdict.all_warnings) == MAX_FIELD_WARNINGS + 1
     assert verdict.all_warnings[-1] == "and 5 more like these"
 
 
 @pytest.mark.parametrize(
     ("template", "patch", "path", "detail", "reason"),
     [
-        (
-            PLAIN,
-            pod({"name": "mian", "image": "x"}),
-            "tasks[0].template.spec.containers[0].name",
-            'template "plain" has no container "mian", so the patch adds one; did you mean "main"?',
-            Reason.NOT_FOUND,
-        ),
-        (
-            PLAIN,
-            pod({"name": "proxy", "image": "x"}),
-            "tasks[0].template.spec.containers[0].name",
-            'template "plain" has no container "proxy", so the patch adds one',
-            None,
-        ),
-        (
-            TRAIN,
-            pod({"name": "main", "image": "x"}, task="wroker"),
-            "tasks[0].name",
-            'template "train" has no task "wroker", so the patch adds one; did you mean "worker"?',
-            Reason.NOT_FOUND,
-        ),
+        (PLAIN, pod({"name": "mian", "image": "x"}), "tasks[0].template.spec.containers[0].name",
+         'template "plain" has no container "mian", so the patch adds one; did you mean "main"?',
+         Reason.NOT_FOUND),
+        (PLAIN, pod({"name": "proxy", "image": "x"}), "tasks[0].template.spec.containers[0].name",
+         'template "plain" has no container "proxy", so the patch adds one', None),
+        (TRAIN, pod({"name": "main", "image": "x"}, task="wroker"), "tasks[0].name",
+         'template "train" has no task "wroker", so the patch adds one; did you mean "worker"?',
+         Reason.NOT_FOUND),
     ],
 )  # fmt: skip
 def test_what_the_template_does_not_have_is_named(
@@ -119,7 +106,7 @@ def test_the_first_patch_of_two_may_add_what_the_second_changes() -> None:
         "patch": {"jobSpec": pod({"name": "proxy", "image": "x"})},
     }
     verdict = validate_flow(flow_of(step), knowing(PLAIN))
-    assert [doubt.path for doubt in verdict.doubts] == [
+    assert [doubt.path for doubt in verdict.field_warnings] == [
         f"{AT}.tasks[0].template.spec.containers[0].name"
     ]
 
@@ -177,7 +164,7 @@ def test_a_task_without_replicas_is_a_warning() -> None:
     task = {"name": "main", "template": TRAIN.spec["tasks"][0]["template"]}
     verdict = validate_template(template_of("t", tasks=[task]), Known())
     assert verdict.violations == ()
-    (doubt,) = verdict.doubts
+    (doubt,) = verdict.field_warnings
     assert (doubt.path, doubt.reason) == ("spec.tasks[0].replicas", Reason.REQUIRED)
 
 
@@ -185,7 +172,7 @@ def test_a_task_without_replicas_is_a_warning() -> None:
 def test_a_job_whose_tasks_all_have_0_replicas_is_a_warning(tasks: tuple[str, ...]) -> None:
     verdict = validate_template(template_of("t", *tasks, replicas=0), Known())
     assert verdict.violations == ()
-    (doubt,) = verdict.doubts
+    (doubt,) = verdict.field_warnings
     assert (doubt.path, doubt.reason) == ("spec.tasks", Reason.REQUIRED)
     assert "never ends" in doubt.detail
 
@@ -193,18 +180,18 @@ def test_a_job_whose_tasks_all_have_0_replicas_is_a_warning(tasks: tuple[str, ..
 def test_a_task_of_0_replicas_beside_one_with_pods_is_no_doubt() -> None:
     template = template_of("t", "ps", "worker", replicas=1)
     template.spec["tasks"][0]["replicas"] = 0
-    assert validate_template(template, Known()).doubts == ()
+    assert validate_template(template, Known()).field_warnings == ()
 
 
 def test_a_task_without_replicas_is_the_only_doubt_beside_one_of_0() -> None:
     template = template_of("t", "ps", "worker", replicas=0)
     del template.spec["tasks"][1]["replicas"]
-    (doubt,) = validate_template(template, Known()).doubts
+    (doubt,) = validate_template(template, Known()).field_warnings
     assert doubt.path == "spec.tasks[1].replicas"
 
 
 def test_a_pod_without_a_restart_policy_is_a_warning_of_lint_too() -> None:
     container = {"name": "main", "image": "x"}
     task = {"name": "main", "replicas": 1, "template": {"spec": {"containers": [container]}}}
-    (doubt,) = validate_template(template_of("t", tasks=[task]), Known()).doubts
+    (doubt,) = validate_template(template_of("t", tasks=[task]), Known()).field_warnings
     assert (doubt.path, doubt.reason) == ("spec.tasks[0].template.spec.restartPolicy", None)

@@ -1,11 +1,11 @@
-"""Comparisons with what is no phase: they never hold, which is told."""
+"""Warnings about comparisons with words that are no phase."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobflow.core.admission.validate import Known, validate_flow
-from jobflow.core.admission.warnings import strange_phases
+from jobflow.core.admission.warnings import unknown_phases
 from jobflow.core.cel.expression import Expression, parsed
 from support.admission.reviewed import flow_of
 
@@ -13,7 +13,7 @@ from support.admission.reviewed import flow_of
 def strange(text: str) -> list[tuple[str, str]]:
     read = parsed(text)
     assert isinstance(read, Expression)
-    return list(strange_phases(read.comparisons()))
+    return list(unknown_phases(read.comparisons()))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,5 @@ def test_the_warning() -> None:
     behind = {"name": "b", "dependsOn": {"targets": ["a"]}}
     flow = flow_of("a", behind | {"when": "steps.a.phase == 'Succeeded'"})
     assert validate_flow(flow, Known()).warnings == (
-        '"Succeeded" (write "Completed") is no phase: no phase that an expression compares with it '
-        "is ever the same",
+        '"Succeeded" (write "Completed") is no phase, so no phase ever equals it',
     )

@@ -1,5 +1,4 @@
-"""Texts in patches that look like references and are none: they would stay as they stand. It finds
-them; whether that is meant nobody can know."""
+"""Texts in patches that look like references but are not, so that they stay unchanged."""
 
 from __future__ import annotations
 
@@ -26,73 +25,76 @@ _MEANT = {
     "jobflow": "flow",
     "context": "flow",
 }
-"""What other workflow languages call it."""
+"""Roots of other workflow languages -> ours."""
 _OUTPUTS = frozenset({"outputs", "output", "results", "result"})
-"""Roots that were meant as the outputs of a step."""
+"""Roots that mean the outputs of a step."""
 _ATTEMPTS = frozenset({"attempt", "attempts", "retries", "retry", "retryCount"})
 _WRITTEN = re.compile(
     r"(?<!\$)\$\(\s*(?P<round>[^()$\s]+)\s*\)|\$\{(?P<shell>[^{}$()\s]+)\}"
     r"|\{\{\s*(?P<curly>[^{}$()\s]+)\s*\}\}"
     r"|(?<!\$)\$\(\s*(?P<sum>(?:params|item|flow|steps)\.[^()$]+|(?:item|index)\s*[-+*/%][^()$]+)\)"
 )
-"""`$( … )`, `${…}` and `{{…}}`, as shells, Argo and Helm have them; and what computes."""
+"""`$( … )`, `${…}` and `{{…}}`, as in shells, Argo and Helm; and computations."""
 _RESULTS = re.compile(r"^(?P<step>\.[^.]+)\.(?:results?|output)\b")
-"""What other tools, such as Tekton, call outputs."""
+"""Outputs in other tools, such as Tekton."""
 _PRINTED = re.compile(r"\.outputs\.result$")
-"""What Argo calls what a script has printed."""
+"""Standard output of a script in Argo."""
 _PARAMETERS = re.compile(r"(?<=^params)\.param(?:eter)?s(?=\.)|(?<=\.outputs)\.parameters(?=\.)")
-"""Argo puts `parameters` below inputs and outputs; Tekton puts `params` below inputs."""
+"""Argo has `parameters` below inputs and outputs; Tekton has `params` below inputs."""
 _PATH = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>(?:[.\[]\S*)?)")
-A_KEY = "a key holds none"
-A_SUM = "a reference computes nothing"
-AN_ATTEMPT = "the number of an attempt has no reference"
-MOST = 100
-"""So many are told of at most."""
-LOOKED_AT = 1000
-"""So many of what could be one are looked at closely: shell scripts are full of it."""
+IS_KEY = "a key cannot be a reference"
+IS_SUM = "a reference cannot compute"
+IS_ATTEMPT = "the number of an attempt has no reference"
+MAX_MISTAKEN = 100
+"""Mistaken references that are reported for one patch."""
+MAX_CANDIDATES = 1000
+"""Texts in brackets that are examined: shell scripts are full of them."""
 
 
-class Lookalike(NamedTuple):
-    """A text that looks like a reference."""
+class MistakenReference(NamedTuple):
+    """A text that looks like a reference but is not."""
 
     path: str
-    """JSON path of the text or key that holds it."""
+    """JSON path of the text or key."""
     text: str
     """With its brackets: `$(param.x)`."""
     advice: str
     """A clause, such as the reference that was probably meant."""
 
 
-def lookalikes(value: Any, path: str) -> Iterator[Lookalike]:
-    """Texts and keys of a JSON value at `path` that look like references and are none; at most
-    MOST, among the first LOOKED_AT candidates. `$(NAME)` of a declared environment variable is
-    Kubernetes' own."""
-    found = list(islice(_told(islice(_found(value, path), LOOKED_AT)), MOST))
+def mistaken_references(value: Any, path: str) -> Iterator[MistakenReference]:
+    """Yield the mistaken references of a JSON value at `path`: at most MAX_MISTAKEN, among the
+    first MAX_CANDIDATES. `$(NAME)` of a declared environment variable is Kubernetes' own."""
+    candidates = islice(_candidates(value, path), MAX_CANDIDATES)
+    found = list(islice(_mistaken(candidates), MAX_MISTAKEN))
     declared = _declared(value) if found else frozenset()
     return (each for each in found if each.text not in declared)
 
 
-def _told(found: Iterable[tuple[str, str, re.Match[str] | None]]) -> Iterator[Lookalike]:
-    for path, text, match in found:
+def _mistaken(
+    candidates: Iterable[tuple[str, str, re.Match[str] | None]],
+) -> Iterator[MistakenReference]:
+    for path, text, match in candidates:
         if match is None:
-            yield Lookalike(path, text, A_KEY)
+            yield MistakenReference(path, text, IS_KEY)
         elif match["sum"]:
-            yield Lookalike(path, text, A_SUM)
+            yield MistakenReference(path, text, IS_SUM)
         elif _is_attempt(match):
-            yield Lookalike(path, text, AN_ATTEMPT)
+            yield MistakenReference(path, text, IS_ATTEMPT)
         elif meant := _meant(match):
-            yield Lookalike(path, text, f"write $({meant})")
+            yield MistakenReference(path, text, f"write $({meant})")
 
 
-def _found(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | None]]:
-    """Keys that hold a reference, and texts that could be meant as one."""
+def _candidates(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | None]]:
+    """Yield (path, text, match): keys that are references, and texts that may be meant as one."""
     pending: list[tuple[Place, Any]] = [(None, value)]
     while pending:
         place, inner = pending.pop()
         if isinstance(inner, str):
             if "$(" in inner or "{" in inner:
-                for found in _in_text(inner):
-                    yield path_of(place, path), found.group(), found
+                for found in _WRITTEN.finditer(inner):
+                    if not is_reference(found.group()):
+                        yield path_of(place, path), found.group(), found
         elif isinstance(inner, dict):
             pending += [((place, key), each) for key, each in reversed(inner.items())]
             for key in inner:
@@ -103,7 +105,7 @@ def _found(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | No
 
 
 def _declared(value: Any) -> frozenset[str]:
-    """Texts by which Kubernetes refers to the environment variables that a value declares."""
+    """Return Kubernetes' references to the environment variables that a value declares."""
     names: set[str] = set()
     pending = [value]
     while pending:
@@ -120,24 +122,20 @@ def _declared(value: Any) -> frozenset[str]:
 
 
 def _is_attempt(found: re.Match[str]) -> bool:
-    """Whether the number of an attempt was meant; `${attempt}` is a variable of a shell."""
+    """Whether it means the number of an attempt; `${attempt}` is a variable of a shell."""
     return found.lastgroup in ("round", "curly") and found[found.lastgroup] in _ATTEMPTS
 
 
-def _in_text(text: str) -> Iterator[re.Match[str]]:
-    return (found for found in _WRITTEN.finditer(text) if not is_reference(found.group()))
-
-
 def _meant(found: re.Match[str]) -> str:
-    """The path of the reference that was probably meant; empty for anything else."""
+    """Return the path of the reference that is probably meant, or ""."""
     path = _PATH.fullmatch(found[found.lastgroup or ""])
     if path is None:
         return ""
     word, rest = path["word"], path["rest"]
     if not rest:
-        # `${item}` is a variable of many a shell loop, `$(steps)` is nothing else.
-        own = word in _ROOTS and found.lastgroup != "shell"
-        return f"{word}{_EXAMPLES.get(word, '')}" if own else ""
+        # `${item}` may be a variable of a shell loop; `$(steps)` can only be a reference.
+        is_ours = word in _ROOTS and found.lastgroup != "shell"
+        return f"{word}{_EXAMPLES.get(word, '')}" if is_ours else ""
     if word in _OUTPUTS and rest[0] == ".":
         return f"steps.NAME.outputs{rest}"[:100]
     root = word if word in _ROOTS else _MEANT.get(word.lower()) or Suggester(_ROOTS).nearest(word)

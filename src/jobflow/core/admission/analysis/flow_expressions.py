@@ -1,0 +1,234 @@
+"""Expressions of a flow, and references in its patches: parsed, and tried before anything runs.
+
+A trial evaluates on the params as they are and on conditions that steps may have. It reports only
+faults that hold in every run; a value that depends on outputs stays open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
+from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.admission.analysis.visible_names import ExpressionPlace, NameFault, NameScope
+from jobflow.core.cel.expression import Expression, Failure, expression
+from jobflow.core.cel.language.budget import MAX_WORK, Work
+from jobflow.core.cel.language.functions import FUNCTIONS
+from jobflow.core.cel.references import Reference
+from jobflow.core.cel.scope import EvaluationScope, context, items_fault, truth_fault, with_values
+from jobflow.core.cel.variables import Mention
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.items import items_of
+from jobflow.core.suggest import Suggester, did_you_mean
+
+MAX_CHARACTERS = 262_144
+"""Characters of all expressions of a flow."""
+TRIAL_BUDGET = MAX_WORK // 2
+"""Work to try all expressions of a flow; expressions beyond it are not tried."""
+MAX_TRIED_ITEMS = 100_000
+"""Items that trials of all references of a flow look at."""
+
+_FOREIGN_FUNCTIONS = {
+    "any": "exists",
+    "count": "size",
+    "every": "all",
+    "includes": "contains",
+    "len": "size",
+    "length": "size",
+    "regex": "matches",
+    "some": "exists",
+    "startswith": "startsWith",
+}
+"""Functions of other languages -> CEL's."""
+_SAMPLES = (
+    (
+        StepCondition(phase=StepPhase.COMPLETED, attempts=1),
+        RunCondition(phase=StepPhase.COMPLETED, attempts=1),
+        FlowPhase.SUCCEED,
+        0,
+    ),
+    (
+        StepCondition(phase=StepPhase.FAILED, reason=StepReason.JOB_FAILED, attempts=2),
+        RunCondition(phase=StepPhase.FAILED, reason=StepReason.JOB_FAILED, attempts=2),
+        FlowPhase.FAILED,
+        -1,
+    ),
+)
+"""Condition of every step, last run, phase of the flow and index of the item: all completed, and
+all failed."""
+
+
+class WrittenExpression(NamedTuple):
+    """An expression and its location."""
+
+    place: ExpressionPlace
+    path: str
+    text: str
+
+
+class FlowExpressions:
+    """Expressions of one flow."""
+
+    def __init__(
+        self, written: Sequence[WrittenExpression], scope: NameScope, graph: Graph
+    ) -> None:
+        """`graph`: of spec.flows."""
+        self.scope = scope
+        self._graph = graph
+        self.characters = sum(len(each.text) for each in written)
+        self.written = written if self.characters <= MAX_CHARACTERS else []
+        """Every expression; empty if they exceed MAX_CHARACTERS."""
+
+    def prepare_upstream(
+        self, mentions: Iterable[tuple[ExpressionPlace, Sequence[Mention]]]
+    ) -> None:
+        """Find out in one pass over the graph which of the mentioned steps are upstream."""
+        index, flows = self._graph.index, len(self._graph)
+        self.scope.upstream.ask(
+            (place.position, index[mention.keys[0]])
+            for place, found in mentions
+            if place.position < flows
+            for mention in found
+            if mention.root == "steps" and mention.keys and mention.keys[0] in index
+        )
+
+    @cached_property
+    def parsed(self) -> list[tuple[WrittenExpression, Expression, list[NameFault]]]:
+        """The expressions without syntax errors, with the faults of their names."""
+        results = [(each, expression(each.text)) for each in self.written]
+        parsed = [(each, result) for each, result in results if isinstance(result, Expression)]
+        self.prepare_upstream((each.place, result.mentions) for each, result in parsed)
+        return [(each, result, [*self._name_faults(each, result)]) for each, result in parsed]
+
+    def _name_faults(self, each: WrittenExpression, parsed: Expression) -> Iterator[NameFault]:
+        for call in parsed.calls:
+            if call.name not in FUNCTIONS:
+                meant = _FOREIGN_FUNCTIONS.get(call.name)
+                guess = did_you_mean(meant or Suggester(sorted(FUNCTIONS)).nearest(call.name))
+                yield NameFault(call.at, f"there is no function {call.name}{guess}")
+        yield from self.scope.faults(each.place, parsed.mentions, each.text)
+
+
+class _Result(NamedTuple):
+    fault: str | None
+    work: int
+
+
+class TrialEvaluation:
+    """Trial evaluation of the expressions of one flow."""
+
+    def __init__(self, flow: JobFlow) -> None:
+        self._flow = flow
+        steps = {step.name: step for step in reversed(flow.steps)}
+        self._standings = [
+            {name: (step, condition) for name, step in steps.items()} for condition, *_ in _SAMPLES
+        ]
+        self._open_params = {param.name for param in flow.spec.params or () if param.value is None}
+        self._budget = TRIAL_BUDGET
+        self._results: dict[tuple[str, str], _Result] = {}
+        """By text and field, for steps without items: their scopes are equal."""
+        self._scopes_without_items = tuple(self._scopes(None))
+
+    def fault(self, step: Step, field: str, parsed: Expression) -> str | None:
+        """Return the fault of the value of a step's expression, or None if it is valid or depends
+        on the run. `field`: as in ExpressionPlace."""
+        if step.for_each is not None:
+            return self._try(field, parsed, self._scopes(items_of(step, None)))
+        key = (parsed.text, field)
+        known = self._results.get(key)
+        if known is not None and known.work <= self._budget:
+            self._budget -= known.work
+            return known.fault
+        budget = self._budget
+        fault = self._try(field, parsed, self._scopes_without_items)
+        self._results[key] = _Result(fault, budget - self._budget)
+        return fault
+
+    def _try(self, field: str, parsed: Expression, scopes: Iterable[EvaluationScope]) -> str | None:
+        first = None
+        for scope in scopes:
+            if self._budget <= 0 or not self._is_known(parsed, scope):
+                return None
+            work = Work()
+            value = parsed.evaluate(context(parsed.mentions, scope), work)
+            self._budget -= MAX_WORK - work.left
+            if isinstance(value, Failure):
+                fault = None if value.missing else value.message
+            else:
+                fault = items_fault(value) if field == "forEach.from" else truth_fault(value)
+            if fault is None:
+                return None
+            first = first or fault
+        return first
+
+    def _scopes(self, items: Sequence[Any] | None) -> Iterator[EvaluationScope]:
+        for standings, (_, run, phase, at) in zip(self._standings, _SAMPLES, strict=True):
+            yield EvaluationScope(
+                self._flow,
+                standings.get,
+                flow_phase=phase,
+                index=at % len(items) if items else -at,
+                item=items[at] if items else UNSET,
+                run=run,
+            )
+
+    def _is_known(self, parsed: Expression, scope: EvaluationScope) -> bool:
+        for mention in parsed.mentions:
+            if mention.root == "item" and scope.item is UNSET:
+                return False
+            if mention.root == "params" and self._open_params:
+                if not mention.keys or mention.keys[0] in self._open_params:
+                    return False
+        return True
+
+
+class ReferenceTrial:
+    """Trial evaluation of references to params and items."""
+
+    def __init__(self, flow: JobFlow, steps: Sequence[Step]) -> None:
+        """`steps`: those of `finally` last."""
+        self._flow = flow
+        self._steps = steps
+        self._budget = MAX_TRIED_ITEMS
+        self._faults: dict[tuple[int | None, str], str | None] = {}
+
+    def fault(self, position: int, reference: Reference) -> str | None:
+        """Return the fault of a reference in a patch of the step at `position`, or None."""
+        key: tuple[int | None, str]
+        if reference.root == "params":
+            key = None, reference.path  # equal in every step
+        elif reference.root == "item" and reference.keys:
+            key = position, reference.path
+        else:
+            return None
+        if key not in self._faults:
+            self._faults[key] = (
+                self._fault_in(reference, EvaluationScope(self._flow, lambda name: None))
+                if reference.root == "params"
+                else self._fault_in_items(self._steps[position], reference)
+            )
+        return self._faults[key]
+
+    def _fault_in_items(self, step: Step, reference: Reference) -> str | None:
+        if step.for_each is not None and step.for_each.items is None:
+            if step.for_each.from_ is None and step.for_each.count is not None:
+                return "with count, an item is a number without fields; write $(item)"
+            return None
+        items: Sequence[Any] = items_of(step, None) or ()
+        for at, item in enumerate(items):
+            self._budget -= 1
+            if self._budget < 0:
+                return None
+            scope = EvaluationScope(self._flow, lambda name: None, index=at, item=item)
+            if self._fault_in(reference, scope) is not None:
+                return f'items[{at}] has no "{".".join(reference.keys)}"'
+        return None
+
+    def _fault_in(self, reference: Reference, scope: EvaluationScope) -> str | None:
+        value = with_values(f"$({reference.path})", scope)
+        return value.message.partition(": ")[2] if isinstance(value, Failure) else None

@@ -1,0 +1,175 @@
+"""Rules of size: how deep the values of a flow may nest, and how large its status may become.
+
+The size of the status counts what is never dropped from it (`core.planning.status.size_limit`), at
+its largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jobflow.api.control import ForEach
+from jobflow.api.jobflow import Condition, Step
+from jobflow.api.schema.nesting import MAX_DEPTH, way_beyond
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.job_counts import items_of_param, params_of
+from jobflow.core.admission.rule import Group, Rule, every_flow
+from jobflow.core.cel.references import size_of
+from jobflow.core.cel.scope import MAX_ITEMS_SIZE
+from jobflow.core.limits import MOST as MOST_NEXT
+from jobflow.core.limits import MOST_OF_A_FLOW, MOST_RUNS
+from jobflow.core.names import MAX_NAME
+from jobflow.core.violations import Reason, Violation, below
+
+
+def depth_violations(value: Any, path: str) -> Iterator[Violation]:
+    """Yield the first list or map in the value at `path` that is deeper than MAX_DEPTH in its
+    object."""
+    depth_of_path = path.count(".") + path.count("[") + 1 if path else 0
+    if (way := way_beyond(value, MAX_DEPTH - depth_of_path)) is not None:
+        for key in way:
+            path = below(path, key)
+        detail = (
+            f"nested more than {MAX_DEPTH} levels deep; flatten the value or write it as a text"
+        )
+        yield Violation(path, Reason.TOO_LONG, None, detail)
+
+
+def flow_is_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
+    """Checks the free-form values of a flow."""
+    for i, param in enumerate(facts.flow.spec.params or ()):
+        yield from depth_violations(param.value, f"spec.params[{i}].value")
+        yield from depth_violations(param.enum, f"spec.params[{i}].enum")
+    for _, _, path, patch in facts.patches:
+        yield from depth_violations(patch.job_spec, f"{path}.jobSpec")
+        yield from depth_violations(patch.spec, f"{path}.spec")
+    for i, step in facts.steps_with_options:
+        if step.for_each is not None:
+            yield from depth_violations(step.for_each.items, f"{facts.path(i)}.forEach.items")
+
+
+MAX_STATUS = 1 << 20
+"""Bytes of a flow's status (etcd takes 1.5 MiB for the whole object)."""
+FIXED_STATUS = 3072 + MOST_OF_A_FLOW + MOST_NEXT * (MAX_NAME + 3)
+"""Bytes besides the steps: state with reason and message, times, progress, names; all outputs;
+nextJobs."""
+_TIME = "2026-01-01T12:00:00Z"
+STATUS_OF_A_STEP = max(
+    len(f'"":{{"phase":"Waiting","reason":"Retrying","attempts":99,"nextAttemptTime":"{_TIME}"}},'),
+    len(
+        f'"":{{"phase":"Terminating","reason":"FailurePolicy","attempts":99,"abortTime":"{_TIME}"}},'
+    ),
+    len('"":{"phase":"Waiting","reason":"WaitingForTemplate","attempts":99,"pastAttempts":99},'),
+    len('"":{"phase":"Failed","reason":"OutputsTooLarge","attempts":99,"pastAttempts":98},'),
+) + len('"-r98",')
+"""Bytes of a step's condition and its entry in a …Jobs list, without its first vcjob's name. Any
+step may run again: its vcjob is lost, or its flow retried."""
+NAMES_OF_A_STEP = 2
+"""How often the status has its vcjob's name: as a key of conditions, and in a list."""
+_RUN = '{"index":999,"phase":"%s","reason":"%s","attempts":%d%s},'
+_RETRIED = ',"failures":100,"pastAttempts":101'
+STATUS_OF_A_RUN = max(
+    len(_RUN % ("Terminating", "FailurePolicy", 999, f',"abortTime":"{_TIME}"{_RETRIED}')),
+    len(_RUN % ("Waiting", "CreateRefused", 999, f',"nextAttemptTime":"{_TIME}"{_RETRIED}')),
+    len(_RUN % ("Failed", "OutputsTooLarge", 999, _RETRIED)),
+) + len('"",')
+"""Bytes of an item or repeat that runs, with its vcjob in a list."""
+STATUS_OF_AN_ENDED_RUN = len(_RUN % ("Completed", "OutputsMissing", 999, _RETRIED)) + len('"",')
+"""Bytes of an item or repeat that has finished; no reason of a failed run makes it longer."""
+STATUS_OF_LOOPS = len(',"runs":[]')
+STATUS_OF_RETRIES = len(',"job":"","failures":100')
+"""Bytes that a retry adds to a step or run, because the job has another name than the first."""
+STATUS_OF_TIME = len(f',"deadline":"{_TIME}"')
+STATUS_OF_DECISIONS = len(',"decisions":{"when":false,"case":99}')
+STATUS_OF_ITEMS = len(',"items":[]') + MAX_ITEMS_SIZE
+"""Bytes of the items that forEach.from returned."""
+STATUS_OF_A_PROBER = len(',"passedTargets":[]')
+"""Bytes that a waiting step adds, besides names, if the probe of its targets has passed."""
+
+
+def status_fits(facts: FlowFacts) -> Iterator[Violation]:
+    size = least_status(facts)
+    if size <= MAX_STATUS:
+        return
+    steps = len(facts.names)
+    runs = sum(count.runs or 0 for count in facts.job_counts)
+    if not runs:
+        room = (MAX_STATUS - FIXED_STATUS) * steps // (size - FIXED_STATUS)
+        detail = (
+            f"{steps} steps, but the status of a flow has room for about {room} with names of "
+            "this length (1 MiB); split the flow or shorten the names of the flow and its steps"
+        )
+    else:
+        detail = (
+            f"{steps} steps with up to {runs:,} runs, so the status may reach "
+            f"{size / MAX_STATUS:.1f} MiB of 1 MiB; split the flow, or reduce "
+            "forEach.parallelism, forEach.count and repeat.max (forEach.from counts as "
+            f"{MOST_RUNS:,} items unless it is a param)"
+        )
+    yield Violation("spec.flows", Reason.TOO_MANY, max(steps, runs), detail)
+
+
+def least_status(facts: FlowFacts) -> int:
+    """Return the bytes of the largest status from which nothing more can be dropped."""
+    steps = len(facts.names)
+    characters = sum(map(len, facts.names)) + steps * (len(facts.flow_name) + 1)
+    return (
+        FIXED_STATUS
+        + steps * STATUS_OF_A_STEP
+        + NAMES_OF_A_STEP * characters
+        + sum(
+            _passed_targets(facts, step)
+            for step, depends_on in facts.dependencies
+            if depends_on.probe is not None or depends_on.condition == Condition.RUNNING
+        )
+        + (_StatusOfOptions(facts).total() if facts.steps_with_options else 0)
+    )
+
+
+def _passed_targets(facts: FlowFacts, step: int) -> int:
+    targets = facts.graph.targets[step]
+    names = sum(len(facts.names[target]) + len('"",') for target in targets)
+    return STATUS_OF_A_PROBER + names if names else 0
+
+
+class _StatusOfOptions:
+    """Bytes that decisions, runs, retries and timeouts add."""
+
+    def __init__(self, facts: FlowFacts) -> None:
+        self._facts = facts
+        self._params = params_of(facts.flow)
+        self._sizes: dict[str, int] = {}
+        """Bytes of the items by forEach.from."""
+
+    def total(self) -> int:
+        return sum(self._of_step(i, step) for i, step in self._facts.steps_with_options)
+
+    def _of_step(self, position: int, step: Step) -> int:
+        count = self._facts.job_counts[position]
+        step_name = len(self._facts.flow_name) + 1 + len(self._facts.names[position])
+        name = step_name + len(count.longest_suffix)
+        of_run = STATUS_OF_TIME if step.timeout is not None else 0
+        of_run += STATUS_OF_RETRIES + name if count.retries else 0
+        size = STATUS_OF_DECISIONS if step.when is not None or step.switch else 0
+        if count.runs is None:
+            return size + of_run
+        running = 1
+        if step.for_each is not None:
+            size += self._items(step.for_each)
+            running = min(max(step.for_each.parallelism or count.runs, 1), count.runs)
+        ended = max(count.runs - running, 0)
+        size += STATUS_OF_LOOPS + count.runs * (name + of_run)
+        return size + running * STATUS_OF_A_RUN + ended * STATUS_OF_AN_ENDED_RUN
+
+    def _items(self, each: ForEach) -> int:
+        if each.from_ is None or each.items is not None:
+            return 0
+        if each.from_ not in self._sizes:
+            value = items_of_param(self._params, each.from_)
+            size = MAX_ITEMS_SIZE if value is None else min(size_of(value), MAX_ITEMS_SIZE)
+            self._sizes[each.from_] = STATUS_OF_ITEMS - MAX_ITEMS_SIZE + size
+        return self._sizes[each.from_]
+
+
+STATUS_SIZE_RULES = (Group[Rule](every_flow, (status_fits,)),)
