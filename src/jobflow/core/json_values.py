@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from jobflow.core.violations import below
+from jobflow.core.violations import join_path
 
 
-def copied(spec: Mapping[str, Any]) -> dict[str, Any]:
+def copy_json(spec: Mapping[str, Any]) -> dict[str, Any]:
     """A deep copy of a JSON object, without recursion (a fifth of what `copy.deepcopy` takes)."""
     root = dict(spec)
     work: list[dict[str, Any] | list[Any]] = [root]
@@ -25,10 +25,10 @@ def copied(spec: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
-def is_same(old: Any, new: Any) -> bool:
+def is_same_json(old: Any, new: Any) -> bool:
     """Whether two values are the same JSON, whatever the order of keys; unlike `==` it tells true
     from 1, and is never nested too deeply. In a patch null is more than a missing key."""
-    return _alike(old, new) or next(differences("", old, new), None) is None
+    return _alike(old, new) or next(find_differences("", old, new), None) is None
 
 
 def _alike(old: Any, new: Any) -> bool:
@@ -39,7 +39,7 @@ def _alike(old: Any, new: Any) -> bool:
         return False
 
 
-def differences(path: str, old: Any, new: Any) -> Iterator[str]:
+def find_differences(path: str, old: Any, new: Any) -> Iterator[str]:
     """JSON paths at which two values differ, as deep as both have the same shape."""
     work = [(path, old, new)]
     while work:
@@ -55,7 +55,7 @@ def differences(path: str, old: Any, new: Any) -> Iterator[str]:
         else:
             keys = reversed(dict.fromkeys(chain(before, after)))
             work += [
-                (below(path, key), before.get(key, _MISSING), after.get(key, _MISSING))
+                (join_path(path, key), before.get(key, _MISSING), after.get(key, _MISSING))
                 for key in keys
             ]
 

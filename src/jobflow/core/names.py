@@ -18,7 +18,7 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NOT_IN_A_LABEL = re.compile(r"[^-A-Za-z0-9_.]+")
 
 
-def job_name(flow: str, step: str, *, index: int | None = None) -> str:
+def format_job_name(flow: str, step: str, *, index: int | None = None) -> str:
     """The first vcjob of a step, `<flow>-<step>`, or of one of its runs, `<flow>-<step>-<index>`.
 
     It is never shortened, whatever its length.
@@ -26,7 +26,7 @@ def job_name(flow: str, step: str, *, index: int | None = None) -> str:
     return f"{flow}-{step}" if index is None else f"{flow}-{step}-{index}"
 
 
-def attempt_name(first: str, again: int, *, room: int = 0) -> str:
+def format_attempt_name(first: str, again: int, *, room: int = 0) -> str:
     """A later vcjob in the place of the one named `first`: `<first>-r<again>`; 0 is `first` itself.
 
     One that would be longer than MAX_NAME less `room` becomes a prefix, `-`, 8 hex digits of the
@@ -41,12 +41,12 @@ def attempt_name(first: str, again: int, *, room: int = 0) -> str:
     return _shortened(first, max(MAX_NAME - room - len(tail), _HASH + 2)) + tail
 
 
-def latest_name(first: str, attempts: int) -> str:
+def format_latest_name(first: str, attempts: int) -> str:
     """The vcjob of the latest of so many attempts, where no name was taken and none too long."""
-    return attempt_name(first, max(attempts - 1, 0))
+    return format_attempt_name(first, max(attempts - 1, 0))
 
 
-def label_value(text: str) -> str:
+def to_label_value(text: str) -> str:
     """`text` where it is a label value, else a value made of its start and a hash of the whole.
 
     The same text always gives the same value, and two texts the same value only if their hashes
@@ -57,7 +57,7 @@ def label_value(text: str) -> str:
     return _shortened(text, MAX_NAME)
 
 
-def qualified(namespace: str, name: str) -> str:
+def qualify_name(namespace: str, name: str) -> str:
     """`<namespace>.<name>`, as Volcano refers to a flow or a template in labels."""
     return f"{namespace}.{name}"
 

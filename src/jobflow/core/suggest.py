@@ -21,7 +21,7 @@ _LETTERS = 160
 """Letters of one word times those of the other in one comparison of the budget."""
 
 
-def plain(word: str) -> str:
+def normalize_word(word: str) -> str:
     """A word without quotes and blanks around it, in lower case, its `_` and blanks as `-`."""
     return word.strip(_STRIPPED).casefold().replace("_", "-").replace(" ", "-")
 
@@ -40,11 +40,11 @@ class Suggester:
 
     @cached_property
     def _by_plain_form(self) -> dict[str, str]:
-        return {plain(word): word for word in reversed(self._known) if word}
+        return {normalize_word(word): word for word in reversed(self._known) if word}
 
     def nearest(self, word: str) -> str | None:
         """The known word that is most like this one, if any is like it at all."""
-        wanted = plain(word)
+        wanted = normalize_word(word)
         if not wanted or len(wanted) > _LONGEST:
             return None
         if (same := self._by_plain_form.get(wanted)) is not None:
@@ -89,7 +89,7 @@ def did_you_mean(guess: str | None) -> str:
     return f'; did you mean "{guess}"?' if guess else ""
 
 
-def supported(value: object, words: Iterable[str]) -> str:
+def list_supported(value: object, words: Iterable[str]) -> str:
     """The detail of an unsupported value: the words there are, and the one that was meant."""
     listed = [str(word) for word in words]
     guess = Suggester(listed).nearest(value) if isinstance(value, str) else None

@@ -87,7 +87,7 @@ class Violation:
             return self.words
         word = _WORDS[self.reason]
         if self.reason not in _WITHOUT_VALUE:
-            word = f"{word}: {quoted(self.value)}"
+            word = f"{word}: {quote(self.value)}"
         return f"{word}: {self.detail}" if self.detail else word
 
 
@@ -128,7 +128,7 @@ class Verdict:
         return (*self.warnings, *shown)
 
 
-def quoted(value: Any) -> str:
+def quote(value: Any) -> str:
     """A value as JSON for a message, cut to `MAX_QUOTED` characters; never raises."""
     if isinstance(value, str):
         value = value[:MAX_QUOTED]
@@ -141,7 +141,7 @@ def quoted(value: Any) -> str:
     return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
 
 
-def below(path: str, key: str | int) -> str:
+def join_path(path: str, key: str | int) -> str:
     """The JSON path of what is at `key` below `path`: `a.b`, `a[0]`, and `a[x.io/b]` where a map's
     key is more than a word (k8s.io/apimachinery/pkg/util/validation/field, Path)."""
     if isinstance(key, str) and _WORD.fullmatch(key):
@@ -153,7 +153,7 @@ Place: TypeAlias = "tuple[Place, str | int] | None"
 """A key or index and the place that it is in: a path that costs nothing to extend."""
 
 
-def keys_of(place: Place) -> list[str | int]:
+def list_keys(place: Place) -> list[str | int]:
     """The keys and indices of a place, from the outermost inwards."""
     keys: list[str | int] = []
     while place is not None:
@@ -162,12 +162,12 @@ def keys_of(place: Place) -> list[str | int]:
     return keys[::-1]
 
 
-def path_of(place: Place, path: str) -> str:
+def format_path(place: Place, path: str) -> str:
     """The JSON path of a place below `path`."""
-    return reduce(below, keys_of(place), path)
+    return reduce(join_path, list_keys(place), path)
 
 
-def beginnings(path: str) -> Iterator[tuple[str, str]]:
+def split_first_key(path: str) -> Iterator[tuple[str, str]]:
     """The keys that a JSON path below a map may begin with, longest first, each with the rest of
     the path: keys may hold dots and brackets themselves."""
     bracketed = path.startswith("[")

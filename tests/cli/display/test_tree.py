@@ -14,7 +14,7 @@ from jobflow.api.flow_status import JobFlowStatus, RequestedHours, StepFailure
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.tree import Tree, table
-from jobflow.core.text import span
+from jobflow.core.text import format_duration
 from support.plan.flow_statuses import DIAMOND, FAILED, NOW, standing
 
 
@@ -238,8 +238,8 @@ def test_messages_go_below_where_there_is_none() -> None:
     + [(86400, "1d"), (90000, "1d1h")],
 )
 def test_spans(seconds: float, said: str) -> None:
-    assert span(timedelta(seconds=seconds)) == said
+    assert format_duration(timedelta(seconds=seconds)) == said
 
 
 def test_no_span() -> None:
-    assert span(None) == ""
+    assert format_duration(None) == ""

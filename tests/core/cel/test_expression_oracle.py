@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.cel.language.budget import CelError, Work
-from jobflow.core.cel.language.macros import Frame
-from jobflow.core.cel.language.program import program
+from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.macros import EvaluationFrame
+from jobflow.core.cel.language.program import compile_program
 from jobflow.core.cel.language.syntax import CelSyntaxError, parse
 from support.laws.cel_grammar import VARIABLES, sensible
 from support.laws.cel_oracle import ENDED, FAILED, answers, tagged
@@ -109,8 +109,8 @@ dyn(1) == 1.0
 def ours(text: str) -> Any:
     """What our evaluation gives, before it is made JSON."""
     try:
-        made = program(parse(text))
-        return tagged(made.run(Frame(VARIABLES, made.slots, Work())))
+        made = compile_program(parse(text))
+        return tagged(made.run(EvaluationFrame(VARIABLES, made.slots, Budget())))
     except (CelSyntaxError, CelError):
         return FAILED
 

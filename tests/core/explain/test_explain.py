@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.flow_status import StepCondition, StepFailure
 from jobflow.api.job import JobOutline, TaskOutline, TaskState
 from jobflow.api.jobflow import DependsOn, Probe, TaskStatusProbe
-from jobflow.core.explain.explain import explain, explain_step, unknown_step
+from jobflow.core.explain.explain import describe_unknown_step, explain, explain_step
 from jobflow.core.explain.step import REMEDIES
 from jobflow.core.reasons import StepReason
 from support.plan.plan_world import World, after, flow
@@ -437,8 +437,8 @@ def test_a_loop_ends_and_is_shown() -> None:
 
 def test_an_unknown_step_is_guessed_at() -> None:
     world = flow("prepare", train="prepare")
-    assert unknown_step(world.flow, "train") == ""
-    assert unknown_step(world.flow, "trian") == (
+    assert describe_unknown_step(world.flow, "train") == ""
+    assert describe_unknown_step(world.flow, "trian") == (
         'JobFlow f has no step "trian"; did you mean "train"?'
     )
-    assert unknown_step(world.flow, "x") == 'JobFlow f has no step "x"'
+    assert describe_unknown_step(world.flow, "x") == 'JobFlow f has no step "x"'

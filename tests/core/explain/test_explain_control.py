@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, FlowState, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.explain.explain import explain, explain_step, unknown_step
+from jobflow.core.explain.explain import describe_unknown_step, explain, explain_step
 from support.plan.control_flows import SOON, items, one, repeat, retrying, run, several
 from support.plan.flow_statuses import NOW, START
 
@@ -234,7 +234,7 @@ def test_a_service_and_the_steps_of_finally() -> None:
         "It is a service (daemon): it is ended once all other steps are over."
     )
     assert why(flow, "z") == ["Step z has waited until all other steps are over."]
-    assert unknown_step(flow, "z") == ""
+    assert describe_unknown_step(flow, "z") == ""
 
 
 RETRY = (

@@ -7,7 +7,7 @@ import pytest
 from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, StepCondition
 from jobflow.api.jobflow import Step
-from jobflow.core.explain.progress import case_taken, run_progress
+from jobflow.core.explain.progress import format_case, format_run_progress
 from jobflow.core.reasons import StepReason
 from support.plan.control_flows import run
 
@@ -46,14 +46,14 @@ def standing(phases: str, phase: str = "Running") -> StepCondition:
     ],
 )  # fmt: skip
 def test_how_far_it_has_come(step: Step, condition: StepCondition, text: str, brief: str) -> None:
-    assert run_progress(step, condition) == text
-    assert run_progress(step, condition, brief=True) == brief
+    assert format_run_progress(step, condition) == text
+    assert format_run_progress(step, condition, brief=True) == brief
 
 
 def test_which_items_run_again_and_which_only_wait() -> None:
     reasons = (StepReason.RETRYING, StepReason.JOB_LOST, StepReason.CREATE_REFUSED)
     runs = [run(at, "Waiting", reason=reason) for at, reason in enumerate(reasons)]
-    said = run_progress(FORTY, StepCondition(phase="Running", runs=runs))
+    said = format_run_progress(FORTY, StepCondition(phase="Running", runs=runs))
     assert said == "0/40 items done, 2 to run again"
 
 
@@ -61,12 +61,12 @@ def test_the_case_that_was_taken() -> None:
     step = Step(name="a", switch=[Case(when="false"), Case(template="large"), Case()])
 
     def taken(case: int | None) -> str:
-        return case_taken(step, StepCondition(decisions=Decisions(case=case)))
+        return format_case(step, StepCondition(decisions=Decisions(case=case)))
 
     assert [taken(case) for case in (0, 1, 2)] == [
         "case 1 of 3",
         "case 2 of 3: large",
         "case 3 of 3",
     ]
-    assert taken(None) == case_taken(step, StepCondition()) == ""
-    assert case_taken(Step(name="a"), StepCondition(decisions=Decisions(case=1))) == ""
+    assert taken(None) == format_case(step, StepCondition()) == ""
+    assert format_case(Step(name="a"), StepCondition(decisions=Decisions(case=1))) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobflow.api.job import TaskState
-from jobflow.core.explain.progress import task_progress
+from jobflow.core.explain.progress import format_task_progress
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ from jobflow.core.explain.progress import task_progress
 )
 def test_how_far_a_task_has_come(phases: dict[str, int], text: str, brief: str) -> None:
     counts = {"w": TaskState(phase=phases)}
-    assert task_progress(counts) == [text]
-    assert task_progress(counts, brief=True) == [brief]
+    assert format_task_progress(counts) == [text]
+    assert format_task_progress(counts, brief=True) == [brief]
 
 
 @pytest.mark.parametrize("phases", [None, {}, {"Running": 1}, {"Running": 0}])
 def test_of_no_pod_and_of_one_that_runs_there_is_nothing_to_tell(
     phases: dict[str, int] | None,
 ) -> None:
-    assert task_progress({"w": TaskState(phase=phases)}) == []
-    assert task_progress(None) == []
+    assert format_task_progress({"w": TaskState(phase=phases)}) == []
+    assert format_task_progress(None) == []
 
 
 def test_those_on_their_way_come_first() -> None:
@@ -40,4 +40,9 @@ def test_those_on_their_way_come_first() -> None:
         "all": {"Running": 2},
     }
     states = {task: TaskState(phase=phases) for task, phases in counts.items()}
-    assert task_progress(states, brief=True) == ["half 1/2", "new 0/2", "all 2/2", "done 2/2"]
+    assert format_task_progress(states, brief=True) == [
+        "half 1/2",
+        "new 0/2",
+        "all 2/2",
+        "done 2/2",
+    ]

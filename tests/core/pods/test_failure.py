@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.flow_status import StepFailure
 from jobflow.api.pod import ContainerStatus, Pod
-from jobflow.core.pods.failure import blame
+from jobflow.core.pods.failure import find_first_failure
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import flow
 from support.sandbox.containers import again, ended, running, stuck, with_containers
@@ -28,12 +28,12 @@ def after(seconds: float) -> datetime:
 
 
 def said(*pods: Pod) -> str:
-    found = blame(pods)
+    found = find_first_failure(pods)
     return found.said if found is not None else ""
 
 
 def test_the_container_its_exit_code_and_its_node() -> None:
-    found = blame([with_containers(pod(index=1), ended(3), node="n1")])
+    found = find_first_failure([with_containers(pod(index=1), ended(3), node="n1")])
     assert found is not None
     assert found.sure
     assert found.failure == StepFailure(
@@ -72,7 +72,7 @@ def test_an_evicted_pod_failed_by_that_and_not_by_its_container() -> None:
     evicted = with_containers(
         pod(), ended(137, at=after(1)), node="n2", reason="Evicted", message="low on memory"
     )
-    found = blame([evicted])
+    found = find_first_failure([evicted])
     assert found is not None
     assert found.failure == StepFailure(
         task="worker", pod="f-b-worker-0", reason="Evicted", node="n2"
@@ -111,7 +111,7 @@ def test_a_signal_is_said_where_it_is_known() -> None:
 def test_a_pod_that_had_trouble_is_named_for_want_of_one_that_failed(
     container: ContainerStatus, expected: str
 ) -> None:
-    found = blame([with_containers(pod(phase="Running"), container)])
+    found = find_first_failure([with_containers(pod(phase="Running"), container)])
     assert found is not None
     assert not found.sure
     assert found.said == f"pod f-b-worker-0 (task worker): {expected}"
@@ -138,8 +138,8 @@ def test_a_container_that_fails_again_and_again_is_known_by_its_last_end() -> No
     ],
 )
 def test_who_is_not_to_blame(harmless: Pod) -> None:
-    assert blame([harmless]) is None
-    assert blame([]) is None
+    assert find_first_failure([harmless]) is None
+    assert find_first_failure([]) is None
 
 
 def test_a_pod_without_a_task() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobflow.api.control import ForEach, Param, Patch
 from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.spec.compiled import LEAST, Layouts, compiled
+from jobflow.core.spec.compiled import MIN_ENTRY_BYTES, CompiledFlowCache, compile_flow
 
 
 def flow_of(*steps: Step, name: str = "f", **spec: object) -> JobFlow:
@@ -24,7 +24,7 @@ def read_again(flow: JobFlow) -> JobFlow:
 
 def test_a_spec_that_is_read_again_has_the_same_layout() -> None:
     flow = flow_of(Step(name="a"), Step(name="b", depends_on=DependsOn(targets=["a"])))
-    assert compiled(read_again(flow)) is compiled(flow)
+    assert compile_flow(read_again(flow)) is compile_flow(flow)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_spec_that_is_read_again_has_the_same_layout() -> None:
 def test_one_that_differs_in_anything_has_its_own_though_uid_and_generation_agree(
     other: JobFlow,
 ) -> None:
-    layouts = Layouts(100_000)
+    layouts = CompiledFlowCache(100_000)
     known = [flow_of(Step(name="a"), Step(name="b")), flow_of(Step(name="a"))]
     known += [flow_of(Step(name="a"), Step(name="b", for_each=ForEach(items=[n]))) for n in (0, 2)]
     before = [layouts.of(flow) for flow in known]
@@ -54,7 +54,7 @@ def test_one_that_differs_in_anything_has_its_own_though_uid_and_generation_agre
 
 
 def test_what_equals_in_python_and_not_in_json_is_told_apart() -> None:
-    layouts = Layouts(100_000)
+    layouts = CompiledFlowCache(100_000)
     flows = [flow_of(Step(name="a", for_each=ForEach(items=[n]))) for n in (1, True, 1.0)]
     for flow in flows:
         (step,) = layouts.of(flow).steps
@@ -65,7 +65,7 @@ def test_what_equals_in_python_and_not_in_json_is_told_apart() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
 def test_as_many_are_kept_as_have_so_many_bytes_the_last_used_among_them(sizes: list[int]) -> None:
-    layouts = Layouts(10 * 2_000)
+    layouts = CompiledFlowCache(10 * 2_000)
     for size in sizes:
         flow = flow_of(params=[Param(name="p", value="x" * 2_000 * size)], name=f"f{size}")
         layout = layouts.of(flow)
@@ -75,7 +75,7 @@ def test_as_many_are_kept_as_have_so_many_bytes_the_last_used_among_them(sizes: 
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    layouts = Layouts(3 * LEAST)
+    layouts = CompiledFlowCache(3 * MIN_ENTRY_BYTES)
     flows = [flow_of(name=name) for name in "abc"]
     kept = [layouts.of(flow) for flow in flows]
     layouts.of(flows[0])
@@ -85,14 +85,14 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
 
 
 def test_specs_without_steps_are_not_kept_for_ever() -> None:
-    layouts = Layouts(10 * LEAST)
+    layouts = CompiledFlowCache(10 * MIN_ENTRY_BYTES)
     for i in range(100):
         layouts.of(flow_of(name=f"f{i}"))
     assert len(layouts) == 10
 
 
 def test_one_large_patch_weighs_as_much_as_it_is_long() -> None:
-    layouts = Layouts(1_000_000)
+    layouts = CompiledFlowCache(1_000_000)
     small = flow_of(Step(name="a"))
     layout = layouts.of(small)
     layouts.of(flow_of(Step(name="b", patch=Patch(job_spec={"queue": "q" * 999_000}))))
@@ -100,7 +100,7 @@ def test_one_large_patch_weighs_as_much_as_it_is_long() -> None:
 
 
 def test_a_flow_larger_than_all_room_is_not_kept() -> None:
-    layouts = Layouts(2 * LEAST)
-    large = flow_of(Step(name="a" * 3 * LEAST))
-    assert layouts.of(large).graph.names == ["a" * 3 * LEAST]
+    layouts = CompiledFlowCache(2 * MIN_ENTRY_BYTES)
+    large = flow_of(Step(name="a" * 3 * MIN_ENTRY_BYTES))
+    assert layouts.of(large).graph.names == ["a" * 3 * MIN_ENTRY_BYTES]
     assert len(layouts) == 0

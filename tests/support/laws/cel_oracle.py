@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jobflow.core.cel.language.syntax import Uint
-from jobflow.core.cel.language.values import TypeOf, key_of, keys_of
+from jobflow.core.cel.language.values import TypeOf, iterate_keys, to_key
 
 FAILED, ENDED = ["error"], ["ended"]
 
@@ -50,7 +50,7 @@ def tagged(value: Any) -> Any:
         case list():
             return ["list", [tagged(each) for each in value]]
         case dict():
-            return ["map", sorted([repr(k), tagged(value[key_of(k)])] for k in keys_of(value))]
+            return ["map", sorted([repr(k), tagged(value[to_key(k)])] for k in iterate_keys(value))]
     return [_NAMES[type(value)], repr(int(value) if isinstance(value, Uint) else value)]
 
 

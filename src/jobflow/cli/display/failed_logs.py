@@ -13,7 +13,7 @@ from jobflow.api.flow_status import StepPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.report import visible
 from jobflow.cli.display.step_rows import rows
-from jobflow.core.names import job_name
+from jobflow.core.names import format_job_name
 from jobflow.sandbox.nodes.process.logs import tail
 from jobflow.sandbox.nodes.process.runner import START_ERROR, FailedRun
 
@@ -53,7 +53,7 @@ def _failed_steps(flow: JobFlow, runs: Sequence[FailedRun]) -> Iterator[tuple[st
 def _culprit(flow: JobFlow, step: str, runs: Sequence[FailedRun]) -> FailedRun:
     """The last run of the container that status names, else of the first that failed: others may
     have failed by that."""
-    condition = (flow.status.conditions or {}).get(job_name(flow.metadata.name, step))
+    condition = (flow.status.conditions or {}).get(format_job_name(flow.metadata.name, step))
     told = condition.failure if condition is not None else None
     named = [run for run in runs if told and (run.pod, run.container) == (told.pod, told.container)]
     if named:

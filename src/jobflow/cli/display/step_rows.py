@@ -19,9 +19,9 @@ from jobflow.api.flow_status import (
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.cli.display.report import visible
-from jobflow.core.explain.progress import case_taken, run_progress
-from jobflow.core.names import job_name
-from jobflow.core.text import listed
+from jobflow.core.explain.progress import format_case, format_run_progress
+from jobflow.core.names import format_job_name
+from jobflow.core.text import join_names
 
 _LONGEST_OUTPUTS = 60
 """Characters of outputs that are shown."""
@@ -117,7 +117,7 @@ def _rows(flow: JobFlow) -> Iterator[StepRow]:
     records = {record.name: record for record in flow.status.job_status_list or ()}
     nothing = StepCondition(phase=StepPhase.WAITING)
     for step in flow.all_steps:
-        key = job_name(flow.metadata.name, step.name)
+        key = format_job_name(flow.metadata.name, step.name)
         condition = conditions.get(key, nothing)
         if condition.runs:
             yield _row(step, condition, _jobs(key, step, condition), _span(condition, records))
@@ -173,9 +173,9 @@ def _row(step: Step, condition: StepCondition, job: str, times: Times) -> StepRo
         failure=condition.failure,
         outputs=_outputs(alone.outputs or {}),
         next_attempt=condition.next_attempt_time,
-        runs=run_progress(step, condition),
-        few_runs=run_progress(step, condition, brief=True),
-        case=case_taken(step, condition),
+        runs=format_run_progress(step, condition),
+        few_runs=format_run_progress(step, condition, brief=True),
+        case=format_case(step, condition),
     )
 
 
@@ -215,4 +215,4 @@ def requested_hours(flow: JobFlow) -> str:
         for total, unit in totals
         if total >= 0.00005
     ]
-    return listed(said)
+    return join_names(said)

@@ -16,8 +16,8 @@ from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.step_rows import StepRow, requested_hours, rows, told
 from jobflow.cli.display.tree_layout import Branch, branches, guides
-from jobflow.core.explain.progress import task_progress
-from jobflow.core.text import span
+from jobflow.core.explain.progress import format_task_progress
+from jobflow.core.text import format_duration
 
 _GAP = "  "
 _BETWEEN = "   "
@@ -97,7 +97,7 @@ class Tree:
         status = self.flow.status
         phase = status.state.phase or FlowPhase.PENDING
         end = status.completion_time if phase in FINAL_PHASES else None
-        took = span((end or now) - status.start_time) if status.start_time else ""
+        took = format_duration((end or now) - status.start_time) if status.start_time else ""
         line = Text.assemble(
             (self.flow.metadata.name, "bold"), _GAP, (phase, style_of(phase)), no_wrap=True
         )
@@ -139,7 +139,7 @@ class _Columns:
         line = left.copy()
         line.truncate(self.left, overflow="ellipsis", pad=True)
         line.append(_GAP + row.phase.ljust(self.phase), style=style_of(row.phase))
-        line.append(_GAP + span(row.lasting(now)).rjust(self.duration))
+        line.append(_GAP + format_duration(row.lasting(now)).rjust(self.duration))
         if self.detail >= _LEAST_DETAIL and (why := _why(row, now, self.detail) or branch.follows):
             detail = Text(_GAP + why, style="red" if row.phase == StepPhase.FAILED else "dim")
             detail.truncate(self.detail + len(_GAP), overflow="ellipsis")
@@ -165,7 +165,7 @@ def _said(row: StepRow, now: datetime, *, brief: bool) -> str:
     elif row.phase == StepPhase.COMPLETED:
         parts = (row.told, "" if brief else row.case, runs, row.outputs)
     else:
-        tasks = (", " if brief else "; ").join(task_progress(row.pods, brief=brief))
+        tasks = (", " if brief else "; ").join(format_task_progress(row.pods, brief=brief))
         case = "" if brief else row.case
         parts = (runs, row.brief if brief else row.told, case, tasks)
     again = f"attempt {row.attempts}" if row.attempts > 1 else ""
@@ -177,7 +177,7 @@ def _again(row: StepRow, now: datetime) -> str:
     """`in 12s`: when it runs again, where it waits for that."""
     if row.next_attempt is None or row.next_attempt <= now:
         return ""
-    return f"in {span(row.next_attempt - now) or '0s'}"
+    return f"in {format_duration(row.next_attempt - now) or '0s'}"
 
 
 def _most_telling(shown: Sequence[Branch], standing: dict[str, StepRow], room: int) -> list[Branch]:
@@ -222,7 +222,7 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
 
 def _cells(row: StepRow, now: datetime) -> Sequence[str]:
     start = row.start.astimezone().strftime("%H:%M:%S") if row.start else ""
-    return row.step, row.job, row.phase, start, span(row.duration(now))
+    return row.step, row.job, row.phase, start, format_duration(row.duration(now))
 
 
 def _columns(sizes: Sequence[int], width: int | None) -> Sequence[int]:

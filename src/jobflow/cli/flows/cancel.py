@@ -10,7 +10,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.cli.flows.send_command import Verb, over_already
 from jobflow.cli.flows.wait import Until
 from jobflow.core.planning.lifecycle import HALTS
-from jobflow.core.text import typed
+from jobflow.core.text import format_command
 
 
 def _is_cancelled(before: JobFlow, now: JobFlow) -> bool:
@@ -26,7 +26,7 @@ def _not_to_cancel(flow: JobFlow) -> str:
         return why
     if flow.status.state.reason not in HALTS:
         return ""
-    now = typed("jobflow cancel --now", flow.metadata)
+    now = format_command("jobflow cancel --now", flow.metadata)
     return f"{_ending(flow)} and its finally has run; {now} ends finally too"
 
 

@@ -9,7 +9,7 @@ from jobflow.cli.exit_codes import FAULTY, FINE
 from jobflow.cli.flows.send_command import Verb
 from jobflow.cli.flows.wait import Until, state_of
 from jobflow.core.reasons import FlowReason
-from jobflow.core.text import typed
+from jobflow.core.text import format_command
 
 
 def _not_to_retry(flow: JobFlow) -> str:
@@ -24,12 +24,12 @@ def _not_to_retry(flow: JobFlow) -> str:
             "it again"
         )
     if flow.status.suspended_at is not None:
-        resume = typed("jobflow resume", flow.metadata)
+        resume = format_command("jobflow resume", flow.metadata)
         return f"is not over but suspended: {resume} lets it go on"
     return (
         f"has not Failed, it is {state_of(flow)}. Only a flow that has Failed is retried; "
-        f"{typed('jobflow why', flow.metadata)} says what it waits for, and "
-        f"{typed('jobflow cancel', flow.metadata)} ends it"
+        f"{format_command('jobflow why', flow.metadata)} says what it waits for, and "
+        f"{format_command('jobflow cancel', flow.metadata)} ends it"
     )
 
 

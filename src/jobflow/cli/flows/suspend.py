@@ -11,7 +11,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.cli.exit_codes import FAULTY, FINE, complain
 from jobflow.cli.flows.send_command import Verb, over_already
 from jobflow.cli.flows.wait import Until, state_of
-from jobflow.core.text import typed
+from jobflow.core.text import format_command
 
 _AT_REST = frozenset({*ENDED_STEP_PHASES, StepPhase.WAITING, ""})
 """Phases of a step of which no job is there."""
@@ -41,9 +41,9 @@ def _code(flow: JobFlow) -> int:
 def _not_to_suspend(flow: JobFlow) -> str:
     if flow.final or flow.status.suspended_at is None:
         return over_already(flow)
-    abort = typed("jobflow suspend --abort", flow.metadata)
+    abort = format_command("jobflow suspend --abort", flow.metadata)
     running = "" if _is_at_rest(flow) else f"; {abort} aborts what runs"
-    resume = typed("jobflow resume", flow.metadata)
+    resume = format_command("jobflow resume", flow.metadata)
     return f"is suspended already: {resume} lets it go on{running}"
 
 
@@ -54,7 +54,7 @@ def _not_to_abort(flow: JobFlow) -> str:
 
 def _not_to_resume(flow: JobFlow) -> str:
     if over := over_already(flow):
-        retry = typed("jobflow retry", flow.metadata)
+        retry = format_command("jobflow retry", flow.metadata)
         return over if flow.status.state.phase == "Succeed" else f"{over}; {retry} takes it up anew"
     taken_up = bool(flow.status.state.phase)
     if flow.status.suspended_at is not None or (flow.spec.suspend and not taken_up):

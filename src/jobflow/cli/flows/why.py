@@ -13,7 +13,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.report import visible
 from jobflow.cli.exit_codes import FINE, UNUSABLE
 from jobflow.cli.flows.find_flow import Stopped, ended, found_flow
-from jobflow.core.explain.explain import Explanation, explain, explain_step, unknown_step
+from jobflow.core.explain.explain import Explanation, describe_unknown_step, explain, explain_step
 from jobflow.kube.client import Client
 
 WIDEST = 100
@@ -44,7 +44,7 @@ async def _answered(question: Question) -> int:
     now = datetime.now(UTC)
     if question.step is None:
         said = explain(flow, now=now)
-    elif strange := unknown_step(flow, question.step):
+    elif strange := describe_unknown_step(flow, question.step):
         raise Stopped(UNUSABLE, strange)
     else:
         said = explain_step(flow, question.step, now=now)

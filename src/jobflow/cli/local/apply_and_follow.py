@@ -17,9 +17,9 @@ from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES, QUEUES, Re
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import Fault
 from jobflow.cli.manifests.objects import Manifest
-from jobflow.core.names import job_name
+from jobflow.core.names import format_job_name
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import typed
+from jobflow.core.text import format_command
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.kube.reflector import Reflector
@@ -207,7 +207,7 @@ def stuck(flow: JobFlow, templates: Collection[Key]) -> str:
             condition.phase not in (*ENDED_STEP_PHASES, StepPhase.WAITING)
             for condition in (flow.status.conditions or {}).values()
         )
-        resume = typed("jobflow resume", flow.metadata)
+        resume = format_command("jobflow resume", flow.metadata)
         way = f"resume it on a cluster with {resume}, or take suspend out to run it here"
         return "" if moves else f"is suspended (spec.suspend): {way}"
     missing = waiting_for(flow, templates)
@@ -226,7 +226,7 @@ def waiting_for(flow: JobFlow, templates: Collection[Key]) -> list[str]:
     conditions = flow.status.conditions or {}
     missing: dict[str, None] = {}
     for step in flow.all_steps:
-        condition = conditions.get(job_name(flow.metadata.name, step.name))
+        condition = conditions.get(format_job_name(flow.metadata.name, step.name))
         if condition is None:
             return []
         if condition.phase in ENDED_STEP_PHASES:

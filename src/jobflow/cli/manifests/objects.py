@@ -19,7 +19,7 @@ from jobflow.cli.manifests.yaml_nodes import (
     data_of,
     documents,
 )
-from jobflow.core.violations import beginnings
+from jobflow.core.violations import split_first_key
 
 DEFAULT_NAMESPACE = "default"
 
@@ -198,7 +198,7 @@ def _step(node: Node, path: str) -> _Step | None:
 
 
 def _step_into_mapping(node: MappingNode, path: str) -> _Step | None:
-    for key, rest in beginnings(path):
+    for key, rest in split_first_key(path):
         if key in node.entries:
             return _Step(key, node.entries[key], rest)
     return None

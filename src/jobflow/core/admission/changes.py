@@ -17,9 +17,9 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.json_values import _alike, differences
-from jobflow.core.names import job_name
-from jobflow.core.text import typed
+from jobflow.core.json_values import _alike, find_differences
+from jobflow.core.names import format_job_name
+from jobflow.core.text import format_command
 from jobflow.core.violations import Reason, Violation, some
 
 _OVER = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
@@ -35,15 +35,16 @@ def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     if _alike(old.spec, new.spec):
         return
     first = "" if old.final else f"cancel it ({_cancel(new.metadata)}), then "
-    delete = typed("kubectl delete jf", new.metadata)
+    delete = format_command("kubectl delete jf", new.metadata)
     way = f"to run it otherwise, {first}{delete} and apply it again"
     if old.status.state.phase == FlowPhase.FAILED:
-        way += f"; to run what failed once more as it is, {typed('jobflow retry', new.metadata)}"
+        retry = format_command("jobflow retry", new.metadata)
+        way += f"; to run what failed once more as it is, {retry}"
     for path, what in _changes(old, new):
         detail = f"{what}, but a flow cannot be changed once it is created; {way}"
         if path == _SUSPEND and not old.final:
             verb = "suspend" if new.spec.suspend else "resume"
-            command = typed(f"jobflow {verb}", new.metadata)
+            command = format_command(f"jobflow {verb}", new.metadata)
             detail = f"it is read only when a flow is created; {command} does it now"
         yield Violation(path, Reason.FORBIDDEN, None, detail)
 
@@ -55,7 +56,7 @@ def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
     yield from _changes_of_steps("spec.finally", before, after)
     steps = {"flows": None, "finally_": None}
     one, other = (msgspec.structs.replace(spec, **steps) for spec in (old.spec, new.spec))
-    yield from ((path, _CHANGED) for path in differences("spec", one, other))
+    yield from ((path, _CHANGED) for path in find_differences("spec", one, other))
 
 
 def _changes_of_steps(
@@ -65,7 +66,7 @@ def _changes_of_steps(
     if before == after:
         for i, (one, other) in enumerate(zip(old, new, strict=True)):
             if not _alike(one, other):
-                yield from ((p, _CHANGED) for p in differences(f"{path}[{i}]", one, other))
+                yield from ((p, _CHANGED) for p in find_differences(f"{path}[{i}]", one, other))
         return
     come = _of_steps(_without(after, before), "new")
     gone = _of_steps(_without(before, after), "gone")
@@ -137,7 +138,7 @@ def _step_to_start(flow: JobFlow, template: str) -> str | None:
     conditions = flow.status.conditions or {}
     for step in chain(flow.steps, flow.spec.finally_ or ()):
         if template in step.templates:
-            condition = conditions.get(job_name(flow.metadata.name, step.name))
+            condition = conditions.get(format_job_name(flow.metadata.name, step.name))
             if condition is None:
                 return step.name
             if condition.phase not in _OVER and template in _left(step, condition):
@@ -159,9 +160,9 @@ def _may_go(metadata: ObjectMeta) -> bool:
 
 def _cancel(metadata: ObjectMeta) -> str:
     """The command that ends a flow."""
-    return typed("jobflow cancel", metadata)
+    return format_command("jobflow cancel", metadata)
 
 
 def _force(kind: str, metadata: ObjectMeta) -> str:
     """The command after which it may be deleted."""
-    return typed(f"kubectl annotate {kind}", metadata, f" {FORCE_DELETE}=true")
+    return format_command(f"kubectl annotate {kind}", metadata, f" {FORCE_DELETE}=true")

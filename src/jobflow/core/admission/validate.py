@@ -34,7 +34,7 @@ from jobflow.core.admission.warnings import (
     queue_warnings,
     template_doubts,
 )
-from jobflow.core.json_values import is_same
+from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
@@ -118,7 +118,7 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
 
 def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:
     """JobTemplate UPDATE: as CREATE, where the spec changed; vcjobs that exist stay as they are."""
-    return PASS if is_same(old.spec, new.spec) else validate_template(new, known)
+    return PASS if is_same_json(old.spec, new.spec) else validate_template(new, known)
 
 
 def validate_template_delete(

@@ -17,10 +17,10 @@ from jobflow.core.admission.lookalikes import MOST as MOST_LOOKALIKES
 from jobflow.core.admission.lookalikes import lookalikes
 from jobflow.core.admission.rule import Group, Suspicion, anything
 from jobflow.core.admission.volcano.job_view import JobView, job_view
-from jobflow.core.cel.references import references
+from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import Doubt, Reason, quoted, some
+from jobflow.core.violations import Doubt, Reason, quote, some
 
 _TAKES_JOBS = frozenset({"", "Open"})
 """States of a queue; a fresh one has none until Volcano opens it."""
@@ -82,10 +82,10 @@ def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
     """References are read nowhere else."""
     found: dict[str, None] = {}
     for value in _elsewhere(facts):
-        found |= dict.fromkeys(f"$({each.path})" for _, each in references(value, ""))
+        found |= dict.fromkeys(f"$({each.path})" for _, each in find_references(value, ""))
     if found:
         left = "are left as they are" if len(found) > 1 else "is left as it is"
-        shown = some([quoted(text) for text in found])
+        shown = some([quote(text) for text in found])
         yield (
             f"{shown} in params, forEach.items and jobDefaults {left}, because only patches of "
             "steps have references"
@@ -118,7 +118,7 @@ def phases_are_there(facts: FlowFacts) -> Iterator[str]:
     read = [read for each, read, _ in facts.readings.read if "phase" in each.text]
     found = dict(strange_phases(chain.from_iterable(each.comparisons() for each in read)))
     shown = [
-        f"{quoted(word)} (write {quoted(meant)})" if meant else quoted(word)
+        f"{quote(word)} (write {quote(meant)})" if meant else quote(word)
         for word, meant in found.items()
     ]
     if shown:
@@ -218,7 +218,7 @@ def patches_mean_their_template(facts: FlowFacts) -> Iterator[Doubt]:
         near = Suggester(stranger.known).nearest(stranger.name) if len(said) <= GUESSES else None
         detail = (
             f'template "{kind.template.metadata.name}" has no {stranger.word} '
-            f"{quoted(stranger.name)}, so the patch adds one{did_you_mean(near)}"
+            f"{quote(stranger.name)}, so the patch adds one{did_you_mean(near)}"
         )
         reason = Reason.NOT_FOUND if near else None
         doubt = Doubt(f"{stranger.path}.name", detail, reason, stranger.name)
@@ -231,7 +231,7 @@ def references_are_written_as_such(facts: FlowFacts) -> Iterator[Doubt]:
     for change in facts.changes:
         for found in lookalikes(change.written, change.path):
             detail = (
-                f"{quoted(found.text)} looks like a reference but is not one, so it is left as it "
+                f"{quote(found.text)} looks like a reference but is not one, so it is left as it "
                 f"is ({found.advice}); if that is intended, write $$( instead of $("
             )
             yield Doubt(found.path, detail)
@@ -257,8 +257,8 @@ def template_doubts(spec: Any, path: str) -> Iterator[Doubt]:
     job = job_view(spec, path, None)
     yield from _tasks_without_pods(job)
     yield from _pods_that_start_again(job)
-    for place, reference in islice(references(spec, path), MOST_LOOKALIKES):
-        text = quoted(f"$({reference.path})")
+    for place, reference in islice(find_references(spec, path), MOST_LOOKALIKES):
+        text = quote(f"$({reference.path})")
         yield Doubt(
             place, f"{text} is left as it is, because only patches of steps have references"
         )

@@ -13,25 +13,25 @@ from functools import lru_cache
 from typing import Any
 
 from jobflow.api.schema.nesting import MAX_DEPTH
-from jobflow.core.cel.language.budget import CelError, TooMuchError, Work
-from jobflow.core.cel.language.macros import Frame
-from jobflow.core.cel.language.program import Called, Program, program
+from jobflow.core.cel.language.budget import Budget, BudgetExceededError, CelError
+from jobflow.core.cel.language.macros import EvaluationFrame
+from jobflow.core.cel.language.program import FunctionCall, Program, compile_program
 from jobflow.core.cel.language.syntax import CelSyntaxError, parse
-from jobflow.core.cel.language.values import kind_of, number_of, too_deep
-from jobflow.core.cel.variables import Comparison, Mention, comparisons
+from jobflow.core.cel.language.values import describe_type, make_depth_error, normalize_number
+from jobflow.core.cel.variables import Comparison, Mention, find_comparisons
 
 MAX_LENGTH = 1024
 """Characters of an expression."""
 MAX_RESULT = 65_536
 """Values that a result may hold, and characters of a text in it."""
-KEPT = 4096
+MAX_CACHED = 4096
 """Expressions that are kept parsed, of all flows."""
 _CHARACTERS = 16
 """Characters of a text that count as much as a value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ExpressionFault:
     """Why a text is no expression that may run."""
 
     message: str
@@ -40,7 +40,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class EvaluationFailure:
     """Why an expression has no value, with what it was given."""
 
     message: str
@@ -55,46 +55,46 @@ class Expression:
     text: str
     mentions: tuple[Mention, ...]
     """Variables from outside, in the order of the text."""
-    calls: tuple[Called, ...]
+    calls: tuple[FunctionCall, ...]
     """Functions and macros, in the order of the text."""
     _program: Program = field(repr=False, compare=False)
 
     def comparisons(self) -> Iterator[Comparison]:
         """Yield the variables that are compared with texts, in the order of the text."""
-        return comparisons(self._program.compared)
+        return find_comparisons(self._program.compared)
 
-    def evaluate(self, context: Mapping[str, Any], work: Work | None = None) -> Any:
+    def evaluate(self, context: Mapping[str, Any], work: Budget | None = None) -> Any:
         """Return its value as JSON, or a Failure. `context`: JSON by variable. `work`: its budget,
         for a caller who shares it between evaluations."""
-        work = work or Work()
+        work = work or Budget()
         try:
             work.spend(self._program.cost)
-            frame = Frame(context, self._program.slots, work)
+            frame = EvaluationFrame(context, self._program.slots, work)
             return _as_json(self._program.run(frame), work)
-        except TooMuchError as error:
-            return Failure(str(error))
+        except BudgetExceededError as error:
+            return EvaluationFailure(str(error))
         except CelError as error:
-            return Failure(error.message, missing=error.missing)
+            return EvaluationFailure(error.message, missing=error.missing)
 
 
-def expression(text: str) -> Expression | Fault:
+def parse_expression(text: str) -> Expression | ExpressionFault:
     """Parse an expression; bounded before it is looked at, and read once for all flows."""
     if len(text) > MAX_LENGTH:  # nor is it kept
-        return Fault(f"has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")
-    return parsed(text)
+        return ExpressionFault(f"has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")
+    return parse_cached(text)
 
 
-@lru_cache(maxsize=KEPT)
-def parsed(text: str) -> Expression | Fault:
+@lru_cache(maxsize=MAX_CACHED)
+def parse_cached(text: str) -> Expression | ExpressionFault:
     """Parse one that is not too long."""
     if not text.strip():
-        return Fault("is empty")
+        return ExpressionFault("is empty")
     if not text.isprintable() and (odd := _unprintable(text)) is not None:
-        return Fault(f"has the character U+{ord(text[odd]):04X}, which nobody sees", odd)
+        return ExpressionFault(f"has the character U+{ord(text[odd]):04X}, which nobody sees", odd)
     try:
-        made = program(parse(text))
+        made = compile_program(parse(text))
     except CelSyntaxError as error:
-        return Fault(error.message, error.at)
+        return ExpressionFault(error.message, error.at)
     return Expression(text, made.mentions, made.calls, made)
 
 
@@ -110,7 +110,7 @@ def _unprintable(text: str) -> int | None:
     )
 
 
-def _as_json(value: Any, work: Work) -> Any:
+def _as_json(value: Any, work: Budget) -> Any:
     """Return the value if it is JSON of a bounded size; a Failure if it is anything else."""
     return _Result(work).checked(value, 1)
 
@@ -118,7 +118,7 @@ def _as_json(value: Any, work: Work) -> Any:
 class _Result:
     """What an expression gives, as it is gone over. Raises CelError and TooMuchError."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Budget) -> None:
         self._work = work
         self._left = MAX_RESULT
 
@@ -128,7 +128,7 @@ class _Result:
             return self._text(value)
         if kind is list or kind is dict:
             if depth > MAX_DEPTH:
-                raise too_deep()
+                raise make_depth_error()
             return self._list(value, depth) if kind is list else self._map(value, depth)
         self._count(1)
         return _scalar(value)
@@ -172,11 +172,11 @@ def _scalar(value: Any) -> Any:
     if value is None or value.__class__ is bool:
         return value
     if isinstance(value, int):
-        value = number_of(value)
+        value = normalize_number(value)
         if isinstance(value, int):
             return int(value)
     if isinstance(value, float):
         if math.isfinite(value):
             return value
         raise CelError(f"gives {value}, which JSON cannot hold")
-    raise CelError(f"gives {kind_of(value)}; give a text, number, list or map")
+    raise CelError(f"gives {describe_type(value)}; give a text, number, list or map")

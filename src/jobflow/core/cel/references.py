@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jobflow.core.json_values import copied
-from jobflow.core.violations import below
+from jobflow.core.json_values import copy_json
+from jobflow.core.violations import join_path
 
 _FOUND = re.compile(
     r"\$\$\(|\$\((?P<path>(?:item|index)|(?:params|item|index|flow|steps)\.[^()$\s]*)\)"
@@ -34,7 +34,7 @@ class Reference(NamedTuple):
     name may hold dots, so it ends at the first `.outputs`; without that it is all there is."""
 
 
-def reference(path: str) -> Reference:
+def parse_reference(path: str) -> Reference:
     """Read a path."""
     root, dot, rest = path.partition(".")
     if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
@@ -45,12 +45,12 @@ def reference(path: str) -> Reference:
     return Reference(path, root, tuple(rest.split(".")) if dot else ())
 
 
-def is_reference(text: str) -> bool:
+def has_reference(text: str) -> bool:
     """Whether there is a reference in a text."""
     return any(found["path"] is not None for found in _FOUND.finditer(text))
 
 
-def references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
+def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
     """Every reference in the texts of a JSON value, with the JSON path of its text. Keys of maps
     hold none."""
     pending = [(path, value)] if _may_hold_any(value) else []
@@ -59,18 +59,18 @@ def references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
         if isinstance(inner, str):
             for found in _FOUND.finditer(inner) if "$(" in inner else ():
                 if found["path"] is not None:
-                    yield place, reference(found["path"])
+                    yield place, parse_reference(found["path"])
         elif isinstance(inner, dict):
-            pending += [(below(place, key), each) for key, each in reversed(inner.items())]
+            pending += [(join_path(place, key), each) for key, each in reversed(inner.items())]
         elif isinstance(inner, list):
             pending += [(f"{place}[{i}]", each) for i, each in reversed(list(enumerate(inner)))]
 
 
-class TooLargeError(Exception):
+class ReferencesTooLargeError(Exception):
     """What references stand for comes to more than there is room for."""
 
 
-class Room:
+class ReferenceRoom:
     """How much references may still stand for, in bytes of JSON."""
 
     def __init__(self, left: int = MAX_SIZE) -> None:
@@ -78,13 +78,15 @@ class Room:
 
     def take(self, value: Any) -> Any:
         """The value, where there is room for it; else TooLargeError."""
-        self.left -= size_of(value)
+        self.left -= measure_json(value)
         if self.left < 0:
-            raise TooLargeError
+            raise ReferencesTooLargeError
         return value
 
 
-def replaced(value: Any, look_up: Callable[[Reference], Any], room: Room | None = None) -> Any:
+def replace_references(
+    value: Any, look_up: Callable[[Reference], Any], room: ReferenceRoom | None = None
+) -> Any:
     """The same JSON with every reference replaced by what `look_up` answers, which may raise; the
     value itself where there is nothing to replace. TooLargeError where there is no room for all
     the answers; by default that of one patch.
@@ -95,13 +97,13 @@ def replaced(value: Any, look_up: Callable[[Reference], Any], room: Room | None 
     """
     if not _may_hold_any(value):
         return value
-    taken = room or Room()
+    taken = room or ReferenceRoom()
 
     def answered(found: Reference) -> Any:
         return taken.take(look_up(found))
 
     root = {"": value}
-    result = copied(root)
+    result = copy_json(root)
     # Not by recursion, which a deep patch would end. Last the keys of a container and around it.
     work: list[tuple[Any, Any, str, str]] = [(root, result, "", "")]
     while work:
@@ -110,7 +112,7 @@ def replaced(value: Any, look_up: Callable[[Reference], Any], room: Room | None 
             if isinstance(each, str):
                 if "$(" in each:
                     answer = _text(each, answered)
-                    made[key] = _written(answer) if holds_text(key, own, around) else answer
+                    made[key] = _written(answer) if is_text_field(key, own, around) else answer
             elif isinstance(each, dict | list):
                 names = (key, own) if isinstance(key, str) else (own, around)
                 work.append((each, made[key], *names))
@@ -132,7 +134,7 @@ def _may_hold_any(value: Any) -> bool:
         return True
 
 
-def size_of(value: Any) -> int:
+def measure_json(value: Any) -> int:
     """About how many bytes a value takes as JSON; never raises."""
     try:
         return len(msgspec.json.encode(value))
@@ -143,12 +145,12 @@ def size_of(value: Any) -> int:
 def _text(text: str, look_up: Callable[[Reference], Any]) -> Any:
     whole = _FOUND.fullmatch(text)
     if whole is not None and whole["path"] is not None:
-        return look_up(reference(whole["path"]))
+        return look_up(parse_reference(whole["path"]))
 
     def written(found: re.Match[str]) -> str:
         if found["path"] is None:
             return "$("
-        answer = look_up(reference(found["path"]))
+        answer = look_up(parse_reference(found["path"]))
         return "null" if answer is None else str(_written(answer))
 
     return _FOUND.sub(written, text)
@@ -171,7 +173,7 @@ _LISTS = frozenset({"args", "command", "hostnames", "nameservers", "searches", "
 """Lists of texts."""
 
 
-def holds_text(key: str | int, own: str, around: str) -> bool:
+def is_text_field(key: str | int, own: str, around: str) -> bool:
     """Whether what stands at `key` of a map or list is a text in any case. `own`: the field that
     the map or list is; `around`: the one that this is in."""
     if isinstance(key, int):

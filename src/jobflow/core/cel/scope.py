@@ -17,17 +17,22 @@ from msgspec import UNSET
 from jobflow.api.control import ForEach
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.cel.expression import Failure, Fault, expression
-from jobflow.core.cel.language.budget import Work
-from jobflow.core.cel.references import MAX_SIZE, Reference, TooLargeError, replaced
+from jobflow.core.cel.expression import EvaluationFailure, ExpressionFault, parse_expression
+from jobflow.core.cel.language.budget import Budget
+from jobflow.core.cel.references import (
+    MAX_SIZE,
+    Reference,
+    ReferencesTooLargeError,
+    replace_references,
+)
 from jobflow.core.cel.variables import Mention
-from jobflow.core.limits import MOST_RUNS
+from jobflow.core.limits import MAX_RUNS
 
 MAX_ITEMS_SIZE = 32_768
 """Bytes that they come to as JSON, for they are remembered in the status."""
 POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 """Of a task's pods; those that no pod is in count 0."""
-MOST_PARAMS = 256
+MAX_PARAMS = 256
 """Params of a flow: they are gone over for each that is mentioned."""
 TOO_LARGE = f"its references stand for more than {MAX_SIZE:,} bytes; say less by them"
 _DIGITS = 10
@@ -36,7 +41,7 @@ _SHOWN = 100
 """Characters of an expression in a message."""
 
 
-Standing = tuple[Step, StepCondition]
+StepAndCondition = tuple[Step, StepCondition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class EvaluationScope:
     """What there is to be seen at one place of a flow, at one moment."""
 
     flow: JobFlow
-    standing: Callable[[str], Standing | None]
+    standing: Callable[[str], StepAndCondition | None]
     """A step of `spec.flows` and its condition, by name; None: no such step."""
     flow_phase: str = ""
     """In finally: Succeed or Failed, as the flow would end by its other steps. Else empty."""
@@ -54,61 +59,61 @@ class EvaluationScope:
     """Of the run, with forEach."""
     run: RunCondition | None = None
     """In until and retry.when: the run that has just ended, as it is recorded."""
-    work: Work = field(default_factory=Work)
+    work: Budget = field(default_factory=Budget)
     """What all that is evaluated here may take together."""
 
 
 # ------------------------------------------------------------------ expressions
 
 
-def holds(field: str, text: str, seen: EvaluationScope) -> bool | Failure:
+def evaluate_condition(field: str, text: str, seen: EvaluationScope) -> bool | EvaluationFailure:
     """Whether an expression holds. A Failure's message names `field`, the expression and why."""
-    value = evaluated(field, text, seen)
-    if isinstance(value, Failure):
+    value = evaluate(field, text, seen)
+    if isinstance(value, EvaluationFailure):
         return value
-    fault = truth_fault(value)
+    fault = find_condition_fault(value)
     return value is True if fault is None else _failed(field, text, fault)
 
 
-def truth_fault(value: Any) -> str | None:
+def find_condition_fault(value: Any) -> str | None:
     """Why a value is no answer to a condition, in a clause."""
     return None if isinstance(value, bool) else f"gives {kind_of(value)}, not true or false"
 
 
-def items_given(field: str, text: str, seen: EvaluationScope) -> list[Any] | Failure:
+def evaluate_items(field: str, text: str, seen: EvaluationScope) -> list[Any] | EvaluationFailure:
     """The list that forEach.from gives, of MOST_RUNS and MAX_ITEMS_SIZE at most, or a Failure as
     above."""
-    value = evaluated(field, text, seen)
-    if isinstance(value, Failure):
+    value = evaluate(field, text, seen)
+    if isinstance(value, EvaluationFailure):
         return value
-    if (fault := items_fault(value)) is not None:
+    if (fault := find_items_fault(value)) is not None:
         return _failed(field, text, fault)
     return list(value)
 
 
-def items_fault(value: Any) -> str | None:
+def find_items_fault(value: Any) -> str | None:
     """Why a value is no list that forEach goes over, in a clause."""
     if not isinstance(value, list):
         return f"gives {kind_of(value)}, not a list"
-    if len(value) > MOST_RUNS:
-        return f"gives {len(value):,} items; at most {MOST_RUNS:,} are allowed"
+    if len(value) > MAX_RUNS:
+        return f"gives {len(value):,} items; at most {MAX_RUNS:,} are allowed"
     if (size := len(msgspec.json.encode(value))) > MAX_ITEMS_SIZE:
         return f"gives items of {size:,} bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
     return None
 
 
-def evaluated(field: str, text: str, seen: EvaluationScope) -> Any:
+def evaluate(field: str, text: str, seen: EvaluationScope) -> Any:
     """The JSON that an expression gives, or a Failure as above."""
-    found = expression(text)
-    if isinstance(found, Fault):
+    found = parse_expression(text)
+    if isinstance(found, ExpressionFault):
         return _failed(field, text, found.message)
-    values = context(found.mentions, seen)
+    values = build_variables(found.mentions, seen)
     seen.work.left -= _effort(found.mentions, values, seen)
     value = found.evaluate(values, seen.work)
-    return _failed(field, text, value.message) if isinstance(value, Failure) else value
+    return _failed(field, text, value.message) if isinstance(value, EvaluationFailure) else value
 
 
-def context(mentions: tuple[Mention, ...], seen: EvaluationScope) -> dict[str, Any]:
+def build_variables(mentions: tuple[Mention, ...], seen: EvaluationScope) -> dict[str, Any]:
     """The JSON by variable that these mentions need; what there is not is left out."""
     made: dict[str, Any] = {}
     for mention in mentions:
@@ -119,14 +124,14 @@ def context(mentions: tuple[Mention, ...], seen: EvaluationScope) -> dict[str, A
 def _effort(mentions: tuple[Mention, ...], made: Mapping[str, Any], seen: EvaluationScope) -> int:
     """Steps that it takes to put a context together: for items and params that are gone over."""
     items = sum([len(facts.get("items", ())) for facts in made.get("steps", {}).values()])
-    params = min(len(seen.flow.spec.params or ()), MOST_PARAMS) if "params" in made else 0
+    params = min(len(seen.flow.spec.params or ()), MAX_PARAMS) if "params" in made else 0
     return 2 * items + len(mentions) * params // 4
 
 
 def _put_params(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
     into = made.setdefault("params", {})
     wanted = mention.keys[:1]
-    for param in islice(seen.flow.spec.params or (), MOST_PARAMS):
+    for param in islice(seen.flow.spec.params or (), MAX_PARAMS):
         if not wanted or param.name == wanted[0]:
             into.setdefault(param.name, param.value)
 
@@ -144,9 +149,9 @@ def _put_step(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> 
     if standing is None:
         return
     facts = into.setdefault(name, {})
-    for fact in wanted[:1] or FACTS:
-        if fact in FACTS and fact not in facts:
-            value = FACTS[fact](*standing)
+    for fact in wanted[:1] or STEP_FIELDS:
+        if fact in STEP_FIELDS and fact not in facts:
+            value = STEP_FIELDS[fact](*standing)
             if value is not UNSET:
                 facts[fact] = value
 
@@ -159,8 +164,8 @@ def _put_own(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> N
         value = seen.item
     elif root == "index":
         value = seen.index
-    elif seen.run is not None and root in RUN_FACTS:
-        value = RUN_FACTS[root](seen.run)
+    elif seen.run is not None and root in RUN_FIELDS:
+        value = RUN_FIELDS[root](seen.run)
     if value is not UNSET and not (root == "index" and value is None):
         made[root] = value
 
@@ -214,10 +219,10 @@ def _count(each: ForEach, condition: StepCondition) -> int:
     if each.items is not None:
         decided = each.items
     count = len(decided) if decided is not None else each.count or 0
-    return max(0, min(count, MOST_RUNS))
+    return max(0, min(count, MAX_RUNS))
 
 
-FACTS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
+STEP_FIELDS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
     "phase": lambda step, condition: str(condition.phase or StepPhase.WAITING),
     "reason": lambda step, condition: str(condition.reason),
     "attempts": lambda step, condition: condition.attempts,
@@ -227,7 +232,7 @@ FACTS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
 }
 """What may be taken of `steps["x"]`."""
 
-RUN_FACTS: Mapping[str, Callable[[RunCondition], Any]] = {
+RUN_FIELDS: Mapping[str, Callable[[RunCondition], Any]] = {
     "phase": lambda run: str(run.phase),
     "reason": lambda run: str(run.reason),
     "outputs": lambda run: run.outputs or {},
@@ -242,19 +247,19 @@ class _NoValueError(Exception):
     """A reference leads nowhere."""
 
 
-def with_values(value: Any, seen: EvaluationScope) -> Any:
+def resolve_references(value: Any, seen: EvaluationScope) -> Any:
     """The same JSON with every reference replaced by its value; a Failure where one has none."""
     try:
-        return replaced(value, lambda reference: _value(reference, seen))
+        return replace_references(value, lambda reference: _value(reference, seen))
     except _NoValueError as error:
-        return Failure(str(error), missing=True)
-    except TooLargeError:
-        return Failure(TOO_LARGE)
+        return EvaluationFailure(str(error), missing=True)
+    except ReferencesTooLargeError:
+        return EvaluationFailure(TOO_LARGE)
 
 
 def _value(reference: Reference, seen: EvaluationScope) -> Any:
     mention = Mention(reference.root, reference.keys, 0)
-    value: Any = context((mention,), seen)
+    value: Any = build_variables((mention,), seen)
     way = ""
     for key in (reference.root, *reference.keys):
         inner = _taken(value, key)
@@ -273,9 +278,9 @@ def _taken(value: Any, key: str) -> Any:
     return UNSET
 
 
-def _failed(field: str, text: str, why: str) -> Failure:
+def _failed(field: str, text: str, why: str) -> EvaluationFailure:
     shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-    return Failure(f"{field} `{shown}`: {why}")
+    return EvaluationFailure(f"{field} `{shown}`: {why}")
 
 
 def kind_of(value: Any) -> str:

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jobflow.core.cel.language.syntax import (
-    Call,
-    Chain,
-    Field,
-    Index,
-    ListOf,
-    Literal,
-    Name,
-    Node,
-    Operation,
+    CallNode,
+    ChainNode,
+    FieldNode,
+    IndexNode,
+    ListNode,
+    LiteralNode,
+    NameNode,
+    OperationNode,
+    SyntaxNode,
 )
 
 
@@ -30,7 +30,7 @@ class Mention(NamedTuple):
     """Whether more is taken of it, by a key that is computed."""
 
 
-Compared = tuple[Operation, tuple[str, ...]]
+Compared = tuple[OperationNode, tuple[str, ...]]
 """`==`, `!=` or `in`, and the variables that macros bind there."""
 
 
@@ -46,38 +46,38 @@ class Comparison(NamedTuple):
     """Where the text begins in the expression, from 0."""
 
 
-def comparisons(compared: Iterable[Compared]) -> Iterator[Comparison]:
+def find_comparisons(compared: Iterable[Compared]) -> Iterator[Comparison]:
     """Yield the variables that are compared with texts that are written out."""
     for operation, bound in compared:
         one, (sign, other) = operation.first, operation.rest[0]
         texts = [other]
         if sign == "in":
-            texts = other.entries if isinstance(other, ListOf) else []
-        elif isinstance(one, Literal):
+            texts = other.entries if isinstance(other, ListNode) else []
+        elif isinstance(one, LiteralNode):
             one, texts = other, [one]
         if path := _path(one):
             for text in texts:
-                if isinstance(text, Literal) and isinstance(text.value, str):
+                if isinstance(text, LiteralNode) and isinstance(text.value, str):
                     yield Comparison(path, path[0] in bound, text.value, text.at)
 
 
-def _path(node: Node) -> tuple[str, ...]:
+def _path(node: SyntaxNode) -> tuple[str, ...]:
     """Return a variable and all its keys; nothing if a key is computed or a function is called."""
-    if isinstance(node, Name):
+    if isinstance(node, NameNode):
         return (node.name,)
-    if not isinstance(node, Chain):
+    if not isinstance(node, ChainNode):
         return ()
-    first, keys = _path(node.first), written_keys(node.steps)
+    first, keys = _path(node.first), take_literal_keys(node.steps)
     return (*first, *map(str, keys)) if first and len(keys) == len(node.steps) else ()
 
 
-def written_keys(steps: Sequence[Field | Index | Call]) -> list[Any]:
+def take_literal_keys(steps: Sequence[FieldNode | IndexNode | CallNode]) -> list[Any]:
     """The keys that are written out, up to the first that is not."""
     keys: list[Any] = []
     for step in steps:
-        if isinstance(step, Field):
+        if isinstance(step, FieldNode):
             keys.append(step.key)
-        elif isinstance(step, Index) and isinstance(step.key, Literal):
+        elif isinstance(step, IndexNode) and isinstance(step.key, LiteralNode):
             if type(step.key.value) not in (str, int):
                 break
             keys.append(step.key.value)

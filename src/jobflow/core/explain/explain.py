@@ -12,14 +12,19 @@ from datetime import datetime
 
 from jobflow.api.flow_status import FlowPhase, StepPhase
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.explain.flow import FlowWords, not_taken_up
-from jobflow.core.explain.root_causes import Root, failed, not_taken_for, roots
-from jobflow.core.explain.step import StepWords
+from jobflow.core.explain.flow import FlowExplainer, describe_new_flow
+from jobflow.core.explain.root_causes import (
+    RootCause,
+    find_failed_steps,
+    find_root_causes,
+    find_untaken_targets,
+)
+from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.text import SHOWN, counted, listed
+from jobflow.core.text import MAX_NAMES, format_count, join_names
 
 _HOPS = 2
 """Steps of a long way that are named before the rest is counted."""
@@ -46,7 +51,7 @@ class Explanation:
         return " ".join(self.sentences)
 
 
-def unknown_step(flow: JobFlow, name: str) -> str:
+def describe_unknown_step(flow: JobFlow, name: str) -> str:
     """That the flow has no such step, and which may be meant; empty where it has."""
     names = [step.name for step in flow.all_steps]
     if name in names:
@@ -57,7 +62,7 @@ def unknown_step(flow: JobFlow, name: str) -> str:
 
 def explain(flow: JobFlow, *, now: datetime) -> Explanation:
     """Why the flow stands where it stands at `now` (aware). Linear in steps and targets."""
-    words = FlowWords(PlanContext(flow, View(), now))
+    words = FlowExplainer(PlanContext(flow, View(), now))
     status = flow.status
     return Explanation(
         phase=status.state.phase or FlowPhase.PENDING,
@@ -70,25 +75,27 @@ def explain(flow: JobFlow, *, now: datetime) -> Explanation:
 
 def explain_step(flow: JobFlow, name: str, *, now: datetime) -> Explanation:
     """Why a step stands where it stands, down to where that begins. Raises KeyError for a name that
-    is no step (see `unknown_step`)."""
+    is no step (see `describe_unknown_step`)."""
     ctx = PlanContext(flow, View(), now)
     step = ctx.graph.index[name]
-    words = StepWords(ctx)
+    words = StepExplainer(ctx)
     memory = words.memory(step)
-    found = roots(ctx, step)
+    found = find_root_causes(ctx, step)
     return Explanation(
         phase=memory.phase or StepPhase.WAITING,
         reason=memory.reason,
         since=words.since(step),
-        causes=tuple(words.name(root.step) for root in found[:SHOWN]),
+        causes=tuple(words.name(root.step) for root in found[:MAX_NAMES]),
         sentences=tuple(_told(ctx, words, step, found)),
     )
 
 
-def _told(ctx: PlanContext, words: StepWords, step: int, found: Sequence[Root]) -> Iterator[str]:
+def _told(
+    ctx: PlanContext, words: StepExplainer, step: int, found: Sequence[RootCause]
+) -> Iterator[str]:
     state = ctx.flow.status.state
     if not state.phase:
-        yield not_taken_up(ctx)
+        yield describe_new_flow(ctx)
         return
     if state.reason == FlowReason.INVALID:
         yield f"The flow as a whole was refused: {state.message}."
@@ -96,19 +103,19 @@ def _told(ctx: PlanContext, words: StepWords, step: int, found: Sequence[Root]) 
     yield from words.told(step)
     yield from _other_way(ctx, words, step)
     behind = [root for root in found if root.step != step]
-    for root in behind[:SHOWN]:
+    for root in behind[:MAX_NAMES]:
         yield from _way(words, root.way)
         yield from words.told(root.step)
         yield from _other_way(ctx, words, root.step)
-    if len(behind) > SHOWN:
-        more = len(behind) - SHOWN
-        yield f"{counted(more, 'more step')} {'holds' if more == 1 else 'hold'} it up likewise."
-    told = [step, *(root.step for root in behind[:SHOWN])]
+    if len(behind) > MAX_NAMES:
+        more = len(behind) - MAX_NAMES
+        yield f"{format_count(more, 'more step')} {'holds' if more == 1 else 'hold'} it up likewise."
+    told = [step, *(root.step for root in behind[:MAX_NAMES])]
     yield from _what_stopped(ctx, words, told)
     yield from _loop(ctx, words, told)
 
 
-def _way(words: StepWords, way: Sequence[int]) -> Iterator[str]:
+def _way(words: StepExplainer, way: Sequence[int]) -> Iterator[str]:
     """`d waits for b, and b for a.`: the way to where it begins, where that is not just a target
     of the step itself, which has been said."""
     names = [words.name(step) for step in way[1:]]
@@ -119,32 +126,32 @@ def _way(words: StepWords, way: Sequence[int]) -> Iterator[str]:
     hops = [f"{names[0]} {verb} {names[1]}"]
     hops += [f"{one} for {other}" for one, other in zip(names[1:], names[2:], strict=False)]
     if len(hops) <= _HOPS + 1:
-        yield f"{listed(hops)}."
+        yield f"{join_names(hops)}."
         return
-    between = counted(len(hops) - _HOPS - 1, "more step")
+    between = format_count(len(hops) - _HOPS - 1, "more step")
     yield f"{', '.join(hops[:_HOPS])}, and so on over {between} down to {names[-1]}."
 
 
-def _other_way(ctx: PlanContext, words: StepWords, step: int) -> Iterator[str]:
+def _other_way(ctx: PlanContext, words: StepExplainer, step: int) -> Iterator[str]:
     """Why a branch was not taken."""
     memory = words.memory(step)
     if memory.phase == StepPhase.SKIPPED and memory.reason == StepReason.NOT_TAKEN:
-        names = [words.named(target) for target in not_taken_for(ctx, step)[:SHOWN]]
+        names = [words.named(target) for target in find_untaken_targets(ctx, step)[:MAX_NAMES]]
         if names:
-            yield f"It runs only if that fails: {listed(names)}. What depends on it passes it over."
+            yield f"It runs only if that fails: {join_names(names)}. What depends on it passes it over."
 
 
-def _what_stopped(ctx: PlanContext, words: StepWords, told: Sequence[int]) -> Iterator[str]:
+def _what_stopped(ctx: PlanContext, words: StepExplainer, told: Sequence[int]) -> Iterator[str]:
     """The failure for which the flow has stopped, where that is why something does not start."""
     if any(words.memory(step).reason == StepReason.STOPPED for step in told):
-        for step in [step for step in failed(ctx) if step not in told][:1]:
+        for step in [step for step in find_failed_steps(ctx) if step not in told][:1]:
             yield from words.told(step)
 
 
-def _loop(ctx: PlanContext, words: StepWords, told: Sequence[int]) -> Iterator[str]:
+def _loop(ctx: PlanContext, words: StepExplainer, told: Sequence[int]) -> Iterator[str]:
     """The steps that wait for each other, of a flow that was stored past admission."""
     if any(words.memory(step).reason == StepReason.BLOCKED for step in told):
         for cycle in ctx.graph.cycles[:1]:
             names = [words.name(step) for step in cycle]
-            shown = names if len(names) <= 2 * SHOWN else [*names[:SHOWN], "…", *names[-2:]]
+            shown = names if len(names) <= 2 * MAX_NAMES else [*names[:MAX_NAMES], "…", *names[-2:]]
             yield f"These wait for each other: {' -> '.join(shown)}."

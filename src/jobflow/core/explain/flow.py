@@ -10,16 +10,24 @@ from collections.abc import Iterator, Sequence
 
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import FlowPhase, StepPhase
-from jobflow.core.explain.progress import run_progress
-from jobflow.core.explain.root_causes import failed
-from jobflow.core.explain.step import StepWords
+from jobflow.core.explain.progress import format_run_progress
+from jobflow.core.explain.root_causes import find_failed_steps
+from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import BY_SPEC, HALTS, deadline
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.spec.readiness import breaks
-from jobflow.core.text import SHOWN, clock, counted, elapsed, lasting, listed, typed
+from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.text import (
+    MAX_NAMES,
+    format_command,
+    format_count,
+    format_elapsed,
+    format_since,
+    format_time,
+    join_names,
+)
 
 _FOR_THE_FLOW = {
     StepReason.PARALLELISM: "for room among the jobs of the flow",
@@ -43,15 +51,15 @@ _SKIPPED_FOR: dict[str, str] = {
 }
 
 
-class FlowWords:
+class FlowExplainer:
     """Tells of one flow."""
 
     def __init__(self, ctx: PlanContext) -> None:
         self._ctx = ctx
         self._status = ctx.flow.status
         self._name = ctx.flow.metadata.name
-        self._steps = StepWords(ctx)
-        self._failed = failed(ctx)
+        self._steps = StepExplainer(ctx)
+        self._failed = find_failed_steps(ctx)
         self._begun: list[int] = []
         self._held_up: list[int] = []
         """Those that wait for something else than other steps."""
@@ -74,12 +82,12 @@ class FlowWords:
     def causes(self) -> tuple[str, ...]:
         """The steps that say most about why the flow stands as it does."""
         ranked = (*self._failed, *self._held_up, *self._begun)
-        return tuple(self._steps.name(step) for step in ranked[:SHOWN])
+        return tuple(self._steps.name(step) for step in ranked[:MAX_NAMES])
 
     def told(self) -> Iterator[str]:
         """The whole paragraph."""
         if not self._status.state.phase:
-            yield not_taken_up(self._ctx)
+            yield describe_new_flow(self._ctx)
         elif self._ctx.flow.final:
             yield from self._over()
         else:
@@ -93,18 +101,18 @@ class FlowWords:
             yield from self._next()
 
     def _failures(self) -> Iterator[str]:
-        for step in self._failed[:SHOWN]:
+        for step in self._failed[:MAX_NAMES]:
             yield from self._steps.told(step)
-        if len(self._failed) > SHOWN:
-            yield f"{counted(len(self._failed) - SHOWN, 'more step')} failed."
+        if len(self._failed) > MAX_NAMES:
+            yield f"{format_count(len(self._failed) - MAX_NAMES, 'more step')} failed."
 
     # ---------------------------------------------------------------------- over
 
     def _over(self) -> Iterator[str]:
         status, now = self._status, self._ctx.now
         ended, begun = status.completion_time, status.start_time
-        when = f" {elapsed(ended, now)} ago (at {clock(ended, now)})" if ended else ""
-        took = f", {elapsed(begun, ended)} after it was taken up" if ended and begun else ""
+        when = f" {format_elapsed(ended, now)} ago (at {format_time(ended, now)})" if ended else ""
+        took = f", {format_elapsed(begun, ended)} after it was taken up" if ended and begun else ""
         yield f"JobFlow {self._name} ended {status.state.phase}{when}{took}{self._by_phase()}."
         if status.state.reason == FlowReason.INVALID:
             yield f"Admission would refuse it, and it was stored past that: {status.state.message}."
@@ -120,13 +128,13 @@ class FlowWords:
         if state.reason == FlowReason.INVALID:
             yield "Delete it, correct it, and apply it again."
         elif state.phase == FlowPhase.FAILED:
-            retry = typed("jobflow retry", flow.metadata)
+            retry = format_command("jobflow retry", flow.metadata)
             yield (
                 f"{retry} runs what failed again, from the templates as they then are; to change "
                 "the flow itself, delete it and apply it anew."
             )
         if (goes := expires(flow)) is not None:
-            yield f"It is deleted at {clock(goes, self._ctx.now)}."
+            yield f"It is deleted at {format_time(goes, self._ctx.now)}."
 
     def _by_phase(self) -> str:
         """`: of 5 steps 4 are Completed and 1 is Skipped`."""
@@ -138,7 +146,9 @@ class FlowWords:
             for phase in _ENDS
             if phase in counts
         ]
-        return f"; of {counted(len(self._ctx.steps), 'step')} {listed(said)}" if said else ""
+        return (
+            f"; of {format_count(len(self._ctx.steps), 'step')} {join_names(said)}" if said else ""
+        )
 
     def _skips(self) -> Iterator[str]:
         by_reason: dict[str, list[str]] = {}
@@ -153,7 +163,7 @@ class FlowWords:
 
     def _under_way(self) -> str:
         status = self._status
-        how_long = lasting(status.start_time, self._ctx.now)
+        how_long = format_since(status.start_time, self._ctx.now)
         over = f"; {status.progress} steps are over" if status.progress else ""
         return f"JobFlow {self._name} is {status.state.phase} and under way{how_long}{over}."
 
@@ -161,10 +171,10 @@ class FlowWords:
         course = self._ctx.lifecycle
         if course.suspended_at is None:
             return
-        how_long = lasting(course.suspended_at, self._ctx.now)
+        how_long = format_since(course.suspended_at, self._ctx.now)
         by = "It was created suspended, and has been so" if course.suspended_by == BY_SPEC else ""
         what = "what ran is aborted" if course.aborts_what_runs else "what runs runs to its end"
-        resume = typed("jobflow resume", self._ctx.flow.metadata)
+        resume = format_command("jobflow resume", self._ctx.flow.metadata)
         yield (
             f"{by or 'It has been suspended'}{how_long}: nothing starts, and {what}. {resume} lets "
             "it go on."
@@ -177,13 +187,13 @@ class FlowWords:
             yield f"It ends, for {state.message}: it is Failed once every job has ended."
         elif ctx.terminating:
             yield "It is being deleted, and nothing starts any more."
-        elif any(breaks(ctx.observed[i].step, self._steps.memory(i)) for i in self._failed):
+        elif any(fails_flow(ctx.observed[i].step, self._steps.memory(i)) for i in self._failed):
             what = _STOPPED[policy_of(ctx.flow)]
             yield (
                 f"A step has failed, {what}, and the flow will be Failed once what runs has ended."
             )
         if until is not None and state.reason not in HALTS and not ctx.terminating:
-            yield f"Its timeout of {ctx.flow.spec.timeout} is over at {clock(until, ctx.now)}."
+            yield f"Its timeout of {ctx.flow.spec.timeout} is over at {format_time(until, ctx.now)}."
 
     def _running(self) -> Iterator[str]:
         """Steps in the same phase for the same cause are told together; at most SHOWN causes."""
@@ -191,14 +201,14 @@ class FlowWords:
         causes = {""}
         for step in self._begun:
             cause = self._cause(step)
-            if cause in causes or len(causes) <= SHOWN:
+            if cause in causes or len(causes) <= MAX_NAMES:
                 causes.add(cause)
             else:
                 cause = ""
             by_cause.setdefault((self._steps.memory(step).phase, cause), []).append(step)
         for (phase, cause), steps in by_cause.items():
-            names = [self._running_step(step) for step in steps[:SHOWN]]
-            subject = listed(names, total=len(steps))
+            names = [self._running_step(step) for step in steps[:MAX_NAMES]]
+            subject = join_names(names, total=len(steps))
             why = f"; {_be(steps, 'it', 'each')} {cause}" if cause else ""
             yield f"{_noun(steps)} {subject} {_be(steps, 'is', 'are')} {phase}{why}."
 
@@ -209,9 +219,9 @@ class FlowWords:
 
     def _running_step(self, step: int) -> str:
         since = self._steps.since(step)
-        how_long = f"for {elapsed(since, self._ctx.now)}" if since else ""
+        how_long = f"for {format_elapsed(since, self._ctx.now)}" if since else ""
         about = self._ctx.observed[step].step
-        runs = run_progress(about, self._steps.memory(step))
+        runs = format_run_progress(about, self._steps.memory(step))
         tasks = "" if about.for_each is not None else self._steps.tasks(step)
         said = ", ".join(filter(None, (how_long, runs, tasks)))
         return f"{self._steps.name(step)} ({said})" if said else self._steps.name(step)
@@ -223,10 +233,10 @@ class FlowWords:
             memory = self._steps.memory(step)
             by_cause.setdefault((memory.reason, memory.message), []).append(step)
         causes = list(by_cause.values())
-        for steps in causes[:SHOWN]:
+        for steps in causes[:MAX_NAMES]:
             yield from self._steps.told_together(steps)
-        if left := sum(map(len, causes[SHOWN:])):
-            yield f"{counted(left, 'more step')} cannot start for other reasons."
+        if left := sum(map(len, causes[MAX_NAMES:])):
+            yield f"{format_count(left, 'more step')} cannot start for other reasons."
 
     def _waiting(self) -> Iterator[str]:
         """What waits for a probe, or alone, is told whole."""
@@ -239,7 +249,7 @@ class FlowWords:
                 yield f"{_noun(steps)} {subject} {_be(steps, 'waits', 'wait')} {what}."
         rest = by_reason.pop("", [])
         probing = [step for steps in by_reason.values() for step in steps]
-        whole = [*probing[:SHOWN], *(rest if len(rest) == 1 else ())]
+        whole = [*probing[:MAX_NAMES], *(rest if len(rest) == 1 else ())]
         for step in whole:
             yield from self._steps.told(step)
         left = [step for step in (*probing, *rest) if step not in whole] if len(rest) > 1 else []
@@ -248,18 +258,18 @@ class FlowWords:
             yield f"{_noun(left)} {subject} {wait} for other steps."
 
     def _names(self, steps: Sequence[int]) -> str:
-        return listed([self._steps.name(step) for step in steps[:SHOWN]], total=len(steps))
+        return join_names([self._steps.name(step) for step in steps[:MAX_NAMES]], total=len(steps))
 
     def _next(self) -> Iterator[str]:
         if jobs := self._status.next_jobs:
             noun, comes = _be(jobs, "job", "jobs"), _be(jobs, "comes", "come")
-            yield f"Once the jobs that are there complete, the {noun} {listed(jobs)} {comes} next."
+            yield f"Once the jobs that are there complete, the {noun} {join_names(jobs)} {comes} next."
 
 
-def not_taken_up(ctx: PlanContext) -> str:
+def describe_new_flow(ctx: PlanContext) -> str:
     """Of a flow without a status."""
     made, now = ctx.flow.metadata.creation_timestamp, ctx.now
-    when = f" {elapsed(made, now)} ago (at {clock(made, now)})" if made else ""
+    when = f" {format_elapsed(made, now)} ago (at {format_time(made, now)})" if made else ""
     return (
         f"JobFlow {ctx.flow.metadata.name} was made{when} and nobody has taken it up yet; where "
         "that lasts, look whether `jobflow serve` runs."
@@ -268,7 +278,7 @@ def not_taken_up(ctx: PlanContext) -> str:
 
 def _steps(names: Sequence[str]) -> str:
     """`Step a`, `Steps a and b`."""
-    return f"{_noun(names)} {listed(names)}"
+    return f"{_noun(names)} {join_names(names)}"
 
 
 def _noun(steps: Sequence[object]) -> str:

@@ -18,16 +18,16 @@ from jobflow.api.flow_status import (
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import Step
 from jobflow.api.pod import PodPhase
-from jobflow.core.limits import MOST_RUNS
+from jobflow.core.limits import MAX_RUNS
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.items import items_of
-from jobflow.core.text import SHOWN, clock, counted, listed, span
+from jobflow.core.spec.items import get_items
+from jobflow.core.text import MAX_NAMES, format_count, format_duration, format_time, join_names
 
 _LONGEST = 120
 """Characters of an expression that are repeated."""
 
 
-def step_facts(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
+def describe_details(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
     """The sentences, at most nine."""
     if condition.decisions is not None:
         yield from _decisions(step, condition.decisions)
@@ -45,11 +45,11 @@ def _decisions(step: Step, made: Decisions) -> Iterator[str]:
         which = f"case {(made.case or 0) + 1} of {len(step.switch or ())} ({why})"
         yield f"Of its switch {which} was taken: it runs the JobTemplate {step.template_for(case)}."
     if made.items is not None and step.for_each is not None and step.for_each.from_ is not None:
-        yield f"Its {counted(len(made.items), 'item')} came from {_quoted(step.for_each.from_)}."
+        yield f"Its {format_count(len(made.items), 'item')} came from {_quoted(step.for_each.from_)}."
 
 
 def _runs(step: Step, condition: StepCondition) -> Iterator[str]:
-    said = run_progress(step, condition)
+    said = format_run_progress(step, condition)
     if not said:
         return
     if step.repeat is not None and condition.phase not in ENDED_STEP_PHASES:
@@ -65,16 +65,20 @@ def _failed_items(step: Step, condition: StepCondition) -> Iterator[str]:
     failed = [run for run in condition.runs or () if run.phase == StepPhase.FAILED]
     if step.for_each is None or len(failed) + (condition.phase != StepPhase.FAILED) < 2:
         return
-    for run in failed[:SHOWN]:
+    for run in failed[:MAX_NAMES]:
         yield f"Item {run.index} failed ({run.reason}): {run.message or 'nothing more is known'}."
-    if len(failed) > SHOWN:
-        yield f"{counted(len(failed) - SHOWN, 'more item')} failed."
+    if len(failed) > MAX_NAMES:
+        yield f"{format_count(len(failed) - MAX_NAMES, 'more item')} failed."
 
 
 def _attempts(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
     again = condition.next_attempt_time
     if condition.phase == StepPhase.WAITING and condition.reason == StepReason.RETRYING and again:
-        when = f"in {span(again - now)} (at {clock(again, now)})" if again > now else "now"
+        when = (
+            f"in {format_duration(again - now)} (at {format_time(again, now)})"
+            if again > now
+            else "now"
+        )
         yield f"The next attempt starts {when}{_keeps_off(condition)}."
     tried = condition.attempts - condition.past_attempts
     if condition.phase == StepPhase.FAILED and tried > 1 and not condition.runs:
@@ -83,7 +87,7 @@ def _attempts(step: Step, condition: StepCondition, now: datetime) -> Iterator[s
 
 def _keeps_off(condition: RunCondition) -> str:
     nodes = condition.avoid_nodes or ()
-    return f" and keeps off {listed(list(nodes))}, where it failed" if nodes else ""
+    return f" and keeps off {join_names(list(nodes))}, where it failed" if nodes else ""
 
 
 def _time(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
@@ -95,7 +99,11 @@ def _time(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
     ]
     if deadlines and condition.abort_time is None:
         first = min(deadlines)
-        left = f"in {span(first - now)} (at {clock(first, now)})" if first > now else "now"
+        left = (
+            f"in {format_duration(first - now)} (at {format_time(first, now)})"
+            if first > now
+            else "now"
+        )
         yield f"Its timeout of {step.timeout} is over {left}."
 
 
@@ -113,7 +121,7 @@ def _quoted(expression: str) -> str:
     return f"`{text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}`"
 
 
-def run_progress(step: Step, condition: StepCondition, *, brief: bool = False) -> str:
+def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = False) -> str:
     """`12/40 items done, 3 running, 1 failed` and, once all are over, `40 items`, or `1/8 items
     done, 1 failed, 6 not started`; of a repeat `run 3 of at most 10` and, once it is over, `3
     runs`. Empty for any other step, and before the first run. `brief`: `12/40 items`, `run 3`."""
@@ -121,7 +129,7 @@ def run_progress(step: Step, condition: StepCondition, *, brief: bool = False) -
     over = condition.phase in ENDED_STEP_PHASES
     if step.repeat is not None and runs:
         return _repeat(step, len(runs), over=over, brief=brief)
-    items = items_of(step, condition.decisions)
+    items = get_items(step, condition.decisions)
     if items is None or (over and not runs):
         return "no items" if items is not None and not items and over else ""
     return _items(len(items), runs, over=over, brief=brief) if runs else ""
@@ -129,16 +137,16 @@ def run_progress(step: Step, condition: StepCondition, *, brief: bool = False) -
 
 def _repeat(step: Step, number: int, *, over: bool, brief: bool) -> str:
     if over:
-        return counted(number, "run")
+        return format_count(number, "run")
     most = step.repeat.max if step.repeat is not None else None
-    return f"run {number}" if brief else f"run {number} of at most {most or MOST_RUNS}"
+    return f"run {number}" if brief else f"run {number} of at most {most or MAX_RUNS}"
 
 
 def _items(total: int, runs: Sequence[RunCondition], *, over: bool, brief: bool) -> str:
     done = sum(run.phase == StepPhase.COMPLETED for run in runs)
     if over and done == total:
-        return counted(total, "item")
-    share = f"{done:,}/{counted(total, 'item')}"
+        return format_count(total, "item")
+    share = f"{done:,}/{format_count(total, 'item')}"
     if brief:
         return share
     counts = {
@@ -162,7 +170,7 @@ def _runs_again(run: RunCondition) -> bool:
     )
 
 
-def case_taken(step: Step, condition: StepCondition) -> str:
+def format_case(step: Step, condition: StepCondition) -> str:
     """`case 2 of 3: price-large`, the case of its switch that was taken and the template; empty
     where there is no switch, or none was taken."""
     decided = condition.decisions
@@ -172,7 +180,9 @@ def case_taken(step: Step, condition: StepCondition) -> str:
     return f"{which}: {case.template}" if case.template else which
 
 
-def task_progress(counts: Mapping[str, TaskState] | None, *, brief: bool = False) -> list[str]:
+def format_task_progress(
+    counts: Mapping[str, TaskState] | None, *, brief: bool = False
+) -> list[str]:
     """A text a task, those on their way first: of all its pods how many are done, or, while none
     is, how many run; `worker 1/4 done, 1 failed`, and `worker 1/4` where it is to be `brief`. Of a
     job of one pod that runs there is nothing to tell."""

@@ -15,14 +15,20 @@ from jobflow.api.jobflow import Condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import has_run
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import REACHES, StepEnd, TargetState, end_of, wanted_of
+from jobflow.core.spec.readiness import (
+    TARGET_STATES,
+    StepEnd,
+    TargetState,
+    get_condition_for,
+    get_end,
+)
 
 _FOR_OTHERS = frozenset({"", StepReason.WAITING_FOR_PROBE})
 """Reasons of a waiting step that is held up by its targets, and by nothing of its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class RootCause:
     """Where a waiting or a skip begins."""
 
     step: int
@@ -30,7 +36,7 @@ class Root:
     """From the step that was asked about to this one, both included."""
 
 
-def roots(ctx: PlanContext, start: int) -> list[Root]:
+def find_root_causes(ctx: PlanContext, start: int) -> list[RootCause]:
     """Where the waiting or skipping of the step at `start` begins, by how much it tells: what
     somebody has to do something about, what failed, what runs. The step itself where nothing else
     holds it up; nothing where it only waits for itself."""
@@ -39,7 +45,7 @@ def roots(ctx: PlanContext, start: int) -> list[Root]:
     found = []
     while queue:
         step = queue.popleft()
-        held_by = holding(ctx, step)
+        held_by = find_blocking_targets(ctx, step)
         if not held_by:
             found.append(step)
         for target in held_by:
@@ -47,10 +53,10 @@ def roots(ctx: PlanContext, start: int) -> list[Root]:
                 came_from[target] = step
                 queue.append(target)
     found.sort(key=lambda step: _rank(ctx, step))  # stable: the nearer one is the first
-    return [Root(step, _way(came_from, start, step)) for step in found]
+    return [RootCause(step, _way(came_from, start, step)) for step in found]
 
 
-def holding(ctx: PlanContext, step: int) -> list[int]:
+def find_blocking_targets(ctx: PlanContext, step: int) -> list[int]:
     """The targets by which the step stands as it does; none where that is its own doing."""
     memory = ctx.observed[step].stored
     phase = memory.phase or StepPhase.WAITING
@@ -64,12 +70,12 @@ def holding(ctx: PlanContext, step: int) -> list[int]:
     return []
 
 
-def not_taken_for(ctx: PlanContext, step: int) -> list[int]:
+def find_untaken_targets(ctx: PlanContext, step: int) -> list[int]:
     """The targets that ended the other way than the skipped step wanted."""
     return _held_by(ctx, step, TargetState.NOT_TAKEN)
 
 
-def failed(ctx: PlanContext) -> list[int]:
+def find_failed_steps(ctx: PlanContext) -> list[int]:
     """The steps that failed, in order."""
     return [
         step
@@ -88,9 +94,9 @@ def _reaches(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetState]]:
     passed = observed.stored.passed_targets or ()
     for target in ctx.graph.targets[step]:
         other = ctx.observed[target]
-        want = wanted_of(observed.step, other.step)
-        end = end_of(other.step, other.stored)
-        reach = REACHES[want][end]
+        want = get_condition_for(observed.step, other.step)
+        end = get_end(other.step, other.stored)
+        reach = TARGET_STATES[want][end]
         if other.step.name in passed or (probed and end in (StepEnd.COMPLETED, StepEnd.FAILED)):
             reach = TargetState.MET  # it holds nothing up any more: its probe passed, or never will
         elif want is Condition.RUNNING and has_run(other, other.stored, ctx.records):

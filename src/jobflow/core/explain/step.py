@@ -14,12 +14,19 @@ import msgspec
 from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Condition, Strategy
-from jobflow.core.explain.progress import step_facts, task_progress
-from jobflow.core.explain.root_causes import holding
+from jobflow.core.explain.progress import describe_details, format_task_progress
+from jobflow.core.explain.root_causes import find_blocking_targets
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import strategy, wanted
-from jobflow.core.text import SHOWN, clock, elapsed, listed, span, typed
+from jobflow.core.spec.readiness import get_condition, get_strategy
+from jobflow.core.text import (
+    MAX_NAMES,
+    format_command,
+    format_duration,
+    format_elapsed,
+    format_time,
+    join_names,
+)
 
 _REACHED: Mapping[Condition, tuple[str, str]] = {
     Condition.COMPLETED: ("has completed", "have completed"),
@@ -78,7 +85,7 @@ REMEDIES: Mapping[StepReason, str] = {
 """What would free a step, or keep it from failing again; empty where the message says that."""
 
 
-class StepWords:
+class StepExplainer:
     """Tells of the steps of one flow."""
 
     def __init__(self, ctx: PlanContext) -> None:
@@ -88,9 +95,9 @@ class StepWords:
     def told(self, step: int) -> Iterator[str]:
         """How the step stands, since when, why, and what can be done about it."""
         memory = self.memory(step)
-        tell = self._TELLERS.get(memory.phase or StepPhase.WAITING, StepWords._running)
+        tell = self._TELLERS.get(memory.phase or StepPhase.WAITING, StepExplainer._running)
         yield from tell(self, step, memory)
-        yield from step_facts(self._ctx.observed[step].step, memory, self._now)
+        yield from describe_details(self._ctx.observed[step].step, memory, self._now)
         if remedy := self._remedy(step, memory):
             yield remedy
 
@@ -100,7 +107,7 @@ class StepWords:
             yield from self.told(steps[0])
             return
         first = self.memory(steps[0])
-        names = listed([self.name(step) for step in steps[:SHOWN]], total=len(steps))
+        names = join_names([self.name(step) for step in steps[:MAX_NAMES]], total=len(steps))
         why = f": {first.message}" if first.message else ""
         yield f"Steps {names} are Waiting ({first.reason}){why}."
         times = [self.memory(step).next_attempt_time for step in steps]
@@ -133,27 +140,27 @@ class StepWords:
     def until(self, step: int) -> str:
         """`until c (Running) and d (Pending) have completed`: what a waiting step waits for."""
         about = self._ctx.observed[step].step
-        held = holding(self._ctx, step)
-        names = [self.named(target) for target in held[:SHOWN]]
-        any_of = strategy(about) is Strategy.ANY and len(held) > 1
-        all_names = listed(names, total=len(held), last="or" if any_of else "and")
+        held = find_blocking_targets(self._ctx, step)
+        names = [self.named(target) for target in held[:MAX_NAMES]]
+        any_of = get_strategy(about) is Strategy.ANY and len(held) > 1
+        all_names = join_names(names, total=len(held), last="or" if any_of else "and")
         if about.depends_on is not None and about.depends_on.probe is not None:
             return f"until its probe passes on {all_names}"
-        one, several = _REACHED[wanted(about)]
+        one, several = _REACHED[get_condition(about)]
         if any_of:
             return f"until one of {all_names} {one}"
         return f"until {all_names} {one if len(held) == 1 else several}"
 
     def tasks(self, step: int) -> str:
         """`worker 3/4 done and ps 2/2 running`; empty where nothing is known."""
-        return listed(task_progress(self.memory(step).task_status_count))
+        return join_names(format_task_progress(self.memory(step).task_status_count))
 
     # ------------------------------------------------------------------ by phase
 
     def _waiting(self, step: int, memory: StepCondition) -> Iterator[str]:
         name, reason, message = self.name(step), memory.reason, memory.message
         if reason in ("", StepReason.WAITING_FOR_PROBE):
-            until = self.until(step) if holding(self._ctx, step) else "and starts now"
+            until = self.until(step) if find_blocking_targets(self._ctx, step) else "and starts now"
             if step >= self._ctx.last_from:
                 until = "until all other steps are over"
             yield f"Step {name} has waited{self._lasting(step)} {until}."
@@ -166,7 +173,7 @@ class StepWords:
 
     def _seen(self, step: int, message: str) -> str:
         """What a probe saw; of a single target without its name, which has been said."""
-        held = holding(self._ctx, step)
+        held = find_blocking_targets(self._ctx, step)
         said = message.removeprefix("waits for ")
         return said.removeprefix(f"{self.name(held[0])}: ") if len(held) == 1 else said
 
@@ -203,7 +210,7 @@ class StepWords:
         why = f": {memory.message}" if memory.message else ""
         yield f"Step {self.name(step)} was skipped{self._ago(step, memory.reason)}{why}."
 
-    _TELLERS: Mapping[str, Callable[[StepWords, int, StepCondition], Iterator[str]]] = {
+    _TELLERS: Mapping[str, Callable[[StepExplainer, int, StepCondition], Iterator[str]]] = {
         StepPhase.WAITING: _waiting,
         StepPhase.COMPLETED: _completed,
         StepPhase.FAILED: _failed,
@@ -215,8 +222,8 @@ class StepWords:
     def _lasting(self, step: int, reason: str = "") -> str:
         """` for 1m15s (since 12:00:00 UTC, Starting)`, as far as it is known."""
         since = self.since(step)
-        how_long = f" for {elapsed(since, self._now)}" if since else ""
-        known = [f"since {clock(since, self._now)}"] if since else []
+        how_long = f" for {format_elapsed(since, self._now)}" if since else ""
+        known = [f"since {format_time(since, self._now)}"] if since else []
         known += [reason] if reason else []
         return how_long + (f" ({', '.join(known)})" if known else "")
 
@@ -224,8 +231,8 @@ class StepWords:
         """` 3m ago (12:00:02 UTC, JobFailed)`, as far as it is known."""
         record = self._ctx.records.get(self.memory(step).job)
         when = self.memory(step).last_transition_time or (record.end_timestamp if record else None)
-        known = ", ".join(filter(None, (clock(when, self._now) if when else "", reason)))
-        ago = f" {elapsed(when, self._now)} ago" if when else ""
+        known = ", ".join(filter(None, (format_time(when, self._now) if when else "", reason)))
+        ago = f" {format_elapsed(when, self._now)} ago" if when else ""
         return ago + (f" ({known})" if known else "")
 
     # ------------------------------------------------------------------ remedies
@@ -237,12 +244,12 @@ class StepWords:
             return ""
         about, meta = self._ctx.observed[step].step, self._ctx.flow.metadata
         again = memory.next_attempt_time
-        wait = f" in {span(again - self._now)}" if again and again > self._now else ""
+        wait = f" in {format_duration(again - self._now)}" if again and again > self._now else ""
         return text.format(
             template=about.template_for(about.case_of(memory.decisions)),
             again=wait,
-            resume=typed("jobflow resume", meta),
-            retry=f"{typed('jobflow retry', meta)} runs it again",
+            resume=format_command("jobflow resume", meta),
+            retry=f"{format_command('jobflow retry', meta)} runs it again",
             look=self._look(memory),
             describe=self._describe(memory),
         )

@@ -14,12 +14,12 @@ from jobflow.api.control import Case, JobDefaults, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBS
-from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.scope import EvaluationScope, with_values
-from jobflow.core.json_values import copied
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import EvaluationScope, resolve_references
+from jobflow.core.json_values import copy_json
 from jobflow.core.manifests.crd_schema import job_spec_violations
 from jobflow.core.manifests.strategic_merge import merge
-from jobflow.core.names import label_value, qualified
+from jobflow.core.names import qualify_name, to_label_value
 
 _BOOKKEEPING = (
     "kubectl.kubernetes.io/",
@@ -72,14 +72,14 @@ class Draft:
         """The vcjob's."""
         return self.attempt.name
 
-    def built(self, flow: JobFlow) -> dict[str, Any] | Failure:
+    def built(self, flow: JobFlow) -> dict[str, Any] | EvaluationFailure:
         """Its manifest, as `build_job` gives it."""
         return build_job(flow, self.step, self.template, self.attempt)
 
 
 def build_job(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
-) -> dict[str, Any] | Failure:
+) -> dict[str, Any] | EvaluationFailure:
     """The vcjob of a step for one attempt; a Failure where a reference in a patch has no value.
 
     The spec is the template's, with the flow's jobDefaults where it says nothing, and with the
@@ -91,7 +91,7 @@ def build_job(
     change.
     """
     spec = _spec(flow, step, template, attempt)
-    if isinstance(spec, Failure):
+    if isinstance(spec, EvaluationFailure):
         return spec
     if attempt.avoid_nodes:
         keep_off(spec, attempt.avoid_nodes)
@@ -141,30 +141,32 @@ def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict
 
 def _spec(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
-) -> dict[str, Any] | Failure:
+) -> dict[str, Any] | EvaluationFailure:
     spec = with_defaults(template.spec, flow.spec.job_defaults)
     merged = valued = False
     for patch in (step.patch, attempt.case.patch if attempt.case is not None else None):
         changes = changes_of(patch)
         if changes and attempt.seen is not None:
-            replaced = with_values(changes, attempt.seen)
-            if isinstance(replaced, Failure):
+            replaced = resolve_references(changes, attempt.seen)
+            if isinstance(replaced, EvaluationFailure):
                 return replaced
             valued = valued or replaced is not changes
             changes = replaced
         if changes:
             spec, merged = merge(spec, changes), True
     if valued and (wrong := next(job_spec_violations(spec, "spec"), None)) is not None:
-        return Failure(f"the values in its patch make no job: {wrong.path} {wrong.detail}")
-    return spec if merged else copied(spec)
+        return EvaluationFailure(
+            f"the values in its patch make no job: {wrong.path} {wrong.detail}"
+        )
+    return spec if merged else copy_json(spec)
 
 
 def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) -> dict[str, str]:
     namespace = flow.metadata.namespace
     return {
-        labels.CREATED_BY_FLOW: label_value(qualified(namespace, flow.metadata.name)),
-        labels.CREATED_BY_TEMPLATE: label_value(qualified(namespace, template.metadata.name)),
-        labels.STEP: label_value(step.name),
+        labels.CREATED_BY_FLOW: to_label_value(qualify_name(namespace, flow.metadata.name)),
+        labels.CREATED_BY_TEMPLATE: to_label_value(qualify_name(namespace, template.metadata.name)),
+        labels.STEP: to_label_value(step.name),
         labels.ATTEMPT: str(attempt.number),
         **_index(attempt),
     }
@@ -196,8 +198,8 @@ def _annotations(
     its targets the vcjob starts."""
     namespace = flow.metadata.namespace
     annotations = {
-        labels.CREATED_BY_FLOW: qualified(namespace, flow.metadata.name),
-        labels.CREATED_BY_TEMPLATE: qualified(namespace, template.metadata.name),
+        labels.CREATED_BY_FLOW: qualify_name(namespace, flow.metadata.name),
+        labels.CREATED_BY_TEMPLATE: qualify_name(namespace, template.metadata.name),
         labels.STEP: step.name,
         labels.TARGET_ENDS: attempt.target_ends,
         **_index(attempt),

@@ -16,11 +16,11 @@ from jobflow.api.pod import ContainerStatus, Pod, PodPhase, Terminated
 _LATE = datetime.max.replace(tzinfo=UTC)
 _ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that are no trouble."""
-SAID_BY_THE_KUBELET = frozenset({"ContainerCannotRun", "StartError", "ContainerStatusUnknown"})
+KUBELET_REASONS = frozenset({"ContainerCannotRun", "StartError", "ContainerStatusUnknown"})
 """Reasons of a container that wrote no termination message: the message says what was wrong."""
 
 
-class Blame(NamedTuple):
+class PodFailure(NamedTuple):
     """What is to be recorded and what is to be said of one pod."""
 
     failure: StepFailure
@@ -46,7 +46,7 @@ class _Suspect(NamedTuple):
     message: str
 
 
-def blame(pods: Iterable[Pod]) -> Blame | None:
+def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
     """The pod that failed first, for the others often fail because it did; None where none has.
 
     The answer does not depend on the order of the pods.
@@ -64,7 +64,7 @@ def blame(pods: Iterable[Pod]) -> Blame | None:
         reason=found.reason,
         node=pod.spec.node_name,
     )
-    return Blame(failure, found.rank == 0, _said(pod, failure, found))
+    return PodFailure(failure, found.rank == 0, _said(pod, failure, found))
 
 
 def _order(suspect: _Suspect) -> tuple[int, datetime, str, int]:
@@ -102,7 +102,7 @@ def _of_container(
     else:
         return None
     when = ended.finished_at or _LATE
-    message = ended.message if ended.reason in SAID_BY_THE_KUBELET else ""
+    message = ended.message if ended.reason in KUBELET_REASONS else ""
     return _Suspect(rank, when, pod, place, name, ended, ended.reason, message)
 
 

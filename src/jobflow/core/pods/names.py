@@ -24,7 +24,7 @@ class PodNames(NamedTuple):
     """The plugin that makes hostnames of the names, if one does."""
 
 
-def pod_names(spec: Mapping[str, Any]) -> PodNames:
+def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
     """Of a vcjob spec, whatever it holds; what is no task at all is passed over.
 
     As in Volcano a task without a name gets `default<n>`, and one without replicas has no pods.

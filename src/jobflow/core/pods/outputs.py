@@ -13,20 +13,20 @@ import msgspec
 
 from jobflow.api.job import JobOutline
 from jobflow.api.pod import ContainerStatus, Pod
-from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_MESSAGE, MOST_OF_A_STEP
-from jobflow.core.pods.failure import SAID_BY_THE_KUBELET
+from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_MESSAGE_BYTES, MAX_STEP_OUTPUTS
+from jobflow.core.pods.failure import KUBELET_REASONS
 
-FIELD = len('"outputs":,')
+FIELD_BYTES = len('"outputs":,')
 """What it takes to store outputs besides them."""
 _DEEPEST = 32
 """Levels of maps and lists that are kept as such; a status is read by programs with a stack."""
 
 
-class TooLarge(Exception):
+class OutputsTooLarge(Exception):
     """Outputs that are over what a step may have; the message says it."""
 
 
-class Unfit(Exception):
+class UnstorableJson(Exception):
     """JSON that a status cannot hold as it is."""
 
 
@@ -34,58 +34,62 @@ class OutputsRoom:
     """What is left for further outputs of a flow."""
 
     def __init__(self, recorded: Iterable[dict[str, Any]]) -> None:
-        self._left = MOST_OF_A_FLOW - sum(size(outputs) + FIELD for outputs in recorded)
+        self._left = MAX_FLOW_OUTPUTS - sum(
+            measure_outputs(outputs) + FIELD_BYTES for outputs in recorded
+        )
 
     def take(self, outputs: dict[str, Any]) -> None:
         """Raises TooLarge where they do not fit; then nothing is taken."""
-        needed = size(outputs) + FIELD
+        needed = measure_outputs(outputs) + FIELD_BYTES
         if needed > self._left:
-            left = max(self._left - FIELD, 0)
-            raise TooLarge(
-                f"have {size(outputs)} bytes as JSON, and {left} are left of the 65536 that all "
+            left = max(self._left - FIELD_BYTES, 0)
+            raise OutputsTooLarge(
+                f"have {measure_outputs(outputs)} bytes as JSON, and {left} are left of the 65536 that all "
                 "steps of a flow have together"
             )
         self._left -= needed
 
 
-def first_pod(spec: JobOutline, pods: Iterable[Pod]) -> Pod | None:
+def find_output_pod(spec: JobOutline, pods: Iterable[Pod]) -> Pod | None:
     """The pod whose container is read, where it is among `pods`."""
     task = _first_task(spec)
     return next((pod for pod in pods if pod.task == task and pod.index == 0), None)
 
 
-def has_first_pod(spec: JobOutline) -> bool:
+def has_output_pod(spec: JobOutline) -> bool:
     """Whether there is such a pod at all."""
     return any((task.replicas or 0) > 0 for task in (spec.tasks or ())[:1])
 
 
-def message_of(spec: JobOutline, pod: Pod) -> str | None:
+def read_message(spec: JobOutline, pod: Pod) -> str | None:
     """The termination message; None as long as the container has not ended."""
     container = _first_container(spec, pod)
     ended = container.state.terminated if container is not None else None
     if ended is None:
         return "" if pod.ended else None
-    return "" if ended.reason in SAID_BY_THE_KUBELET else ended.message
+    return "" if ended.reason in KUBELET_REASONS else ended.message
 
 
-def parsed(message: str) -> dict[str, Any] | None:
+def parse_outputs(message: str) -> dict[str, Any] | None:
     """A JSON object as it is, any other text under `text`, None for no text at all.
 
     A status is written by merge patches, in which null means to take away: so entries of a map
     that are null are left out. Raises TooLarge.
     """
-    if len(text := _utf8(message)) >= MOST_OF_A_MESSAGE:
-        raise TooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")
+    if len(text := _utf8(message)) >= MAX_MESSAGE_BYTES:
+        raise OutputsTooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")
     outputs = _object(text)
     if outputs is None:
         words = text.decode().strip()
         outputs = {"text": words} if words else {}
-    if size(outputs) > MOST_OF_A_STEP:
-        raise TooLarge(f"have {size(outputs)} bytes as JSON, and a step has room for 4096")
+    if measure_outputs(outputs) > MAX_STEP_OUTPUTS:
+        raise OutputsTooLarge(
+            f"have {measure_outputs(outputs)} bytes as JSON, and a step has room for 4096"
+        )
     return outputs or None
 
 
-def size(outputs: dict[str, Any]) -> int:
+def measure_outputs(outputs: dict[str, Any]) -> int:
     """Bytes of outputs as they are stored."""
     return len(msgspec.json.encode(outputs))
 
@@ -99,14 +103,14 @@ def _object(text: bytes) -> dict[str, Any] | None:
     try:
         found = msgspec.json.decode(text)
         return _fit(found, 0) if isinstance(found, dict) else None
-    except (msgspec.DecodeError, RecursionError, Unfit):
+    except (msgspec.DecodeError, RecursionError, UnstorableJson):
         return None
 
 
 def _fit(value: Any, depth: int) -> Any:
     """As the API server will store it: its numbers are those of Go."""
     if depth > _DEEPEST:
-        raise Unfit
+        raise UnstorableJson
     if isinstance(value, dict):
         return {key: _fit(item, depth + 1) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -115,7 +119,7 @@ def _fit(value: Any, depth: int) -> Any:
         try:
             return float(value)
         except OverflowError:
-            raise Unfit from None
+            raise UnstorableJson from None
     return value
 
 

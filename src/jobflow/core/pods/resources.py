@@ -45,7 +45,7 @@ class Requests(NamedTuple):
 NOTHING = Requests()
 
 
-def quantity(value: Any) -> float | None:
+def parse_quantity(value: Any) -> float | None:
     """A Kubernetes quantity (`500m`, `1Gi`, `2`, `1e3`, 1.5) as a number, else None."""
     if isinstance(value, bool):
         return None
@@ -64,12 +64,14 @@ def quantity(value: Any) -> float | None:
     return found if isfinite(found) and found <= _MOST else None
 
 
-def requested(spec: JobOutline) -> Requests:
+def sum_requests(spec: JobOutline) -> Requests:
     """What all pods of a vcjob ask for together."""
     return _sum(_of_task(task) for task in spec.tasks or ())
 
 
-def hours(asked: Requests, ran: timedelta, before: RequestedHours | None) -> RequestedHours | None:
+def add_hours(
+    asked: Requests, ran: timedelta, before: RequestedHours | None
+) -> RequestedHours | None:
     """`before` and what was asked for during the time it `ran`; None where that is nothing."""
     past = _past(before)
     time = max(ran / _HOUR, 0.0)
@@ -81,7 +83,7 @@ def hours(asked: Requests, ran: timedelta, before: RequestedHours | None) -> Req
     return total if total != RequestedHours() else None
 
 
-def exchanged(
+def replace_hours(
     total: RequestedHours | None, before: RequestedHours | None, after: RequestedHours | None
 ) -> RequestedHours | None:
     """`total` with one of its parts, `before`, exchanged for `after`."""
@@ -94,7 +96,9 @@ def exchanged(
 def _past(before: RequestedHours | None) -> Requests:
     if before is None:
         return NOTHING
-    return Requests(*(quantity(text) or 0.0 for text in (before.cpu, before.memory, before.gpu)))
+    return Requests(
+        *(parse_quantity(text) or 0.0 for text in (before.cpu, before.memory, before.gpu))
+    )
 
 
 def _text(number: float) -> str:
@@ -119,9 +123,9 @@ def _of_container(container: ContainerOutline) -> Requests:
         return NOTHING
     asked = {**_map(resources.limits), **_map(resources.requests)}
     return Requests(
-        cpu=quantity(asked.get("cpu")) or 0.0,
-        memory=quantity(asked.get("memory")) or 0.0,
-        gpu=sum(quantity(amount) or 0.0 for name, amount in asked.items() if _is_gpu(name)),
+        cpu=parse_quantity(asked.get("cpu")) or 0.0,
+        memory=parse_quantity(asked.get("memory")) or 0.0,
+        gpu=sum(parse_quantity(amount) or 0.0 for name, amount in asked.items() if _is_gpu(name)),
     )
 
 

@@ -12,15 +12,15 @@ from functools import cached_property
 import msgspec
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
-from jobflow.core.names import job_name, label_value
-from jobflow.core.spec.expressions import outputs_needed
+from jobflow.core.names import format_job_name, to_label_value
+from jobflow.core.spec.expressions import find_needed_outputs
 from jobflow.core.spec.graph import Graph
-from jobflow.core.spec.readiness import Requirement, need_of
+from jobflow.core.spec.readiness import Requirement, build_requirement
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_CACHED_BYTES = 64 * 1024 * 1024
 """Of the specs as JSON whose layouts are kept; with what is worked out of them they take several
 times that in memory."""
-LEAST = 1_024
+MIN_ENTRY_BYTES = 1_024
 """What each counts for at least."""
 
 
@@ -36,16 +36,16 @@ class CompiledFlow:
         name twice means the first."""
         self.last_from: int = len(first)
         """The position of the first step of `finally`."""
-        self.keys: list[str] = [job_name(name, step.name) for step in self.steps]
+        self.keys: list[str] = [format_job_name(name, step.name) for step in self.steps]
         """The name of each step's first vcjob, which is its key in the status."""
-        self.loops: list[bool] = [loops(step) for step in self.steps]
+        self.loops: list[bool] = [is_loop(step) for step in self.steps]
         """Whether each has runs of its own."""
         self.graph = Graph(self.steps)
         """The dependencies."""
         daemons = frozenset(i for i, step in enumerate(self.steps) if step.daemon)
         self.has_daemons = bool(daemons)
         self.needs: list[Requirement] = [
-            need_of(step, targets, daemons)
+            build_requirement(step, targets, daemons)
             for step, targets in zip(self.steps, self.graph.targets, strict=True)
         ]
         """What each wants of the steps it depends on."""
@@ -71,20 +71,20 @@ class CompiledFlow:
     @cached_property
     def by_label(self) -> dict[str, int]:
         """Positions by what stands for a step's name in labels."""
-        return {label_value(name): position for position, name in enumerate(self.graph.names)}
+        return {to_label_value(name): position for position, name in enumerate(self.graph.names)}
 
     @cached_property
     def outputs_needed(self) -> frozenset[str]:
         """The steps whose outputs an expression or reference names."""
-        return outputs_needed(self._spec)
+        return find_needed_outputs(self._spec)
 
 
-def loops(step: Step) -> bool:
+def is_loop(step: Step) -> bool:
     """Whether a step has runs of its own, by forEach or repeat."""
     return step.for_each is not None or step.repeat is not None
 
 
-class Layouts:
+class CompiledFlowCache:
     """Those that were asked for last, as many as have specs of `most` bytes together."""
 
     def __init__(self, most: int) -> None:
@@ -104,7 +104,7 @@ class Layouts:
         digest = hashlib.sha256(written).digest()
         layout, size = self._kept.pop(digest, (None, 0))
         if layout is None:
-            layout, size = CompiledFlow(name, spec), max(len(written), LEAST)
+            layout, size = CompiledFlow(name, spec), max(len(written), MIN_ENTRY_BYTES)
             self._bytes += size
         self._kept[digest] = layout, size
         while self._bytes > self._most:
@@ -113,10 +113,10 @@ class Layouts:
         return layout
 
 
-_LAYOUTS = Layouts(MOST_BYTES)
+_LAYOUTS = CompiledFlowCache(MAX_CACHED_BYTES)
 
 
-def compiled(flow: JobFlow) -> CompiledFlow:
+def compile_flow(flow: JobFlow) -> CompiledFlow:
     """The layout of a flow's spec."""
     return _LAYOUTS.of(flow)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from jobflow.api.jobflow import JobFlowSpec, Step
-from jobflow.core.cel.expression import Expression, expression
-from jobflow.core.cel.references import references
+from jobflow.core.cel.expression import Expression, parse_expression
+from jobflow.core.cel.references import find_references
 from jobflow.core.manifests.job import changes_of
 
 
-class Written(NamedTuple):
+class StepExpression(NamedTuple):
     """An expression as it stands in a step."""
 
     field: str
@@ -19,22 +19,22 @@ class Written(NamedTuple):
     text: str
 
 
-def expressions_of(step: Step) -> Iterator[Written]:
+def list_expressions(step: Step) -> Iterator[StepExpression]:
     """Every expression of a step, in the order of its fields."""
     if step.when is not None:
-        yield Written("when", step.when)
+        yield StepExpression("when", step.when)
     for i, case in enumerate(step.switch or ()):
         if case.when is not None:
-            yield Written(f"switch[{i}].when", case.when)
+            yield StepExpression(f"switch[{i}].when", case.when)
     if step.for_each is not None and step.for_each.from_ is not None:
-        yield Written("forEach.from", step.for_each.from_)
+        yield StepExpression("forEach.from", step.for_each.from_)
     if step.repeat is not None and step.repeat.until is not None:
-        yield Written("repeat.until", step.repeat.until)
+        yield StepExpression("repeat.until", step.repeat.until)
     if step.retry is not None and step.retry.when is not None:
-        yield Written("retry.when", step.retry.when)
+        yield StepExpression("retry.when", step.retry.when)
 
 
-def outputs_needed(spec: JobFlowSpec) -> frozenset[str]:
+def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
     """The steps whose outputs any expression or reference of a flow looks at, by name: their
     outputs have to be read before their end is recorded."""
     return frozenset(_outputs_named([*(spec.flows or ()), *(spec.finally_ or ())]))
@@ -42,12 +42,12 @@ def outputs_needed(spec: JobFlowSpec) -> frozenset[str]:
 
 def _outputs_named(steps: Iterable[Step]) -> Iterator[str]:
     for step in steps:
-        for written in expressions_of(step):
-            found = expression(written.text)
+        for written in list_expressions(step):
+            found = parse_expression(written.text)
             if isinstance(found, Expression):
                 yield from _named(step, found)
         for patch in (step.patch, *(case.patch for case in step.switch or ())):
-            for _, reference in references(changes_of(patch), ""):
+            for _, reference in find_references(changes_of(patch), ""):
                 if reference.root == "steps" and reference.keys[1:2] == ("outputs",):
                     yield reference.keys[0]
 

@@ -9,11 +9,11 @@ from msgspec import UNSET
 
 from jobflow.api.flow_status import Decisions
 from jobflow.api.jobflow import Step
-from jobflow.core.json_values import copied
-from jobflow.core.limits import MOST_RUNS
+from jobflow.core.json_values import copy_json
+from jobflow.core.limits import MAX_RUNS
 
 
-def items_of(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
+def get_items(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
     """The items of a step with forEach, by index; None while `from` is not decided. With `count`
     an item is its index."""
     each = step.for_each
@@ -24,18 +24,18 @@ def items_of(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
     if each.from_ is not None:
         items = decided.items if decided is not None else None
         return items if items is None else _few(items)
-    return range(min(max(each.count or 0, 0), MOST_RUNS))
+    return range(min(max(each.count or 0, 0), MAX_RUNS))
 
 
 def _few(items: list[Any]) -> list[Any]:
     """Asked for by every run, so not copied for nothing."""
-    return items if len(items) <= MOST_RUNS else items[:MOST_RUNS]
+    return items if len(items) <= MAX_RUNS else items[:MAX_RUNS]
 
 
-def storable(items: Sequence[Any]) -> list[Any]:
+def drop_null_keys(items: Sequence[Any]) -> list[Any]:
     """Items as they come back from a status: an API server drops the null-valued keys of maps that
     stand in a list from a merge patch. Nulls that are entries themselves stay."""
-    root = copied({"": list(items)})
+    root = copy_json({"": list(items)})
     work: list[Any] = [root]
     while work:
         node = work.pop()
@@ -48,9 +48,9 @@ def storable(items: Sequence[Any]) -> list[Any]:
     return made
 
 
-def item_of(step: Step, decided: Decisions | None, index: int | None) -> Any:
+def get_item(step: Step, decided: Decisions | None, index: int | None) -> Any:
     """The item of one run; UNSET where there is none."""
-    items = items_of(step, decided)
+    items = get_items(step, decided)
     if items is None or index is None or index >= len(items):
         return UNSET
     return items[index]

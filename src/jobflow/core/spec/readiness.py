@@ -2,7 +2,7 @@
 
 The theory. A target either has not ended or has ended in one of six ways (`StepEnd`). Against what
 the dependant wants of it (`Condition`) that gives one `TargetState`: a table. A dependant's
-reaches, whatever their order and number, are folded into one by the `strategy`: the first of a
+reaches, whatever their order and number, are folded into one by the `get_strategy`: the first of a
 ranking that occurs among them. The result is again a `TargetState`: MET starts the step, NOT_YET
 lets it wait, UNSATISFIABLE fails it, and the other three are the ways of being Skipped. DESIGN §2
 is the source of both tables. Where a step looks inside its targets with a probe, `probing` says how
@@ -65,7 +65,7 @@ _ALWAYS: Mapping[StepEnd | None, TargetState] = {
 """The same whatever is wanted: a forgiven failure holds nobody up, what was not taken is passed
 over, what was stopped satisfies nothing."""
 
-REACHES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
+TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
     Condition.COMPLETED: {
         StepEnd.COMPLETED: TargetState.MET,
         StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
@@ -121,28 +121,28 @@ _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
 
 
-def probe_of(step: Step) -> Probe | None:
+def get_probe(step: Step) -> Probe | None:
     """What the step looks at inside its targets, instead of what they reach; None: nothing, also
     where there is a probe with nothing in it."""
     probe = step.depends_on.probe if step.depends_on else None
     return None if probe is None or probe.empty else probe
 
 
-def wanted(step: Step) -> Condition:
+def get_condition(step: Step) -> Condition:
     """What the targets of a step without a probe have to reach. A word that admission would refuse
     counts as the default, as Volcano's own controller reads it."""
     depends_on = step.depends_on
     return _CONDITIONS.get(depends_on.condition if depends_on else None, Condition.COMPLETED)
 
 
-def wanted_of(step: Step, target: Step) -> Condition:
+def get_condition_for(step: Step, target: Step) -> Condition:
     """What this target of the step has to reach: of a daemon that it runs, unless the step waits
     for an end other than the usual."""
-    want = wanted(step)
+    want = get_condition(step)
     return Condition.RUNNING if target.daemon and want is Condition.COMPLETED else want
 
 
-def strategy(step: Step) -> Strategy:
+def get_strategy(step: Step) -> Strategy:
     """How many of the targets have to; the default where admission would refuse the word."""
     depends_on = step.depends_on
     return _STRATEGIES.get(depends_on.strategy if depends_on else None, Strategy.ALL)
@@ -163,17 +163,19 @@ class Requirement(msgspec.Struct, frozen=True):
     """Which of them only have to run, by their place in `targets`; nothing with a probe."""
 
 
-def need_of(step: Step, targets: Sequence[int], daemons: Collection[int] = ()) -> Requirement:
+def build_requirement(
+    step: Step, targets: Sequence[int], daemons: Collection[int] = ()
+) -> Requirement:
     """`targets`, `daemons`: positions."""
-    want, probe = wanted(step), probe_of(step)
+    want, probe = get_condition(step), get_probe(step)
     to_run: Sequence[int] = ()
     if probe is None and (want is Condition.RUNNING or (want is Condition.COMPLETED and daemons)):
         every = want is Condition.RUNNING
         to_run = [i for i, target in enumerate(targets) if every or target in daemons]
-    return Requirement(targets, strategy(step), want, REACHES[want], probe, to_run)
+    return Requirement(targets, get_strategy(step), want, TARGET_STATES[want], probe, to_run)
 
 
-def end_of(step: Step, condition: StepCondition) -> StepEnd | None:
+def get_end(step: Step, condition: StepCondition) -> StepEnd | None:
     """How a step has ended, from its condition; None while it has not.
 
     One that was cancelled has stopped with its flow: nothing is to be made of its failure.
@@ -190,12 +192,12 @@ def end_of(step: Step, condition: StepCondition) -> StepEnd | None:
     return StepEnd.FORGIVEN if step.continue_on_failure else StepEnd.FAILED
 
 
-def breaks(step: Step, condition: StepCondition) -> bool:
+def fails_flow(step: Step, condition: StepCondition) -> bool:
     """Whether a step has failed, and nothing forgives that."""
     return condition.phase == StepPhase.FAILED and not step.continue_on_failure
 
 
-def combined(how: Strategy, reaches: Iterable[TargetState]) -> TargetState:
+def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState:
     """What the targets' reaches come to together: never PASSED_OVER.
 
     No targets at all: MET. Nothing but targets that are passed over: NOT_TAKEN.

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobflow.core.pods.resources import quantity
-from jobflow.core.violations import below
+from jobflow.core.pods.resources import parse_quantity
+from jobflow.core.violations import join_path
 
 _MISTYPED = re.compile(
     r"json: cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type"
@@ -40,7 +40,7 @@ def unreadable(template: Any, words: str) -> list[str]:
             nodes = [pair for path, node in nodes for pair in _under(path, node, field)]
         places = [place for path, node in nodes for place in _wrong(path, node, kind, number)]
     elif _NO_QUANTITY.search(words):
-        places = [path for path, value in _quantities(template) if quantity(value) is None]
+        places = [path for path, value in _quantities(template) if parse_quantity(value) is None]
     else:
         places = []
     return places or ["template"]
@@ -50,7 +50,7 @@ def _under(path: str, node: Any, field: str) -> Iterator[tuple[str, Any]]:
     """What a field is in a map, or in each map of a list."""
     for at, each in _elements(path, node) if isinstance(node, list) else [(path, node)]:
         if isinstance(each, dict) and field in each:
-            yield below(at, field), each[field]
+            yield join_path(at, field), each[field]
 
 
 def _wrong(path: str, node: Any, kind: str, number: str | None) -> Iterator[str]:
@@ -62,9 +62,9 @@ def _wrong(path: str, node: Any, kind: str, number: str | None) -> Iterator[str]
 
 def _elements(path: str, node: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(node, list):
-        yield from ((below(path, i), each) for i, each in enumerate(node))
+        yield from ((join_path(path, i), each) for i, each in enumerate(node))
     elif isinstance(node, Mapping):
-        yield from ((below(path, key), each) for key, each in node.items())
+        yield from ((join_path(path, key), each) for key, each in node.items())
 
 
 def _quantities(template: Any) -> Iterator[tuple[str, Any]]:

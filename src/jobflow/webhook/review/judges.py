@@ -22,7 +22,7 @@ from jobflow.core.admission.validate import (
     validate_template_delete,
     validate_template_update,
 )
-from jobflow.core.json_values import is_same
+from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import schema_violations
 from jobflow.core.violations import Verdict, Violation
 from jobflow.webhook.dry_run.patched_pods import flow_in_depth, patched_pods
@@ -188,7 +188,7 @@ class TemplateJudge:
         return await self._allowed(new, user, verdict)
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
-        if new.metadata.deletion_timestamp is not None or is_same(old.spec, new.spec):
+        if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):
             return PASS
         self._is_little(new)
         if misfits := _misfits(new):

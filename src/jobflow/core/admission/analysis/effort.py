@@ -14,7 +14,7 @@ import msgspec
 
 from jobflow.api.jobflow import Probe
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.spec.expressions import expressions_of
+from jobflow.core.spec.expressions import list_expressions
 
 STEERED = 20
 """A step with a loop, a retry or a timeout."""
@@ -83,7 +83,7 @@ def _entries(probe: Probe) -> int:
 def _of_expressions(facts: FlowFacts) -> Iterator[float]:
     seen: set[str] = set()
     for _, step in facts.steps_with_expressions:
-        for written in expressions_of(step):
+        for written in list_expressions(step):
             if written.text in seen:
                 yield ANOTHER_EXPRESSION
             else:

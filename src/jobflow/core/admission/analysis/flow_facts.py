@@ -39,7 +39,7 @@ from jobflow.core.admission.analysis.resolved_specs import (
 from jobflow.core.admission.analysis.visible_names import NameScope, Place
 from jobflow.core.derived import derived
 from jobflow.core.manifests.unknown_fields import NO_MISFITS, Misfits, misfits
-from jobflow.core.spec.expressions import expressions_of
+from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.graph import Graph
 from jobflow.core.violations import MAX_FINDINGS
 
@@ -201,7 +201,7 @@ class FlowFacts:
 
     def _written(self) -> Iterator[Written]:
         for i, step in self.steps_with_expressions:
-            for field, text in expressions_of(step):
+            for field, text in list_expressions(step):
                 kind = "switch" if field.startswith("switch") else field
                 yield Written(Place(i, kind), f"{self.path(i)}.{field}", text)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.limits import MOST_RUNS
+from jobflow.core.limits import MAX_RUNS
 
 MOST_RETRIES = 100
 """Of `retry.limit`: with the longest pause, 5 minutes, they take eight hours. What fails a hundred
@@ -70,14 +70,14 @@ def _limit(step: Step) -> int:
 def _runs(step: Step, params: Mapping[str, Any]) -> int | None:
     if (each := step.for_each) is not None:
         if each.items is not None:
-            return _within(len(each.items), 0, MOST_RUNS)
+            return _within(len(each.items), 0, MAX_RUNS)
         if each.count is not None:
-            return _within(each.count, 0, MOST_RUNS)
+            return _within(each.count, 0, MAX_RUNS)
         items = items_of_param(params, each.from_ or "")
-        return MOST_RUNS if items is None else _within(len(items), 0, MOST_RUNS)
+        return MAX_RUNS if items is None else _within(len(items), 0, MAX_RUNS)
     if step.repeat is not None:
         most = step.repeat.max
-        return MOST_RUNS if most is None else _within(most, 1, MOST_RUNS)
+        return MAX_RUNS if most is None else _within(most, 1, MAX_RUNS)
     return None
 
 

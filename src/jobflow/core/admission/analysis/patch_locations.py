@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, ResolvedSpec, is_open
 from jobflow.core.admission.volcano.job_view import mapping
 from jobflow.core.manifests.strategic_merge import JOB_SPEC, PATCH, Shape, is_lone, overlaid
-from jobflow.core.violations import Doubt, Violation, beginnings, below
+from jobflow.core.violations import Doubt, Violation, join_path, split_first_key
 
 _INDEX = re.compile(r"\[(\d+)\]")
 
@@ -64,7 +64,7 @@ class Places:
             if at is None or not _has(here, at):
                 return path, False
             here, there = here[at], _at(there, key)
-            path = below(path, at)
+            path = join_path(path, at)
             shape = shape.below(key) if isinstance(key, str) else shape
         return path, True
 
@@ -108,7 +108,7 @@ def as_written(fault: F, path: str, written: Mapping[str, Any]) -> F:
         key, rest = _first_key(rest, here, here)
         if key is None or not _has(here, key) or (isinstance(key, int) and key >= len(here)):
             return fault
-        at, here = below(at, key), _at(here, key)
+        at, here = join_path(at, key), _at(here, key)
     if not rest:
         return fault
     detail = f"{fault.detail} (at {rest.removeprefix('.')} of its value)"
@@ -150,7 +150,7 @@ def _first_key(path: str, here: Any, there: Any) -> tuple[str | int | None, str]
         if isinstance(here, list) or isinstance(there, list):
             return int(index[1]), path[index.end() :]
     maps = [node for node in (here, there) if isinstance(node, dict)]
-    for key, rest in beginnings(path):
+    for key, rest in split_first_key(path):
         if any(key in node for node in maps):
             return key, rest
     return None, ""

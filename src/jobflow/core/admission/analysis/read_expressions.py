@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jobflow.core.admission.analysis.visible_names import NameScope, Place, Wrong
-from jobflow.core.cel.expression import Expression, expression
+from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.language.functions import FUNCTIONS
 from jobflow.core.cel.variables import Mention
 from jobflow.core.spec.graph import Graph
@@ -66,7 +66,7 @@ class Readings:
     @cached_property
     def read(self) -> list[tuple[Written, Expression, list[Wrong]]]:
         """Those that can be read, and what is wrong with the names in each."""
-        parsed = [(each, expression(each.text)) for each in self.written]
+        parsed = [(each, parse_expression(each.text)) for each in self.written]
         found = [(each, read) for each, read in parsed if isinstance(read, Expression)]
         self.ask((each.place, read.mentions) for each, read in found)
         return [(each, read, [*self._wrong(each, read)]) for each, read in found]

@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 from jobflow.api.control import Case, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.references import (
     Reference,
-    Room,
-    TooLargeError,
-    references,
-    replaced,
-    size_of,
+    ReferenceRoom,
+    ReferencesTooLargeError,
+    find_references,
+    measure_json,
+    replace_references,
 )
-from jobflow.core.cel.scope import EvaluationScope, with_values
+from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.manifests.job import changes_of, with_defaults
 from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape, overlaid
-from jobflow.core.pods.names import PodNames, pod_names
-from jobflow.core.violations import below
+from jobflow.core.pods.names import PodNames, predict_pod_names
+from jobflow.core.violations import join_path
 
 MAX_OF_ALL = 8 << 20
 """Bytes of JSON that the references of all patches of a flow may stand for: each value is copied
@@ -117,7 +117,7 @@ def patches_of(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) ->
 
 def changes(flow: JobFlow, patches: Sequence[Patched]) -> Iterator[ResolvedPatch]:
     """Those of the patches that say something."""
-    known, room = _Values(flow), Room(MAX_OF_ALL)
+    known, room = _Values(flow), ReferenceRoom(MAX_OF_ALL)
     for step, case, path, patch in patches:
         if (written := changes_of(patch)) is not None:
             field = "jobSpec" if patch.job_spec else "spec"
@@ -138,15 +138,15 @@ class _Values:
             return _LATER
         path = reference.path
         if path not in self._found:
-            self._found[path] = with_values(f"$({path})", self._seen)
+            self._found[path] = resolve_references(f"$({path})", self._seen)
         return self._found[path]
 
 
-_LATER = Failure("only a run can tell")
+_LATER = EvaluationFailure("only a run can tell")
 
 
 def _with_known_values(
-    written: dict[str, Any], known: _Values, room: Room
+    written: dict[str, Any], known: _Values, room: ReferenceRoom
 ) -> tuple[dict[str, Any], bool, bool]:
     """A patch with the values that are known from the start, whether others are left, and whether
     there was no room for them."""
@@ -155,14 +155,14 @@ def _with_known_values(
     def value(reference: Reference) -> Any:
         nonlocal left
         found = known.of(reference)
-        if isinstance(found, Failure):
+        if isinstance(found, EvaluationFailure):
             left = True
             return f"$({reference.path})"
         return found
 
     try:
-        return replaced(written, value, room), left, False
-    except TooLargeError:
+        return replace_references(written, value, room), left, False
+    except ReferencesTooLargeError:
         return written, True, True
 
 
@@ -206,7 +206,7 @@ class Resolver:
     def _size(self, spec: Mapping[str, Any]) -> int:
         """Bytes of a template's spec, or of a patch, as JSON."""
         if id(spec) not in self._sizes:
-            self._sizes[id(spec)] = size_of(spec)
+            self._sizes[id(spec)] = measure_json(spec)
         return self._sizes[id(spec)]
 
     def _made(self, name: str) -> ResolvedSpec | None:
@@ -216,7 +216,7 @@ class Resolver:
         spec = template.spec
         if self._defaults is not None:
             spec = with_defaults(spec, self._defaults)
-        return ResolvedSpec(template, spec, spec, pod_names(spec), ())
+        return ResolvedSpec(template, spec, spec, predict_pod_names(spec), ())
 
 
 def _changed(kind: ResolvedSpec, made: tuple[ResolvedPatch, ...]) -> ResolvedSpec:
@@ -224,7 +224,7 @@ def _changed(kind: ResolvedSpec, made: tuple[ResolvedPatch, ...]) -> ResolvedSpe
     for change in made:
         spec = overlaid(spec, change.said)
     is_open = any(change.open for change in made)
-    pods = pod_names(_of_known_tasks(spec) if is_open else spec)
+    pods = predict_pod_names(_of_known_tasks(spec) if is_open else spec)
     return ResolvedSpec(kind.template, kind.base, spec, pods, made)
 
 
@@ -243,7 +243,7 @@ def is_open(value: Any) -> bool:
     """Whether a value is a text with a reference in it."""
     if not isinstance(value, str) or "$(" not in value:
         return False
-    return next(references(value, ""), None) is not None
+    return next(find_references(value, ""), None) is not None
 
 
 def unknown(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -256,7 +256,9 @@ def unknown(spec: Mapping[str, Any]) -> Iterator[str]:
             if any(is_open(node.get(key)) for key in shape.keys):
                 yield at
             else:
-                work += [(value, shape.below(key), below(at, key)) for key, value in node.items()]
+                work += [
+                    (value, shape.below(key), join_path(at, key)) for key, value in node.items()
+                ]
         elif isinstance(node, list):
             work += [(value, shape, f"{at}[{i}]") for i, value in enumerate(node)]
         elif is_open(node):

@@ -12,22 +12,22 @@ from msgspec import UNSET
 from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.cel.expression import Expression, Failure
-from jobflow.core.cel.language.budget import MAX_WORK, Work
+from jobflow.core.cel.expression import EvaluationFailure, Expression
+from jobflow.core.cel.language.budget import MAX_STEPS, Budget
 from jobflow.core.cel.references import Reference
 from jobflow.core.cel.scope import (
     EvaluationScope,
-    Standing,
-    context,
-    items_fault,
-    truth_fault,
-    with_values,
+    StepAndCondition,
+    build_variables,
+    find_condition_fault,
+    find_items_fault,
+    resolve_references,
 )
 from jobflow.core.cel.variables import Mention
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.items import items_of
+from jobflow.core.spec.items import get_items
 
-SAMPLES_BUDGET = MAX_WORK // 2
+SAMPLES_BUDGET = MAX_STEPS // 2
 """What trying all expressions of a flow may take; those beyond are not tried."""
 
 _SUCCEEDED = StepCondition(phase=StepPhase.COMPLETED, attempts=1)
@@ -76,10 +76,10 @@ class Samples:
         for seen in self._seen(step):
             if self._left <= 0 or not self._is_known(found, seen):
                 return None
-            work = Work()
-            value = found.evaluate(context(found.mentions, seen), work)
-            self._left -= MAX_WORK - work.left
-            if isinstance(value, Failure) and value.missing:
+            work = Budget()
+            value = found.evaluate(build_variables(found.mentions, seen), work)
+            self._left -= MAX_STEPS - work.left
+            if isinstance(value, EvaluationFailure) and value.missing:
                 return None
             fault = _fault(field, value)
             if fault is None:
@@ -91,7 +91,7 @@ class Samples:
         """As it may be when all went well, and when nothing did."""
         if step.for_each is None:
             return self._without_items
-        return self._seen_with(items_of(step, None))
+        return self._seen_with(get_items(step, None))
 
     def _seen_with(self, items: Sequence[Any] | None) -> Iterator[EvaluationScope]:
         for condition, run, phase, at in (
@@ -117,7 +117,7 @@ class Samples:
                     return False
         return True
 
-    def _standing(self, condition: StepCondition) -> Callable[[str], Standing | None]:
+    def _standing(self, condition: StepCondition) -> Callable[[str], StepAndCondition | None]:
         """Every step stands like this."""
         steps = self._steps
         return lambda name: (steps[name], condition) if name in steps else None
@@ -125,9 +125,9 @@ class Samples:
 
 def _fault(field: str, value: Any) -> str | None:
     """What is wrong with a value, in a clause."""
-    if isinstance(value, Failure):
+    if isinstance(value, EvaluationFailure):
         return value.message
-    return items_fault(value) if field == "forEach.from" else truth_fault(value)
+    return find_items_fault(value) if field == "forEach.from" else find_condition_fault(value)
 
 
 BUDGET = 100_000
@@ -171,7 +171,7 @@ class Items:
             if step.for_each.from_ is None and step.for_each.count is not None:
                 return "with count an item is a number, and nothing is taken of it; write $(item)"
             return None
-        items: Sequence[Any] = items_of(step, None) or ()
+        items: Sequence[Any] = get_items(step, None) or ()
         for at, item in enumerate(items):
             self._left -= 1
             if self._left < 0:
@@ -182,5 +182,5 @@ class Items:
         return None
 
     def _missing(self, reference: Reference, seen: EvaluationScope) -> str | None:
-        value = with_values(f"$({reference.path})", seen)
-        return value.message.partition(": ")[2] if isinstance(value, Failure) else None
+        value = resolve_references(f"$({reference.path})", seen)
+        return value.message.partition(": ")[2] if isinstance(value, EvaluationFailure) else None

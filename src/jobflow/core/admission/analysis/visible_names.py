@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.cel.language.values import TYPES
-from jobflow.core.cel.scope import FACTS, POD_PHASES, RUN_FACTS
+from jobflow.core.cel.scope import POD_PHASES, RUN_FIELDS, STEP_FIELDS
 from jobflow.core.cel.variables import Mention
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -91,7 +91,7 @@ class NameScope:
             names.append("item")
         if place.field in _LOOPED and (step.for_each is not None or step.repeat is not None):
             names.append("index")
-        return [*names, *RUN_FACTS] if place.field in _RUNS else names
+        return [*names, *RUN_FIELDS] if place.field in _RUNS else names
 
     def wrong(self, place: Place, mentions: Sequence[Mention], text: str) -> Iterator[Wrong]:
         """What is wrong with the names that an expression mentions. `text`: the expression."""
@@ -128,7 +128,7 @@ class NameScope:
                 "there is an index only in the patch, the retry.when and the repeat.until of a "
                 "step with forEach or repeat"
             )
-        if root in RUN_FACTS:
+        if root in RUN_FIELDS:
             return (
                 f"{root} is that of a run that has ended, in repeat.until and retry.when; of "
                 f'another step write steps["NAME"].{root}'
@@ -191,7 +191,7 @@ class NameScope:
     def _fact(self, name: str, mention: Mention) -> str | None:
         keys = mention.keys[1:]
         step = self._steps[self._graph.index[name]]
-        facts = [fact for fact in FACTS if fact != "items" or step.for_each is not None]
+        facts = [fact for fact in STEP_FIELDS if fact != "items" or step.for_each is not None]
         if not keys:
             return _unknown("a step", keys, facts) if mention.open else None
         if keys[0] == "items" and step.for_each is None:

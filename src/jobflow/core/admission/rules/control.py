@@ -13,8 +13,8 @@ from jobflow.api.duration import parse_duration
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.job_counts import MOST_RETRIES
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.limits import LONGEST_TTL, MOST_RUNS
-from jobflow.core.suggest import supported
+from jobflow.core.limits import MAX_RUNS, MAX_TTL
+from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 MOST_CASES = 100
@@ -79,12 +79,12 @@ def items_are_not_too_many(facts: FlowFacts) -> Iterator[Violation]:
         if (each := step.for_each) is None:
             continue
         path = f"{facts.path(i)}.forEach"
-        if (items := len(each.items or ())) > MOST_RUNS:
-            detail = f"{items:,} items, but forEach goes over at most {MOST_RUNS:,}; {_SPLIT}"
+        if (items := len(each.items or ())) > MAX_RUNS:
+            detail = f"{items:,} items, but forEach goes over at most {MAX_RUNS:,}; {_SPLIT}"
             yield Violation(f"{path}.items", Reason.TOO_MANY, items, detail)
-        if each.count is not None and not 0 <= each.count <= MOST_RUNS:
-            detail = f"a number of items from 0 to {MOST_RUNS:,}"
-            detail += f"; {_SPLIT}" if each.count > MOST_RUNS else ""
+        if each.count is not None and not 0 <= each.count <= MAX_RUNS:
+            detail = f"a number of items from 0 to {MAX_RUNS:,}"
+            detail += f"; {_SPLIT}" if each.count > MAX_RUNS else ""
             yield Violation(f"{path}.count", Reason.INVALID, each.count, detail)
 
 
@@ -110,10 +110,10 @@ def repeats_come_to_an_end(facts: FlowFacts) -> Iterator[Violation]:
             detail = "say in CEL when it has been repeated enough"
             yield Violation(f"{path}.until", Reason.REQUIRED, None, detail)
         if repeat.max is None:
-            detail = f"say how often it is run at most, up to {MOST_RUNS:,}; then it has failed"
+            detail = f"say how often it is run at most, up to {MAX_RUNS:,}; then it has failed"
             yield Violation(f"{path}.max", Reason.REQUIRED, None, detail)
-        elif not 1 <= repeat.max <= MOST_RUNS:
-            detail = f"a number of runs from 1 to {MOST_RUNS:,}"
+        elif not 1 <= repeat.max <= MAX_RUNS:
+            detail = f"a number of runs from 1 to {MAX_RUNS:,}"
             yield Violation(f"{path}.max", Reason.INVALID, repeat.max, detail)
 
 
@@ -170,7 +170,7 @@ def daemons_are_services(facts: FlowFacts) -> Iterator[Violation]:
 
 def failure_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
     if (policy := facts.flow.spec.failure_policy) not in _FAILURE_POLICIES:
-        detail = supported(policy, FailurePolicy)
+        detail = list_supported(policy, FailurePolicy)
         yield Violation("spec.failurePolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 
@@ -239,8 +239,8 @@ def backoffs_have_room_to_grow(facts: FlowFacts) -> Iterator[Violation]:
 
 def ttl_is_a_number_of_seconds(facts: FlowFacts) -> Iterator[Violation]:
     ttl = facts.flow.spec.ttl_seconds_after_finished
-    if ttl is not None and not 0 <= ttl <= LONGEST_TTL:
-        detail = f"0 to {LONGEST_TTL} seconds (68 years); leave it out to keep the flow"
+    if ttl is not None and not 0 <= ttl <= MAX_TTL:
+        detail = f"0 to {MAX_TTL} seconds (68 years); leave it out to keep the flow"
         yield Violation("spec.ttlSecondsAfterFinished", Reason.INVALID, ttl, detail)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobflow.api.schema.nesting import MAX_DEPTH, way_beyond
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.violations import Reason, Violation, below
+from jobflow.core.violations import Reason, Violation, join_path
 
 
 def depth_violations(value: Any, path: str) -> Iterator[Violation]:
@@ -16,7 +16,7 @@ def depth_violations(value: Any, path: str) -> Iterator[Violation]:
     around = path.count(".") + path.count("[") + 1 if path else 0
     if (way := way_beyond(value, MAX_DEPTH - around)) is not None:
         for key in way:
-            path = below(path, key)
+            path = join_path(path, key)
         detail = (
             f"nested more than {MAX_DEPTH} levels deep; flatten the value or write it as a text"
         )

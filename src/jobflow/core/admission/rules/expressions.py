@@ -16,12 +16,12 @@ from jobflow.core.admission.analysis.resolved_specs import MAX_OF_ALL
 from jobflow.core.admission.analysis.trial_evaluation import Items, Samples, mention_of
 from jobflow.core.admission.analysis.visible_names import Place
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.cel.expression import Fault, expression
-from jobflow.core.cel.references import references
+from jobflow.core.cel.expression import ExpressionFault, parse_expression
+from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import Reason, Violation, quoted
+from jobflow.core.violations import Reason, Violation, quote
 
 _NUMBERED = re.compile(r"\bsteps\.(\d[-\w]*)")
 _SIGNS = {
@@ -53,8 +53,8 @@ def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
 
 def expressions_can_be_read(facts: FlowFacts) -> Iterator[Violation]:
     for each in facts.readings.written:
-        found = expression(each.text)
-        if isinstance(found, Fault):
+        found = parse_expression(each.text)
+        if isinstance(found, ExpressionFault):
             at = "" if found.at is None else _at(each.text, found.at)
             detail = at + found.message + _hint(each.text, found.at)
             yield Violation(each.path, Reason.INVALID, each.text, detail)
@@ -86,7 +86,7 @@ def references_name_what_there_is(facts: FlowFacts) -> Iterator[Violation]:
     found = [
         (Place(change.step, "patch"), path, reference)
         for change in facts.changes
-        for path, reference in references(change.written, change.path)
+        for path, reference in find_references(change.written, change.path)
     ]
     readings.ask((place, [mention_of(reference)]) for place, _, reference in found)
     items = Items(facts)
@@ -211,7 +211,7 @@ def _owner(found: Comparison, run: _Owner) -> _Owner | None:
 
 
 def _detail(found: Comparison, owner: _Owner) -> str:
-    detail = f"character {found.at + 1}: {quoted(found.text)} is not a reason of {owner.name}"
+    detail = f"character {found.at + 1}: {quote(found.text)} is not a reason of {owner.name}"
     if guess := Suggester(owner.reasons).nearest(found.text):
         return detail + did_you_mean(guess)
     if owner is not _ATTEMPT:

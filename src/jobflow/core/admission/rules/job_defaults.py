@@ -15,7 +15,7 @@ from jobflow.core.admission.object_names import MAX_OBJECT_NAME, all_names
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.manifests.job import comes_along
 from jobflow.core.names import MAX_NAME
-from jobflow.core.violations import Reason, Violation, below
+from jobflow.core.violations import Reason, Violation, join_path
 
 MAX_ANNOTATIONS = 256 * 1024
 """Bytes that the annotations of an object may come to, keys included."""
@@ -65,7 +65,7 @@ def _pairs(facts: FlowFacts, field: str) -> Iterator[tuple[str, str, str]]:
     if defaults is not None:
         pairs: Mapping[str, str] = getattr(defaults, field) or {}
         for key, value in pairs.items():
-            yield below(f"{_PATH}.{field}", key), key, value
+            yield join_path(f"{_PATH}.{field}", key), key, value
 
 
 def _key(path: str, key: str) -> Iterator[Violation]:

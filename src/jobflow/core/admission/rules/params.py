@@ -10,10 +10,10 @@ from jobflow.api.control import Param
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.language.syntax import RESERVED
-from jobflow.core.cel.references import size_of
-from jobflow.core.cel.scope import MOST_PARAMS
+from jobflow.core.cel.references import measure_json
+from jobflow.core.cel.scope import MAX_PARAMS
 from jobflow.core.suggest import did_you_mean
-from jobflow.core.violations import Reason, Violation, quoted, some
+from jobflow.core.violations import Reason, Violation, quote, some
 
 MAX_SIZE = 65_536
 """Bytes that their values come to as JSON."""
@@ -23,8 +23,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def params_are_few(facts: FlowFacts) -> Iterator[Violation]:
     params = facts.flow.spec.params or ()
-    if len(params) > MOST_PARAMS:
-        detail = f"at most {MOST_PARAMS} are allowed; put more into one, as a map"
+    if len(params) > MAX_PARAMS:
+        detail = f"at most {MAX_PARAMS} are allowed; put more into one, as a map"
         yield Violation("spec.params", Reason.TOO_MANY, len(params), detail)
 
 
@@ -67,7 +67,7 @@ def params_have_values(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def _choice(param: Param) -> str:
-    return f"; it may be {some(map(quoted, param.enum))}" if param.enum else ""
+    return f"; it may be {some(map(quote, param.enum))}" if param.enum else ""
 
 
 def param_values_are_allowed(facts: FlowFacts) -> Iterator[Violation]:
@@ -75,7 +75,7 @@ def param_values_are_allowed(facts: FlowFacts) -> Iterator[Violation]:
         if param.enum is None or param.value is None:
             continue
         if not any(_same(param.value, allowed) for allowed in param.enum):
-            words = ", ".join(quoted(allowed) for allowed in param.enum[:20])
+            words = ", ".join(quote(allowed) for allowed in param.enum[:20])
             detail = f"supported values: {words}" if param.enum else "its enum allows nothing"
             yield Violation(f"spec.params[{i}].value", Reason.NOT_SUPPORTED, param.value, detail)
 
@@ -88,7 +88,7 @@ def _same(one: Any, other: Any) -> bool:
 def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
     """They are handed to every expression that mentions them."""
     params = facts.flow.spec.params or ()
-    if (size := size_of([param.value for param in params])) > MAX_SIZE:
+    if (size := measure_json([param.value for param in params])) > MAX_SIZE:
         detail = (
             f"its values come to {size:,} bytes; at most {MAX_SIZE:,} are allowed: put what is "
             "large into a ConfigMap or a volume"

@@ -23,7 +23,7 @@ from jobflow.api.pod import PodPhase
 from jobflow.core.admission.analysis.flow_facts import AnyEntry, Entry, FlowFacts
 from jobflow.core.admission.analysis.known_tasks import Tasks
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.suggest import Suggester, did_you_mean, supported
+from jobflow.core.suggest import Suggester, did_you_mean, list_supported
 from jobflow.core.violations import Reason, Violation, some
 
 MAX_ENTRIES = 32
@@ -324,7 +324,7 @@ def phases_are_those_of_pods(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def _known_phases(phase: str) -> str:
-    detail = supported(phase, PHASES)
+    detail = list_supported(phase, PHASES)
     if phase == PodPhase.UNKNOWN:
         return f"{detail}; a pod is Unknown while its node is lost, which is nothing to wait for"
     if (meant := _MEANT.get(phase.lower())) is not None:

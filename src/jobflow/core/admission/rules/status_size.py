@@ -12,16 +12,16 @@ from jobflow.api.jobflow import Condition, Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.job_counts import items_of_param, params_of
 from jobflow.core.admission.rule import Group, Rule, anything
-from jobflow.core.cel.references import size_of
+from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_ITEMS_SIZE
-from jobflow.core.limits import MOST as MOST_NEXT
-from jobflow.core.limits import MOST_OF_A_FLOW, MOST_RUNS
+from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_RUNS
+from jobflow.core.limits import MAX_NEXT_JOBS as MOST_NEXT
 from jobflow.core.names import MAX_NAME
 from jobflow.core.violations import Reason, Violation
 
 MAX_STATUS = 1 << 20
 """Bytes that a flow's status may come to (etcd takes 1.5 MiB for the whole object)."""
-FIXED_STATUS = 3072 + MOST_OF_A_FLOW + MOST_NEXT * (MAX_NAME + 3)
+FIXED_STATUS = 3072 + MAX_FLOW_OUTPUTS + MOST_NEXT * (MAX_NAME + 3)
 """What a status takes besides its steps: state with reason and message, times, progress, names;
 all outputs; nextJobs."""
 _TIME = "2026-01-01T12:00:00Z"
@@ -77,7 +77,7 @@ def status_fits(facts: FlowFacts) -> Iterator[Violation]:
             f"{steps} steps with up to {runs:,} runs, and their status may come to "
             f"{size / MAX_STATUS:.1f} MiB, where there is room for 1; split the flow, or say less "
             "in forEach.parallelism, forEach.count and repeat.max (forEach.from counts as "
-            f"{MOST_RUNS:,} items where it is no parameter)"
+            f"{MAX_RUNS:,} items where it is no parameter)"
         )
     yield Violation("spec.flows", Reason.TOO_MANY, max(steps, runs), detail)
 
@@ -140,7 +140,7 @@ class _More:
         value = items_of_param(self._params, expression)
         if value is None:
             return STATUS_OF_ITEMS
-        return STATUS_OF_ITEMS - MAX_ITEMS_SIZE + min(size_of(value), MAX_ITEMS_SIZE)
+        return STATUS_OF_ITEMS - MAX_ITEMS_SIZE + min(measure_json(value), MAX_ITEMS_SIZE)
 
 
 def _passed_targets(facts: FlowFacts, step: int) -> int:

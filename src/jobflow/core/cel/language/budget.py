@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-MAX_WORK = 200_000
+MAX_STEPS = 200_000
 """Steps of one evaluation. A step takes less than half a microsecond: a node of the tree, an entry
 of a list that is compared, 64 characters of a text."""
-MAX_ROOM = 4_194_304
+MAX_BYTES = 4_194_304
 """Bytes that one evaluation may make, whether they are kept or not."""
 _CHARACTERS = 64
 """Characters of a text that take one step."""
@@ -29,16 +29,16 @@ class CelError(Exception):
         return CelError(self.message, missing=self.missing)
 
 
-class TooMuchError(Exception):
+class BudgetExceededError(Exception):
     """The budget is spent. Nothing in an expression can make this irrelevant."""
 
 
-class Work:
+class Budget:
     """The budget of one evaluation: steps and bytes, the same on every machine."""
 
     __slots__ = ("left", "room")
 
-    def __init__(self, budget: int = MAX_WORK, room: int = MAX_ROOM) -> None:
+    def __init__(self, budget: int = MAX_STEPS, room: int = MAX_BYTES) -> None:
         self.left = budget
         self.room = room
 
@@ -46,8 +46,8 @@ class Work:
         """Take steps. Raises TooMuchError if fewer are left."""
         self.left -= steps
         if self.left < 0:
-            raise TooMuchError(
-                f"it takes more than {MAX_WORK:,} steps; remove a loop inside another loop, or "
+            raise BudgetExceededError(
+                f"it takes more than {MAX_STEPS:,} steps; remove a loop inside another loop, or "
                 "loop over shorter lists of smaller values"
             )
 
@@ -55,8 +55,8 @@ class Work:
         """Take bytes before something of this size is made. Raises TooMuchError."""
         self.room -= size
         if self.room < 0:
-            raise TooMuchError(
-                f"it creates more than {MAX_ROOM >> 20} MiB of texts, lists and maps; create less"
+            raise BudgetExceededError(
+                f"it creates more than {MAX_BYTES >> 20} MiB of texts, lists and maps; create less"
             )
 
     def read(self, text: str | bytes) -> None:
@@ -83,18 +83,18 @@ class Work:
         self.spend(_FAILURE)
 
 
-MAX_PLAN_WORK = MAX_WORK
+MAX_PLAN_STEPS = MAX_STEPS
 """Steps at most; the steps of the last decision come on top."""
-LATER = timedelta(milliseconds=250)
+NEXT_PLAN_DELAY = timedelta(milliseconds=250)
 """Until what is left over is gone on with."""
 
 
-class Allowance:
+class PlanBudget:
     """What is left for the expressions of one plan."""
 
-    def __init__(self, work: int = MAX_PLAN_WORK) -> None:
+    def __init__(self, work: int = MAX_PLAN_STEPS) -> None:
         self._left = work
-        self._last = Work(0)
+        self._last = Budget(0)
 
     @property
     def spent(self) -> bool:
@@ -102,14 +102,14 @@ class Allowance:
         self._settle()
         return self._left <= 0
 
-    def share(self) -> Work:
+    def share(self) -> Budget:
         """The budget of one more decision; what it takes is taken off."""
         self._settle()
-        self._last = Work()
-        self._left -= MAX_WORK
+        self._last = Budget()
+        self._left -= MAX_STEPS
         return self._last
 
     def _settle(self) -> None:
         """Give back what the last decision has left over."""
         self._left += max(self._last.left, 0)
-        self._last = Work(0)
+        self._last = Budget(0)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import CelError, Work
+from jobflow.core.cel.language.budget import Budget, CelError
 from jobflow.core.cel.language.syntax import Uint
 from jobflow.core.cel.language.times import (
     duration_of,
@@ -21,7 +21,14 @@ from jobflow.core.cel.language.times import (
     timestamp_of,
     timestamp_text,
 )
-from jobflow.core.cel.language.values import NUMBERS, integer, number_of, refused, type_of, unsigned
+from jobflow.core.cel.language.values import (
+    NUMBERS,
+    check_int,
+    check_uint,
+    make_type_error,
+    normalize_number,
+    type_of,
+)
 
 _NUMERAL = re.compile(r"[-+]?[0-9]{1,20}")
 _DECIMAL = re.compile(
@@ -41,14 +48,14 @@ class Row(NamedTuple):
     """Called with the budget and the arguments."""
 
 
-def call(name: str, given: Sequence[Any], of: bool, work: Work) -> Any:
+def call(name: str, given: Sequence[Any], of: bool, work: Budget) -> Any:
     """Call a function; `of`: on the first argument. Raises CelError and TooMuchError."""
     rows = (_METHODS if of else _GLOBALS).get(name)
     if rows is None:
         raise _no_function(name, of)
     row = rows.get(tuple([each.__class__ for each in given])) or rows.get((object,) * len(given))
     if row is None:
-        raise refused(name, *given)
+        raise make_type_error(name, *given)
     row.cost(work, *given)
     return row.run(*given)
 
@@ -63,30 +70,30 @@ def _no_function(name: str, of: bool) -> CelError:
 # ---------------------------------------------------------------------------- costs
 
 
-def _reads(work: Work, text: str | bytes) -> None:
+def _reads(work: Budget, text: str | bytes) -> None:
     work.read(text)
 
 
-def _copies(work: Work, text: str | bytes) -> None:
+def _copies(work: Budget, text: str | bytes) -> None:
     work.write(len(text), wide=True)
 
 
-def _compares(work: Work, text: str, part: str) -> None:
+def _compares(work: Budget, text: str, part: str) -> None:
     work.read(part)
 
 
-def _looks_for(work: Work, text: str, part: str) -> None:
+def _looks_for(work: Budget, text: str, part: str) -> None:
     """Python compares at each character; it is linear if what it looks for is long."""
     work.read(text)
     work.spend(len(text) * min(len(part), _ALIKE) // 500)
 
 
-def _goes_over(work: Work, entries: list[Any]) -> None:
+def _goes_over(work: Budget, entries: list[Any]) -> None:
     work.spend(1 + 2 * len(entries))
     work.spend(sum([len(each) for each in entries if each.__class__ is str]) // 64)
 
 
-def _goes_along(work: Work, entries: list[Any], path: str) -> None:
+def _goes_along(work: Budget, entries: list[Any], path: str) -> None:
     """A step for each key of each entry, and for the entry itself; texts are compared."""
     work.read(path)
     keys = path.split(".")
@@ -107,7 +114,7 @@ def _int_of(value: float) -> int:
 def _uint_of(value: float) -> Uint:
     if not 0 <= value < 2.0**64:
         raise CelError(f"uint takes a number from 0 to 2^64, not {value}")
-    return unsigned(int(value))
+    return check_uint(int(value))
 
 
 def _whole(text: str) -> int:
@@ -153,8 +160,8 @@ def _added(entries: list[Any]) -> Any:
     """`[].sum()` is 0."""
     if not all(type(each) in NUMBERS for each in entries):
         raise CelError("sum adds up a list of numbers")
-    total = sum([number_of(each) if each.__class__ is int else each for each in entries])
-    return total if isinstance(total, float) else integer(total)
+    total = sum([normalize_number(each) if each.__class__ is int else each for each in entries])
+    return total if isinstance(total, float) else check_int(total)
 
 
 def _best_of(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any]:
@@ -163,7 +170,7 @@ def _best_of(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any]:
             raise CelError(f"an empty list has no {name}", missing=True)
         _check_comparable(name, entries)
         value = best(entries)
-        return number_of(value) if value.__class__ is int else value
+        return normalize_number(value) if value.__class__ is int else value
 
     return found
 
@@ -235,16 +242,16 @@ GLOBALS: Mapping[str, tuple[Row, ...]] = {
     "int": (
         Row((bool,), int),
         Row((int,), int),
-        Row((Uint,), lambda value: integer(int(value))),
+        Row((Uint,), lambda value: check_int(int(value))),
         Row((float,), _int_of),
-        Row((str,), lambda text: integer(_whole(text)), _reads),
+        Row((str,), lambda text: check_int(_whole(text)), _reads),
         Row((datetime,), lambda time: int(time.timestamp() // 1)),
     ),
     "uint": (
-        Row((int,), unsigned),
+        Row((int,), check_uint),
         Row((Uint,), Uint),
         Row((float,), _uint_of),
-        Row((str,), lambda text: unsigned(_whole(text)), _reads),
+        Row((str,), lambda text: check_uint(_whole(text)), _reads),
     ),
     "double": (
         Row((int,), float),

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import CelError, Work
-from jobflow.core.cel.language.values import LEAST, MOST, TYPES, keys_of, kind_of, number_of, taken
+from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.values import (
+    MAX_INT,
+    MIN_INT,
+    TYPES,
+    describe_type,
+    get_entry,
+    iterate_keys,
+    normalize_number,
+)
 
 
-class Loop(NamedTuple):
+class MacroLoop(NamedTuple):
     """A macro: `over.name(bound, body)`."""
 
     name: str
@@ -24,39 +32,39 @@ class Loop(NamedTuple):
     cost: int
     """Steps of the bodies, without loops in them."""
 
-    def entries(self, frame: Frame, over: Any) -> Iterator[Any]:
+    def entries(self, frame: EvaluationFrame, over: Any) -> Iterator[Any]:
         """Bind one entry after another, and count the steps of each."""
         slots, work, slot = frame.slots, frame.work, self.slot
         if over.__class__ is dict:
-            over = keys_of(over)
+            over = iterate_keys(over)
         elif over.__class__ is not list:
-            raise CelError(f"{self.name} goes over a list or a map, not {kind_of(over)}")
+            raise CelError(f"{self.name} goes over a list or a map, not {describe_type(over)}")
         cost = self.cost + 2
         for entry in over:
             work.spend(cost)
-            slots[slot] = number_of(entry) if entry.__class__ is int else entry
+            slots[slot] = normalize_number(entry) if entry.__class__ is int else entry
             yield slots[slot]
 
-    def holds(self, frame: Frame) -> bool:
+    def holds(self, frame: EvaluationFrame) -> bool:
         """Whether the first body holds. Raises CelError."""
         return _truth(self.bodies[0](frame))
 
 
 def _truth(value: Any) -> bool:
     if value.__class__ is not bool:
-        raise CelError(f"the test of a loop gives {kind_of(value)}, not true or false")
+        raise CelError(f"the test of a loop gives {describe_type(value)}, not true or false")
     return bool(value)
 
 
-def _all(loop: Loop) -> Step:
+def _all(loop: MacroLoop) -> Step:
     return lambda frame, over: _decided(loop, frame, over, by=False)
 
 
-def _exists(loop: Loop) -> Step:
+def _exists(loop: MacroLoop) -> Step:
     return lambda frame, over: _decided(loop, frame, over, by=True)
 
 
-def _decided(loop: Loop, frame: Frame, over: Any, *, by: bool) -> bool:
+def _decided(loop: MacroLoop, frame: EvaluationFrame, over: Any, *, by: bool) -> bool:
     """The first entry that gives `by` decides, even if another one fails."""
     failure: CelError | None = None
     for _ in loop.entries(frame, over):
@@ -71,15 +79,15 @@ def _decided(loop: Loop, frame: Frame, over: Any, *, by: bool) -> bool:
     return not by
 
 
-def _exists_one(loop: Loop) -> Step:
-    def one(frame: Frame, over: Any) -> Any:
+def _exists_one(loop: MacroLoop) -> Step:
+    def one(frame: EvaluationFrame, over: Any) -> Any:
         return sum([loop.holds(frame) for _ in loop.entries(frame, over)]) == 1
 
     return one
 
 
-def _filter(loop: Loop) -> Step:
-    def kept(frame: Frame, over: Any) -> Any:
+def _filter(loop: MacroLoop) -> Step:
+    def kept(frame: EvaluationFrame, over: Any) -> Any:
         found = []
         frame.work.entries(0)
         for entry in loop.entries(frame, over):
@@ -91,11 +99,11 @@ def _filter(loop: Loop) -> Step:
     return kept
 
 
-def _map(loop: Loop) -> Step:
+def _map(loop: MacroLoop) -> Step:
     """With three arguments, of those entries that pass the first body."""
     *tests, body = loop.bodies
 
-    def made(frame: Frame, over: Any) -> Any:
+    def made(frame: EvaluationFrame, over: Any) -> Any:
         found = []
         frame.work.entries(0)
         for _ in loop.entries(frame, over):
@@ -110,7 +118,7 @@ def _map(loop: Loop) -> Step:
 _ENTRY = 41
 """Bytes of an entry of a list that is made, and of a number in it."""
 
-LOOPS: Mapping[str, Callable[[Loop], Step]] = {
+LOOPS: Mapping[str, Callable[[MacroLoop], Step]] = {
     "all": _all,
     "exists": _exists,
     "exists_one": _exists_one,
@@ -120,19 +128,19 @@ LOOPS: Mapping[str, Callable[[Loop], Step]] = {
 }
 
 
-class Frame:
+class EvaluationFrame:
     """The variables of one evaluation, those of its loops, and what is left of its budget."""
 
     __slots__ = ("slots", "values", "work")
 
-    def __init__(self, values: Mapping[str, Any], slots: int, work: Work) -> None:
+    def __init__(self, values: Mapping[str, Any], slots: int, work: Budget) -> None:
         self.values = values
         self.slots: list[Any] = [None] * slots
         self.work = work
 
 
-Run = Callable[[Frame], Any]
-Step = Callable[[Frame, Any], Any]
+Run = Callable[[EvaluationFrame], Any]
+Step = Callable[[EvaluationFrame, Any], Any]
 """Takes the value of what is before it."""
 
 
@@ -141,7 +149,7 @@ def chained(first: Run, steps: Sequence[Step]) -> Run:
     if not steps:
         return first
 
-    def taken_of(frame: Frame) -> Any:
+    def taken_of(frame: EvaluationFrame) -> Any:
         value = first(frame)
         for step in steps:
             value = step(frame, value)
@@ -153,14 +161,14 @@ def chained(first: Run, steps: Sequence[Step]) -> Run:
 def path(root: str, keys: Sequence[Any]) -> Run:
     """Return what reads a variable from outside, and what is under its keys."""
 
-    def found(frame: Frame) -> Any:
+    def found(frame: EvaluationFrame) -> Any:
         value = frame.values.get(root, frame)
         if value is frame:
             value = _type_named(root)
-        elif value.__class__ is int and not LEAST <= value <= MOST:
-            value = number_of(value)
+        elif value.__class__ is int and not MIN_INT <= value <= MAX_INT:
+            value = normalize_number(value)
         for key in keys:
-            value = taken(value, key)
+            value = get_entry(value, key)
         return value
 
     return found
@@ -170,10 +178,10 @@ def bound_path(slot: int, keys: Sequence[Any]) -> Run:
     if not keys:
         return lambda frame: frame.slots[slot]
 
-    def found(frame: Frame) -> Any:
+    def found(frame: EvaluationFrame) -> Any:
         value = frame.slots[slot]
         for key in keys:
-            value = taken(value, key)
+            value = get_entry(value, key)
         return value
 
     return found

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import Work
+from jobflow.core.cel.language.budget import Budget
 from jobflow.core.cel.language.syntax import CelSyntaxError
-from jobflow.core.cel.language.values import refused
+from jobflow.core.cel.language.values import make_type_error
 
 MAX_LENGTH = 256
 """Characters of the patterns of an expression together."""
@@ -60,10 +60,10 @@ class Patterns:
         raise CelSyntaxError("the pattern of matches is not a regular expression", at)
 
 
-def matched(text: Any, pattern: Pattern, work: Work) -> bool:
+def matched(text: Any, pattern: Pattern, work: Budget) -> bool:
     """Whether a pattern is found in a text. Raises CelError and TooMuchError."""
     if text.__class__ is not str:
-        raise refused("matches", text)
+        raise make_type_error("matches", text)
     work.write(len(text), wide=not text.isascii())
     given = text.encode("utf-8", "surrogatepass")
     work.spend(_CALL + pattern.size * len(given) // _UNITS)

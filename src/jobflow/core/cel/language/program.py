@@ -14,42 +14,42 @@ from typing import Any, NamedTuple
 from jobflow.core.cel.language import macros as cel_loops
 from jobflow.core.cel.language.budget import CelError
 from jobflow.core.cel.language.functions import LOOPS, call
-from jobflow.core.cel.language.macros import Frame, Run, Step, bound_path, chained, path
+from jobflow.core.cel.language.macros import EvaluationFrame, Run, Step, bound_path, chained, path
 from jobflow.core.cel.language.patterns import Pattern, Patterns, matched
 from jobflow.core.cel.language.syntax import (
-    Call,
+    CallNode,
     CelSyntaxError,
-    Chain,
-    Choice,
-    Field,
-    Index,
-    ListOf,
-    Literal,
-    MapOf,
-    Name,
-    Node,
-    Operation,
-    Sign,
+    ChainNode,
+    ChoiceNode,
+    FieldNode,
+    IndexNode,
+    ListNode,
+    LiteralNode,
+    MapNode,
+    NameNode,
+    OperationNode,
+    SignNode,
+    SyntaxNode,
 )
 from jobflow.core.cel.language.values import (
-    calculated,
-    contained,
-    equal,
-    key_of,
-    kind_of,
-    negated,
-    ordered,
-    refused,
-    shown,
-    taken,
+    calculate,
+    compare,
+    describe_type,
+    format_key,
+    get_entry,
+    is_equal,
+    is_in,
+    make_type_error,
+    negate,
+    to_key,
 )
-from jobflow.core.cel.variables import Compared, Mention, written_keys
+from jobflow.core.cel.variables import Compared, Mention, take_literal_keys
 
 _CALL = 6
 """Steps of a function besides what it looks at."""
 
 
-class Called(NamedTuple):
+class FunctionCall(NamedTuple):
     """A function or macro that an expression calls."""
 
     name: str
@@ -70,12 +70,12 @@ class Program:
     """Variables of loops within each other."""
     mentions: tuple[Mention, ...]
     """Variables from outside, in the order of the text."""
-    calls: tuple[Called, ...]
+    calls: tuple[FunctionCall, ...]
     """In the order of the text."""
     compared: Sequence[Compared]
 
 
-def program(tree: Node) -> Program:
+def compile_program(tree: SyntaxNode) -> Program:
     """Compile a tree. Raises CelSyntaxError for what is never right, whatever the values are."""
     compiler = _Compiler()
     run = compiler.compiled(tree)
@@ -92,7 +92,7 @@ def program(tree: Node) -> Program:
 @dataclass(slots=True)
 class _Compiler:
     mentions: list[Mention] = field(default_factory=list)
-    calls: list[Called] = field(default_factory=list)
+    calls: list[FunctionCall] = field(default_factory=list)
     compared: list[Compared] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     """Names that the loops around bind; the place of each is its slot."""
@@ -100,32 +100,32 @@ class _Compiler:
     cost: int = 0
     patterns: Patterns = field(default_factory=Patterns)
 
-    def compiled(self, node: Node) -> Run:
+    def compiled(self, node: SyntaxNode) -> Run:
         self.cost += 1
         return _COMPILED[type(node)](self, node)
 
-    def all(self, nodes: Sequence[Node]) -> list[Run]:
+    def all(self, nodes: Sequence[SyntaxNode]) -> list[Run]:
         return [self.compiled(node) for node in nodes]
 
     # ---------------------------------------------------------------------- values
 
-    def literal(self, node: Literal) -> Run:
+    def literal(self, node: LiteralNode) -> Run:
         value = node.value
         return lambda frame: value
 
-    def list_of(self, node: ListOf) -> Run:
+    def list_of(self, node: ListNode) -> Run:
         entries = self.all(node.entries)
 
-        def made(frame: Frame) -> Any:
+        def made(frame: EvaluationFrame) -> Any:
             frame.work.entries(len(entries))
             return [entry(frame) for entry in entries]
 
         return made
 
-    def map_of(self, node: MapOf) -> Run:
+    def map_of(self, node: MapNode) -> Run:
         pairs = [(self.compiled(key), self.compiled(value)) for key, value in node.entries]
 
-        def made(frame: Frame) -> Any:
+        def made(frame: EvaluationFrame) -> Any:
             frame.work.pairs(len(pairs))
             found: dict[Any, Any] = {}
             for key, value in pairs:
@@ -133,37 +133,39 @@ class _Compiler:
                 if name.__class__ is str:
                     frame.work.read(name)
                 if type(name) is float:
-                    raise CelError(f"{kind_of(name)} cannot be a key of a map")
-                stored = key_of(name)
+                    raise CelError(f"{describe_type(name)} cannot be a key of a map")
+                stored = to_key(name)
                 if stored in found:
-                    raise CelError(f"a map has the key {shown(name)} twice")
+                    raise CelError(f"a map has the key {format_key(name)} twice")
                 found[stored] = value(frame)
             return found
 
         return made
 
-    def name(self, node: Name) -> Run:
-        return self.chain(Chain(node.at, node, []))
+    def name(self, node: NameNode) -> Run:
+        return self.chain(ChainNode(node.at, node, []))
 
     # ---------------------------------------------------------------------- chains
 
-    def chain(self, node: Chain) -> Run:
+    def chain(self, node: ChainNode) -> Run:
         """A variable with keys that are written out is one node."""
         first, steps = node.first, node.steps
-        if isinstance(first, Name):
-            keys = written_keys(steps)
+        if isinstance(first, NameNode):
+            keys = take_literal_keys(steps)
             run = self._path(first, steps, keys)
             steps = steps[len(keys) :]
         else:
             run = self.compiled(first)
         return chained(run, [self._step(step) for step in steps])
 
-    def _path(self, first: Name, steps: Sequence[Field | Index | Call], keys: list[Any]) -> Run:
+    def _path(
+        self, first: NameNode, steps: Sequence[FieldNode | IndexNode | CallNode], keys: list[Any]
+    ) -> Run:
         self.cost += len(keys)
         slot = self._slot(first.name)
         if slot is not None:
             return bound_path(slot, keys)
-        further = len(steps) > len(keys) and isinstance(steps[len(keys)], Index)
+        further = len(steps) > len(keys) and isinstance(steps[len(keys)], IndexNode)
         names = tuple([str(key) for key in keys])
         self.mentions.append(Mention(first.name, names, first.at, further))
         return path(first.name, keys)
@@ -175,19 +177,19 @@ class _Compiler:
                 return slot
         return None
 
-    def _step(self, step: Field | Index | Call) -> Step:
+    def _step(self, step: FieldNode | IndexNode | CallNode) -> Step:
         self.cost += 1
-        if isinstance(step, Field):
+        if isinstance(step, FieldNode):
             name = step.key
-            return lambda frame, value: taken(value, name)
-        if isinstance(step, Index):
+            return lambda frame, value: get_entry(value, name)
+        if isinstance(step, IndexNode):
             return _index(self.compiled(step.key))
         return self._method(step)
 
     # --------------------------------------------------------------------- functions
 
-    def call(self, node: Call) -> Run:
-        self.calls.append(Called(node.name, node.at, of=False))
+    def call(self, node: CallNode) -> Run:
+        self.calls.append(FunctionCall(node.name, node.at, of=False))
         if node.name == "has":
             return self._has(node)
         if node.name == "matches" and len(node.arguments) == 2:
@@ -197,8 +199,8 @@ class _Compiler:
         name, given = node.name, self.all(node.arguments)
         return lambda frame: call(name, [each(frame) for each in given], False, frame.work)
 
-    def _method(self, node: Call) -> Step:
-        self.calls.append(Called(node.name, node.at, of=True))
+    def _method(self, node: CallNode) -> Step:
+        self.calls.append(FunctionCall(node.name, node.at, of=True))
         self.cost += _CALL
         if node.name in LOOPS:
             return self._loop(node)
@@ -210,31 +212,31 @@ class _Compiler:
             name, [value, *[each(frame) for each in given]], True, frame.work
         )
 
-    def _pattern(self, node: Call) -> Pattern:
+    def _pattern(self, node: CallNode) -> Pattern:
         """The last argument of matches."""
         pattern = node.arguments[-1]
-        if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+        if not isinstance(pattern, LiteralNode) or not isinstance(pattern.value, str):
             how = 'params.x.matches("^v[0-9]+$")'
             message = f"the pattern of matches must be a literal text, as in {how}"
             raise CelSyntaxError(message, node.at)
         return self.patterns.add(pattern.value, node.at)
 
-    def _has(self, node: Call) -> Run:
+    def _has(self, node: CallNode) -> Run:
         """Whether a map has a key; the map itself has to be there."""
         argument = node.arguments[0] if len(node.arguments) == 1 else None
-        if not isinstance(argument, Chain) or not isinstance(argument.steps[-1], Field):
+        if not isinstance(argument, ChainNode) or not isinstance(argument.steps[-1], FieldNode):
             raise CelSyntaxError("has takes a name with a key, as in has(params.x)", node.at)
         key = argument.steps[-1].key
         *before, _ = argument.steps
         known = len(self.mentions)
-        within = self.compiled(Chain(argument.at, argument.first, before))
-        if isinstance(argument.first, Name) and len(written_keys(before)) == len(before):
+        within = self.compiled(ChainNode(argument.at, argument.first, before))
+        if isinstance(argument.first, NameNode) and len(take_literal_keys(before)) == len(before):
             self._mention_further(known, key)
 
-        def has(frame: Frame) -> Any:
+        def has(frame: EvaluationFrame) -> Any:
             value = within(frame)
             if value.__class__ is not dict:
-                raise refused("has", value)
+                raise make_type_error("has", value)
             return key in value
 
         return has
@@ -247,9 +249,9 @@ class _Compiler:
 
     # ------------------------------------------------------------------------- loops
 
-    def _loop(self, node: Call) -> Step:
+    def _loop(self, node: CallNode) -> Step:
         name, arguments = node.name, node.arguments
-        if len(arguments) not in LOOPS[name] or not isinstance(arguments[0], Name):
+        if len(arguments) not in LOOPS[name] or not isinstance(arguments[0], NameNode):
             raise CelSyntaxError(f"write {name} as in params.list.{name}(x, x > 1)", node.at)
         outside, self.cost = self.cost, 0
         self.bound.append(arguments[0].name)
@@ -257,34 +259,34 @@ class _Compiler:
         bodies = self.all(arguments[1:])
         self.bound.pop()
         inside, self.cost = self.cost, outside
-        return cel_loops.LOOPS[name](cel_loops.Loop(name, len(self.bound), bodies, inside))
+        return cel_loops.LOOPS[name](cel_loops.MacroLoop(name, len(self.bound), bodies, inside))
 
     # -------------------------------------------------------------------- operators
 
-    def sign(self, node: Sign) -> Run:
+    def sign(self, node: SignNode) -> Run:
         of = self.compiled(node.of)
         self.cost += node.times
         times = range(node.times)
         if node.sign == "-":
 
-            def negative(frame: Frame) -> Any:
+            def negative(frame: EvaluationFrame) -> Any:
                 value = of(frame)
                 for _ in times:
-                    value = negated(value)
+                    value = negate(value)
                 return value
 
             return negative
         odd = bool(len(times) % 2)
 
-        def inverted(frame: Frame) -> Any:
+        def inverted(frame: EvaluationFrame) -> Any:
             value = of(frame)
             if value.__class__ is not bool:
-                raise refused("!", value)
+                raise make_type_error("!", value)
             return value is not odd
 
         return inverted
 
-    def operation(self, node: Operation) -> Run:
+    def operation(self, node: OperationNode) -> Run:
         first = self.compiled(node.first)
         rest = [(sign, self.compiled(each)) for sign, each in node.rest]
         self.cost += len(rest) - 1
@@ -295,7 +297,7 @@ class _Compiler:
             self.compared.append((node, tuple(self.bound)))
         steps = [(_OPERATORS[sign], sign, run) for sign, run in rest]
 
-        def operated(frame: Frame) -> Any:
+        def operated(frame: EvaluationFrame) -> Any:
             value = first(frame)
             for operator, sign, run in steps:
                 value = operator(sign, value, run(frame), frame.work)
@@ -303,43 +305,43 @@ class _Compiler:
 
         return operated
 
-    def choice(self, node: Choice) -> Run:
+    def choice(self, node: ChoiceNode) -> Run:
         cases = [(self.compiled(condition), self.compiled(then)) for condition, then in node.cases]
         other = self.compiled(node.other)
 
-        def chosen(frame: Frame) -> Any:
+        def chosen(frame: EvaluationFrame) -> Any:
             for condition, then in cases:
                 holds = condition(frame)
                 if holds is True:
                     return then(frame)
                 if holds is not False:
-                    raise refused("the condition before ?", holds)
+                    raise make_type_error("the condition before ?", holds)
             return other(frame)
 
         return chosen
 
 
 _COMPILED: Mapping[type, Callable[[_Compiler, Any], Run]] = {
-    Literal: _Compiler.literal,
-    Name: _Compiler.name,
-    Call: _Compiler.call,
-    Chain: _Compiler.chain,
-    Sign: _Compiler.sign,
-    Operation: _Compiler.operation,
-    Choice: _Compiler.choice,
-    ListOf: _Compiler.list_of,
-    MapOf: _Compiler.map_of,
+    LiteralNode: _Compiler.literal,
+    NameNode: _Compiler.name,
+    CallNode: _Compiler.call,
+    ChainNode: _Compiler.chain,
+    SignNode: _Compiler.sign,
+    OperationNode: _Compiler.operation,
+    ChoiceNode: _Compiler.choice,
+    ListNode: _Compiler.list_of,
+    MapNode: _Compiler.map_of,
 }
 
 
 def _index(key: Run) -> Step:
     """`value[key]`: a text is compared with the key that it finds."""
 
-    def entry(frame: Frame, value: Any) -> Any:
+    def entry(frame: EvaluationFrame, value: Any) -> Any:
         at = key(frame)
         if at.__class__ is str:
             frame.work.read(at)
-        return taken(value, at)
+        return get_entry(value, at)
 
     return entry
 
@@ -348,7 +350,7 @@ def _decided(sign: str, parts: Sequence[Run]) -> Run:
     """`&&` or `||`: the first operand that decides, even if another one fails."""
     by = sign == "||"
 
-    def decided(frame: Frame) -> Any:
+    def decided(frame: EvaluationFrame) -> Any:
         failure: CelError | None = None
         for part in parts:
             try:
@@ -360,7 +362,7 @@ def _decided(sign: str, parts: Sequence[Run]) -> Run:
             if holds is by:
                 return by
             if holds.__class__ is not bool:
-                failure = failure or refused(sign, holds)
+                failure = failure or make_type_error(sign, holds)
         if failure is not None:
             raise failure.bare()
         return not by
@@ -370,9 +372,9 @@ def _decided(sign: str, parts: Sequence[Run]) -> Run:
 
 _Operator = Callable[[str, Any, Any, Any], Any]
 _OPERATORS: Mapping[str, _Operator] = {
-    "==": lambda sign, one, other, work: equal(one, other, work),
-    "!=": lambda sign, one, other, work: not equal(one, other, work),
-    "in": lambda sign, one, other, work: contained(one, other, work),
-    **dict.fromkeys(["<", "<=", ">", ">="], ordered),
-    **dict.fromkeys(["+", "-", "*", "/", "%"], calculated),
+    "==": lambda sign, one, other, work: is_equal(one, other, work),
+    "!=": lambda sign, one, other, work: not is_equal(one, other, work),
+    "in": lambda sign, one, other, work: is_in(one, other, work),
+    **dict.fromkeys(["<", "<=", ">", ">="], compare),
+    **dict.fromkeys(["+", "-", "*", "/", "%"], calculate),
 }

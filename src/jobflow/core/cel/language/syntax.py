@@ -69,91 +69,101 @@ class Uint(int):
     __slots__ = ()
 
 
-class Literal(NamedTuple):
+class LiteralNode(NamedTuple):
     """A text, a number, true, false or null."""
 
     at: int
     value: Any
 
 
-class Name(NamedTuple):
+class NameNode(NamedTuple):
     """A variable."""
 
     at: int
     name: str
 
 
-class Field(NamedTuple):
+class FieldNode(NamedTuple):
     """`.key` of what is before it."""
 
     at: int
     key: str
 
 
-class Index(NamedTuple):
+class IndexNode(NamedTuple):
     """`[key]` of what is before it."""
 
     at: int
-    key: Node
+    key: SyntaxNode
 
 
-class Call(NamedTuple):
+class CallNode(NamedTuple):
     """A function or macro; `of`: called on what is before it."""
 
     at: int
     name: str
-    arguments: list[Node]
+    arguments: list[SyntaxNode]
     of: bool
 
 
-class Chain(NamedTuple):
+class ChainNode(NamedTuple):
     """A value, and what is taken of it or called on it, one after another."""
 
     at: int
-    first: Node
-    steps: list[Field | Index | Call]
+    first: SyntaxNode
+    steps: list[FieldNode | IndexNode | CallNode]
 
 
-class Sign(NamedTuple):
+class SignNode(NamedTuple):
     """`!` or `-`, a number of times, before a value."""
 
     at: int
     sign: str
     times: int
-    of: Node
+    of: SyntaxNode
 
 
-class Operation(NamedTuple):
+class OperationNode(NamedTuple):
     """Operators that bind equally, from left to right."""
 
     at: int
-    first: Node
-    rest: list[tuple[str, Node]]
+    first: SyntaxNode
+    rest: list[tuple[str, SyntaxNode]]
 
 
-class Choice(NamedTuple):
+class ChoiceNode(NamedTuple):
     """`condition ? one : condition ? another : other`."""
 
     at: int
-    cases: list[tuple[Node, Node]]
-    other: Node
+    cases: list[tuple[SyntaxNode, SyntaxNode]]
+    other: SyntaxNode
 
 
-class ListOf(NamedTuple):
+class ListNode(NamedTuple):
     """`[a, b]`."""
 
     at: int
-    entries: list[Node]
+    entries: list[SyntaxNode]
 
 
-class MapOf(NamedTuple):
+class MapNode(NamedTuple):
     """`{k: v}`."""
 
     at: int
-    entries: list[tuple[Node, Node]]
+    entries: list[tuple[SyntaxNode, SyntaxNode]]
 
 
-Node = Literal | Name | Call | Chain | Sign | Operation | Choice | ListOf | MapOf
+SyntaxNode = (
+    LiteralNode
+    | NameNode
+    | CallNode
+    | ChainNode
+    | SignNode
+    | OperationNode
+    | ChoiceNode
+    | ListNode
+    | MapNode
+)
 _T = TypeVar("_T")
 
 
@@ -161,7 +171,7 @@ _Token = tuple[str, str, int]
 """Its kind, its text, and where it begins."""
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> SyntaxNode:
     """Return the tree of an expression. Raises CelSyntaxError. Linear in the text's length."""
     return _Parser(_tokens(text)).whole()
 
@@ -193,7 +203,7 @@ class _Parser:
         self._rest = iter(tokens)
         self._kind, self._text, self._at = next(self._rest)
 
-    def whole(self) -> Node:
+    def whole(self) -> SyntaxNode:
         node = self._expression()
         if self._kind != "end":
             raise self._unexpected()
@@ -225,7 +235,7 @@ class _Parser:
 
     # ------------------------------------------------------------------- operators
 
-    def _expression(self) -> Node:
+    def _expression(self) -> SyntaxNode:
         at = self._at
         node = self._operation(0)
         if not self._is("?"):
@@ -236,9 +246,9 @@ class _Parser:
             cases.append((node, self._operation(0)))
             self._expect(":")
             node = self._operation(0)
-        return Choice(at, cases, node)
+        return ChoiceNode(at, cases, node)
 
-    def _operation(self, least: int) -> Node:
+    def _operation(self, least: int) -> SyntaxNode:
         """Operators of this level and above."""
         at = self._at
         node = self._signed()
@@ -248,7 +258,7 @@ class _Parser:
                 sign = self._text
                 self._take()
                 rest.append((sign, self._operation(level + 1)))
-            node = Operation(at, node, rest)
+            node = OperationNode(at, node, rest)
         return node
 
     def _level(self) -> int:
@@ -256,7 +266,7 @@ class _Parser:
             return -1
         return _LEVELS.get(self._text, -1) if self._kind != "text" else -1
 
-    def _signed(self) -> Node:
+    def _signed(self) -> SyntaxNode:
         """`-` before a number is its own sign: the least integer has no positive one."""
         at, sign, times = self._at, self._text, 0
         if self._kind != "sign" or sign not in ("!", "-"):
@@ -267,9 +277,9 @@ class _Parser:
         own = sign == "-" and self._kind == "number"
         of = self._chain(negative=own) if own or not self._is("-") else self._negative()
         times -= own
-        return Sign(at, sign, times, of) if times else of
+        return SignNode(at, sign, times, of) if times else of
 
-    def _negative(self) -> Node:
+    def _negative(self) -> SyntaxNode:
         """The number in `!-1`; no other sign may follow one."""
         self._take()
         if self._kind != "number":
@@ -278,10 +288,10 @@ class _Parser:
 
     # ------------------------------------------------------------------------ values
 
-    def _chain(self, *, negative: bool = False) -> Node:
+    def _chain(self, *, negative: bool = False) -> SyntaxNode:
         at = self._at
         first = self._primary(negative)
-        steps: list[Field | Index | Call] = []
+        steps: list[FieldNode | IndexNode | CallNode] = []
         while self._kind == "sign":
             if self._text == ".":
                 self._take()
@@ -290,51 +300,51 @@ class _Parser:
                 opening = self._take()
                 key = self._expression()
                 self._expect("]")
-                steps.append(Index(opening, key))
+                steps.append(IndexNode(opening, key))
             else:
                 break
-        return Chain(at, first, steps) if steps else first
+        return ChainNode(at, first, steps) if steps else first
 
-    def _member(self) -> Field | Call:
+    def _member(self) -> FieldNode | CallNode:
         name = self._text
         if self._kind != "name" or name in RESERVED:
             raise self._unexpected()
         at = self._take()
         if self._is("("):
-            return Call(at, name, self._between("(", ")", self._expression), True)
-        return Field(at, name)
+            return CallNode(at, name, self._between("(", ")", self._expression), True)
+        return FieldNode(at, name)
 
-    def _primary(self, negative: bool) -> Node:
+    def _primary(self, negative: bool) -> SyntaxNode:
         kind, text, at = self._kind, self._text, self._at
         if kind == "name":
             return self._name()
         if kind == "number":
             self._take()
-            return Literal(at, _number(text, at, negative))
+            return LiteralNode(at, _number(text, at, negative))
         if kind == "text":
             self._take()
-            return Literal(at, _text(text, at))
+            return LiteralNode(at, _text(text, at))
         if self._is("("):
             self._take()
             node = self._expression()
             self._expect(")")
             return node
         if self._is("["):
-            return ListOf(at, self._between("[", "]", self._expression, trailing=True))
+            return ListNode(at, self._between("[", "]", self._expression, trailing=True))
         if self._is("{"):
-            return MapOf(at, self._between("{", "}", self._pair, trailing=True))
+            return MapNode(at, self._between("{", "}", self._pair, trailing=True))
         raise self._unexpected()
 
-    def _name(self) -> Node:
+    def _name(self) -> SyntaxNode:
         name = self._text
         if name in _CONSTANTS:
-            return Literal(self._take(), _CONSTANTS[name])
+            return LiteralNode(self._take(), _CONSTANTS[name])
         if name in _KEPT_BACK or name in RESERVED:
             raise self._unexpected()
         at = self._take()
         if self._is("("):
-            return Call(at, name, self._between("(", ")", self._expression), False)
-        return Name(at, name)
+            return CallNode(at, name, self._between("(", ")", self._expression), False)
+        return NameNode(at, name)
 
     def _between(
         self, opening: str, closing: str, part: Callable[[], _T], *, trailing: bool = False
@@ -350,7 +360,7 @@ class _Parser:
         self._expect(closing)
         return parts
 
-    def _pair(self) -> tuple[Node, Node]:
+    def _pair(self) -> tuple[SyntaxNode, SyntaxNode]:
         key = self._expression()
         self._expect(":")
         return key, self._expression()

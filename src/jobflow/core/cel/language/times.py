@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from jobflow.core.cel.language.budget import CelError
-from jobflow.core.cel.language.values import moment
+from jobflow.core.cel.language.values import check_time
 
 _LONGEST = 64
 """Most characters of a text that is read as a time."""
@@ -32,7 +32,7 @@ def timestamp_of(given: str | int) -> datetime:
     """Read a time of RFC 3339, or seconds since 1970. Raises CelError."""
     if isinstance(given, int):
         since = given
-        found: datetime = moment(lambda: _EPOCH + timedelta(seconds=since))
+        found: datetime = check_time(lambda: _EPOCH + timedelta(seconds=since))
         return found
     try:
         if len(given) > _LONGEST or not _TIMESTAMP.fullmatch(given):
@@ -50,7 +50,7 @@ def duration_of(text: str) -> timedelta:
         raise CelError(f"duration takes a text such as 1h30m or 90s{_not(text)}")
     parts = _PART.findall(text)
     microseconds = sum([float(count) * _MICROSECONDS[unit] for count, unit in parts])
-    found: timedelta = moment(lambda: timedelta(microseconds=microseconds))
+    found: timedelta = check_time(lambda: timedelta(microseconds=microseconds))
     return -found if text.startswith("-") else found
 
 
