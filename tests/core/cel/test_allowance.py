@@ -30,10 +30,10 @@ def on(world: World) -> World:
 def test_it_is_spent_by_what_the_decisions_took() -> None:
     allowance = PlanBudget(MAX_STEPS + 10)
     for _ in range(3):
-        allowance.share().left -= 1
-    allowance.share().left -= MAX_STEPS
+        allowance.share().steps -= 1
+    allowance.share().steps -= MAX_STEPS
     assert not allowance.spent
-    allowance.share().left -= 7
+    allowance.share().steps -= 7
     assert allowance.spent
 
 

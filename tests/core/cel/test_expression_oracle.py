@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.compiler import compile_program
 from jobflow.core.cel.language.macros import EvaluationFrame
-from jobflow.core.cel.language.program import compile_program
-from jobflow.core.cel.language.syntax import CelSyntaxError, parse
+from jobflow.core.cel.language.parser import parse
+from jobflow.core.cel.language.tree import CelSyntaxError
 from support.laws.cel_grammar import VARIABLES, sensible
 from support.laws.cel_oracle import ENDED, FAILED, answers, tagged
 from support.laws.effort_of_laws import THOROUGH

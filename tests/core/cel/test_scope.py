@@ -173,7 +173,7 @@ def test_a_condition_holds_or_not_or_has_failed() -> None:
     assert evaluate_condition("when", "params.n > 3", seen()) is True
     assert evaluate_condition("when", "params.n > 4", seen()) is False
     assert evaluate_condition("when", "params.n", seen()) == EvaluationFailure(
-        "when `params.n`: gives a number, not true or false"
+        "when `params.n`: gives a whole number, not true or false"
     )
     assert evaluate_condition(
         "repeat.until", "steps.failed.outputs.acc > 1", seen()
@@ -202,7 +202,7 @@ def test_items() -> None:
         f"forEach.from `item`: gives items of 40,121 bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
     )
     assert evaluate_items("forEach.from", "params.n", seen()) == EvaluationFailure(
-        "forEach.from `params.n`: gives a number, not a list"
+        "forEach.from `params.n`: gives a whole number, not a list"
     )
     assert evaluate_items("forEach.from", "params.n > 3", seen()) == EvaluationFailure(
         "forEach.from `params.n > 3`: gives true or false, not a list"
@@ -271,7 +271,7 @@ def test_a_reference_without_a_value(text: str, message: str) -> None:
 def test_references_of_one_patch_stand_for_a_bounded_size() -> None:
     said = resolve_references(["$(item)"] * 12, seen(item="x" * 100_000))
     assert said == EvaluationFailure(
-        "its references stand for more than 1,048,576 bytes; say less by them"
+        "the values of its references have more than 1,048,576 bytes; use smaller values"
     )
 
 

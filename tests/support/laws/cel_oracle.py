@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobflow.core.cel.language.syntax import Uint
+from jobflow.core.cel.language.tree import Uint
 from jobflow.core.cel.language.values import TypeOf, iterate_keys, to_key
 
 FAILED, ENDED = ["error"], ["ended"]

@@ -140,7 +140,7 @@ class PlanContext:
         until and retry.when, the run as it has just ended."""
         work = self.allowance.share()
         if run is None:
-            return EvaluationScope(self.flow, self._standing, self.flow_phase, work=work)
+            return EvaluationScope(self.flow, self._standing, self.flow_phase, budget=work)
         own = run.index, run.item, ended
         return EvaluationScope(self.flow, self._standing, self.flow_phase, *own, work)
 

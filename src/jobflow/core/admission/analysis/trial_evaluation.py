@@ -78,7 +78,7 @@ class Samples:
                 return None
             work = Budget()
             value = found.evaluate(build_variables(found.mentions, seen), work)
-            self._left -= MAX_STEPS - work.left
+            self._left -= MAX_STEPS - work.steps
             if isinstance(value, EvaluationFailure) and value.missing:
                 return None
             fault = _fault(field, value)

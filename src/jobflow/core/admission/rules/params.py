@@ -9,7 +9,7 @@ from typing import Any
 from jobflow.api.control import Param
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.cel.language.syntax import RESERVED
+from jobflow.core.cel.language.parser import RESERVED
 from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_PARAMS
 from jobflow.core.suggest import did_you_mean
