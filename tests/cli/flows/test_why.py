@@ -57,9 +57,9 @@ async def test_the_installed_command_answers_in_one_paragraph(
         out, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
     [paragraph] = out.decode().splitlines()
-    assert paragraph.startswith("Step e has waited for ")
-    assert " d waits for b and b for a. Step a has been Waiting for " in paragraph
-    assert paragraph.endswith("Apply the JobTemplate a, and the step starts by itself.")
+    assert paragraph.startswith("Step e has been waiting for ")
+    assert " d waits for b, which waits for a. Step a has been Waiting for " in paragraph
+    assert paragraph.endswith("Apply the JobTemplate a; the step then starts by itself.")
 
 
 async def test_json_has_the_same_in_parts(world: Cluster, asked: Asked) -> None:
@@ -68,7 +68,7 @@ async def test_json_has_the_same_in_parts(world: Cluster, asked: Asked) -> None:
     since = (await world.flow("test")).status.start_time
     assert since is not None
     text = " ".join(answer.pop("sentences"))
-    assert text.startswith("JobFlow test is Pending and under way for ")
+    assert text.startswith("JobFlow test is Pending, started ")
     assert answer == {
         "namespace": NAMESPACE,
         "flow": "test",
@@ -88,7 +88,7 @@ async def test_a_flow_of_another_namespace(world: Cluster, asked: Asked) -> None
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
     await world.client.create(NAMESPACES, "", json.dumps(namespace).encode())
     await world.client.create(JOBFLOWS, "team", json.dumps(elsewhere).encode())
-    assert "JobFlow test was made" in await asked("test", namespace="team")
+    assert "JobFlow test was created" in await asked("test", namespace="team")
 
 
 async def test_a_paragraph_cannot_move_the_cursor(world: Cluster, asked: Asked) -> None:

@@ -30,8 +30,8 @@ class Reference(NamedTuple):
     root: str
     """params, item, index, flow or steps."""
     keys: tuple[str, ...]
-    """The keys below the root. Below `steps`, the first one is the step's name, which may have dots:
-    it ends at the first `.outputs`, or at the end of the path."""
+    """The keys below the root. The first key of `steps` is a step's name, which may have dots: it
+    ends at the first `.outputs`, or at the end of the path."""
 
 
 def parse_reference(path: str) -> Reference:
@@ -133,7 +133,7 @@ def _may_have_reference(value: Any) -> bool:
 
 
 def measure_json(value: Any) -> int:
-    """Return the bytes of a value as JSON; approximate for half characters, which YAML can write."""
+    """Return the bytes of a value as JSON, roughly if it has half characters, as YAML may."""
     try:
         return len(msgspec.json.encode(value))
     except UnicodeEncodeError:
@@ -172,8 +172,8 @@ _LISTS = frozenset({"args", "command", "hostnames", "nameservers", "searches", "
 
 
 def is_text_field(key: str | int, own: str, outer: str) -> bool:
-    """Return whether Kubernetes takes only texts at `key` of a map or list, which is the field `own`
-    of the field `outer`."""
+    """Return whether Kubernetes takes only texts at `key` of a map or list, which is the field
+    `own` of the field `outer`."""
     if isinstance(key, int):
         return own in _LISTS or outer == "plugins"
     return own in _MAPS or key in _TEXT_FIELDS

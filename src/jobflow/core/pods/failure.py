@@ -31,7 +31,7 @@ class PodFailure(NamedTuple):
 
 
 class _Suspect(NamedTuple):
-    """A possible cause. Suspects are compared by their first fields, and the least one is blamed."""
+    """A possible cause. The least one, by the first four fields, is blamed."""
 
     rank: int
     """0: the pod failed; 1: a container failed in a pod that still runs; 2: the container failed

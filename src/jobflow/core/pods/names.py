@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _HOSTNAME_PLUGINS = frozenset({"svc", "tensorflow", "pytorch", "mpi", "ray"})
-"""Plugins that make each pod's name its hostname, and the vcjob's name its subdomain. All but svc do
-so by enabling svc (Volcano pkg/webhooks/admission/jobs/mutate)."""
+"""Plugins that make each pod's name its hostname, and the vcjob's name its subdomain. All but svc
+enable svc too (Volcano pkg/webhooks/admission/jobs/mutate)."""
 
 
 class PodNames(NamedTuple):

@@ -210,7 +210,7 @@ _ORDERS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def calculate(sign: str, one: Any, other: Any, budget: Budget) -> Any:
-    """Return `one + other`; `sign` is any arithmetic operator. Raises CelError, also on overflow."""
+    """Return `one + other`; `sign` is any arithmetic operator. Raises CelError."""
     operation = _OPERATIONS[sign].get((type(one), type(other)))
     if operation is None:
         raise make_type_error(sign, one, other)
