@@ -1,4 +1,4 @@
-"""How messages of a status are worded: short lists and short sentences. It decides nothing."""
+"""Text for messages: lists of names, times, durations, commands and counts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.meta import ObjectMeta
 
 MAX_MESSAGE = 256
-"""Most characters of a message in a status (DESIGN §3)."""
-
+"""Characters of a message in a status."""
 MAX_NAMES = 3
-"""Most names in a message; the rest is a number."""
+"""Names in a message; others are counted."""
 
 
 def shorten(message: str) -> str:
-    """The message, cut to MAX_MESSAGE characters; the last is then an ellipsis."""
+    """Return the message, cut to MAX_MESSAGE characters with an ellipsis."""
     return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
 
 
 def join_names(names: Sequence[str], *, total: int | None = None, last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`, `a, b, c and 996 more`.
+    """Return `a`, `a and b`, `a, b and c`, or `a, b, c and 996 more`.
 
-    Of a long list only the first SHOWN have to be in `names` where `total` says how many there
-    are. `last` is the word before the last of them.
+    With `total`, the number of all names, `names` may be only the first ones. `last` is the word
+    before the last name.
     """
     more = (len(names) if total is None else total) - MAX_NAMES
     if more > 0:
@@ -35,7 +34,7 @@ def join_names(names: Sequence[str], *, total: int | None = None, last: str = "a
 
 
 def format_go_duration(format_duration: timedelta) -> str:
-    """Whole seconds as Go prints a Duration: `3s`, `1m30s`, `2h0m0s`; a negative span is `0s`."""
+    """Return whole seconds as Go prints a Duration: `3s`, `1m30s`, `2h0m0s`; `0s` if negative."""
     minutes, seconds = divmod(max(0, format_duration // timedelta(seconds=1)), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -47,7 +46,7 @@ _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
 def format_duration(duration: timedelta | None) -> str:
-    """`0s`, `45s`, `3m20s`, `2h5m`, `3d4h`: two units at most; empty for None."""
+    """Return `45s`, `3m20s`, `2h5m` or `3d4h`, with at most two units; "" for None."""
     if duration is None:
         return ""
     seconds = int(duration.total_seconds())
@@ -59,19 +58,19 @@ def format_duration(duration: timedelta | None) -> str:
 
 
 def format_time(moment: datetime, now: datetime) -> str:
-    """`12:00:03 UTC`, with its date where that is not the date of `now`."""
+    """Return `12:00:03 UTC`, with the date if it is not that of `now`."""
     moment = moment.astimezone(UTC)
     day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
     return f"{day}{moment:%H:%M:%S} UTC"
 
 
 def format_elapsed(since: datetime, now: datetime) -> str:
-    """How long it is, never less than nothing."""
+    """Return the duration since a time, at least `0s`."""
     return format_duration(max(now - since, timedelta()))
 
 
 def format_since(since: datetime | None, now: datetime) -> str:
-    """` for 1m15s (since 12:00:00 UTC)`; empty where nobody knows."""
+    """Return ` for 1m15s (since 12:00:00 UTC)`; "" for None."""
     return (
         ""
         if since is None
@@ -80,18 +79,17 @@ def format_since(since: datetime | None, now: datetime) -> str:
 
 
 def format_command(command: str, metadata: ObjectMeta, more: str = "") -> str:
-    """A command about an object as one types it, in backquotes; without a namespace where it is
-    the default one."""
+    """Return a command for an object in backquotes, with its namespace unless it is the default."""
     place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
     return f"`{command} {metadata.name}{more}{place}`"
 
 
 def format_count(number: int, noun: str) -> str:
-    """`1 step`, `4,990 steps`."""
+    """Return `1 step` or `4,990 steps`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_progress(conditions: Collection[StepCondition]) -> str:
-    """The same of conditions."""
+    """Return the progress of steps: `3/5` have ended."""
     ended = sum(condition.phase in ENDED_STEP_PHASES for condition in conditions)
     return f"{ended}/{len(conditions)}"

@@ -17,7 +17,7 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.json_values import _alike, find_differences
+from jobflow.core.json_values import encodes_alike, find_differences
 from jobflow.core.names import format_job_name
 from jobflow.core.text import format_command
 from jobflow.core.violations import Reason, Violation, some
@@ -32,7 +32,7 @@ _SUSPEND = "spec.suspend"
 
 def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     """A flow runs as it was created. Metadata, finalizers and status may change."""
-    if _alike(old.spec, new.spec):
+    if encodes_alike(old.spec, new.spec):
         return
     first = "" if old.final else f"cancel it ({_cancel(new.metadata)}), then "
     delete = format_command("kubectl delete jf", new.metadata)
@@ -65,7 +65,7 @@ def _changes_of_steps(
     before, after = [step.name for step in old], [step.name for step in new]
     if before == after:
         for i, (one, other) in enumerate(zip(old, new, strict=True)):
-            if not _alike(one, other):
+            if not encodes_alike(one, other):
                 yield from ((p, _CHANGED) for p in find_differences(f"{path}[{i}]", one, other))
         return
     come = _of_steps(_without(after, before), "new")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from functools import cached_property
 
 from jobflow.api.jobflow import Step
+from jobflow.core.lazy import lazy_property
 
 _NONE: tuple[int, ...] = ()
 
@@ -79,7 +79,7 @@ class Graph:
         """How many steps there are."""
         return len(self.names)
 
-    @cached_property
+    @lazy_property
     def dependants(self) -> list[list[int]]:
         """For each step the steps that depend on it, in the order of `spec.flows`."""
         dependants: list[list[int]] = [[] for _ in self.names]
@@ -88,7 +88,7 @@ class Graph:
                 dependants[target].append(step)
         return dependants
 
-    @cached_property
+    @lazy_property
     def order(self) -> Sequence[int]:
         """The steps, each after all that it depends on, and otherwise as in `spec.flows`.
 
@@ -112,7 +112,7 @@ class Graph:
                         ready.append(dependant)  # an earlier step that had to wait
         return order
 
-    @cached_property
+    @lazy_property
     def cycles(self) -> list[list[int]]:
         """One cycle of each strongly connected component: `[0, 1, 2, 0]` for a -> b -> c -> a.
 

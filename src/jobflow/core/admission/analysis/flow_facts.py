@@ -37,7 +37,7 @@ from jobflow.core.admission.analysis.resolved_specs import (
     patches_of,
 )
 from jobflow.core.admission.analysis.visible_names import NameScope, Place
-from jobflow.core.derived import derived
+from jobflow.core.lazy import lazy_property
 from jobflow.core.manifests.unknown_fields import NO_MISFITS, Misfits, misfits
 from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.graph import Graph
@@ -147,7 +147,7 @@ class FlowFacts:
         last = step - len(self.flows)
         return f"spec.flows[{step}]" if last < 0 else f"spec.finally[{last}]"
 
-    @derived
+    @lazy_property
     def requests(self) -> list[Entry[HTTPGetProbe]]:
         """All that is in an httpGetList."""
         return [
@@ -157,7 +157,7 @@ class FlowFacts:
             for at, each in enumerate(probe.http_get_list)
         ]
 
-    @derived
+    @lazy_property
     def connections(self) -> list[Entry[TCPSocketProbe]]:
         """All that is in a tcpSocketList."""
         return [
@@ -167,7 +167,7 @@ class FlowFacts:
             for at, each in enumerate(probe.tcp_socket_list)
         ]
 
-    @derived
+    @lazy_property
     def task_statuses(self) -> list[Entry[TaskStatusProbe]]:
         """All that is in a taskStatusList."""
         return [
@@ -177,12 +177,12 @@ class FlowFacts:
             for at, each in enumerate(probe.task_status_list)
         ]
 
-    @derived
+    @lazy_property
     def entries(self) -> list[AnyEntry]:
         """All three."""
         return [*self.requests, *self.connections, *self.task_statuses]
 
-    @derived
+    @lazy_property
     def tasks(self) -> KnownTasks:
         """The tasks of each step whose templates are known."""
         templates = self.known.templates or {}
@@ -193,7 +193,7 @@ class FlowFacts:
         )
         return KnownTasks(self.resolved_steps, half_known)
 
-    @derived
+    @lazy_property
     def readings(self) -> Readings:
         """What its expressions say."""
         visible = NameScope(self.flow, self.graph, self.steps, self.tasks.get)
@@ -205,7 +205,7 @@ class FlowFacts:
                 kind = "switch" if field.startswith("switch") else field
                 yield Written(Place(i, kind), f"{self.path(i)}.{field}", text)
 
-    @derived
+    @lazy_property
     def flow_name(self) -> str:
         """The flow's name; for one that the API server is to choose, one of its length."""
         metadata = self.flow.metadata
@@ -213,34 +213,34 @@ class FlowFacts:
             return metadata.name
         return metadata.generate_name[:_MAX_GENERATE_NAME] + RANDOM_SUFFIX
 
-    @derived
+    @lazy_property
     def longest_name(self) -> int:
         """Characters of the longest name of a step."""
         return max(map(len, self.names), default=0)
 
-    @derived
+    @lazy_property
     def planned(self) -> list[Planned]:
         """How many vcjobs each step may come to, by position."""
         return planned(self.flow, self.steps)
 
-    @derived
+    @lazy_property
     def repeats_names(self) -> bool:
         """Whether a step may come to more than one vcjob."""
         return bool(self.controlled_steps) and any(each is not ONE for each in self.planned)
 
-    @derived
+    @lazy_property
     def longest_tail(self) -> int:
         """Characters of the longest index and retry that stand behind a step's name."""
         if not self.repeats_names:
             return 0
         return max(len(each.longest) for each in set(self.planned))
 
-    @derived
+    @lazy_property
     def changes(self) -> list[ResolvedPatch]:
         """The patches that say something, in the order of the flow."""
         return list(changes(self.flow, self.patches)) if self.patches else []
 
-    @derived
+    @lazy_property
     def misfits(self) -> list[tuple[ResolvedPatch, Misfits]]:
         """Fields and values of patches that no vcjob has, by patch; about MAX_FINDINGS at most."""
         found: list[tuple[ResolvedPatch, Misfits]] = []
@@ -255,7 +255,7 @@ class FlowFacts:
                 break
         return found
 
-    @derived
+    @lazy_property
     def strangers(self) -> list[tuple[ResolvedSpec, ResolvedPatch, Stranger]]:
         """Tasks and containers of patches that their templates do not have."""
         return [
@@ -265,14 +265,14 @@ class FlowFacts:
             for change, stranger in strangers(kind)
         ]
 
-    @derived
+    @lazy_property
     def templates(self) -> list[str]:
         """Every JobTemplate that a step may run, by name, in the order of the flow."""
         if self.cases:
             return self.flow.templates
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
 
-    @derived
+    @lazy_property
     def resolved_specs(self) -> list[ResolvedSpec]:
         """What the steps may come to as far as templates are known, each once, in order: where
         nothing is changed, one kind a template."""
@@ -281,12 +281,12 @@ class FlowFacts:
         found = map(self._resolved_specs.plain, self.templates) if self.known.templates else ()
         return [kind for kind in found if kind is not None]
 
-    @derived
+    @lazy_property
     def resolved_steps(self) -> list[ResolvedStep]:
         """The same by step, for rules that have found something in `kinds`."""
         return list(self._resolved_specs.uses(self.steps)) if self.known.templates else []
 
-    @derived
+    @lazy_property
     def _resolved_specs(self) -> Resolver:
         return Resolver(self.flow, self.changes, self.known.templates or {})
 
