@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.tree import (
-    ChainNode,
-    FieldNode,
-    IndexNode,
-    ListNode,
-    LiteralNode,
-    NameNode,
-    OperationNode,
-    Selector,
-    SyntaxNode,
-)
+from jobflow.core.cel.language import tree
+from jobflow.core.cel.language.tree import Selector, SyntaxNode
 
 
 class Mention(NamedTuple):
@@ -29,7 +20,7 @@ class Mention(NamedTuple):
     """Whether a key that is computed follows."""
 
 
-Compared = tuple[OperationNode, tuple[str, ...]]
+Compared = tuple[tree.OperationNode, tuple[str, ...]]
 """`==`, `!=` or `in`, and the variables that macros bind there."""
 
 
@@ -51,20 +42,20 @@ def find_comparisons(compared: Iterable[Compared]) -> Iterator[Comparison]:
         variable, (sign, other) = operation.first, operation.rest[0]
         texts = [other]
         if sign == "in":
-            texts = other.entries if isinstance(other, ListNode) else []
-        elif isinstance(variable, LiteralNode):
+            texts = other.entries if isinstance(other, tree.ListLiteralNode) else []
+        elif isinstance(variable, tree.LiteralNode):
             variable, texts = other, [variable]
         if path := _read_path(variable):
             for text in texts:
-                if isinstance(text, LiteralNode) and isinstance(text.value, str):
+                if isinstance(text, tree.LiteralNode) and isinstance(text.value, str):
                     yield Comparison(path, path[0] in bound, text.value, text.at)
 
 
 def _read_path(node: SyntaxNode) -> tuple[str, ...]:
     """Return a variable and all its keys, or () if a key is computed or a function is called."""
-    if isinstance(node, NameNode):
+    if isinstance(node, tree.NameNode):
         return (node.name,)
-    if not isinstance(node, ChainNode):
+    if not isinstance(node, tree.ChainNode):
         return ()
     first, keys = _read_path(node.first), take_literal_keys(node.selectors)
     return (*first, *map(str, keys)) if first and len(keys) == len(node.selectors) else ()
@@ -74,11 +65,11 @@ def take_literal_keys(selectors: Sequence[Selector]) -> list[Any]:
     """Return the keys before the first selector that is computed or a call."""
     keys: list[Any] = []
     for selector in selectors:
-        if isinstance(selector, FieldNode):
+        if isinstance(selector, tree.FieldNode):
             keys.append(selector.key)
         elif (
-            isinstance(selector, IndexNode)
-            and isinstance(selector.key, LiteralNode)
+            isinstance(selector, tree.IndexNode)
+            and isinstance(selector.key, tree.LiteralNode)
             and type(selector.key.value) in (str, int)
         ):
             keys.append(selector.key.value)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from jobflow.core.cel.language import tree
 from jobflow.core.cel.language.budget import CelError
 from jobflow.core.cel.language.functions import call_function
 from jobflow.core.cel.language.macros import (
@@ -23,22 +24,7 @@ from jobflow.core.cel.language.macros import (
     read_variable,
 )
 from jobflow.core.cel.language.patterns import Pattern, Patterns, search_pattern
-from jobflow.core.cel.language.tree import (
-    CallNode,
-    CelSyntaxError,
-    ChainNode,
-    ChoiceNode,
-    FieldNode,
-    IndexNode,
-    ListNode,
-    LiteralNode,
-    MapNode,
-    NameNode,
-    OperationNode,
-    Selector,
-    SignNode,
-    SyntaxNode,
-)
+from jobflow.core.cel.language.tree import CelSyntaxError, Selector, SyntaxNode
 from jobflow.core.cel.language.values import (
     OPERATORS,
     describe_type,
@@ -79,10 +65,10 @@ class Program:
     compared: Sequence[Compared]
 
 
-def compile_program(tree: SyntaxNode) -> Program:
+def compile_program(root: SyntaxNode) -> Program:
     """Compile a tree. Raises CelSyntaxError if it is wrong for all values."""
     compiler = _Compiler()
-    run = compiler.compile(tree)
+    run = compiler.compile(root)
     return Program(
         run,
         compiler.cost + compiler.patterns.cost,
@@ -113,11 +99,11 @@ class _Compiler:
 
     # ---------------------------------------------------------------------- values
 
-    def literal(self, node: LiteralNode) -> CompiledNode:
+    def literal(self, node: tree.LiteralNode) -> CompiledNode:
         value = node.value
         return lambda frame: value
 
-    def list_literal(self, node: ListNode) -> CompiledNode:
+    def list_literal(self, node: tree.ListLiteralNode) -> CompiledNode:
         entries = self.compile_all(node.entries)
 
         def make_list(frame: EvaluationFrame) -> Any:
@@ -126,7 +112,7 @@ class _Compiler:
 
         return make_list
 
-    def map_literal(self, node: MapNode) -> CompiledNode:
+    def map_literal(self, node: tree.MapLiteralNode) -> CompiledNode:
         pairs = [(self.compile(key), self.compile(value)) for key, value in node.entries]
 
         def make_map(frame: EvaluationFrame) -> Any:
@@ -146,15 +132,15 @@ class _Compiler:
 
         return make_map
 
-    def name(self, node: NameNode) -> CompiledNode:
-        return self.chain(ChainNode(node.at, node, []))
+    def name(self, node: tree.NameNode) -> CompiledNode:
+        return self.chain(tree.ChainNode(node.at, node, []))
 
     # ---------------------------------------------------------------------- chains
 
-    def chain(self, node: ChainNode) -> CompiledNode:
+    def chain(self, node: tree.ChainNode) -> CompiledNode:
         """Compile a chain, in which a variable and its literal keys are read in one go."""
         first, selectors = node.first, node.selectors
-        if isinstance(first, NameNode):
+        if isinstance(first, tree.NameNode):
             keys = take_literal_keys(selectors)
             start = self._path(first, selectors, keys)
             selectors = selectors[len(keys) :]
@@ -173,29 +159,29 @@ class _Compiler:
         return follow
 
     def _path(
-        self, first: NameNode, selectors: Sequence[Selector], keys: Sequence[Any]
+        self, first: tree.NameNode, selectors: Sequence[Selector], keys: Sequence[Any]
     ) -> CompiledNode:
         self.cost += len(keys)
         name = first.name
         for slot in range(len(self.bound) - 1, -1, -1):  # the innermost macro that binds the name
             if self.bound[slot] == name:
                 return read_slot(slot, keys)
-        is_open = len(selectors) > len(keys) and isinstance(selectors[len(keys)], IndexNode)
+        is_open = len(selectors) > len(keys) and isinstance(selectors[len(keys)], tree.IndexNode)
         self.mentions.append(Mention(name, tuple([str(key) for key in keys]), first.at, is_open))
         return read_variable(name, keys)
 
     def _selector(self, selector: Selector) -> CompiledSelector:
         self.cost += 1
-        if isinstance(selector, FieldNode):
+        if isinstance(selector, tree.FieldNode):
             name = selector.key
             return lambda frame, value: get_entry(value, name)
-        if isinstance(selector, IndexNode):
+        if isinstance(selector, tree.IndexNode):
             return _read_index(self.compile(selector.key))
         return self._method(selector)
 
     # --------------------------------------------------------------------- functions
 
-    def call(self, node: CallNode) -> CompiledNode:
+    def call(self, node: tree.CallNode) -> CompiledNode:
         self.calls.append(FunctionCall(node.name, node.at, is_method=False))
         if node.name == "has":
             return self._has(node)
@@ -208,7 +194,7 @@ class _Compiler:
             name, [each(frame) for each in arguments], False, frame.budget
         )
 
-    def _method(self, node: CallNode) -> CompiledSelector:
+    def _method(self, node: tree.CallNode) -> CompiledSelector:
         self.calls.append(FunctionCall(node.name, node.at, is_method=True))
         self.cost += _CALL
         if node.name in MACROS:
@@ -221,26 +207,25 @@ class _Compiler:
             name, [value, *[each(frame) for each in arguments]], True, frame.budget
         )
 
-    def _pattern(self, node: CallNode) -> Pattern:
+    def _pattern(self, node: tree.CallNode) -> Pattern:
         pattern = node.arguments[-1]
-        if not isinstance(pattern, LiteralNode) or not isinstance(pattern.value, str):
+        if not isinstance(pattern, tree.LiteralNode) or not isinstance(pattern.value, str):
             example = 'params.x.matches("^v[0-9]+$")'
             message = f"the pattern of matches must be a literal text, as in {example}"
             raise CelSyntaxError(message, node.at)
         return self.patterns.add(pattern.value, node.at)
 
-    def _has(self, node: CallNode) -> CompiledNode:
+    def _has(self, node: tree.CallNode) -> CompiledNode:
         """Compile `has(a.b)`: whether the map `a`, which must exist, has the key `b`."""
         argument = node.arguments[0] if len(node.arguments) == 1 else None
-        if not isinstance(argument, ChainNode) or not isinstance(
-            last := argument.selectors[-1], FieldNode
+        if not isinstance(argument, tree.ChainNode) or not isinstance(
+            last := argument.selectors[-1], tree.FieldNode
         ):
             raise CelSyntaxError("has takes a name with a key, as in has(params.x)", node.at)
         key, before, known = last.key, argument.selectors[:-1], len(self.mentions)
-        run = self.compile(ChainNode(argument.at, argument.first, before))
-        is_path = isinstance(argument.first, NameNode) and len(take_literal_keys(before)) == len(
-            before
-        )
+        run = self.compile(tree.ChainNode(argument.at, argument.first, before))
+        is_path = isinstance(argument.first, tree.NameNode)
+        is_path = is_path and len(take_literal_keys(before)) == len(before)
         if is_path and known < len(self.mentions):  # the variable is read down to this key
             mention = self.mentions[known]
             self.mentions[known] = mention._replace(keys=(*mention.keys, key))
@@ -253,10 +238,10 @@ class _Compiler:
 
         return has
 
-    def _macro(self, node: CallNode) -> CompiledSelector:
+    def _macro(self, node: tree.CallNode) -> CompiledSelector:
         name, arguments = node.name, node.arguments
         macro = MACROS[name]
-        if len(arguments) not in macro.arguments or not isinstance(arguments[0], NameNode):
+        if len(arguments) not in macro.arguments or not isinstance(arguments[0], tree.NameNode):
             raise CelSyntaxError(f"write {name} as in params.list.{name}(x, x > 1)", node.at)
         outer, self.cost = self.cost, 0
         self.bound.append(arguments[0].name)
@@ -268,7 +253,7 @@ class _Compiler:
 
     # -------------------------------------------------------------------- operators
 
-    def sign(self, node: SignNode) -> CompiledNode:
+    def sign(self, node: tree.SignNode) -> CompiledNode:
         operand = self.compile(node.operand)
         self.cost += node.times
         times = range(node.times)
@@ -291,7 +276,7 @@ class _Compiler:
 
         return apply_not
 
-    def operation(self, node: OperationNode) -> CompiledNode:
+    def operation(self, node: tree.OperationNode) -> CompiledNode:
         first = self.compile(node.first)
         rest = [(sign, self.compile(operand)) for sign, operand in node.rest]
         self.cost += len(rest) - 1
@@ -310,7 +295,7 @@ class _Compiler:
 
         return apply
 
-    def choice(self, node: ChoiceNode) -> CompiledNode:
+    def choice(self, node: tree.ChoiceNode) -> CompiledNode:
         cases = [(self.compile(condition), self.compile(then)) for condition, then in node.cases]
         other = self.compile(node.other)
 
@@ -327,15 +312,15 @@ class _Compiler:
 
 
 _METHODS: Mapping[type, Callable[[_Compiler, Any], CompiledNode]] = {
-    LiteralNode: _Compiler.literal,
-    NameNode: _Compiler.name,
-    CallNode: _Compiler.call,
-    ChainNode: _Compiler.chain,
-    SignNode: _Compiler.sign,
-    OperationNode: _Compiler.operation,
-    ChoiceNode: _Compiler.choice,
-    ListNode: _Compiler.list_literal,
-    MapNode: _Compiler.map_literal,
+    tree.LiteralNode: _Compiler.literal,
+    tree.NameNode: _Compiler.name,
+    tree.CallNode: _Compiler.call,
+    tree.ChainNode: _Compiler.chain,
+    tree.SignNode: _Compiler.sign,
+    tree.OperationNode: _Compiler.operation,
+    tree.ChoiceNode: _Compiler.choice,
+    tree.ListLiteralNode: _Compiler.list_literal,
+    tree.MapLiteralNode: _Compiler.map_literal,
 }
 
 

@@ -11,23 +11,8 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from jobflow.core.cel.language.tree import (
-    CallNode,
-    CelSyntaxError,
-    ChainNode,
-    ChoiceNode,
-    FieldNode,
-    IndexNode,
-    ListNode,
-    LiteralNode,
-    MapNode,
-    NameNode,
-    OperationNode,
-    Selector,
-    SignNode,
-    SyntaxNode,
-    Uint,
-)
+from jobflow.core.cel.language import tree
+from jobflow.core.cel.language.tree import CelSyntaxError, Selector, SyntaxNode, Uint
 
 MAX_NESTING = 16
 """Brackets within brackets."""
@@ -143,7 +128,7 @@ class _Parser:
             cases.append((node, self._operation(0)))
             self._expect(":")
             node = self._operation(0)
-        return ChoiceNode(at, cases, node) if cases else node
+        return tree.ChoiceNode(at, cases, node) if cases else node
 
     def _operation(self, precedence: int) -> SyntaxNode:
         """Parse operators of this precedence or higher."""
@@ -155,7 +140,7 @@ class _Parser:
                 sign = self._text
                 self._advance()
                 rest.append((sign, self._operation(level + 1)))
-            node = OperationNode(at, node, rest)
+            node = tree.OperationNode(at, node, rest)
         return node
 
     def _precedence(self) -> int:
@@ -174,7 +159,7 @@ class _Parser:
         negative = sign == "-" and self._kind == "number"
         operand = self._chain(negative) if negative or not self._is("-") else self._negative()
         times -= negative
-        return SignNode(at, sign, times, operand) if times else operand
+        return tree.SignNode(at, sign, times, operand) if times else operand
 
     def _negative(self) -> SyntaxNode:
         """Parse the number in `!-1`, the only operand with a second kind of sign."""
@@ -197,19 +182,19 @@ class _Parser:
                 opening = self._advance()
                 key = self._expression()
                 self._expect("]")
-                selectors.append(IndexNode(opening, key))
+                selectors.append(tree.IndexNode(opening, key))
             else:
                 break
-        return ChainNode(at, first, selectors) if selectors else first
+        return tree.ChainNode(at, first, selectors) if selectors else first
 
-    def _member(self) -> FieldNode | CallNode:
+    def _member(self) -> tree.FieldNode | tree.CallNode:
         name = self._text
         if self._kind != "name" or name in RESERVED:
             raise self._unexpected()
         at = self._advance()
         if self._is("("):
-            return CallNode(at, name, self._list("(", ")", self._expression), is_method=True)
-        return FieldNode(at, name)
+            return tree.CallNode(at, name, self._list("(", ")", self._expression), is_method=True)
+        return tree.FieldNode(at, name)
 
     def _primary(self, negative: bool) -> SyntaxNode:
         kind, text, at = self._kind, self._text, self._at
@@ -217,31 +202,31 @@ class _Parser:
             return self._name()
         if kind == "number":
             self._advance()
-            return LiteralNode(at, _decode_number(text, at, negative))
+            return tree.LiteralNode(at, _decode_number(text, at, negative))
         if kind == "text":
             self._advance()
-            return LiteralNode(at, _decode_text(text, at))
+            return tree.LiteralNode(at, _decode_text(text, at))
         if self._is("("):
             self._advance()
             node = self._expression()
             self._expect(")")
             return node
         if self._is("["):
-            return ListNode(at, self._list("[", "]", self._expression, trailing=True))
+            return tree.ListLiteralNode(at, self._list("[", "]", self._expression, trailing=True))
         if self._is("{"):
-            return MapNode(at, self._list("{", "}", self._pair, trailing=True))
+            return tree.MapLiteralNode(at, self._list("{", "}", self._pair, trailing=True))
         raise self._unexpected()
 
     def _name(self) -> SyntaxNode:
         name = self._text
         if name in _CONSTANTS:
-            return LiteralNode(self._advance(), _CONSTANTS[name])
+            return tree.LiteralNode(self._advance(), _CONSTANTS[name])
         if name in _KEYS_ONLY or name in RESERVED:
             raise self._unexpected()
         at = self._advance()
         if self._is("("):
-            return CallNode(at, name, self._list("(", ")", self._expression), is_method=False)
-        return NameNode(at, name)
+            return tree.CallNode(at, name, self._list("(", ")", self._expression), is_method=False)
+        return tree.NameNode(at, name)
 
     def _list(
         self, opening: str, closing: str, parse_entry: Callable[[], _T], *, trailing: bool = False

@@ -99,14 +99,14 @@ class ChoiceNode(NamedTuple):
     other: SyntaxNode
 
 
-class ListNode(NamedTuple):
+class ListLiteralNode(NamedTuple):
     """`[a, b]`."""
 
     at: int
     entries: list[SyntaxNode]
 
 
-class MapNode(NamedTuple):
+class MapLiteralNode(NamedTuple):
     """`{k: v}`."""
 
     at: int
@@ -115,5 +115,5 @@ class MapNode(NamedTuple):
 
 SyntaxNode = (
     LiteralNode | NameNode | CallNode | ChainNode | SignNode | OperationNode
-    | ChoiceNode | ListNode | MapNode
+    | ChoiceNode | ListLiteralNode | MapLiteralNode
 )  # fmt: skip
