@@ -1,4 +1,4 @@
-"""A violation reads as the API server's own errors do."""
+"""Violations have the format of the API server's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CEL expressions: what they give, what they fail by, and what is not taken at all."""
+"""CEL expressions: values, failures and faults."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ TRIALS = [
     ],
 )
 def test_the_best_by_what_is_under_a_path(text: str, value: Any) -> None:
-    """Entries without it are passed over; of several the first is taken."""
+    """Entries without the path are ignored; the first of several is returned."""
     assert value_of(text, {"l": TRIALS}) == value
 
 
@@ -340,7 +340,7 @@ def test_what_a_loop_takes_of_its_entries_is_what_stands_there(value: object) ->
 
 
 def test_an_entry_that_stands_there_again_has_its_price_each_time() -> None:
-    """Items that have not begun are one and the same entry."""
+    """Items that have not started are one shared object."""
     entry = {"phase": "Waiting", "outputs": {"acc": 1}}
     one, many = [entry] * 50, [dict(entry) for _ in range(50)]
     for text, value in {
@@ -372,7 +372,7 @@ def test_what_is_too_long_is_not_kept() -> None:
 
 
 def mentioned(text: str) -> dict[str, int]:
-    """Each variable as far as it is written out, with where it begins; `…` where more is taken."""
+    """Return the position of each variable with its literal keys; `…` if a computed key follows."""
     return {
         ".".join((each.root, *each.keys)) + ("…" if each.open else ""): each.at
         for each in parsed(text).mentions

@@ -1,5 +1,4 @@
-"""No expression takes more than its budget, and the budget is small: expressions that are made from
-the grammar to be expensive, over values at their limits."""
+"""Bounds: time, memory and budget of expressions that are made to be expensive."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ from support.plan.plan_world import flow
 from support.plan.steps import step
 
 CPU = 0.5 if sys.gettrace() else 0.2
-"""Seconds that an expression may take to be read, and to be evaluated. The law is 0.1 s; on cores
-that are shared with other tests CPU time counts up to twice, and coverage slows it down further."""
+"""Seconds to parse an expression, and to evaluate it. The law is 0.1 s; other tests on the
+same cores up to double the CPU time, and coverage slows it down further."""
 MEMORY = 10_000_000
 
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 0]"
@@ -141,7 +140,7 @@ DOUBLED = "[params.p]" + ".map(a, a + a)" * 6
     ],
 )
 def test_neither_a_message_nor_a_key_is_free(text: str) -> None:
-    """Values that share their entries are small, and endless once they are written out."""
+    """Values that share their entries are small in memory, but huge as text."""
     found = parse_expression(text)
     assert isinstance(found, Expression), found
     given = {"params": {"p": "\x01" * 10_000, "l": list(range(12_000))}}
@@ -169,7 +168,7 @@ def test_bad_patterns_are_not_written_to_stderr(capfd: pytest.CaptureFixture[str
 
 @pytest.mark.law
 def test_a_thousand_different_conditions_are_admitted_quickly() -> None:
-    """CPU time, the least of some tries: others on the machine add to it."""
+    """The least CPU time of some tries, because other processes add to it."""
     first = {"name": "s-0"}
     behind = [
         {
@@ -190,7 +189,7 @@ def test_a_thousand_different_conditions_are_admitted_quickly() -> None:
 
 
 def test_an_ordinary_pattern_is_cheap() -> None:
-    """A thousand conditions with one each are decided by one plan."""
+    """One plan evaluates a thousand conditions with a pattern."""
     found, work = parse_expression('params.x.matches("^v[0-9]+$")'), Budget()
     assert isinstance(found, Expression)
     assert found.evaluate({"params": {"x": "v12"}}, work) is True

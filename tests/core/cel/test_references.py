@@ -1,4 +1,4 @@
-"""References `$(…)` in patches: which there are, and what becomes of them."""
+"""References `$(…)` in patches: found and replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What expressions and references see at a moment, and what comes of those that have no value."""
+"""The values that expressions and references see, and the failures of those without a value."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_steps_that_are_not_written_out_are_not_put_together() -> None:
 
 
 def test_a_run_of_an_item_that_is_not_there_is_none() -> None:
-    """Of a status that somebody else wrote."""
+    """Another program may have written the status."""
     runs = [RunCondition(index=index, phase="Failed") for index in (None, -1, 2, 4)]
     condition = StepCondition(phase="Failed", runs=runs)
     made = EvaluationScope(FLOW, {"search": (STEPS["search"][0], condition)}.get)

@@ -1,4 +1,4 @@
-"""What `jobflow why` says, of statuses that plan has written: word for word."""
+"""The sentences of `jobflow why` for statuses that a plan has written."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ DIAMOND = {"b": "a", "c": "b", "d": "b", "e": "c d"}
 
 
 def why(world: World, step: str | None = None) -> list[str]:
-    """The sentences."""
+    """Return the sentences."""
     if step is None:
         return list(explain(world.flow, now=world.now).sentences)
     return list(explain_step(world.flow, step, now=world.now).sentences)
 
 
 def with_condition(world: World, step: str, condition: StepCondition) -> World:
-    """As if the status said this of a step."""
+    """Replace a condition in the status."""
     conditions = {**(world.flow.status.conditions or {}), world.name_of(step): condition}
     return world.with_status(msgspec.structs.replace(world.flow.status, conditions=conditions))
 
@@ -65,7 +65,7 @@ def test_a_flow_that_waits_for_a_template(templateless: World) -> None:
 
 
 def without_pods(world: World, *steps: str) -> World:
-    """As if no task of the jobs of these steps had replicas."""
+    """Remove all replicas from the jobs of these steps."""
     tasks = JobOutline(tasks=[TaskOutline(name="main"), TaskOutline(name="ps", replicas=0)])
     for step in steps:
         job = world.jobs[world.name_of(step)]
@@ -425,7 +425,7 @@ def test_5000_roots_are_counted() -> None:
 
 
 def test_a_loop_ends_and_is_shown() -> None:
-    """Stored past the webhook; Volcano's controller had begun it, so it is carried on."""
+    """Such a flow was stored without the webhook, and started by Volcano's controller."""
     world = flow("z", a="z c", b="a", c="b", d="c").with_jobs(z="Running").settled().later(9)
     [waits, *_, loop] = why(world, "d")
     assert "Blocked" in waits

@@ -1,4 +1,4 @@
-"""What `jobflow why` says of the primitives of control: word for word, of statuses made by hand."""
+"""The sentences of `jobflow why` about conditions, loops and retries, for statuses made by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILED = StepCondition(
 
 
 def why(flow: JobFlow, step: str | None = None) -> list[str]:
-    """The sentences."""
+    """Return the sentences."""
     if step is None:
         return list(explain(flow, now=NOW).sentences)
     return list(explain_step(flow, step, now=NOW).sentences)

@@ -1,4 +1,4 @@
-"""By which pod a vcjob failed, and how it is said."""
+"""The pod that made a vcjob fail, and its message."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_init_container_may_have_failed() -> None:
 
 
 def test_what_failed_first_is_to_blame_in_whatever_order_the_pods_come() -> None:
-    """The others were killed, or failed because they missed it."""
+    """The others were killed, or failed as a result."""
     pods = [
         with_containers(pod(index=0), ended(143, at=after(9))),
         with_containers(pod(index=1), ended(1, at=after(3))),

@@ -1,4 +1,4 @@
-"""Outputs: what is read of a termination message, and what is not."""
+"""Outputs in termination messages."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_job_that_has_no_such_pod(spec: dict[str, object]) -> None:
 
 
 def test_the_first_container_is_the_first_of_the_spec() -> None:
-    """A pod's statuses are in the order of names, and somebody may have put in a sidecar."""
+    """The statuses of a pod are sorted by name, and may include a sidecar."""
     pod = pod_of(JOB, "ps", 0, "Succeeded")
     words = (ended(0, name="a-sidecar", message="no"), ended(0, name="c", message="yes"))
     assert read_message(JOB.spec, with_containers(pod, *words)) == "yes"

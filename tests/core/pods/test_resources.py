@@ -1,4 +1,4 @@
-"""Quantities, requests of a vcjob, and the hours they come to."""
+"""Quantities, requests of a vcjob, and requested hours."""
 
 from __future__ import annotations
 
@@ -27,31 +27,12 @@ GIB = 2.0**30
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("1", 1),
-        ("0", 0),
-        ("500m", 0.5),
-        ("1.5", 1.5),
-        (".5", 0.5),
-        ("5.", 5),
-        ("100u", 1e-4),
-        ("100n", 1e-7),
-        ("1k", 1000),
-        ("2M", 2e6),
-        ("1G", 1e9),
-        ("1T", 1e12),
-        ("1Ki", 1024),
-        ("1Mi", 2**20),
-        ("1.5Gi", 1.5 * 2**30),
-        ("1Ti", 2**40),
-        ("1e3", 1000),
-        ("1E3", 1000),
-        ("1e-3", 0.001),
-        ("1e+2", 100),
-        ("1E", 1e18),
-        (2, 2),
-        (0.25, 0.25),
+        ("1", 1), ("0", 0), ("500m", 0.5), ("1.5", 1.5), (".5", 0.5), ("5.", 5), ("100u", 1e-4),
+        ("100n", 1e-7), ("1k", 1000), ("2M", 2e6), ("1G", 1e9), ("1T", 1e12), ("1Ki", 1024),
+        ("1Mi", 2**20), ("1.5Gi", 1.5 * 2**30), ("1Ti", 2**40), ("1e3", 1000), ("1E3", 1000),
+        ("1e-3", 0.001), ("1e+2", 100), ("1E", 1e18), (2, 2), (0.25, 0.25),
     ],
-)
+)  # fmt: skip
 def test_quantities_are_read_as_kubernetes_does(text: object, number: float) -> None:
     assert parse_quantity(text) == pytest.approx(number, rel=1e-12)
 
@@ -199,7 +180,7 @@ def test_what_somebody_else_wrote_into_a_status_does_no_harm() -> None:
 @given(json)
 @tries(100)
 def test_a_pod_template_of_any_json_is_read_and_asks_for_something_or_nothing(odd: object) -> None:
-    """Where a CRD has no schema for it, anything may stand anywhere."""
+    """Without a schema in the CRD, every field may be any JSON."""
     places: list[object] = [
         odd,
         {"spec": odd},

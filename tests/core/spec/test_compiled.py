@@ -1,4 +1,4 @@
-"""What is worked out of a flow's spec is kept for as long as it is that spec, and no longer."""
+"""The cache of CompiledFlows: one for each spec, with a limit of bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items that were decided, as a status keeps them."""
+"""Decided items, as a status stores them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readiness: what a target's end means to a dependant, and what all of them come to."""
+"""Readiness: the state of a target by its end, and the state of all targets together."""
 
 from __future__ import annotations
 

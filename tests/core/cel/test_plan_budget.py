@@ -1,4 +1,4 @@
-"""What the expressions of one plan may take together: the others are decided by the next plans."""
+"""The budget of all expressions of a plan; further plans evaluate the others."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
 LONG = "params.l.all(a, params.l.all(b, a + b >= 0))"
-"""Takes nearly all that an evaluation may."""
+"""Takes most of the budget of an evaluation."""
 
 
 @pytest.fixture
 def one_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the first decision takes, there is no second."""
+    """A plan makes one decision."""
     monkeypatch.setattr(context, "PlanBudget", lambda: PlanBudget(1))
 
 
 def on(world: World) -> World:
-    """With that plan carried out, a moment later."""
+    """Return the world after its plan, at the next one."""
     assert world.plan().plan.requeue_after == NEXT_PLAN_DELAY
     return world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
 
