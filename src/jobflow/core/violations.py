@@ -65,7 +65,7 @@ class Violation:
     value: Any
     """The invalid value, which messages of Required, Forbidden, Too long and Too many omit."""
     detail: str
-    """What is wrong and what to do; may be empty if the reason says all (Duplicate)."""
+    """The problem and what to do; may be empty if the reason is enough (Duplicate)."""
     words: str = ""
     """The whole message, if it is that of an API server; value and detail are then unused."""
 

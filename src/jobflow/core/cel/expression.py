@@ -26,7 +26,7 @@ MAX_LENGTH = 1024
 MAX_RESULT = 65_536
 """Values in a result, and characters of a text in it."""
 MAX_CACHED = 4096
-"""Parsed expressions that are kept, for all flows together."""
+"""Parsed expressions in the cache of all flows."""
 _CHARACTERS = 16
 """Characters of a text that count as one value."""
 
@@ -46,7 +46,7 @@ class EvaluationFailure:
 
     message: str
     missing: bool = False
-    """Whether it has none because something does not exist."""
+    """Whether the reason is that something does not exist."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Reference(NamedTuple):
 
 
 def parse_reference(path: str) -> Reference:
+    """Return the reference of a path."""
     root, dot, rest = path.partition(".")
     if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
         inner = tuple(found["rest"].split(".")) if found["rest"] is not None else ()

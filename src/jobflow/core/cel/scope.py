@@ -251,7 +251,7 @@ class _NoValueError(Exception):
 
 
 def resolve_references(value: Any, scope: EvaluationScope) -> Any:
-    """Return JSON with every reference replaced by its value, or a failure if one has none."""
+    """Return JSON with the values of all references, or a failure if one has no value."""
     try:
         return replace_references(value, lambda reference: _look_up(reference, scope))
     except _NoValueError as error:

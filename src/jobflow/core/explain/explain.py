@@ -33,7 +33,7 @@ _NAMED_HOPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a flow or a step is in its phase."""
+    """An explanation of the phase of a flow or a step."""
 
     phase: str
     reason: str

@@ -1,4 +1,4 @@
-"""How far a step is, in a few words: its runs, the tasks of its job, the case of its switch."""
+"""Progress of a step in a few words: its runs, the tasks of its job, the case of its switch."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class RootCause:
 
 def find_root_causes(ctx: PlanContext, start: int) -> list[RootCause]:
     """Return the root causes of a step: first those that need a user's action, then failures and
-    running steps. A step that nothing else holds up is its own; a cycle of waits has none."""
+    running steps. A step that no other one blocks is its own cause; a cycle has no cause."""
     came_from = {start: start}
     queue = deque((start,))
     found = []

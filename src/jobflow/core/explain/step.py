@@ -75,7 +75,8 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.UPSTREAM_FAILED: "",
     StepReason.STOPPED: "",
 }
-"""What starts a waiting step, or prevents another failure; empty if the message says it."""
+"""Sentences on how to start a waiting step or prevent another failure; empty if the message says
+it."""
 
 
 class StepExplainer:

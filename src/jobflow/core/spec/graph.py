@@ -24,7 +24,7 @@ class Graph:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.names: list[str] = [step.name for step in steps]
-        """By position."""
+        """Names by position."""
         self.index: dict[str, int] = dict(zip(self.names, range(len(steps)), strict=True))
         """Position by name."""
         if len(self.index) != len(steps):
@@ -42,7 +42,7 @@ class Graph:
         self._link(steps)
 
     def _link(self, steps: Sequence[Step]) -> None:
-        """Fill in `targets`, with a short way for the common one or two targets."""
+        """Fill in `targets`, with a fast path for one or two targets."""
         position = self.index.get
         rows = self.targets
         for i, step in enumerate(steps):
@@ -76,7 +76,7 @@ class Graph:
         return row
 
     def __len__(self) -> int:
-        """How many steps there are."""
+        """Return the number of steps."""
         return len(self.names)
 
     @lazy_property

@@ -90,12 +90,12 @@ TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
     },
 }
 """The state of a target, by the dependant's condition and the target's end (None: not ended). A
-target that was ever Running has met Running, whatever its end."""
+target that was ever Running has met Running, even if it failed."""
 
 _RANKING: Mapping[Strategy, tuple[TargetState, ...]] = {
     Strategy.ALL: (
         TargetState.UNSATISFIABLE,
-        TargetState.UPSTREAM_FAILED,  # final, so there is no need to wait
+        TargetState.UPSTREAM_FAILED,  # final, so waiting is useless
         TargetState.NOT_YET,
         TargetState.STOPPED,
         TargetState.NOT_TAKEN,
@@ -119,7 +119,7 @@ _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
 
 
 def get_probe(step: Step) -> Probe | None:
-    """Return the probe that replaces the condition of a step, or None; an empty probe is none."""
+    """Return the probe that replaces the condition of a step, or None. Empty ones are ignored."""
     probe = step.depends_on.probe if step.depends_on else None
     return None if probe is None or probe.empty else probe
 
@@ -146,7 +146,7 @@ def get_strategy(step: Step) -> Strategy:
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """What the spec of a step requires of its targets."""
+    """The requirement of a step for its targets, by its spec."""
 
     targets: Sequence[int]
     """Positions of the targets, in the order of the spec."""

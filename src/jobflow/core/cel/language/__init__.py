@@ -9,6 +9,6 @@ are literals that run in linear time (`patterns`); every node, copy and comparis
 budget of steps and bytes before it happens (`budget`), so the same expression over the same values
 costs the same on every machine. A result is JSON or a CelError, never another exception.
 
-The way of an expression: text -> `parser` -> `tree` -> `compiler` -> a Python function, which uses
+Stages: text -> `parser` -> `tree` -> `compiler` -> a Python function, which uses
 the operators of `values`, the functions of `functions` and the macros of `macros`.
 """

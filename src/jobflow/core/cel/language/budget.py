@@ -25,7 +25,7 @@ class CelError(Exception):
         super().__init__(message)
         self.message = message
         self.missing = missing
-        """Whether it has none because something does not exist."""
+        """Whether the reason is that something does not exist."""
 
     def bare(self) -> CelError:
         """Return a copy without the traceback, whose frames would refer to the error itself."""

@@ -58,7 +58,7 @@ class Program:
     cost: int
     """Steps, without those of macros."""
     slots: int
-    """How deep macros nest."""
+    """Variables of nested macros, at most."""
     mentions: tuple[Mention, ...]
     """Variables that no macro binds."""
     calls: tuple[FunctionCall, ...]

@@ -118,7 +118,7 @@ def _exists(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
 
 
 def _has(wanted: bool, loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
-    """Return whether the test of an entry gives this. An error counts only if none does."""
+    """Return whether the test of any entry is `wanted`. An error counts only if no test is."""
     first: CelError | None = None
     for _ in loop.iterate(frame, entries):
         try:
@@ -158,10 +158,9 @@ def _map(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> list[Any]:
 
 
 class Macro(NamedTuple):
-    """What a macro takes and does."""
+    """A macro with its numbers of arguments."""
 
     arguments: tuple[int, ...]
-    """The numbers of arguments that it may have."""
     run: Callable[[MacroLoop, EvaluationFrame, Any], Any]
 
 

@@ -63,7 +63,7 @@ class CallNode(NamedTuple):
 
 
 Selector = FieldNode | IndexNode | CallNode
-"""What may follow a value in a chain."""
+"""A part of a chain after the first value."""
 
 
 class ChainNode(NamedTuple):
