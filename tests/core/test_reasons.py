@@ -1,7 +1,4 @@
-"""Every reason that the reference names is made to appear, and it names every one that there is.
-
-The reference, the list in the code and the worlds below have to name the same reasons, row by row.
-"""
+"""Reasons: the reference, the code and the worlds below have the same ones, and each appears."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ RUNS = "its job's phase"
 
 
 def started() -> World:
-    """a, whose vcjob was seen to run, and b behind it."""
+    """Return a running step a, on which b depends."""
     return flow("a", b="a").with_jobs(a="Running").settled()
 
 
@@ -41,32 +38,32 @@ def lost() -> World:
 
 
 def without_outputs() -> World:
-    """b wants an output of a that a does not give."""
+    """Return a flow in which b reads an output that a does not have."""
     patch = Patch(job_spec={"queue": "$(steps.a.outputs.queue)"})
     steps = [Step(name="a"), Step(name="b", depends_on=DependsOn(targets=["a"]), patch=patch)]
     return world_of(steps).with_jobs(a="Running").settled()
 
 
 def without_a_pod() -> World:
-    """The vcjob has completed, and nobody has seen its pod, which b asks for."""
+    """Complete the vcjob; its pod, whose outputs b reads, was never observed."""
     world = without_outputs().with_jobs(a="Completed")
     return replace(world, read={"uid-f-a": PodsRead()})
 
 
 def unread() -> World:
-    """The vcjob has completed, and its pod, which b asks for, cannot be read for now."""
+    """Complete the vcjob; its pod, whose outputs b reads, is unreadable for some time."""
     world = without_a_pod()
     answer = PodsRead(trouble="503", retry_at=world.now + timedelta(seconds=2))
     return replace(world, read={"uid-f-a": answer})
 
 
 def timed_out() -> World:
-    """The vcjob runs longer than it may."""
+    """Let the vcjob exceed its timeout."""
     return ends(stepped(timeout="1m").settled(), "Running", "f-a").later(60)
 
 
 def blocked() -> World:
-    """It was taken up, so it is carried on as far as it goes."""
+    """Return an invalid flow that has started, so it continues as far as possible."""
     return flow("a", b="x").with_status(flow("a", b="a").stored().flow.status)
 
 
@@ -75,7 +72,7 @@ def told_by_a_dependant() -> World:
 
 
 def talkative() -> World:
-    """The vcjob has completed, and its pod left 4 KiB."""
+    """Complete the vcjob with a termination message of 4 KiB."""
     world = flow("a").with_jobs(a="Running").settled().with_jobs(a="Completed")
     job = world.jobs["f-a"]
     pod = with_containers(pod_of(job, "t", 0, "Succeeded"), ended(0, message="x" * 4096))
@@ -83,19 +80,19 @@ def talkative() -> World:
 
 
 def two_branches() -> World:
-    """c has failed, and d would have to wait for b, which still runs, anyway."""
+    """Let c fail while d waits for b, which runs."""
     world = flow("a", "c", b="a", d="b").with_jobs(a="Completed", c="Running", b="Running")
     return world.settled().with_jobs(c="Failed")
 
 
 def aborting() -> World:
-    """a has failed, and b is aborted for it."""
+    """Let a fail, so b is aborted."""
     world = flow("a", "b").with_spec(failure_policy="Abort").with_jobs(a="Running", b="Running")
     return world.settled().with_jobs(a="Failed")
 
 
 def served() -> World:
-    """b is over, and the service a is ended for it."""
+    """Complete b, so the daemon a is ended."""
     world = flow("b", a=step(daemon=True)).with_jobs(a="Running", b="Running").settled()
     return world.with_jobs(b="Completed")
 
@@ -163,7 +160,7 @@ FLOWS: dict[str, Callable[[], World]] = {
 
 
 def rows() -> tuple[list[tuple[str, str]], list[str]]:
-    """What the reference has: (phase, reason) of steps, reasons of flows."""
+    """Return the reference's (phase, reason) of steps, and its reasons of flows."""
     section = REFERENCE.read_text(encoding="utf-8").split("\n## Reasons\n")[1].split("\n## ")[0]
     of_steps, of_flows = section.split("\nReasons of a flow ")
     steps = [(cells[0], reason) for cells in _cells(of_steps) for reason in _names(cells[1])]
@@ -195,7 +192,7 @@ def test_the_list_in_the_code_is_that_of_the_reference() -> None:
 
 
 def appears(planned: Planned) -> set[tuple[str, str]]:
-    """Phases and reasons of all steps, as they would be written."""
+    """Return the phases and reasons of all steps in the status."""
     status = msgspec.json.decode(msgspec.json.encode(planned.status))
     conditions = (status.get("conditions") or {}).values()
     return {(each["phase"], each.get("reason") or NONE) for each in conditions}

@@ -1,10 +1,10 @@
-"""A violation reads as the API server's own errors do."""
+"""Violations have the format of the API server's errors."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobflow.core.violations import Reason, Violation, below, quoted, some
+from jobflow.core.violations import Reason, Violation, join_path, quote, some
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,15 @@ def test_a_violation_of_the_object_as_a_whole_has_no_path():
     ],
 )
 def test_values_are_quoted_as_json_and_cut(value, text):
-    assert quoted(value) == text
+    assert quote(value) == text
 
 
 def test_a_value_that_is_nested_too_deeply_is_quoted_all_the_same():
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
-    assert quoted(deep) == "[…]"
-    assert quoted({"a": deep}) == "{…}"
+    assert quote(deep) == "[…]"
+    assert quote({"a": deep}) == "{…}"
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_three_names_and_how_many_more(names, text):
     ],
 )
 def test_a_path_goes_down_as_the_api_server_writes_it(path, key, text):
-    assert below(path, key) == text
+    assert join_path(path, key) == text

@@ -1,4 +1,4 @@
-"""Plain JSON values: copied, compared, told apart."""
+"""JSON values: copies, equality and differences, without recursion."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from jobflow.core.violations import below
+from jobflow.core.violations import join_path
 
 
-def copied(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A deep copy of a JSON object, without recursion (a fifth of what `copy.deepcopy` takes)."""
+def copy_json(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a deep copy of a JSON object, in a fifth of the time of `copy.deepcopy`."""
     root = dict(spec)
     work: list[dict[str, Any] | list[Any]] = [root]
     while work:
@@ -25,28 +25,28 @@ def copied(spec: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
-def is_same(old: Any, new: Any) -> bool:
-    """Whether two values are the same JSON, whatever the order of keys; unlike `==` it tells true
-    from 1, and is never nested too deeply. In a patch null is more than a missing key."""
-    return _alike(old, new) or next(differences("", old, new), None) is None
+def is_same_json(old: Any, new: Any) -> bool:
+    """Return whether two values are the same JSON in any order of keys and to any depth. Unlike for
+    `==`, true is not 1. A null is not the same as a missing key."""
+    return encodes_alike(old, new) or next(find_differences("", old, new), None) is None
 
 
-def _alike(old: Any, new: Any) -> bool:
-    """Whether two values are written alike: the short way to see that nothing changed."""
+def encodes_alike(old: Any, new: Any) -> bool:
+    """Return whether two values have the same encoding; False if they are nested too deep."""
     try:
         return msgspec.json.encode(old) == msgspec.json.encode(new)
     except RecursionError:
         return False
 
 
-def differences(path: str, old: Any, new: Any) -> Iterator[str]:
-    """JSON paths at which two values differ, as deep as both have the same shape."""
+def find_differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    """Yield the JSON paths at which two values differ, as deep as they have the same shape."""
     work = [(path, old, new)]
     while work:
         path, old, new = work.pop()
         if old is new:
             continue
-        before, after = _parts(old), _parts(new)
+        before, after = _get_parts(old), _get_parts(new)
         if before is None or after is None or type(old) is not type(new):
             if type(old) is not type(new) or old != new:
                 yield path
@@ -55,13 +55,13 @@ def differences(path: str, old: Any, new: Any) -> Iterator[str]:
         else:
             keys = reversed(dict.fromkeys(chain(before, after)))
             work += [
-                (below(path, key), before.get(key, _MISSING), after.get(key, _MISSING))
+                (join_path(path, key), before.get(key, _MISSING), after.get(key, _MISSING))
                 for key in keys
             ]
 
 
-def _parts(value: Any) -> Mapping[Any, Any] | None:
-    """What a value is made of, by key or index; None where it is not made of anything."""
+def _get_parts(value: Any) -> Mapping[Any, Any] | None:
+    """Return the parts of a value by key or index, or None for a scalar."""
     if isinstance(value, dict):
         return value
     if isinstance(value, list):

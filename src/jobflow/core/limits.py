@@ -1,22 +1,22 @@
-"""Bounds that both roads know: how many and how much of something there may be. No code."""
+"""Limits that both admission and planning apply."""
 
 from __future__ import annotations
 
-MOST_RUNS = 1000
-"""Items of a forEach, and repeats: each stands in the status. Admission refuses more; past it the
-others do not count."""
+MAX_RUNS = 1000
+"""Runs of a step, each of which has an entry in the status. Admission refuses more, and
+planning ignores them."""
 
-LONGEST_TTL = 2**31 - 1
-"""Seconds; the API's own limit of an int32."""
+MAX_TTL = 2**31 - 1
+"""Seconds: the API has an int32."""
 
-MOST = 100
-"""Names that are told."""
+MAX_NEXT_JOBS = 100
+"""Names in the nextJobs of a status."""
 
-MOST_OF_A_MESSAGE = 4096
-"""Bytes at which the kubelet cuts a termination message: one of this size may have lost its end."""
+MAX_MESSAGE_BYTES = 4096
+"""Bytes at which the kubelet cuts a termination message, so one of this size may be incomplete."""
 
-MOST_OF_A_STEP = 4096
-"""Bytes of a step's outputs as they are stored, in JSON."""
+MAX_STEP_OUTPUTS = 4096
+"""Bytes of a step's outputs, as JSON in the status."""
 
-MOST_OF_A_FLOW = 64 * 1024
-"""The same of all steps of a flow, with their field's name."""
+MAX_FLOW_OUTPUTS = 64 * 1024
+"""Bytes of the outputs of all steps of a flow, with the name of the field."""

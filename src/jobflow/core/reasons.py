@@ -1,5 +1,4 @@
-"""Every reason that a status can hold, in one place. What each means and what to do about it is in
-docs/reference.md; which one holds is decided elsewhere."""
+"""All reasons in a status. docs/reference.md says what each means and what to do."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from jobflow.api.flow_status import TIMEOUT as _TIMEOUT
 
 
 class StepReason(StrEnum):
-    """`conditions[…].reason` of a step. Ordinary waiting for other steps, running and an ordinary
-    Completed have none."""
+    """`conditions[…].reason` of a step. It is empty while a step waits for others or runs, and
+    if it completed normally."""
 
     # Waiting
     WAITING_FOR_TEMPLATE = "WaitingForTemplate"
@@ -20,14 +19,14 @@ class StepReason(StrEnum):
     CREATE_REFUSED = "CreateRefused"
     NAME_IN_USE = "NameInUse"
     JOB_LOST = "JobLost"
-    """Also of a Completed step whose job is gone and that a dependant knows to have completed."""
+    """Also of a Completed step whose job was deleted, if a dependant is known to have started."""
     RETRYING = "Retrying"
     SUSPENDED = "Suspended"
-    """Also of a step whose job is being aborted for it."""
+    """Also of a step whose job is aborted because of it."""
     TERMINATING = "Terminating"
     BLOCKED = "Blocked"
     PARALLELISM = "Parallelism"
-    # its job has ended
+    # after the end of its job
     PODS_UNREAD = "PodsUnread"
     # while its job is being aborted, and Failed
     CANCELLED = _CANCELLED
@@ -51,11 +50,11 @@ class StepReason(StrEnum):
     NOT_TAKEN = "NotTaken"
     UPSTREAM_FAILED = "UpstreamFailed"
     STOPPED = "Stopped"
-    """Also of a Waiting step that will be skipped for it, once its targets have ended."""
+    """Also of a Waiting step that will be skipped once its targets have ended."""
 
 
 class FlowReason(StrEnum):
-    """`state.reason` of a flow, besides those of HELD_UP."""
+    """`state.reason` of a flow, which may also be one of HELD_UP."""
 
     STEP_FAILED = "StepFailed"
     NAME_CONFLICT = "NameConflict"
@@ -74,4 +73,4 @@ HELD_UP = frozenset(
         StepReason.BLOCKED,
     }
 )
-"""Reasons of a waiting step that are trouble of its own; the first step's is that of the flow."""
+"""Reasons of a waiting step with a problem of its own; that of the first one is also the flow's."""

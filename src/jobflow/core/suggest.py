@@ -1,50 +1,48 @@
-"""Guesses what somebody meant by an unknown word. It never decides that a word is wrong."""
+"""Suggestions for unknown words: "did you mean …"."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import chain
 
+from jobflow.core.lazy import lazy_property
+
 CURLY_QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
-"""What word processors make of quotes; YAML reads them as letters."""
+"""Quotes of word processors, which YAML reads as letters."""
 CURLY_QUOTES_ARE_PART = ": its curly quotes are part of the name, write straight ones or none"
 
 _STRIPPED = " \t\r\n\u00a0\u200b\ufeff\"'`" + "".join(sorted(CURLY_QUOTES))
-"""What word processors and YAML mistakes leave around a word."""
-
-
+"""Characters around a word that come from word processors or mistakes in YAML."""
 _LONGEST = 300
-"""Longer words are compared with nothing."""
+"""Characters of a word; longer ones are not compared."""
 _LETTERS = 160
-"""Letters of one word times those of the other in one comparison of the budget."""
+"""Letters of one word times letters of the other that count as one comparison."""
 
 
-def plain(word: str) -> str:
-    """A word without quotes and blanks around it, in lower case, its `_` and blanks as `-`."""
+def normalize_word(word: str) -> str:
+    """Return a word in lower case, without quotes around it, with `-` for `_` and blanks."""
     return word.strip(_STRIPPED).casefold().replace("_", "-").replace(" ", "-")
 
 
 class Suggester:
-    """The nearest known word for an unknown one, at a cost that is bounded whatever is asked.
+    """Finds the nearest known word for an unknown one, at a bounded cost.
 
-    Words that differ only in case, quotes or `_` are always found. Others are compared by
-    similarity until `budget` comparisons have been spent; after that there are no guesses. Words
-    of more than a dozen letters cost as many comparisons as their letters take time.
+    Words that differ only in case, quotes or `_` are always found. Other words are compared until
+    `budget` comparisons have been used; long words count as several comparisons.
     """
 
     def __init__(self, known: Sequence[str], *, budget: int = 1000) -> None:
         self._known = known
         self._budget = budget * _LETTERS
 
-    @cached_property
+    @lazy_property
     def _by_plain_form(self) -> dict[str, str]:
-        return {plain(word): word for word in reversed(self._known) if word}
+        return {normalize_word(word): word for word in reversed(self._known) if word}
 
     def nearest(self, word: str) -> str | None:
-        """The known word that is most like this one, if any is like it at all."""
-        wanted = plain(word)
+        """Return the most similar known word, or None if no word is similar."""
+        wanted = normalize_word(word)
         if not wanted or len(wanted) > _LONGEST:
             return None
         if (same := self._by_plain_form.get(wanted)) is not None:
@@ -54,7 +52,7 @@ class Suggester:
         return self._by_plain_form[matches[0]] if matches else None
 
     def _candidates(self, wanted: str) -> Iterator[str]:
-        """The words to compare with: all, or of very many those that begin and are sized alike."""
+        """Yield all words, or of very many those with the same first letter and similar length."""
         size = len(wanted)
         words: Iterable[str] = self._by_plain_form
         if (
@@ -71,11 +69,11 @@ class Suggester:
                 yield word
         self._budget -= _LETTERS
 
-    @cached_property
+    @lazy_property
     def _letters(self) -> int:
         return sum(min(len(word), _LONGEST) for word in self._by_plain_form)
 
-    @cached_property
+    @lazy_property
     def _by_size(self) -> dict[tuple[str, int], list[str]]:
         """Plain forms by their first character and length."""
         found: dict[tuple[str, int], list[str]] = {}
@@ -85,12 +83,12 @@ class Suggester:
 
 
 def did_you_mean(guess: str | None) -> str:
-    """`; did you mean "x"?`, or nothing."""
+    """Return `; did you mean "x"?`, or "" without a guess."""
     return f'; did you mean "{guess}"?' if guess else ""
 
 
-def supported(value: object, words: Iterable[str]) -> str:
-    """The detail of an unsupported value: the words there are, and the one that was meant."""
+def list_supported(value: object, words: Iterable[str]) -> str:
+    """Return the detail of an unsupported value: the supported ones, and a suggestion."""
     listed = [str(word) for word in words]
     guess = Suggester(listed).nearest(value) if isinstance(value, str) else None
     return "supported values: " + ", ".join(f'"{word}"' for word in listed) + did_you_mean(guess)

@@ -1,4 +1,4 @@
-"""How messages of a status are worded: short lists and short sentences. It decides nothing."""
+"""Text for messages: lists of names, times, durations, commands and counts."""
 
 from __future__ import annotations
 
@@ -9,34 +9,33 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.meta import ObjectMeta
 
 MAX_MESSAGE = 256
-"""Most characters of a message in a status (DESIGN §3)."""
+"""Characters of a message in a status."""
+MAX_NAMES = 3
+"""Names in a message; others are counted."""
 
-SHOWN = 3
-"""Most names in a message; the rest is a number."""
 
-
-def short(message: str) -> str:
-    """The message, cut to MAX_MESSAGE characters; the last is then an ellipsis."""
+def shorten(message: str) -> str:
+    """Return the message, cut to MAX_MESSAGE characters with an ellipsis."""
     return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
 
 
-def listed(names: Sequence[str], *, total: int | None = None, last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`, `a, b, c and 996 more`.
+def join_names(names: Sequence[str], *, total: int | None = None, last: str = "and") -> str:
+    """Return `a`, `a and b`, `a, b and c`, or `a, b, c and 996 more`.
 
-    Of a long list only the first SHOWN have to be in `names` where `total` says how many there
-    are. `last` is the word before the last of them.
+    With `total`, the number of all names, `names` may be only the first ones. `last` is the word
+    before the last name.
     """
-    more = (len(names) if total is None else total) - SHOWN
+    more = (len(names) if total is None else total) - MAX_NAMES
     if more > 0:
-        return f"{', '.join(names[:SHOWN])} {last} {more} more"
+        return f"{', '.join(names[:MAX_NAMES])} {last} {more} more"
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
-def go_duration(span: timedelta) -> str:
-    """Whole seconds as Go prints a Duration: `3s`, `1m30s`, `2h0m0s`; a negative span is `0s`."""
-    minutes, seconds = divmod(max(0, span // timedelta(seconds=1)), 60)
+def format_go_duration(format_duration: timedelta) -> str:
+    """Return whole seconds as Go prints a Duration: `3s`, `1m30s`, `2h0m0s`; `0s` if negative."""
+    minutes, seconds = divmod(max(0, format_duration // timedelta(seconds=1)), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours}h{minutes}m{seconds}s"
@@ -46,8 +45,8 @@ def go_duration(span: timedelta) -> str:
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
-def span(duration: timedelta | None) -> str:
-    """`0s`, `45s`, `3m20s`, `2h5m`, `3d4h`: two units at most; empty for None."""
+def format_duration(duration: timedelta | None) -> str:
+    """Return `45s`, `3m20s`, `2h5m` or `3d4h`, with at most two units; "" for None."""
     if duration is None:
         return ""
     seconds = int(duration.total_seconds())
@@ -58,36 +57,39 @@ def span(duration: timedelta | None) -> str:
     return f"{seconds}s"
 
 
-def clock(moment: datetime, now: datetime) -> str:
-    """`12:00:03 UTC`, with its date where that is not the date of `now`."""
+def format_time(moment: datetime, now: datetime) -> str:
+    """Return `12:00:03 UTC`, with the date if it is not that of `now`."""
     moment = moment.astimezone(UTC)
     day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
     return f"{day}{moment:%H:%M:%S} UTC"
 
 
-def elapsed(since: datetime, now: datetime) -> str:
-    """How long it is, never less than nothing."""
-    return span(max(now - since, timedelta()))
+def format_elapsed(since: datetime, now: datetime) -> str:
+    """Return the duration since a time, at least `0s`."""
+    return format_duration(max(now - since, timedelta()))
 
 
-def lasting(since: datetime | None, now: datetime) -> str:
-    """` for 1m15s (since 12:00:00 UTC)`; empty where nobody knows."""
-    return "" if since is None else f" for {elapsed(since, now)} (since {clock(since, now)})"
+def format_since(since: datetime | None, now: datetime) -> str:
+    """Return ` for 1m15s (since 12:00:00 UTC)`; "" for None."""
+    return (
+        ""
+        if since is None
+        else f" for {format_elapsed(since, now)} (since {format_time(since, now)})"
+    )
 
 
-def typed(command: str, metadata: ObjectMeta, more: str = "") -> str:
-    """A command about an object as one types it, in backquotes; without a namespace where it is
-    the default one."""
+def format_command(command: str, metadata: ObjectMeta, more: str = "") -> str:
+    """Return a command for an object in backquotes, with its namespace unless it is the default."""
     place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
     return f"`{command} {metadata.name}{more}{place}`"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 step`, `4,990 steps`."""
+def format_count(number: int, noun: str) -> str:
+    """Return `1 step` or `4,990 steps`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def progress_of(conditions: Collection[StepCondition]) -> str:
-    """The same of conditions."""
+def format_progress(conditions: Collection[StepCondition]) -> str:
+    """Return the progress of steps: `3/5` have ended."""
     ended = sum(condition.phase in ENDED_STEP_PHASES for condition in conditions)
     return f"{ended}/{len(conditions)}"

@@ -1,27 +1,26 @@
-"""Moments that are computed from those of others, which may be any that can be written down: those
-of a status, of a vcjob, of a spec."""
+"""Arithmetic with timestamps of statuses and specs, which may be any that Kubernetes accepts."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-THE_END = datetime.max.replace(microsecond=0, tzinfo=UTC)
+LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC)
 
 
 def add(moment: datetime, wait: timedelta | float) -> datetime:
-    """So long, or so many seconds, after a moment; THE_END where that would be beyond it."""
+    """Return the time after a wait, in seconds if it is a number; at most LATEST."""
     try:
         return moment + (wait if isinstance(wait, timedelta) else timedelta(seconds=wait))
     except OverflowError:
-        return THE_END
+        return LATEST
 
 
 def truncate_to_second(moment: datetime) -> datetime:
-    """The second that has begun: timestamps in a status are whole seconds."""
+    """Return the time in whole seconds, as in a status."""
     return moment.replace(microsecond=0)
 
 
 def ceil_to_second(moment: datetime) -> datetime:
-    """The first whole second at or after `moment`."""
-    begun = truncate_to_second(moment)
-    return begun if begun == moment else add(begun, 1)
+    """Return the first whole second at or after a time."""
+    truncated = truncate_to_second(moment)
+    return truncated if truncated == moment else add(truncated, 1)

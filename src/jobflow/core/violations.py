@@ -1,7 +1,4 @@
-"""What is wrong with an object, as values that read like the API server's own errors.
-
-A violation says where, what and what to do; nothing here decides whether something is wrong.
-"""
+"""Violations and warnings of admission, in the format of the API server's own errors."""
 
 from __future__ import annotations
 
@@ -16,24 +13,21 @@ from typing import Any, TypeAlias
 import msgspec
 
 MAX_FINDINGS = 1_000
-"""Violations of one object after which nothing more of it is judged."""
+"""Violations of one object, after which validation stops."""
 MAX_SHOWN = 100
-"""Violations that a refusal lists; the others are counted."""
+"""Violations in a refusal; others are counted."""
 MAX_QUOTED = 200
-"""Characters of an offending value that a message repeats; the rest is cut, with dots."""
+"""Characters of an invalid value in a message, which is cut with an ellipsis."""
 MAX_FIELD_WARNINGS = 16
-"""Field warnings that one review names; the others are counted."""
+"""Doubts in one review names; a review; others are counted."""
 _WORD = re.compile(r"[-$\w]+")
 _KEY_END = re.compile(r"[].[]")
-_MOST_ENDS = 200
-"""How many dots and brackets of a path are looked at for the end of one key."""
+_MAX_ENDS = 200
+"""Dots and brackets of a path at which one key may end."""
 
 
 class Reason(StrEnum):
-    """The kind of a violation, as `Status.details.causes[].reason` names it.
-
-    Source: k8s.io/apimachinery/pkg/util/validation/field, ErrorType.
-    """
+    """Reason of a cause in a Status (k8s.io/apimachinery/pkg/util/validation/field, ErrorType)."""
 
     INVALID = "FieldValueInvalid"
     REQUIRED = "FieldValueRequired"
@@ -69,39 +63,38 @@ class Violation:
     """JSON path without a leading dot: `spec.flows[2].dependsOn.targets[0]`."""
     reason: Reason
     value: Any
-    """The offending value; the text leaves it out where it says nothing (Required, Forbidden,
-    Too long, Too many)."""
+    """The invalid value, which messages of Required, Forbidden, Too long and Too many omit."""
     detail: str
-    """What is wrong and what to do; may be empty where the reason says all (Duplicate)."""
+    """The problem and what to do; may be empty if the reason is enough (Duplicate)."""
     words: str = ""
-    """The whole message, where it is another's; then value and detail say nothing."""
+    """The whole message, if it is that of an API server; value and detail are then unused."""
 
     def __str__(self) -> str:
-        """`path: message`, as kubectl prints a cause; the message alone for the object itself."""
+        """Return `path: message`, as kubectl prints a cause; only the message without a path."""
         return f"{self.path}: {self.message}" if self.path else self.message
 
     @property
     def message(self) -> str:
-        """The text without the path: what a `StatusCause` holds."""
+        """The text without the path, as in a `StatusCause`."""
         if self.words:
             return self.words
         word = _WORDS[self.reason]
         if self.reason not in _WITHOUT_VALUE:
-            word = f"{word}: {quoted(self.value)}"
+            word = f"{word}: {quote(self.value)}"
         return f"{word}: {self.detail}" if self.detail else word
 
 
 @dataclass(frozen=True, slots=True)
 class FieldWarning:
-    """A warning about one field of an object."""
+    """A suspicious at one field of an object, for a warning."""
 
     path: str
     detail: str
     """The problem and what to do."""
     reason: Reason | None = None
-    """The reason if `jobflow lint` reports it as a fault; None if lint warns too."""
+    """The reason if `jobflow violation reports it reports instead; None if lint warns too."""
     value: Any = None
-    """The offending value, for a fault that shows it."""
+    """The value for that violation."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.detail}"
@@ -109,16 +102,17 @@ class FieldWarning:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What admission says of an object: refused where there is a violation."""
+    """The result of admission: an object with violations is refused."""
 
     violations: tuple[Violation, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Suspicious but legal; one sentence each, for `Warning:` headers."""
+    """Sentences for `Warning:` headers."""
     field_warnings: tuple[FieldWarning, ...] = ()
+    """Warnings with a place."""
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """All warnings of a review: at most MAX_FIELD_WARNINGS with a field, and how many more."""
+        """All warnings of a review, with at most MAX_FIELD_WARNINGS doubts."""
         if not self.field_warnings:
             return self.warnings
         shown = [str(warning) for warning in self.field_warnings[:MAX_FIELD_WARNINGS]]
@@ -127,8 +121,8 @@ class Verdict:
         return (*self.warnings, *shown)
 
 
-def quoted(value: Any) -> str:
-    """A value as JSON for a message, cut to `MAX_QUOTED` characters; never raises."""
+def quote(value: Any) -> str:
+    """Return a value as JSON for a message, cut to `MAX_QUOTED` characters; never raises."""
     if isinstance(value, str):
         value = value[:MAX_QUOTED]
     try:
@@ -140,20 +134,20 @@ def quoted(value: Any) -> str:
     return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
 
 
-def below(path: str, key: str | int) -> str:
-    """The JSON path of what is at `key` below `path`: `a.b`, `a[0]`, and `a[x.io/b]` where a map's
-    key is more than a word (k8s.io/apimachinery/pkg/util/validation/field, Path)."""
+def join_path(path: str, key: str | int) -> str:
+    """Return the JSON path of a key: `a.b`, `a[0]`, or `a[x.io/b]` if the key is not a word
+    (k8s.io/apimachinery/pkg/util/validation/field, Path)."""
     if isinstance(key, str) and _WORD.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}[{key}]"
 
 
 Place: TypeAlias = "tuple[Place, str | int] | None"
-"""A key or index and the place that it is in: a path that costs nothing to extend."""
+"""A path as a linked list, which is cheap to extend: the outer place, and a key or index in it."""
 
 
-def keys_of(place: Place) -> list[str | int]:
-    """The keys and indices of a place, from the outermost inwards."""
+def list_keys(place: Place) -> list[str | int]:
+    """Return the keys and indices of a place, the outermost first."""
     keys: list[str | int] = []
     while place is not None:
         place, key = place
@@ -161,17 +155,17 @@ def keys_of(place: Place) -> list[str | int]:
     return keys[::-1]
 
 
-def path_of(place: Place, path: str) -> str:
-    """The JSON path of a place below `path`."""
-    return reduce(below, keys_of(place), path)
+def format_path(place: Place, path: str) -> str:
+    """Return the JSON path of a place below `path`."""
+    return reduce(join_path, list_keys(place), path)
 
 
-def beginnings(path: str) -> Iterator[tuple[str, str]]:
-    """The keys that a JSON path below a map may begin with, longest first, each with the rest of
-    the path: keys may hold dots and brackets themselves."""
+def split_first_key(path: str) -> Iterator[tuple[str, str]]:
+    """Yield each first key that a JSON path below a map may have, longest first, with the rest of
+    the path. Several are possible because keys may contain dots and brackets."""
     bracketed = path.startswith("[")
     bare = path[1:] if bracketed else path.removeprefix(".")
-    ends = [found.start() for found in islice(_KEY_END.finditer(bare), _MOST_ENDS)]
+    ends = [found.start() for found in islice(_KEY_END.finditer(bare), _MAX_ENDS)]
     if not bracketed:
         ends.append(len(bare))
     for end in reversed(ends):
@@ -180,7 +174,7 @@ def beginnings(path: str) -> Iterator[tuple[str, str]]:
 
 
 def some(names: Iterable[str], shown: int = 3) -> str:
-    """`a, b, c and 996 more`: at most `shown` names, in the order given."""
+    """Return `a, b, c and 996 more`, with at most `shown` names."""
     listed = list(names)
     text = ", ".join(listed[:shown])
     return f"{text} and {len(listed) - shown} more" if len(listed) > shown else text

@@ -13,7 +13,7 @@ from jobflow.api.flow_status import JobFlowStatus, RequestedHours, StepFailure
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.tree import Tree, table
-from jobflow.core.text import span
+from jobflow.core.text import format_duration
 from support.plan.flow_statuses import DIAMOND, FAILED, NOW, standing
 
 
@@ -210,4 +210,4 @@ def test_a_narrow_table() -> None:
     + [(86400, "1d"), (90000, "1d1h"), (None, "")],
 )
 def test_spans(seconds: float | None, text: str) -> None:
-    assert span(None if seconds is None else timedelta(seconds=seconds)) == text
+    assert format_duration(None if seconds is None else timedelta(seconds=seconds)) == text

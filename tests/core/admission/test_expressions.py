@@ -98,7 +98,7 @@ NO_ORDER = "> does not take a text and a whole number"
          'character 1: a task has no "succeeded"; did you mean "Succeeded"?'),
         # values
         ("steps.a.phase", "gives a text, not true or false"),
-        ("params.workers", "gives a number, not true or false"),
+        ("params.workers", "gives a whole number, not true or false"),
         ("params.rates", "gives a list, not true or false"),
         ("params.map.x", "gives a map, not true or false"),
         ("null", "gives null, not true or false"),
@@ -164,7 +164,7 @@ def test_every_fault_of_an_expression_is_told() -> None:
         ({"forEach": {"from": "params.rates.map(x, {'lr': x})"}}, []),
         ({"forEach": {"from": "steps.a.outputs.files"}}, []),
         ({"forEach": {"from": "params.workers"}},
-         ['forEach.from: Invalid value: "params.workers": gives a number, not a list']),
+         ['forEach.from: Invalid value: "params.workers": gives a whole number, not a list']),
         ({"forEach": {"from": "params.many"}}, [
             'forEach.from: Invalid value: "params.many": gives 1,001 items; at most 1,000 are '
             "allowed",
@@ -177,7 +177,7 @@ def test_every_fault_of_an_expression_is_told() -> None:
         ({"repeat": {"max": 3, "until": "outputs"}},
          ['repeat.until: Invalid value: "outputs": gives a map, not true or false']),
         ({"repeat": {"max": 3, "until": "index"}},
-         ['repeat.until: Invalid value: "index": gives a number, not true or false']),
+         ['repeat.until: Invalid value: "index": gives a whole number, not true or false']),
         ({"retry": {"limit": 3, "when": "reason == 'JobFailed' && phase == 'Failed'"}}, []),
         ({"retry": {"limit": 3, "when": "steps.a.outputs.x == outputs.y"}}, []),
         ({"retry": {"limit": 3, "when": "index == 0"}}, [
@@ -203,7 +203,7 @@ def test_a_param_without_a_value_leaves_what_names_others_to_be_judged() -> None
         return [each for each in faults(flow) if each.startswith("spec.flows")]
 
     assert said("params.n") == [
-        'spec.flows[0].when: Invalid value: "params.n": gives a number, not true or false'
+        'spec.flows[0].when: Invalid value: "params.n": gives a whole number, not true or false'
     ]
     assert said("params.open") == said("params.open + params.n") == []
 

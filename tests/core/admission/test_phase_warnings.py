@@ -6,12 +6,12 @@ import pytest
 
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.admission.warnings import unknown_phases
-from jobflow.core.cel.expression import Expression, parsed
+from jobflow.core.cel.expression import Expression, parse_cached
 from support.admission.reviewed import flow_of
 
 
 def strange(text: str) -> list[tuple[str, str]]:
-    read = parsed(text)
+    read = parse_cached(text)
     assert isinstance(read, Expression)
     return list(unknown_phases(read.comparisons()))
 

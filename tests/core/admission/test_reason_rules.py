@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.rules.expressions import REASONS_OF_ATTEMPTS
-from jobflow.core.cel.expression import Expression, parsed
+from jobflow.core.cel.expression import Expression, parse_cached
 from jobflow.core.cel.variables import Comparison
 from support.admission.reviewed import faults, flow_of
 
@@ -27,7 +27,7 @@ def test_a_reason_of_a_container_is_refused_with_those_that_come() -> None:
 
 
 def compared(text: str) -> list[Comparison]:
-    read = parsed(text)
+    read = parse_cached(text)
     assert isinstance(read, Expression)
     return list(read.comparisons())
 

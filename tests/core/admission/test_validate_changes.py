@@ -18,7 +18,7 @@ from jobflow.core.admission.validate import (
     validate_flow_update,
     validate_template_delete,
 )
-from jobflow.core.json_values import differences, is_same
+from jobflow.core.json_values import find_differences, is_same_json
 from jobflow.core.violations import Verdict
 from support.admission.reviewed import flow_of, said, template_of
 
@@ -337,8 +337,8 @@ def test_a_needed_template_that_may_go(template, terminating):
     ],
 )  # fmt: skip
 def test_values_are_the_same_or_differ_at_places(old, new, places):
-    assert list(differences("x", old, new)) == places
-    assert is_same(old, new) is (not places)
+    assert list(find_differences("x", old, new)) == places
+    assert is_same_json(old, new) is (not places)
 
 
 def test_specs_that_are_nested_as_deeply_as_can_be_read_are_compared():

@@ -15,7 +15,7 @@ from jobflow.api.flow_status import (
     StepCondition,
 )
 from jobflow.core.admission.rules.size_limits import MAX_STATUS
-from jobflow.core.names import job_name
+from jobflow.core.names import format_job_name
 from jobflow.core.planning.status.size_limit import fitted
 from support.admission.reviewed import faults, flow_of, knowing, template_of
 
@@ -172,7 +172,7 @@ def test_the_largest_flow_that_is_admitted_has_a_status_that_fits(condition):
     """The same for every step, with the status's own rules for what is dropped."""
     names = [f"{NAME}{i:05}" for i in range(5_002)]
     assert faults(flow_of(*names, name="f" * 20)) == []
-    jobs = [job_name("f" * 20, name) for name in names]
+    jobs = [format_job_name("f" * 20, name) for name in names]
     begun = [job for job in jobs if condition.job]
     history = [JobRunningHistory(state="Running", start_timestamp=NOW)] * 10
     records = [

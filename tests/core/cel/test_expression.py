@@ -1,4 +1,4 @@
-"""CEL expressions: what they give, what they fail by, and what is not taken at all."""
+"""CEL expressions: values, failures and faults."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from jobflow.core.cel import expression as expressions
-from jobflow.core.cel.expression import Expression, Failure, Fault, expression
-from jobflow.core.cel.language.budget import Work
+from jobflow.core.cel.expression import (
+    EvaluationFailure,
+    Expression,
+    ExpressionFault,
+    parse_expression,
+)
+from jobflow.core.cel.language.budget import Budget
 from jobflow.core.cel.language.functions import FUNCTIONS
 
 ITEMS = [{"phase": "Completed", "outputs": {"acc": acc}} for acc in (0.5, 0.9, 0.7)]
@@ -25,26 +30,26 @@ CONTEXT: dict[str, Any] = {
 
 
 def parsed(text: str) -> Expression:
-    found = expression(text)
+    found = parse_expression(text)
     assert isinstance(found, Expression), found
     return found
 
 
 def value_of(text: str, context: dict[str, Any] = CONTEXT) -> Any:
     value = parsed(text).evaluate(context)
-    assert not isinstance(value, Failure), value.message
+    assert not isinstance(value, EvaluationFailure), value.message
     return value
 
 
-def failure_of(text: str, context: dict[str, Any] = CONTEXT) -> Failure:
+def failure_of(text: str, context: dict[str, Any] = CONTEXT) -> EvaluationFailure:
     value = parsed(text).evaluate(context)
-    assert isinstance(value, Failure), value
+    assert isinstance(value, EvaluationFailure), value
     return value
 
 
-def fault_of(text: str) -> Fault:
-    found = expression(text)
-    assert isinstance(found, Fault), found
+def fault_of(text: str) -> ExpressionFault:
+    found = parse_expression(text)
+    assert isinstance(found, ExpressionFault), found
     return found
 
 
@@ -139,7 +144,7 @@ def test_what_goes_over_lists(text: str, value: Any) -> None:
     ],
 )
 def test_why_an_expression_has_no_value(text: str, message: str, missing: bool) -> None:
-    assert failure_of(text) == Failure(message, missing=missing)
+    assert failure_of(text) == EvaluationFailure(message, missing=missing)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,7 @@ def test_why_an_expression_has_no_value(text: str, message: str, missing: bool) 
         ("a == 1 &&\nb ==", "is not a CEL expression: it ends too early", 14),
         ("a = 1", "is not a CEL expression: unexpected '='", 2),
         ("a ? b", "is not a CEL expression: it ends too early", 5),
-        ("a\u200b == 1", "has the character U+200B, which nobody sees", 1),
+        ("a\u200b == 1", "has the invisible character U+200B; remove it", 1),
         ("if == 1", "is not a CEL expression: if is a reserved word", 0),
         ("18446744073709551616", "is not a CEL expression: a number of more than 64 bits", 0),
         ("'a\\q'", "is not a CEL expression: unknown escape \\q in a text; write \\\\q", 0),
@@ -178,7 +183,7 @@ def test_why_an_expression_has_no_value(text: str, message: str, missing: bool) 
     ],
 )
 def test_what_is_not_taken(text: str, message: str, at: int | None) -> None:
-    assert fault_of(text) == Fault(message, at)
+    assert fault_of(text) == ExpressionFault(message, at)
 
 
 THOUSAND = list(range(1000))
@@ -239,7 +244,7 @@ TRIALS = [
     ],
 )
 def test_the_best_by_what_is_under_a_path(text: str, value: Any) -> None:
-    """Entries without it are passed over; of several the first is taken."""
+    """Entries without the path are ignored; the first of several is returned."""
     assert value_of(text, {"l": TRIALS}) == value
 
 
@@ -262,17 +267,17 @@ def test_the_best_by_what_is_under_a_path(text: str, value: Any) -> None:
     ],
 )
 def test_why_there_is_no_best(text: str, message: str, missing: bool) -> None:
-    assert failure_of(text) == Failure(message, missing=missing)
+    assert failure_of(text) == EvaluationFailure(message, missing=missing)
 
 
 def test_the_best_of_a_thousand_is_found_in_linear_time() -> None:
     works = []
     for count in (100, 1000):
-        works.append(Work())
+        works.append(Budget())
         entries = [{"outputs": {"acc": number}} for number in range(count)]
         best = parsed("l.maxBy('outputs.acc').outputs.acc").evaluate({"l": entries}, works[-1])
         assert best == count - 1
-    spent = [Work().left - work.left for work in works]
+    spent = [Budget().steps - work.steps for work in works]
     assert spent[1] < 10 * spent[0]
 
 
@@ -314,14 +319,14 @@ def test_numbers_of_more_than_64_bits_are_doubles(number: int, given: float) -> 
 def test_of_what_a_map_cannot_hold_the_first_by_key_is_told() -> None:
     entries = ", ".join(f'"k{number}": {number}.0 / 0.0' for number in range(9))
     for _ in range(20):
-        assert parsed("{" + entries + "}").evaluate({}) == Failure(
+        assert parsed("{" + entries + "}").evaluate({}) == EvaluationFailure(
             "gives nan, which JSON cannot hold"
         )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, object(), "\ud800", b"x"])
 def test_what_is_no_json_is_a_failure(value: object) -> None:
-    assert isinstance(parsed("x").evaluate({"x": value}), Failure)
+    assert isinstance(parsed("x").evaluate({"x": value}), EvaluationFailure)
 
 
 @pytest.mark.parametrize(
@@ -331,11 +336,11 @@ def test_what_a_loop_takes_of_its_entries_is_what_stands_there(value: object) ->
     plain = value_of("x.y", {"x": {"y": value}})
     (given,) = value_of("l.map(x, x.y)", {"l": [{"y": value}]})
     assert repr(given) == repr(plain)
-    assert isinstance(parsed("l.map(x, x.y)").evaluate({"l": [{"y": "\ud800"}]}), Failure)
+    assert isinstance(parsed("l.map(x, x.y)").evaluate({"l": [{"y": "\ud800"}]}), EvaluationFailure)
 
 
 def test_an_entry_that_stands_there_again_has_its_price_each_time() -> None:
-    """Items that have not begun are one and the same entry."""
+    """Items that have not started are one shared object."""
     entry = {"phase": "Waiting", "outputs": {"acc": 1}}
     one, many = [entry] * 50, [dict(entry) for _ in range(50)]
     for text, value in {
@@ -345,29 +350,29 @@ def test_an_entry_that_stands_there_again_has_its_price_each_time() -> None:
         "l.filter(x, x.outputs.acc > 1)": [],
         "l.exists_one(x, x.phase == 'Waiting')": False,
     }.items():
-        works = [Work(), Work()]
+        works = [Budget(), Budget()]
         assert [
             parsed(text).evaluate({"l": entries}, work)
             for entries, work in zip((one, many), works, strict=True)
         ] == [value, value]
-        assert works[0].left == works[1].left < Work().left
+        assert works[0].steps == works[1].steps < Budget().steps
 
 
 def test_parsing_is_remembered() -> None:
-    assert expression("params.remembered") is expression("params.remembered")
+    assert parse_expression("params.remembered") is parse_expression("params.remembered")
 
 
 def test_what_is_too_long_is_not_kept() -> None:
-    before = expressions.parsed.cache_info().currsize
-    assert isinstance(expression("1" * (expressions.MAX_LENGTH + 1)), Fault)
-    assert expressions.parsed.cache_info().currsize == before
+    before = expressions.parse_cached.cache_info().currsize
+    assert isinstance(parse_expression("1" * (expressions.MAX_LENGTH + 1)), ExpressionFault)
+    assert expressions.parse_cached.cache_info().currsize == before
 
 
 # ------------------------------------------------------------------------- words
 
 
 def mentioned(text: str) -> dict[str, int]:
-    """Each variable as far as it is written out, with where it begins; `…` where more is taken."""
+    """Return the position of each variable with its literal keys; `…` if a computed key follows."""
     return {
         ".".join((each.root, *each.keys)) + ("…" if each.open else ""): each.at
         for each in parsed(text).mentions
@@ -410,7 +415,7 @@ def test_the_variables_that_an_expression_mentions(text: str, found: dict[str, i
 
 def test_the_functions_that_it_calls() -> None:
     calls = parsed("size(a) > 1 && a.startsWith('b').foo() || a.all(x, bar(x))").calls
-    assert [(call.name, call.at, call.of) for call in calls] == [
+    assert [(call.name, call.at, call.is_method) for call in calls] == [
         ("size", 0, False),
         ("startsWith", 17, True),
         ("foo", 33, True),
@@ -444,8 +449,9 @@ RECEIVERS = (
 @pytest.mark.parametrize("name", sorted(FUNCTIONS - {"has"}))
 def test_every_function_that_is_known_can_be_called(name: str) -> None:
     calls = [f"{receiver}{name}({given})" for receiver in RECEIVERS for given in ARGUMENTS]
-    found = [each for call in calls if isinstance(each := expression(call), Expression)]
+    found = [each for call in calls if isinstance(each := parse_expression(call), Expression)]
     values = [each.evaluate({}) for each in found]
     assert any(
-        not isinstance(value, Failure) or "; give a text" in value.message for value in values
+        not isinstance(value, EvaluationFailure) or "; give a text" in value.message
+        for value in values
     )

@@ -9,7 +9,12 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobflow.core.cel.expression import Expression, Failure, Fault, expression
+from jobflow.core.cel.expression import (
+    EvaluationFailure,
+    Expression,
+    ExpressionFault,
+    parse_expression,
+)
 from support.laws.effort_of_laws import tries
 
 WORDS = st.sampled_from(
@@ -35,13 +40,13 @@ CONTEXTS = st.dictionaries(NAMES, JSON, max_size=4)
 def test_any_text_is_an_expression_or_a_fault_and_gives_json_or_a_failure(
     text: str, context: dict[str, Any]
 ) -> None:
-    found = expression(text)
-    if isinstance(found, Fault):
+    found = parse_expression(text)
+    if isinstance(found, ExpressionFault):
         assert found.message
         assert found.at is None or 0 <= found.at <= len(text)
         return
     value = found.evaluate(context)
-    if not isinstance(value, Failure):
+    if not isinstance(value, EvaluationFailure):
         msgspec.json.encode(value)
         assert found.evaluate(context) == value
 
@@ -49,14 +54,14 @@ def test_any_text_is_an_expression_or_a_fault_and_gives_json_or_a_failure(
 @given(st.lists(st.integers(-9, 9) | st.floats(-9, 9), min_size=1, max_size=6))
 def test_folds_are_those_of_numbers(numbers: list[float]) -> None:
     for name, fold in {"max": max, "min": min, "sum": sum}.items():
-        found = expression(f"l.{name}()")
+        found = parse_expression(f"l.{name}()")
         assert isinstance(found, Expression)
         assert found.evaluate({"l": numbers}) == fold(numbers)
 
 
 @given(st.text(string.ascii_letters + "_.[]()'\" -", max_size=30))
 def test_mentions_stand_where_they_say(text: str) -> None:
-    found = expression(text)
+    found = parse_expression(text)
     if isinstance(found, Expression):
         for mention in found.mentions:
             assert text.startswith(mention.root, mention.at)

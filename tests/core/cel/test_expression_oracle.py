@@ -1,4 +1,4 @@
-"""Expressions give what CEL-C++ gives for them; it runs in a process of its own (`cel_oracle`)."""
+"""Expressions have the values that CEL-C++ computes, in another process (`cel_oracle`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.cel.language.budget import CelError, Work
-from jobflow.core.cel.language.macros import Frame
-from jobflow.core.cel.language.program import program
-from jobflow.core.cel.language.syntax import CelSyntaxError, parse
+from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.compiler import compile_program
+from jobflow.core.cel.language.macros import EvaluationFrame
+from jobflow.core.cel.language.parser import parse
+from jobflow.core.cel.language.tree import CelSyntaxError
 from support.laws.cel_grammar import VARIABLES, sensible
 from support.laws.cel_oracle import ENDED, FAILED, answers, tagged
 from support.laws.effort_of_laws import THOROUGH
@@ -107,16 +108,16 @@ dyn(1) == 1.0
 
 
 def ours(text: str) -> Any:
-    """What our evaluation gives, before it is made JSON."""
+    """Return our value, before it is converted to JSON."""
     try:
-        made = program(parse(text))
-        return tagged(made.run(Frame(VARIABLES, made.slots, Work())))
+        made = compile_program(parse(text))
+        return tagged(made.run(EvaluationFrame(VARIABLES, made.slots, Budget())))
     except (CelSyntaxError, CelError):
         return FAILED
 
 
 def differences(texts: list[str]) -> list[tuple[str, Any, Any]]:
-    """Expressions to which another answer is given, with theirs and ours."""
+    """Return the expressions with different values: the text, theirs, ours."""
     found = zip(texts, answers(texts, VARIABLES), strict=True)
     return [
         (text, answer, own)
@@ -126,7 +127,7 @@ def differences(texts: list[str]) -> list[tuple[str, Any, Any]]:
 
 
 def _alike(answer: Any, own: Any) -> bool:
-    """CEL-C++ goes over the keys of a map in any order, and makes lists of them in that order."""
+    """CEL-C++ reads the keys of a map in any order, which is then that of lists of them."""
     return bool(answer == own or _in_order(answer) == _in_order(own))
 
 
@@ -137,7 +138,7 @@ def _in_order(answer: Any) -> Any:
 
 
 def test_it_is_known_where_both_differ() -> None:
-    """Doubles are written with all their digits, and nothing but digits is read as a number."""
+    """We write doubles with all digits, and read only digits as a number."""
     assert [text for text, _, _ in differences(["string(1234567.5)", 'int(" 1")', "1 + 1"])] == [
         "string(1234567.5)",
         'int(" 1")',

@@ -1,4 +1,4 @@
-"""References `$(…)` in patches: which there are, and what becomes of them."""
+"""References `$(…)` in patches: found and replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobflow.api.schema.nesting import READABLE_DEPTH
-from jobflow.core.cel.references import Reference, reference, references, replaced
+from jobflow.core.cel.references import (
+    Reference,
+    find_references,
+    parse_reference,
+    replace_references,
+)
 from support.laws.effort_of_laws import tries
 
 VALUES: dict[str, Any] = {
@@ -30,11 +35,11 @@ VALUES: dict[str, Any] = {
 
 
 def put(value: Any) -> Any:
-    return replaced(value, lambda found: VALUES[found.path])
+    return replace_references(value, lambda found: VALUES[found.path])
 
 
 def found_in(value: Any) -> list[tuple[str, str]]:
-    return [(path, found.path) for path, found in references(value, "patch")]
+    return [(path, found.path) for path, found in find_references(value, "patch")]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,7 @@ def test_what_becomes_of_a_text(text: str, becomes: Any) -> None:
     ],
 )
 def test_a_path_is_read(path: str, root: str, keys: tuple[str, ...]) -> None:
-    assert reference(path) == Reference(path, root, keys)
+    assert parse_reference(path) == Reference(path, root, keys)
 
 
 def test_references_are_found_with_their_places() -> None:
@@ -190,7 +195,7 @@ def test_every_reference_that_is_found_is_looked_up_and_no_other(value: Any) -> 
         asked.append(found.path)
         return "seen"
 
-    result = replaced(value, answer)
+    result = replace_references(value, answer)
     assert sorted(asked) == sorted(path for _, path in found_in(value))
     assert value == before
     if not asked and "$$(" not in str(value):
@@ -205,4 +210,4 @@ def test_depth_is_no_matter() -> None:
     for _ in range(READABLE_DEPTH):
         (result,) = result
     assert result == 2
-    assert len(list(references(deep[0][0], ""))) == 1
+    assert len(list(find_references(deep[0][0], ""))) == 1

@@ -1,4 +1,4 @@
-"""What expressions and references see at a moment, and what comes of those that have no value."""
+"""The values that expressions and references see, and the failures of those without a value."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from jobflow.api.flow_status import Decisions, RunCondition, StepCondition
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.cel.expression import Expression, Failure, expression
+from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.scope import (
     MAX_ITEMS_SIZE,
     EvaluationScope,
-    context,
-    evaluated,
-    holds,
-    items_given,
-    with_values,
+    build_variables,
+    evaluate,
+    evaluate_condition,
+    evaluate_items,
+    resolve_references,
 )
-from jobflow.core.spec.expressions import outputs_needed
+from jobflow.core.spec.expressions import find_needed_outputs
 
 TRAINED = StepCondition(
     phase="Completed",
@@ -76,8 +76,8 @@ def seen(**more: Any) -> EvaluationScope:
 
 
 def value_of(text: str, **more: Any) -> Any:
-    value = evaluated("when", text, seen(**more))
-    assert not isinstance(value, Failure), value.message
+    value = evaluate("when", text, seen(**more))
+    assert not isinstance(value, EvaluationFailure), value.message
     return value
 
 
@@ -150,7 +150,7 @@ def test_what_belongs_to_a_run() -> None:
     assert value_of("item", item=None) is None
     assert value_of("flow.phase", flow_phase="Failed") == "Failed"
     for text in ("item", "index", "outputs", "phase", "flow.phase", "steps.nobody.phase"):
-        assert isinstance(evaluated("when", text, seen()), Failure)
+        assert isinstance(evaluate("when", text, seen()), EvaluationFailure)
 
 
 def test_only_what_is_mentioned_is_put_together() -> None:
@@ -160,9 +160,9 @@ def test_only_what_is_mentioned_is_put_together() -> None:
         asked.append(name)
         return STEPS.get(name)
 
-    found = expression("params.n > 1 && steps.train.phase == steps.failed.phase")
+    found = parse_expression("params.n > 1 && steps.train.phase == steps.failed.phase")
     assert isinstance(found, Expression)
-    assert context(found.mentions, EvaluationScope(FLOW, standing)) == {
+    assert build_variables(found.mentions, EvaluationScope(FLOW, standing)) == {
         "params": {"n": 4},
         "steps": {"train": {"phase": "Completed"}, "failed": {"phase": "Failed"}},
     }
@@ -170,44 +170,44 @@ def test_only_what_is_mentioned_is_put_together() -> None:
 
 
 def test_a_condition_holds_or_not_or_has_failed() -> None:
-    assert holds("when", "params.n > 3", seen()) is True
-    assert holds("when", "params.n > 4", seen()) is False
-    assert holds("when", "params.n", seen()) == Failure(
-        "when `params.n`: gives a number, not true or false"
+    assert evaluate_condition("when", "params.n > 3", seen()) is True
+    assert evaluate_condition("when", "params.n > 4", seen()) is False
+    assert evaluate_condition("when", "params.n", seen()) == EvaluationFailure(
+        "when `params.n`: gives a whole number, not true or false"
     )
-    assert holds("repeat.until", "steps.failed.outputs.acc > 1", seen()) == Failure(
-        "repeat.until `steps.failed.outputs.acc > 1`: there is no 'acc'"
-    )
-    assert holds("when", "1 +", seen()) == Failure(
+    assert evaluate_condition(
+        "repeat.until", "steps.failed.outputs.acc > 1", seen()
+    ) == EvaluationFailure("repeat.until `steps.failed.outputs.acc > 1`: there is no 'acc'")
+    assert evaluate_condition("when", "1 +", seen()) == EvaluationFailure(
         "when `1 +`: is not a CEL expression: it ends too early"
     )
 
 
 def test_a_long_expression_is_cut_in_the_message() -> None:
     text = "params.n == 1 || " * 20 + "params.n"
-    failure = holds("when", text, seen())
-    assert isinstance(failure, Failure)
+    failure = evaluate_condition("when", text, seen())
+    assert isinstance(failure, EvaluationFailure)
     assert len(failure.message) < 256
 
 
 def test_items() -> None:
-    assert items_given("forEach.from", "steps.train.outputs.files", seen()) == ["a", "b"]
-    assert items_given("forEach.from", "[]", seen()) == []
+    assert evaluate_items("forEach.from", "steps.train.outputs.files", seen()) == ["a", "b"]
+    assert evaluate_items("forEach.from", "[]", seen()) == []
     many = seen(item=[0] * 1001, index=0)
     large = seen(item=["x" * 1000] * 40, index=0)
-    assert items_given("forEach.from", "item", many) == Failure(
+    assert evaluate_items("forEach.from", "item", many) == EvaluationFailure(
         "forEach.from `item`: gives 1,001 items; at most 1,000 are allowed"
     )
-    assert items_given("forEach.from", "item", large) == Failure(
+    assert evaluate_items("forEach.from", "item", large) == EvaluationFailure(
         f"forEach.from `item`: gives items of 40,121 bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
     )
-    assert items_given("forEach.from", "params.n", seen()) == Failure(
-        "forEach.from `params.n`: gives a number, not a list"
+    assert evaluate_items("forEach.from", "params.n", seen()) == EvaluationFailure(
+        "forEach.from `params.n`: gives a whole number, not a list"
     )
-    assert items_given("forEach.from", "params.n > 3", seen()) == Failure(
+    assert evaluate_items("forEach.from", "params.n > 3", seen()) == EvaluationFailure(
         "forEach.from `params.n > 3`: gives true or false, not a list"
     )
-    assert items_given("forEach.from", "params.none", seen()) == Failure(
+    assert evaluate_items("forEach.from", "params.none", seen()) == EvaluationFailure(
         "forEach.from `params.none`: there is no 'none'"
     )
 
@@ -225,7 +225,7 @@ def test_references_see_the_same() -> None:
         "again": "$(steps.again.outputs.acc)",
         "shell": "$(hostname) $$(index)",
     }
-    assert with_values(patch, seen(index=3, item={"n": 2})) == {
+    assert resolve_references(patch, seen(index=3, item={"n": 2})) == {
         "priority": 4,
         "tasks": [{"name": "f-3", "replicas": 2}],
         "plugins": {"env": ["0.9", "1"]},
@@ -265,12 +265,14 @@ NINES = "9" * 5000
     ],
 )
 def test_a_reference_without_a_value(text: str, message: str) -> None:
-    assert with_values({"a": text}, seen()) == Failure(message, missing=True)
+    assert resolve_references({"a": text}, seen()) == EvaluationFailure(message, missing=True)
 
 
 def test_references_of_one_patch_stand_for_a_bounded_size() -> None:
-    said = with_values(["$(item)"] * 12, seen(item="x" * 100_000))
-    assert said == Failure("its references stand for more than 1,048,576 bytes; say less by them")
+    said = resolve_references(["$(item)"] * 12, seen(item="x" * 100_000))
+    assert said == EvaluationFailure(
+        "the values of its references have more than 1,048,576 bytes; use smaller values"
+    )
 
 
 JSON = st.recursive(
@@ -282,15 +284,15 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_the_value_of_an_item_is_the_same_by_reference_and_expression(item: Any) -> None:
-    assert with_values("$(item)", seen(item=item)) == item
-    assert evaluated("when", "item", seen(item=item)) == item
+    assert resolve_references("$(item)", seen(item=item)) == item
+    assert evaluate("when", "item", seen(item=item)) == item
 
 
 # ------------------------------------------------------------ outputs that are needed
 
 
 def needed(*steps: Step, **spec: Any) -> frozenset[str]:
-    return outputs_needed(JobFlowSpec(flows=list(steps), **spec))
+    return find_needed_outputs(JobFlowSpec(flows=list(steps), **spec))
 
 
 def test_the_outputs_that_a_flow_looks_at() -> None:
@@ -317,9 +319,9 @@ def test_steps_that_are_not_written_out_are_not_put_together() -> None:
 
 
 def test_a_run_of_an_item_that_is_not_there_is_none() -> None:
-    """Of a status that somebody else wrote."""
+    """Another program may have written the status."""
     runs = [RunCondition(index=index, phase="Failed") for index in (None, -1, 2, 4)]
     condition = StepCondition(phase="Failed", runs=runs)
     made = EvaluationScope(FLOW, {"search": (STEPS["search"][0], condition)}.get)
-    phases = evaluated("when", "steps.search.items.map(i, i.phase)", made)
+    phases = evaluate("when", "steps.search.items.map(i, i.phase)", made)
     assert phases == ["Skipped", "Skipped", "Failed", "Skipped"]

@@ -1,4 +1,4 @@
-"""What `jobflow why` says of the primitives of control: word for word, of statuses made by hand."""
+"""The sentences of `jobflow why` about conditions, loops and retries, for statuses made by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, FlowState, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.explain.explain import explain, explain_step, unknown_step
+from jobflow.core.explain.explain import describe_unknown_step, explain, explain_step
 from support.plan.control_flows import SOON, items, one, repeat, retrying, run, several
 from support.plan.flow_statuses import NOW, START
 
@@ -22,7 +22,7 @@ FAILED = StepCondition(
 
 
 def why(flow: JobFlow, step: str | None = None) -> list[str]:
-    """The sentences."""
+    """Return the sentences."""
     if step is None:
         return list(explain(flow, now=NOW).sentences)
     return list(explain_step(flow, step, now=NOW).sentences)
@@ -33,7 +33,7 @@ def why(flow: JobFlow, step: str | None = None) -> list[str]:
 
 def test_items_are_counted() -> None:
     flow = items("Completed Completed Running", 40)
-    assert why(flow, "a")[1:] == ["Of its runs: 2/40 items done, 1 running."]
+    assert why(flow, "a")[1:] == ["It has 2/40 items done, 1 running."]
     assert "Step a (2/40 items done, 1 running) is Running." in why(flow)
 
 
@@ -58,7 +58,7 @@ def test_items_that_failed_are_named_while_others_run() -> None:
     step = Step(name="a", for_each=ForEach(count=3))
     flow = one(step, StepCondition(phase="Running", runs=runs, attempts=2))
     assert why(flow, "a")[1:] == [
-        "Of its runs: 0/3 items done, 1 running, 1 failed.",
+        "It has 0/3 items done, 1 running, 1 failed.",
         "Item 1 failed (JobFailed): the job f-a-1 ended Failed.",
     ]
 
@@ -75,7 +75,7 @@ def test_of_a_thousand_failed_items_three_are_named() -> None:
 
 def test_a_repeat_says_where_it_is_and_until_when() -> None:
     assert why(repeat("Completed Running"), "a")[1:] == [
-        "It is at run 2 of at most 10, until `outputs.accuracy > 0.95` holds."
+        "It is at run 2 of at most 10, until `outputs.accuracy > 0.95` is true."
     ]
     assert why(repeat("Completed Completed", "Completed"), "a")[1:] == ["It has 2 runs."]
 
@@ -87,25 +87,25 @@ def test_between_two_attempts() -> None:
     assert why(one(A, retrying(avoid_nodes=["node-3", "node-7"])), "a") == [
         "Step a has been Waiting for 3s (since 12:01:12 UTC, Retrying): it runs again (1 of 3): "
         "the job f-a ended Failed: pod f-a-main-0 (task main): exit code 3 (Error).",
-        "The next attempt starts in 12s (at 12:01:27 UTC) and keeps off node-3 and node-7, where "
-        "it failed.",
-        "`kubectl logs -n default f-a-main-0 -c main` has what it printed.",
+        "The next attempt starts in 12s (at 12:01:27 UTC) and avoids node-3 and node-7, where it "
+        "failed.",
+        "See its log: `kubectl logs -n default f-a-main-0 -c main`.",
     ]
 
 
 def test_a_step_that_failed_for_good_says_how_often_it_was_tried() -> None:
     tried = StepCondition(phase="Failed", reason="JobFailed", job="f-a-r2", attempts=3)
-    assert why(one(A, tried), "a")[1] == "It was tried 3 times."
+    assert why(one(A, tried), "a")[1] == "It had 3 attempts."
     after_a_retry = StepCondition(
         phase="Failed", reason="JobFailed", job="f-a-r2", attempts=3, past_attempts=2
     )
-    assert not any("tried" in each for each in why(one(A, after_a_retry), "a"))
+    assert not any("attempts" in each for each in why(one(A, after_a_retry), "a"))
 
 
 def test_the_timeout_of_what_runs() -> None:
     step = Step(name="a", timeout="2h")
     flow = one(step, StepCondition(phase="Running", job="f-a", attempts=1, deadline=SOON))
-    assert "Its timeout of 2h is over in 12s (at 12:01:27 UTC)." in why(flow, "a")
+    assert "Its timeout of 2h expires in 12s (at 12:01:27 UTC)." in why(flow, "a")
 
 
 # ---------------------------------------------------------------------------- decisions
@@ -114,22 +114,22 @@ MADE: dict[str, tuple[Step, Decisions, str]] = {
     "when": (
         Step(name="a", when='params.env == "prod"'),
         Decisions(when=True),
-        'Its condition held: `params.env == "prod"`.',
+        'Its condition is true: `params.env == "prod"`.',
     ),
     "switch": (
         Step(name="a", switch=[Case(), Case(when="params.n > 3", template="large")]),
         Decisions(case=1),
-        "Of its switch case 2 of 2 (`params.n > 3`) was taken: it runs the JobTemplate large.",
+        "Its switch chose case 2 of 2 (`params.n > 3`): it runs the JobTemplate large.",
     ),
     "default": (
         Step(name="a", switch=[Case()]),
         Decisions(case=0),
-        "Of its switch case 1 of 1 (the default) was taken: it runs the JobTemplate a.",
+        "Its switch chose case 1 of 1 (the default): it runs the JobTemplate a.",
     ),
     "items": (
         Step(name="a", for_each=ForEach(from_="params.\n  list")),
         Decisions(items=[1, 2, 3]),
-        "Its 3 items came from `params. list`.",
+        "Its 3 items come from `params. list`.",
     ),
 }
 
@@ -161,21 +161,21 @@ def test_a_suspended_flow_says_since_when_and_how_it_goes_on() -> None:
     status = {"suspended_at": NOW - timedelta(seconds=60), "suspended_by": "SuspendFlow"}
     flow = several([(A, RUNS), (Step(name="b"), waits)], status=status)
     assert why(flow)[1:] == [
-        "It has been suspended for 1m (since 12:00:15 UTC): nothing starts, and what runs runs to "
-        "its end. `jobflow resume f` lets it go on.",
+        "It has been suspended for 1m (since 12:00:15 UTC): no step starts, and running jobs "
+        "continue. `jobflow resume f` resumes it.",
         "Step a (for 1m15s) is Running.",
         "Step b waits for the flow to be resumed.",
     ]
-    assert why(flow, "b")[-1] == "`jobflow resume f` lets it go on."
+    assert why(flow, "b")[-1] == "`jobflow resume f` resumes the flow."
 
 
 @pytest.mark.parametrize(
     ("by", "said"),
     [
-        ("AbortJob", "It has been suspended for 1m (since 12:00:15 UTC): nothing starts, and what "
-         "ran is aborted. `jobflow resume f` lets it go on."),
-        ("spec.suspend", "It was created suspended, and has been so for 1m (since 12:00:15 UTC): "
-         "nothing starts, and what runs runs to its end. `jobflow resume f` lets it go on."),
+        ("AbortJob", "It has been suspended for 1m (since 12:00:15 UTC): no step starts, and "
+         "running jobs are aborted. `jobflow resume f` resumes it."),
+        ("spec.suspend", "It has been suspended since it was created, for 1m (since 12:00:15 UTC): "
+         "no step starts, and running jobs continue. `jobflow resume f` resumes it."),
     ],
 )  # fmt: skip
 def test_by_what_it_was_suspended(by: str, said: str) -> None:
@@ -187,7 +187,9 @@ def test_steps_that_wait_for_room() -> None:
     message = "waits for room: the flow has at most 1 job at once"
     waits = StepCondition(phase="Waiting", reason="Parallelism", message=message)
     flow = several([(A, RUNS), *((Step(name=name), waits) for name in "bcdef")], parallelism=1)
-    assert why(flow)[2:] == ["Steps b, c, d and 2 more wait for room among the jobs of the flow."]
+    assert why(flow)[2:] == [
+        "Steps b, c, d and 2 more wait until the flow runs fewer jobs (spec.parallelism)."
+    ]
     assert why(flow, "b") == [
         f"Step b has been Waiting (Parallelism): it {message}.",
         "It starts by itself once a job of the flow has ended.",
@@ -197,12 +199,12 @@ def test_steps_that_wait_for_room() -> None:
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (None, "A step has failed, so nothing starts any more but what handles that, and the flow "
-         "will be Failed once what runs has ended."),
-        ("Abort", "A step has failed, so what runs is aborted, and nothing starts any more but "
-         "what handles that, and the flow will be Failed once what runs has ended."),
-        ("Continue", "A step has failed, and what does not depend on it goes on, and the flow will "
-         "be Failed once what runs has ended."),
+        (None, "A step has failed, so no step starts except those that handle the failure; the "
+         "flow will be Failed once it has finished."),
+        ("Abort", "A step has failed, so running jobs are aborted, and no step starts except "
+         "those that handle the failure; the flow will be Failed once it has finished."),
+        ("Continue", "A step has failed, but steps that do not depend on it continue; the flow "
+         "will be Failed once it has finished."),
     ],
 )  # fmt: skip
 def test_what_a_failure_means_to_the_rest(policy: str | None, said: str) -> None:
@@ -214,16 +216,16 @@ def test_a_failure_that_is_forgiven_stops_nothing() -> None:
     flow = several([(Step(name="a", continue_on_failure=True), FAILED), (Step(name="b"), RUNS)])
     assert not any(each.startswith("A step has failed") for each in why(flow))
     assert (
-        "It may fail (continueOnFailure): that neither fails the flow nor holds anything up."
+        "It may fail (continueOnFailure) without failing the flow or blocking other steps."
         in why(flow, "a")
     )
 
 
 def test_the_timeout_of_the_flow() -> None:
-    assert why(one(A, RUNS, timeout="1h"))[1] == "Its timeout of 1h is over at 13:00:00 UTC."
+    assert why(one(A, RUNS, timeout="1h"))[1] == "Its timeout of 1h expires at 13:00:00 UTC."
     state = FlowState(phase="Running", reason="Timeout", message="the flow took longer than 1h")
     assert why(one(A, RUNS, timeout="1h", status={"state": state}))[1] == (
-        "It ends, for the flow took longer than 1h: it is Failed once every job has ended."
+        "The flow took longer than 1h; it will be Failed once all jobs have ended."
     )
 
 
@@ -231,15 +233,15 @@ def test_a_service_and_the_steps_of_finally() -> None:
     waits = StepCondition(phase="Waiting", message="waits until all other steps are over")
     flow = several([(Step(name="a", daemon=True), RUNS)], last=[(Step(name="z"), waits)])
     assert why(flow, "a")[1] == (
-        "It is a service (daemon): it is ended once all other steps are over."
+        "It is a daemon: its job is ended once all other steps have finished."
     )
-    assert why(flow, "z") == ["Step z has waited until all other steps are over."]
-    assert unknown_step(flow, "z") == ""
+    assert why(flow, "z") == ["Step z has been waiting for all other steps to finish."]
+    assert describe_unknown_step(flow, "z") == ""
 
 
 RETRY = (
-    "`jobflow retry f` runs what failed again, from the templates as they then are; to change the "
-    "flow itself, delete it and apply it anew."
+    "`jobflow retry f` runs the failed steps again, with the current templates. To change the "
+    "flow, delete it and apply it again."
 )
 
 
@@ -247,7 +249,7 @@ RETRY = (
     ("reason", "ttl", "last"),
     [
         ("StepFailed", None, [RETRY]),
-        ("StepFailed", 60, [RETRY, "It is deleted at 12:02:15 UTC."]),
+        ("StepFailed", 60, [RETRY, "It will be deleted at 12:02:15 UTC."]),
         ("Invalid", None, ["Delete it, correct it, and apply it again."]),
     ],
 )

@@ -11,7 +11,7 @@ from jobflow.api.control import Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, build_job, changes_of
 
 SPEC: dict[str, Any] = {
@@ -45,7 +45,7 @@ def template(name: str = "a", spec: dict[str, Any] | None = None, **meta: Any) -
 
 def made(step: Step, template: JobTemplate, attempt: Attempt, of: JobFlow | None = None) -> Any:
     job = build_job(of or flow(), step, template, attempt)
-    assert not isinstance(job, Failure), job.message
+    assert not isinstance(job, EvaluationFailure), job.message
     return job
 
 

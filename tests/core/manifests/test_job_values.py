@@ -9,7 +9,7 @@ import pytest
 
 from jobflow.api.control import Case, Patch
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope
 from jobflow.core.manifests.job import Attempt, build_job, with_defaults
 from support.admission.reviewed import flow_of, template_of
@@ -28,7 +28,7 @@ def job_of(flow: JobFlow, template: Any, case: Case | None = None, **seen: Any) 
     """The vcjob of the flow's first step."""
     attempt = Attempt("f-a", case=case, seen=EvaluationScope(flow, lambda name: None, **seen))
     job = build_job(flow, flow.steps[0], template, attempt)
-    assert not isinstance(job, Failure), job.message
+    assert not isinstance(job, EvaluationFailure), job.message
     return job
 
 
@@ -131,7 +131,7 @@ def test_a_reference_without_a_value_makes_no_job() -> None:
     flow = flow_of({"name": "a", "patch": {"spec": {"queue": "$(steps.b.outputs.q)"}}})
     attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)
-    assert job == Failure(
+    assert job == EvaluationFailure(
         "$(steps.b.outputs.q) has no value: there is no 'b' in steps", missing=True
     )
 
@@ -151,7 +151,7 @@ def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, said: str) 
     flow = flow_of({"name": "a", "patch": {"spec": patch}})
     attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None, index=0, item=item))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)
-    assert isinstance(job, Failure)
+    assert isinstance(job, EvaluationFailure)
     assert job.message.startswith(f"the values in its patch make no valid job: {said}")
 
 

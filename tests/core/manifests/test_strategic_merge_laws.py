@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.json_values import copied
+from jobflow.core.json_values import copy_json
 from jobflow.core.manifests.strategic_merge import merge, overlaid, patch_violations
 
 KEYS = (
@@ -31,7 +31,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 @given(OBJECTS)
 def test_an_empty_patch_changes_nothing(spec: dict[str, Any]):
-    assert merge(spec, {}) == spec == copied(spec)
+    assert merge(spec, {}) == spec == copy_json(spec)
 
 
 @given(OBJECTS, OBJECTS)

@@ -12,7 +12,7 @@ import pytest
 from jobflow.api.flow_status import RequestedHours, StepFailure
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
 from jobflow.api.pod import ContainerStatus, Pod
-from jobflow.core.limits import MOST_OF_A_FLOW
+from jobflow.core.limits import MAX_FLOW_OUTPUTS
 from jobflow.core.planning.actions import ReadPods
 from jobflow.core.planning.view import PodsRead
 from support.plan.plan_pods import pod_of
@@ -266,7 +266,7 @@ def test_all_outputs_of_a_flow_are_bounded_together() -> None:
     for name in names[10:]:
         world = completed(world, "x" * 3900, step=name)
     planned = world.plan()
-    fit = MOST_OF_A_FLOW // (3900 + len('{"text":""}') + len('"outputs":,'))
+    fit = MAX_FLOW_OUTPUTS // (3900 + len('{"text":""}') + len('"outputs":,'))
     assert list(planned.failed) == names[fit:]
     assert set(planned.failed.values()) == {"OutputsTooLarge"}
     assert "left of the 65536" in planned.conditions["s19"].message

@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
-from jobflow.core.text import go_duration, listed, short, span
+from jobflow.core.text import format_duration, format_go_duration, join_names, shorten
 from support.plan.plan_world import NOW, Planned, World, after, flow
 
 
@@ -385,14 +385,14 @@ def test_skipped_steps_are_told_together() -> None:
 
 
 def test_words() -> None:
-    assert listed([]) == ""
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b"], last="or") == "a or b"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(["a", "b", "c", "d"]) == "a, b, c and 1 more"
-    assert listed(["a", "b", "c"], total=999) == "a, b, c and 996 more"
-    assert short("x" * 256) == "x" * 256
-    assert short("x" * 257) == "x" * 255 + "…"
+    assert join_names([]) == ""
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b"], last="or") == "a or b"
+    assert join_names(["a", "b", "c"]) == "a, b and c"
+    assert join_names(["a", "b", "c", "d"]) == "a, b, c and 1 more"
+    assert join_names(["a", "b", "c"], total=999) == "a, b, c and 996 more"
+    assert shorten("x" * 256) == "x" * 256
+    assert shorten("x" * 257) == "x" * 255 + "…"
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_words() -> None:
     [(-1, "0s"), (0, "0s"), (3, "3s"), (90, "1m30s"), (7200, "2h0m0s"), (3661.5, "1h1m1s")],
 )
 def test_durations_are_as_go_prints_them(seconds: float, text: str) -> None:
-    assert go_duration(timedelta(seconds=seconds)) == text
+    assert format_go_duration(timedelta(seconds=seconds)) == text
 
 
 @pytest.mark.parametrize(
@@ -408,5 +408,5 @@ def test_durations_are_as_go_prints_them(seconds: float, text: str) -> None:
     [(0, "0s"), (45.9, "45s"), (60, "1m"), (200, "3m20s"), (7500, "2h5m"), (273600, "3d4h")],
 )
 def test_a_span_has_two_units_at_most(seconds: float, text: str) -> None:
-    assert span(timedelta(seconds=seconds)) == text
-    assert span(None) == ""
+    assert format_duration(timedelta(seconds=seconds)) == text
+    assert format_duration(None) == ""

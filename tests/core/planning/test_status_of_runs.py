@@ -22,7 +22,7 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rules.size_limits import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.cel.scope import MAX_ITEMS_SIZE
-from jobflow.core.limits import MOST_OF_A_FLOW
+from jobflow.core.limits import MAX_FLOW_OUTPUTS
 from jobflow.core.planning.status.size_limit import DROPS, fitted
 from support.admission.reviewed import faults, flow_of
 from support.plan.plan_world import NOW
@@ -41,7 +41,7 @@ DEAR: dict[str, Any] = {
 def room(*steps: Step, params: list[Param] | None = None) -> int:
     spec = JobFlowSpec(flows=list(steps), params=params)
     flow = JobFlow(metadata=ObjectMeta(name="flow", namespace="n"), spec=spec)
-    return least_status(FlowFacts(flow, Known())) - MOST_OF_A_FLOW
+    return least_status(FlowFacts(flow, Known())) - MAX_FLOW_OUTPUTS
 
 
 def status_of(runs: list[RunCondition], **step: Any) -> JobFlowStatus:

@@ -13,11 +13,11 @@ from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rules.size_limits import FIXED_STATUS, least_status
 from jobflow.core.admission.validate import Known
-from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_STEP
-from jobflow.core.names import latest_name
+from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_STEP_OUTPUTS
+from jobflow.core.names import format_latest_name
 from jobflow.core.planning.status.size_limit import fitted
-from jobflow.core.pods.outputs import FIELD
-from jobflow.core.pods.outputs import size as size_of_outputs
+from jobflow.core.pods.outputs import FIELD_BYTES
+from jobflow.core.pods.outputs import measure_outputs as size_of_outputs
 from jobflow.core.reasons import StepReason
 from support.plan.plan_world import NOW, World, world_of
 
@@ -141,17 +141,17 @@ def test_there_is_room_for_steps_that_stand_so(
     failure = StepFailure(task="t" * 63, pod="p" * 63, container="c" * 63, exit_code=1, node="n")
 
     def full(key: str) -> StepCondition:
-        named = latest_name(key, condition.attempts) if condition.attempts else ""
+        named = format_latest_name(key, condition.attempts) if condition.attempts else ""
         return msgspec.structs.replace(condition, job=named, failure=failure)
 
     _, size = smallest(monkeypatch, full, jobs)
-    assert size <= room(world()) - MOST_OF_A_FLOW
+    assert size <= room(world()) - MAX_FLOW_OUTPUTS
 
 
 def test_there_is_room_for_all_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    fit = MOST_OF_A_FLOW // (MOST_OF_A_STEP + FIELD)
-    outputs = {"text": "x" * (MOST_OF_A_STEP - len('{"text":""}'))}
-    assert size_of_outputs(outputs) == MOST_OF_A_STEP
+    fit = MAX_FLOW_OUTPUTS // (MAX_STEP_OUTPUTS + FIELD_BYTES)
+    outputs = {"text": "x" * (MAX_STEP_OUTPUTS - len('{"text":""}'))}
+    assert size_of_outputs(outputs) == MAX_STEP_OUTPUTS
 
     def full(key: str) -> StepCondition:
         some = outputs if key < f"flow-step-{fit:02}" else None
@@ -161,7 +161,7 @@ def test_there_is_room_for_all_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     status, size = smallest(monkeypatch, full, "failed_jobs")
     assert sum(c.outputs is not None for c in (status.conditions or {}).values()) == fit
-    assert room(world()) - MOST_OF_A_FLOW < size <= room(world())
+    assert room(world()) - MAX_FLOW_OUTPUTS < size <= room(world())
 
 
 @pytest.mark.parametrize("targets", [0, 1, 5, 38])
@@ -192,5 +192,5 @@ def test_there_is_room_for_targets_whose_probe_has_passed(
         tuple(passed or ())
     }
     needed = room(world(*steps))
-    assert size <= needed - MOST_OF_A_FLOW
+    assert size <= needed - MAX_FLOW_OUTPUTS
     assert (needed > room(world())) == bool(passed)

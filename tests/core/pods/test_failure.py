@@ -1,4 +1,4 @@
-"""By which pod a vcjob failed, and how it is said."""
+"""The pod that made a vcjob fail, and its message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.flow_status import StepFailure
 from jobflow.api.pod import ContainerStatus, Pod
-from jobflow.core.pods.failure import blame
+from jobflow.core.pods.failure import find_first_failure
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import flow
 from support.sandbox.containers import again, ended, running, stuck, with_containers
@@ -28,12 +28,12 @@ def after(seconds: float) -> datetime:
 
 
 def said(*pods: Pod) -> str:
-    found = blame(pods)
+    found = find_first_failure(pods)
     return found.said if found is not None else ""
 
 
 def test_the_container_its_exit_code_and_its_node() -> None:
-    found = blame([with_containers(pod(index=1), ended(3), node="n1")])
+    found = find_first_failure([with_containers(pod(index=1), ended(3), node="n1")])
     assert found is not None
     assert found.sure
     assert found.failure == StepFailure(
@@ -56,7 +56,7 @@ def test_an_init_container_may_have_failed() -> None:
 
 
 def test_what_failed_first_is_to_blame_in_whatever_order_the_pods_come() -> None:
-    """The others were killed, or failed because they missed it."""
+    """The others were killed, or failed as a result."""
     pods = [
         with_containers(pod(index=0), ended(143, at=after(9))),
         with_containers(pod(index=1), ended(1, at=after(3))),
@@ -72,7 +72,7 @@ def test_an_evicted_pod_failed_by_that_and_not_by_its_container() -> None:
     evicted = with_containers(
         pod(), ended(137, at=after(1)), node="n2", reason="Evicted", message="low on memory"
     )
-    found = blame([evicted])
+    found = find_first_failure([evicted])
     assert found is not None
     assert found.failure == StepFailure(
         task="worker", pod="f-b-worker-0", reason="Evicted", node="n2"
@@ -111,7 +111,7 @@ def test_a_signal_is_said_where_it_is_known() -> None:
 def test_a_pod_that_had_trouble_is_named_for_want_of_one_that_failed(
     container: ContainerStatus, expected: str
 ) -> None:
-    found = blame([with_containers(pod(phase="Running"), container)])
+    found = find_first_failure([with_containers(pod(phase="Running"), container)])
     assert found is not None
     assert not found.sure
     assert found.said == f"pod f-b-worker-0 (task worker): {expected}"
@@ -138,8 +138,8 @@ def test_a_container_that_fails_again_and_again_is_known_by_its_last_end() -> No
     ],
 )
 def test_who_is_not_to_blame(harmless: Pod) -> None:
-    assert blame([harmless]) is None
-    assert blame([]) is None
+    assert find_first_failure([harmless]) is None
+    assert find_first_failure([]) is None
 
 
 def test_a_pod_without_a_task() -> None:

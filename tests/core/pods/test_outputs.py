@@ -1,4 +1,4 @@
-"""Outputs: what is read of a termination message, and what is not."""
+"""Outputs in termination messages."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.job import JobOutline
-from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_STEP
+from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_STEP_OUTPUTS
 from jobflow.core.pods.outputs import (
-    FIELD,
+    FIELD_BYTES,
     OutputsRoom,
-    TooLarge,
-    first_pod,
-    has_first_pod,
-    message_of,
-    parsed,
+    OutputsTooLarge,
+    find_output_pod,
+    has_output_pod,
+    parse_outputs,
+    read_message,
 )
 from support.plan.plan_pods import pod_of, pods_of
 from support.plan.plan_world import flow
@@ -47,20 +47,20 @@ JOB = outlined(flow("a").job("a", "Completed"), "ps=1", "worker=2")
     ],
 )
 def test_a_json_object_as_it_is_and_other_text_as_text(message: str, outputs: object) -> None:
-    assert parsed(message) == outputs
+    assert parse_outputs(message) == outputs
 
 
 def test_what_no_utf8_can_say_is_replaced() -> None:
-    assert parsed("caf\udce9") == {"text": "caf\ufffd\ufffd\ufffd"}
-    assert parsed('{"a": "\\ud800"}') == {"text": '{"a": "\\ud800"}'}
+    assert parse_outputs("caf\udce9") == {"text": "caf\ufffd\ufffd\ufffd"}
+    assert parse_outputs('{"a": "\\ud800"}') == {"text": '{"a": "\\ud800"}'}
 
 
 def test_numbers_are_those_that_the_api_server_can_store() -> None:
-    assert parsed('{"n": 9223372036854775807}') == {"n": 2**63 - 1}
-    assert parsed('{"n": 9223372036854775808}') == {"n": float(2**63)}
+    assert parse_outputs('{"n": 9223372036854775807}') == {"n": 2**63 - 1}
+    assert parse_outputs('{"n": 9223372036854775808}') == {"n": float(2**63)}
     for number in ("1e400", "9" * 400):
         message = f'{{"n": {number}}}'
-        assert parsed(message) == {"text": message}
+        assert parse_outputs(message) == {"text": message}
 
 
 @pytest.mark.parametrize("opening", ['{"a":', "["])
@@ -68,7 +68,7 @@ def test_numbers_are_those_that_the_api_server_can_store() -> None:
 def test_what_is_nested_too_deep_is_text(opening: str, levels: int) -> None:
     closing = "}" if opening[0] == "{" else "]"
     message = f'{{"a":{opening * levels}1{closing * levels}}}'
-    found = parsed(message)
+    found = parse_outputs(message)
     assert found is not None
     assert (found.keys() == {"a"}) == (levels < 32)
     assert levels < 32 or found == {"text": message}
@@ -77,15 +77,15 @@ def test_what_is_nested_too_deep_is_text(opening: str, levels: int) -> None:
 def test_a_message_that_the_kubelet_may_have_cut_is_too_large() -> None:
     whole = '{"a": "' + "x" * 4084 + '"}'
     assert len(whole) == 4093
-    assert parsed(whole) is not None
+    assert parse_outputs(whole) is not None
     for message in ("x" * 4096, "ä" * 2048, "x" * 10**6, '{"a": "' + "x" * 4089):
-        with pytest.raises(TooLarge, match="bytes"):
-            parsed(message)
+        with pytest.raises(OutputsTooLarge, match="bytes"):
+            parse_outputs(message)
 
 
 def test_what_grows_beyond_its_room_as_json_is_too_large() -> None:
-    with pytest.raises(TooLarge, match="have 18011 bytes as JSON"):
-        parsed("\x01" * 3000)
+    with pytest.raises(OutputsTooLarge, match="have 18011 bytes as JSON"):
+        parse_outputs("\x01" * 3000)
 
 
 @given(
@@ -93,12 +93,12 @@ def test_what_grows_beyond_its_room_as_json_is_too_large() -> None:
 )
 def test_any_message_fits_a_status_or_is_too_large(message: str) -> None:
     try:
-        found = parsed(message)
-    except TooLarge:
+        found = parse_outputs(message)
+    except OutputsTooLarge:
         assert len(message.encode("utf-8", "surrogatepass")) > 600
         return
     stored = msgspec.json.encode(found)
-    assert len(stored) <= MOST_OF_A_STEP
+    assert len(stored) <= MAX_STEP_OUTPUTS
     assert msgspec.json.decode(stored) == found
 
 
@@ -107,47 +107,49 @@ def test_any_message_fits_a_status_or_is_too_large(message: str) -> None:
 
 def test_it_is_the_first_pod_of_the_first_task() -> None:
     pods = pods_of(JOB, worker="Succeeded Succeeded", ps="Succeeded")
-    found = first_pod(JOB.spec, pods.values())
+    found = find_output_pod(JOB.spec, pods.values())
     assert found is not None
     assert found.metadata.name == "f-a-ps-0"
     del pods["f-a-ps-0"]
-    assert first_pod(JOB.spec, pods.values()) is None
+    assert find_output_pod(JOB.spec, pods.values()) is None
 
 
 def test_a_task_without_a_name_has_volcanos() -> None:
     spec = msgspec.convert({"tasks": [{"replicas": 1}]}, JobOutline)
-    found = first_pod(spec, [pod_of(JOB, "default0", 0)])
+    found = find_output_pod(spec, [pod_of(JOB, "default0", 0)])
     assert found is not None
 
 
 @pytest.mark.parametrize("spec", [{}, {"tasks": []}, {"tasks": [{"replicas": 0}]}, {"tasks": [{}]}])
 def test_a_job_that_has_no_such_pod(spec: dict[str, object]) -> None:
-    assert not has_first_pod(msgspec.convert(spec, JobOutline))
-    assert has_first_pod(JOB.spec)
+    assert not has_output_pod(msgspec.convert(spec, JobOutline))
+    assert has_output_pod(JOB.spec)
 
 
 def test_the_first_container_is_the_first_of_the_spec() -> None:
-    """A pod's statuses are in the order of names, and somebody may have put in a sidecar."""
+    """The statuses of a pod are sorted by name, and may include a sidecar."""
     pod = pod_of(JOB, "ps", 0, "Succeeded")
     words = (ended(0, name="a-sidecar", message="no"), ended(0, name="c", message="yes"))
-    assert message_of(JOB.spec, with_containers(pod, *words)) == "yes"
+    assert read_message(JOB.spec, with_containers(pod, *words)) == "yes"
     alone = with_containers(pod, ended(0, name="other", message="who else"))
-    assert message_of(JOB.spec, alone) == "who else"
+    assert read_message(JOB.spec, alone) == "who else"
     two = with_containers(pod, ended(0, name="x"), ended(0, name="y"))
-    assert message_of(JOB.spec, two) == ""
+    assert read_message(JOB.spec, two) == ""
 
 
 def test_there_is_no_message_before_the_container_has_ended() -> None:
     pod = pod_of(JOB, "ps", 0, "Running")
-    assert message_of(JOB.spec, with_containers(pod, running())) is None
-    assert message_of(JOB.spec, with_containers(pod, ended(0, message="m"), running("side"))) == "m"
-    assert message_of(JOB.spec, pod_of(JOB, "ps", 0, "Failed")) == ""
+    assert read_message(JOB.spec, with_containers(pod, running())) is None
+    assert (
+        read_message(JOB.spec, with_containers(pod, ended(0, message="m"), running("side"))) == "m"
+    )
+    assert read_message(JOB.spec, pod_of(JOB, "ps", 0, "Failed")) == ""
 
 
 def test_what_the_kubelet_says_is_no_output() -> None:
     pod = pod_of(JOB, "ps", 0, "Failed")
     message = ended(128, "StartError", message="exec: pythn: not found")
-    assert message_of(JOB.spec, with_containers(pod, message)) == ""
+    assert read_message(JOB.spec, with_containers(pod, message)) == ""
 
 
 # -------------------------------------------------------------------------------- the room
@@ -155,10 +157,12 @@ def test_what_the_kubelet_says_is_no_output() -> None:
 
 def test_all_outputs_of_a_flow_have_a_room_together() -> None:
     each = {"text": "x" * 1000}
-    taken = len(msgspec.json.encode(each)) + FIELD
+    taken = len(msgspec.json.encode(each)) + FIELD_BYTES
     room = OutputsRoom([each] * 10)
-    for _ in range(MOST_OF_A_FLOW // taken - 10):
+    for _ in range(MAX_FLOW_OUTPUTS // taken - 10):
         room.take(each)
-    with pytest.raises(TooLarge, match=r"have 1011 bytes as JSON, and 117 are left of the 65536 "):
+    with pytest.raises(
+        OutputsTooLarge, match=r"have 1011 bytes as JSON, and 117 are left of the 65536 for"
+    ):
         room.take(each)
     room.take({"a": 1})

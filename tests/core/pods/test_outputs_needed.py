@@ -1,4 +1,4 @@
-"""Outputs that an expression or a reference names are read before the end that they belong to."""
+"""Outputs that an expression or a reference reads are known before the step's end is recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATCHED = {"patch": Patch(job_spec={"queue": "$(steps.a.outputs.q)"})}
 
 
 def needing(**fields: object) -> World:
-    """b looks at what a leaves; a runs."""
+    """Return a world in which b reads the outputs of a, which runs."""
     b = Step(name="b", depends_on=DependsOn(targets=["a"]), **fields)  # type: ignore[arg-type]
     return world_of([Step(name="a"), b]).settled()
 
@@ -60,7 +60,7 @@ def test_pods_that_cannot_be_read_leave_nothing() -> None:
 
 
 def unread(world: World, *, retry_in: float = 2.0) -> World:
-    """The pods of a cannot be read for now."""
+    """Make the pods of a unreadable for some time."""
     answer = PodsRead(trouble="503 busy", retry_at=world.now + timedelta(seconds=retry_in))
     return replace(world, read={"uid-f-a": answer})
 

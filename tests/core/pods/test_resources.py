@@ -1,4 +1,4 @@
-"""Quantities, requests of a vcjob, and the hours they come to."""
+"""Quantities, requests of a vcjob, and requested hours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from jobflow.api.flow_status import RequestedHours
 from jobflow.api.job import Job, JobOutline
-from jobflow.core.pods.resources import Requests, exchanged, hours, quantity, requested
+from jobflow.core.pods.resources import (
+    Requests,
+    add_hours,
+    parse_quantity,
+    replace_hours,
+    sum_requests,
+)
 from support.laws.effort_of_laws import tries
 
 HOUR = timedelta(hours=1)
@@ -21,33 +27,14 @@ GIB = 2.0**30
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("1", 1),
-        ("0", 0),
-        ("500m", 0.5),
-        ("1.5", 1.5),
-        (".5", 0.5),
-        ("5.", 5),
-        ("100u", 1e-4),
-        ("100n", 1e-7),
-        ("1k", 1000),
-        ("2M", 2e6),
-        ("1G", 1e9),
-        ("1T", 1e12),
-        ("1Ki", 1024),
-        ("1Mi", 2**20),
-        ("1.5Gi", 1.5 * 2**30),
-        ("1Ti", 2**40),
-        ("1e3", 1000),
-        ("1E3", 1000),
-        ("1e-3", 0.001),
-        ("1e+2", 100),
-        ("1E", 1e18),
-        (2, 2),
-        (0.25, 0.25),
+        ("1", 1), ("0", 0), ("500m", 0.5), ("1.5", 1.5), (".5", 0.5), ("5.", 5), ("100u", 1e-4),
+        ("100n", 1e-7), ("1k", 1000), ("2M", 2e6), ("1G", 1e9), ("1T", 1e12), ("1Ki", 1024),
+        ("1Mi", 2**20), ("1.5Gi", 1.5 * 2**30), ("1Ti", 2**40), ("1e3", 1000), ("1E3", 1000),
+        ("1e-3", 0.001), ("1e+2", 100), ("1E", 1e18), (2, 2), (0.25, 0.25),
     ],
-)
+)  # fmt: skip
 def test_quantities_are_read_as_kubernetes_does(text: object, number: float) -> None:
-    assert quantity(text) == pytest.approx(number, rel=1e-12)
+    assert parse_quantity(text) == pytest.approx(number, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +44,7 @@ def test_quantities_are_read_as_kubernetes_does(text: object, number: float) -> 
      False, [], ["1"], {}, {"a": 1}, -1, -0.5, float("nan"), float("inf"), 10**400, 1e300],
 )  # fmt: skip
 def test_what_is_no_quantity_counts_nothing(text: object) -> None:
-    assert quantity(text) is None
+    assert parse_quantity(text) is None
 
 
 json = st.recursive(
@@ -70,7 +57,7 @@ likely = st.from_regex(r"[-+.0-9eEKMGTPEinum]{0,12}", fullmatch=True)
 @given(json | likely)
 @tries(100)
 def test_no_json_is_too_strange(value: object) -> None:
-    found = quantity(value)
+    found = parse_quantity(value)
     assert found is None or 0 <= found <= 1e18
 
 
@@ -91,7 +78,7 @@ def task(
 def test_all_pods_of_all_tasks_ask_together() -> None:
     workers = task(4, {"requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2}})
     ps = task(2, {"requests": {"cpu": 1}}, {"requests": {"cpu": "250m", "memory": "512Mi"}})
-    assert requested(facts(workers, ps)) == Requests(cpu=4.5, memory=5 * GIB, gpu=8)
+    assert sum_requests(facts(workers, ps)) == Requests(cpu=4.5, memory=5 * GIB, gpu=8)
 
 
 def test_the_greediest_init_container_counts_where_it_asks_for_more() -> None:
@@ -99,12 +86,12 @@ def test_the_greediest_init_container_counts_where_it_asks_for_more() -> None:
     asked = task(
         2, {"requests": {"cpu": "1", "memory": "1Gi"}}, {"requests": {"cpu": 1}}, init=init
     )
-    assert requested(facts(asked)) == Requests(cpu=6, memory=2 * GIB)
+    assert sum_requests(facts(asked)) == Requests(cpu=6, memory=2 * GIB)
 
 
 def test_a_limit_counts_where_no_request_is() -> None:
     asked = {"requests": {"cpu": "1"}, "limits": {"cpu": "4", "memory": "2Gi", "amd.com/gpu": "1"}}
-    assert requested(facts(task(1, asked))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
+    assert sum_requests(facts(task(1, asked))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +109,7 @@ def test_a_limit_counts_where_no_request_is() -> None:
     ],
 )
 def test_which_devices_are_gpus(resource: str, counts: bool) -> None:
-    asked = requested(facts(task(1, {"requests": {resource: "3"}})))
+    asked = sum_requests(facts(task(1, {"requests": {resource: "3"}})))
     assert asked.gpu == (3 if counts else 0)
 
 
@@ -142,12 +129,12 @@ def test_which_devices_are_gpus(resource: str, counts: bool) -> None:
     ],
 )
 def test_what_asks_for_nothing(strange: dict[str, object]) -> None:
-    assert requested(msgspec.convert(strange, JobOutline)) == Requests()
+    assert sum_requests(msgspec.convert(strange, JobOutline)) == Requests()
 
 
 def test_an_absurd_number_of_pods_stays_a_number() -> None:
-    asked = requested(facts(task(10**30, {"requests": {"cpu": "1E"}})))
-    assert hours(asked, 1000 * HOUR, None) is not None
+    asked = sum_requests(facts(task(10**30, {"requests": {"cpu": "1E"}})))
+    assert add_hours(asked, 1000 * HOUR, None) is not None
 
 
 # -------------------------------------------------------------------------------- hours
@@ -155,43 +142,45 @@ def test_an_absurd_number_of_pods_stays_a_number() -> None:
 
 def test_hours_are_requests_times_time() -> None:
     asked = Requests(cpu=4.5, memory=5 * GIB, gpu=8)
-    found = hours(asked, timedelta(minutes=30), None)
+    found = add_hours(asked, timedelta(minutes=30), None)
     assert found == RequestedHours(cpu="2.25", memory="2.5", gpu="4")
 
 
 def test_hours_have_four_decimals_and_nothing_is_left_out() -> None:
-    found = hours(Requests(cpu=1), timedelta(seconds=3), None)
+    found = add_hours(Requests(cpu=1), timedelta(seconds=3), None)
     assert found == RequestedHours(cpu="0.0008")
-    assert hours(Requests(cpu=0.01), timedelta(seconds=1), None) is None
-    assert hours(Requests(), HOUR, None) is None
-    assert hours(Requests(cpu=1), -HOUR, None) is None
+    assert add_hours(Requests(cpu=0.01), timedelta(seconds=1), None) is None
+    assert add_hours(Requests(), HOUR, None) is None
+    assert add_hours(Requests(cpu=1), -HOUR, None) is None
 
 
 def test_hours_of_all_attempts_are_added_up() -> None:
     before = RequestedHours(cpu="1.25", gpu="2")
-    assert hours(Requests(cpu=1, memory=GIB), HOUR, before) == RequestedHours(
+    assert add_hours(Requests(cpu=1, memory=GIB), HOUR, before) == RequestedHours(
         cpu="2.25", memory="1", gpu="2"
     )
-    assert hours(Requests(cpu=100), 100 * HOUR, before) == RequestedHours(cpu="10001.25", gpu="2")
+    assert add_hours(Requests(cpu=100), 100 * HOUR, before) == RequestedHours(
+        cpu="10001.25", gpu="2"
+    )
 
 
 def test_a_part_of_the_hours_is_exchanged_for_what_it_has_become() -> None:
     total = RequestedHours(cpu="3.5", memory="2", gpu="1")
     before, after = RequestedHours(cpu="1", gpu="1"), RequestedHours(cpu="1.75", memory="0.5")
-    assert exchanged(total, before, after) == RequestedHours(cpu="4.25", memory="2.5")
-    assert exchanged(None, None, after) == after
-    assert exchanged(before, before, None) is None
-    assert exchanged(None, total, after) is None, "a part of more than there is leaves nothing"
+    assert replace_hours(total, before, after) == RequestedHours(cpu="4.25", memory="2.5")
+    assert replace_hours(None, None, after) == after
+    assert replace_hours(before, before, None) is None
+    assert replace_hours(None, total, after) is None, "a part of more than there is leaves nothing"
 
 
 def test_what_somebody_else_wrote_into_a_status_does_no_harm() -> None:
-    assert hours(Requests(cpu=1), HOUR, RequestedHours(cpu="much")) == RequestedHours(cpu="1")
+    assert add_hours(Requests(cpu=1), HOUR, RequestedHours(cpu="much")) == RequestedHours(cpu="1")
 
 
 @given(json)
 @tries(100)
 def test_a_pod_template_of_any_json_is_read_and_asks_for_something_or_nothing(odd: object) -> None:
-    """Where a CRD has no schema for it, anything may stand anywhere."""
+    """Without a schema in the CRD, every field may be any JSON."""
     places: list[object] = [
         odd,
         {"spec": odd},
@@ -208,4 +197,4 @@ def test_a_pod_template_of_any_json_is_read_and_asks_for_something_or_nothing(od
         return
     job = msgspec.json.decode(text, type=Job)
     assert len(job.spec.tasks or ()) == len(places)
-    assert all(amount >= 0 for amount in requested(job.spec))
+    assert all(amount >= 0 for amount in sum_requests(job.spec))

@@ -1,4 +1,4 @@
-"""The dependency graph: order, cycles, and what is no arrow; whatever the shape and size."""
+"""The dependency graph: order, cycles and wrong targets, for graphs of any shape and size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.laws.counted_lines import lines_run
 
 
 def graph(*steps: str) -> Graph:
-    """`graph("a", "b: a")`: b depends on a."""
+    """Return a graph: in `graph("a", "b: a")`, b depends on a."""
     parts = (step.partition(":") for step in steps)
     return Graph([_step(name, targets.split()) for name, _, targets in parts])
 
@@ -168,7 +168,7 @@ def test_order_and_cycles_are_what_a_naive_search_finds(targets: list[tuple[int,
 
 
 def _upstream(targets: list[tuple[int, ...]]) -> list[set[int]]:
-    """All that each step depends on, directly or not; own targets are left out."""
+    """Return all steps that each step depends on, directly or not, except itself."""
     above = [set(row) - {i} for i, row in enumerate(targets)]
     for _ in targets:
         above = [row.union(*(above[j] for j in row)) for row in above]

@@ -1,16 +1,16 @@
-"""Items that were decided, as a status keeps them."""
+"""Decided items, as a status stores them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from jobflow.core.spec.items import storable
+from jobflow.core.spec.items import drop_null_keys
 
 
 def test_keys_without_a_value_go_and_entries_without_one_stay() -> None:
     inner: dict[str, Any] = {"a": None, "b": [None, {"c": None, "d": {"e": None}}], "": 0}
     items = [None, 1, [None], inner, {}]
-    assert storable(items) == [None, 1, [None], {"b": [None, {"d": {}}], "": 0}, {}]
+    assert drop_null_keys(items) == [None, 1, [None], {"b": [None, {"d": {}}], "": 0}, {}]
     assert inner["a"] is None
 
 
@@ -18,7 +18,7 @@ def test_items_may_be_nested_however_deep() -> None:
     deep: Any = None
     for _ in range(5_000):
         deep = {"a": [deep]}
-    (kept,) = storable([deep])
+    (kept,) = drop_null_keys([deep])
     for _ in range(5_000):
         (kept,) = kept["a"]
     assert kept is None

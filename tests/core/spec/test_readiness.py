@@ -1,4 +1,4 @@
-"""Readiness: what a target's end means to a dependant, and what all of them come to."""
+"""Readiness: the state of a target by its end, and the state of all targets together."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from jobflow.api.flow_status import StepCondition
 from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.spec.readiness import (
-    REACHES,
     SKIPS,
+    TARGET_STATES,
     StepEnd,
     TargetState,
-    combined,
-    end_of,
-    strategy,
-    wanted,
-    wanted_of,
+    combine_states,
+    get_condition,
+    get_condition_for,
+    get_end,
+    get_strategy,
 )
 from support.plan.plan_world import after
 
@@ -49,12 +49,14 @@ ENDS = (
 
 @pytest.mark.parametrize("condition", TABLE)
 def test_what_an_end_is_to_each_condition(condition: str) -> None:
-    row = REACHES[Condition(condition)]
+    row = TARGET_STATES[Condition(condition)]
     assert tuple(row[end] for end in ENDS) == TABLE[condition]
 
 
 def test_every_end_is_judged_by_every_condition() -> None:
-    assert {c: set(row) for c, row in REACHES.items()} == {c: {None, *StepEnd} for c in Condition}
+    assert {c: set(row) for c, row in TARGET_STATES.items()} == {
+        c: {None, *StepEnd} for c in Condition
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,19 +96,19 @@ def test_every_end_is_judged_by_every_condition() -> None:
 def test_what_targets_come_to(
     how: str, reaches: tuple[TargetState, ...], verdict: TargetState
 ) -> None:
-    assert combined(Strategy(how), reaches) is verdict
+    assert combine_states(Strategy(how), reaches) is verdict
 
 
 @given(st.sampled_from(Strategy), st.lists(st.sampled_from(TargetState), max_size=6), st.randoms())
 def test_order_and_repetition_of_targets_do_not_matter(how, reaches, random) -> None:
     shuffled = reaches * 2
     random.shuffle(shuffled)
-    assert combined(how, shuffled) is combined(how, reaches)
+    assert combine_states(how, shuffled) is combine_states(how, reaches)
 
 
 @given(st.sampled_from(Strategy), st.lists(st.sampled_from(TargetState), max_size=6))
 def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> None:
-    verdict = combined(how, reaches)
+    verdict = combine_states(how, reaches)
     assert verdict is not PASSED
     assert (verdict is NOT_YET) <= (NOT_YET in reaches)
     assert verdict in {MET, NOT_YET, TargetState.UNSATISFIABLE, *SKIPS}
@@ -129,21 +131,21 @@ def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> N
 )
 def test_how_a_step_has_ended(phase: str, reason: str, end: StepEnd | None) -> None:
     condition = StepCondition(phase=phase, reason=reason)
-    assert end_of(Step(name="a"), condition) is end
+    assert get_end(Step(name="a"), condition) is end
     forgiving = Step(name="a", continue_on_failure=True)
-    assert end_of(forgiving, condition) is (StepEnd.FORGIVEN if end is StepEnd.FAILED else end)
+    assert get_end(forgiving, condition) is (StepEnd.FORGIVEN if end is StepEnd.FAILED else end)
 
 
 @pytest.mark.parametrize("condition", [None, *Condition])
 def test_of_a_daemon_it_is_wanted_that_it_runs(condition: str | None) -> None:
     step, daemon = Step(name="b", depends_on=after("a", condition=condition)), Step(daemon=True)
     usual = condition in (None, Condition.COMPLETED)
-    assert wanted_of(step, Step(name="a")) == (condition or Condition.COMPLETED)
-    assert wanted_of(step, daemon) == (Condition.RUNNING if usual else condition)
+    assert get_condition_for(step, Step(name="a")) == (condition or Condition.COMPLETED)
+    assert get_condition_for(step, daemon) == (Condition.RUNNING if usual else condition)
 
 
 def test_what_is_not_said_is_the_default() -> None:
     for step in (Step(name="b"), Step(name="b", depends_on=after("a"))):
-        assert (wanted(step), strategy(step)) == (Condition.COMPLETED, Strategy.ALL)
+        assert (get_condition(step), get_strategy(step)) == (Condition.COMPLETED, Strategy.ALL)
     step = Step(name="b", depends_on=after("a", strategy="any", condition="Running"))
-    assert (wanted(step), strategy(step)) == (Condition.RUNNING, Strategy.ANY)
+    assert (get_condition(step), get_strategy(step)) == (Condition.RUNNING, Strategy.ANY)

@@ -1,4 +1,4 @@
-"""Expressions made from CEL's grammar: sensible ones, and those that cost the most."""
+"""Random expressions of CEL: sensible ones, and very expensive ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIABLES: dict[str, Any] = {
     "m": {"k": 1, "text": {"z": [1, 2.0]}},
     "r": [{"p": "a", "q": 1}, {"p": "b", "q": 2.5}, {"p": "a"}],
 }
-"""Of sensible expressions, by name."""
+"""The variables of sensible expressions."""
 
 _LEAVES = {
     "int": ["0", "1", "-1", "7", "x", "y", "9223372036854775807", "size(l)", "m.k", "l[0]"],
@@ -74,7 +74,7 @@ _INNER = {
 
 
 def sensible(random: Random, kind: str = "any", depth: int = 3) -> str:
-    """An expression over VARIABLES, mostly with the types that operators and functions take."""
+    """Return an expression over VARIABLES, mostly with the types that its operators take."""
     if kind == "any" or random.random() < 0.03:
         kind = random.choice(sorted(_LEAVES))
     if not depth or random.random() < 0.2:
@@ -83,7 +83,7 @@ def sensible(random: Random, kind: str = "any", depth: int = 3) -> str:
 
 
 def _filled(template: str, part: Callable[[str], str]) -> str:
-    """The template with a part for each `$kind` in it."""
+    """Return the template with a part for each `$kind` in it."""
     return re.sub(r"\$(\w+)", lambda found: part(found[1]), template)
 
 
@@ -153,7 +153,7 @@ _SMALL = {"list": "i", "text": "s", "number": "1", "test": "true", "map": "m", "
 
 
 def hostile(random: Random, limit: int = 1024) -> str:
-    """An expression over HUGE that is expensive for its length, of at most `limit` characters."""
+    """Return an expression over HUGE with at most `limit` characters, which is expensive."""
     kind = random.choice(["any", "list", "test", "number"])
     text = _expensive(random, kind, random.randint(2, 7))
     chain = random.random()

@@ -1,8 +1,7 @@
-"""CEL-C++ as a program of its own: it evaluates what it reads, one JSON line each.
+"""CEL-C++ in a process of its own, which writes the value of each expression as a line of JSON.
 
-It is native code that may end its process, and each null that it hands out takes a reference from
-None (Python 3.11). So it runs apart from the tests, reads no null, and what it was asked when it
-ended is answered by `ended`.
+It is native code that may crash, and each null that it returns takes a reference from None (Python
+3.11). So it runs outside the tests, never reads a null, and an expression that crashes it is ENDED.
 
     echo '{"text": "1 + 1"}' | python tests/support/laws/cel_oracle.py
 """
@@ -17,14 +16,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobflow.core.cel.language.syntax import Uint
-from jobflow.core.cel.language.values import TypeOf, key_of, keys_of
+from jobflow.core.cel.language.tree import Uint
+from jobflow.core.cel.language.values import TypeOf, iterate_keys, to_key
 
 FAILED, ENDED = ["error"], ["ended"]
 
 
 def answers(texts: Sequence[str], variables: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield what CEL-C++ gives for each expression: a tagged value (`tagged`), FAILED or ENDED."""
+    """Yield the value of each expression in CEL-C++: tagged (see `tagged`), FAILED or ENDED."""
     at = 0
     while at < len(texts):
         asked = json.dumps({"variables": variables, "texts": texts[at:]})
@@ -41,7 +40,7 @@ def answers(texts: Sequence[str], variables: Mapping[str, Any]) -> Iterator[Any]
 
 
 def tagged(value: Any) -> Any:
-    """Return a value of ours as JSON that keeps types apart; CEL-C++ names its types otherwise."""
+    """Return our value as JSON with the type names of CEL-C++."""
     match value:
         case None:
             return ["null"]
@@ -50,7 +49,7 @@ def tagged(value: Any) -> Any:
         case list():
             return ["list", [tagged(each) for each in value]]
         case dict():
-            return ["map", sorted([repr(k), tagged(value[key_of(k)])] for k in keys_of(value))]
+            return ["map", sorted([repr(k), tagged(value[to_key(k)])] for k in iterate_keys(value))]
     return [_NAMES[type(value)], repr(int(value) if isinstance(value, Uint) else value)]
 
 
@@ -81,7 +80,7 @@ def _serve() -> None:
 
 
 def _tagged(found: Any, kinds: Any) -> Any:
-    """As `tagged` has it; the value of null is not read."""
+    """Return a value of CEL-C++ as `tagged` does, without reading null."""
     kind = found.type()
     if kind == kinds.ERROR or kind == kinds.UNKNOWN:
         return FAILED

@@ -23,7 +23,7 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBFLOWS
-from jobflow.core.names import attempt_name, job_name
+from jobflow.core.names import format_attempt_name, format_job_name
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
@@ -159,7 +159,7 @@ class World:
         return self.with_spec(finally_=last)
 
     def name_of(self, step: str, run: int = 0, index: int | None = None) -> str:
-        return attempt_name(job_name(self.flow.metadata.name, step, index=index), run)
+        return format_attempt_name(format_job_name(self.flow.metadata.name, step, index=index), run)
 
     # ------------------------------------------------------------------- the cluster
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import ManifestFault, SourcePlace
-from jobflow.core.text import counted
+from jobflow.core.text import format_count
 
 _BEFORE_CARET = 40
 """Columns of a long line to the left of the first caret."""
@@ -81,13 +81,14 @@ def _summary(report: Report) -> str:
     flows, templates = len(report.flows), len(report.templates)
     if report.faults:
         files = len({fault.place.source.name for fault in report.faults})
-        text = f"{counted(len(report.faults), 'fault')} in {counted(files, 'file')}"
+        text = f"{format_count(len(report.faults), 'fault')} in {format_count(files, 'file')}"
     else:
-        text = f"{counted(flows, 'JobFlow')} and {counted(templates, 'JobTemplate')}: no faults"
+        counts = format_count(flows, "JobFlow"), format_count(templates, "JobTemplate")
+        text = f"{' and '.join(counts)}: no faults"
     if report.warnings:
-        text += f", {counted(len(report.warnings), 'warning')}"
+        text += f", {format_count(len(report.warnings), 'warning')}"
     if report.others:
         kinds = sorted({str(manifest.kind) for manifest in report.others})
         names = ", ".join(kinds[:3]) + (", …" if len(kinds) > 3 else "")
-        text += f"; ignored {counted(len(report.others), 'object')} of other kinds ({names})"
+        text += f"; ignored {format_count(len(report.others), 'object')} of other kinds ({names})"
     return text

@@ -19,9 +19,9 @@ from jobflow.api.flow_status import (
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.cli.display.report import printable
-from jobflow.core.explain.progress import case_taken, run_progress
-from jobflow.core.names import job_name
-from jobflow.core.text import listed
+from jobflow.core.explain.progress import format_case, format_run_progress
+from jobflow.core.names import format_job_name
+from jobflow.core.text import join_names
 
 _MAX_OUTPUTS = 60
 """Characters of outputs; longer ones are not shown."""
@@ -115,7 +115,7 @@ def step_rows(flow: JobFlow) -> list[StepRow]:
     conditions = flow.status.conditions or {}
     records = {record.name: record for record in flow.status.job_status_list or ()}
     waiting = StepCondition(phase=StepPhase.WAITING)
-    keys = (job_name(flow.metadata.name, step.name) for step in flow.all_steps)
+    keys = (format_job_name(flow.metadata.name, step.name) for step in flow.all_steps)
     return [
         _row(key, step, conditions.get(key, waiting), records)
         for key, step in zip(keys, flow.all_steps, strict=True)
@@ -171,9 +171,9 @@ def _row(
         failure=condition.failure,
         outputs=_outputs((condition if is_for_each else last).outputs or {}),
         next_attempt=condition.next_attempt_time,
-        runs=run_progress(step, condition),
-        few_runs=run_progress(step, condition, brief=True),
-        case=case_taken(step, condition),
+        runs=format_run_progress(step, condition),
+        few_runs=format_run_progress(step, condition, brief=True),
+        case=format_case(step, condition),
     )
 
 
@@ -206,7 +206,7 @@ def requested_hours(flow: JobFlow) -> str:
         "GiB": sum(float(each.memory or 0) for each in known),
         "GPU": sum(float(each.gpu or 0) for each in known),
     }
-    return listed(
+    return join_names(
         [
             f"{total:.4f}".rstrip("0").rstrip(".") + f" {unit} hours"
             for unit, total in totals.items()

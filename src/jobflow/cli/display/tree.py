@@ -16,8 +16,8 @@ from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.step_rows import StepRow, requested_hours, step_rows, with_reason
 from jobflow.cli.display.tree_layout import Branch, branches, guides
-from jobflow.core.explain.progress import task_progress
-from jobflow.core.text import span
+from jobflow.core.explain.progress import format_task_progress
+from jobflow.core.text import format_duration
 
 _GAP = "  "
 _TABLE_GAP = "   "
@@ -95,7 +95,7 @@ class Tree:
         status = self.flow.status
         phase = status.state.phase or FlowPhase.PENDING
         end = status.completion_time if self.flow.final else None
-        duration = span((end or now) - status.start_time) if status.start_time else ""
+        duration = format_duration((end or now) - status.start_time) if status.start_time else ""
         line = Text.assemble(
             (self.flow.metadata.name, "bold"), _GAP, (phase, style_of(phase)), no_wrap=True
         )
@@ -137,7 +137,7 @@ class _Columns:
         line = left.copy()
         line.truncate(self.left, overflow="ellipsis", pad=True)
         line.append(_GAP + row.phase.ljust(self.phase), style=style_of(row.phase))
-        line.append(_GAP + span(row.time_in_phase(now)).rjust(self.duration))
+        line.append(_GAP + format_duration(row.time_in_phase(now)).rjust(self.duration))
         text = _detail(row, now, brief=False)
         if cell_len(text) > self.detail:
             text = _detail(row, now, brief=True)
@@ -162,7 +162,7 @@ def _detail(row: StepRow, now: datetime, *, brief: bool) -> str:
     elif row.is_completed:
         parts = (attempt, row.with_reason, "" if brief else row.case, runs, row.outputs)
     else:
-        tasks = (", " if brief else "; ").join(task_progress(row.pods, brief=brief))
+        tasks = (", " if brief else "; ").join(format_task_progress(row.pods, brief=brief))
         parts = (attempt, runs, row.brief if brief else row.with_reason)
         parts = (*parts, "" if brief else row.case, tasks)
     return "; ".join(filter(None, parts))
@@ -173,7 +173,7 @@ def _retry_time(row: StepRow, now: datetime, *, brief: bool) -> str:
     if row.next_attempt is None:
         return ""
     left = row.next_attempt - now
-    when = f"in {span(left)}" if left >= timedelta(seconds=1) else "now"
+    when = f"in {format_duration(left)}" if left >= timedelta(seconds=1) else "now"
     return f"retries {when}" if brief else when
 
 
@@ -229,7 +229,7 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
 
 def _cells(row: StepRow, now: datetime) -> Sequence[str]:
     start = row.start.astimezone().strftime("%H:%M:%S") if row.start else ""
-    return row.step, row.job, row.phase, start, span(row.duration(now))
+    return row.step, row.job, row.phase, start, format_duration(row.duration(now))
 
 
 def _fitting(sizes: Sequence[int], width: int | None) -> Sequence[int]:

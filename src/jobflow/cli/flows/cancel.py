@@ -10,7 +10,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.cli.flows.send_command import Verb, finished_message
 from jobflow.cli.flows.wait import Goal
 from jobflow.core.planning.lifecycle import HALTS
-from jobflow.core.text import typed
+from jobflow.core.text import format_command
 
 
 def _cancel_refusal(flow: JobFlow) -> str:
@@ -18,7 +18,7 @@ def _cancel_refusal(flow: JobFlow) -> str:
         return why
     if flow.status.state.reason not in HALTS:
         return ""
-    now = typed("jobflow cancel --now", flow.metadata)
+    now = format_command("jobflow cancel --now", flow.metadata)
     return f"{_halting(flow)} and its finally has run; {now} cancels finally too"
 
 

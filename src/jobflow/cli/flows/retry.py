@@ -9,7 +9,7 @@ from jobflow.cli.errors import FAILED, SUCCESS
 from jobflow.cli.flows.send_command import Verb
 from jobflow.cli.flows.wait import Goal, state_of
 from jobflow.core.reasons import FlowReason
-from jobflow.core.text import typed
+from jobflow.core.text import format_command
 
 
 def _refusal(flow: JobFlow) -> str:
@@ -21,11 +21,11 @@ def _refusal(flow: JobFlow) -> str:
     if phase == FlowPhase.SUCCEED:
         return "has succeeded; to run it once more, delete it and apply it again"
     if flow.status.suspended_at is not None:
-        return f"is suspended; {typed('jobflow resume', flow.metadata)} resumes it"
+        return f"is suspended; {format_command('jobflow resume', flow.metadata)} resumes it"
     return (
         f"is {state_of(flow)}; only a Failed flow can be retried. "
-        f"{typed('jobflow why', flow.metadata)} explains what it waits for, "
-        f"{typed('jobflow cancel', flow.metadata)} cancels it"
+        f"{format_command('jobflow why', flow.metadata)} explains what it waits for, "
+        f"{format_command('jobflow cancel', flow.metadata)} cancels it"
     )
 
 

@@ -10,7 +10,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.cli.errors import FAILED, SUCCESS, print_error
 from jobflow.cli.flows.send_command import Verb, finished_message
 from jobflow.cli.flows.wait import Goal, state_of
-from jobflow.core.text import typed
+from jobflow.core.text import format_command
 
 _IDLE_PHASES = frozenset({*ENDED_STEP_PHASES, StepPhase.WAITING, ""})
 
@@ -34,9 +34,10 @@ def _exit_code(flow: JobFlow) -> int:
 def _suspend_refusal(flow: JobFlow) -> str:
     if not _is_suspended(flow):
         return finished_message(flow)
-    abort = typed("jobflow suspend --abort", flow.metadata)
+    abort = format_command("jobflow suspend --abort", flow.metadata)
     running = "" if _is_idle(flow) else f", {abort} aborts its jobs"
-    return f"is already suspended; {typed('jobflow resume', flow.metadata)} resumes it{running}"
+    resume = format_command("jobflow resume", flow.metadata)
+    return f"is already suspended; {resume} resumes it{running}"
 
 
 def _abort_refusal(flow: JobFlow) -> str:
@@ -47,7 +48,8 @@ def _abort_refusal(flow: JobFlow) -> str:
 def _resume_refusal(flow: JobFlow) -> str:
     phase = flow.status.state.phase
     if phase == FlowPhase.FAILED:
-        return f"{finished_message(flow)}; {typed('jobflow retry', flow.metadata)} runs it again"
+        retry = format_command("jobflow retry", flow.metadata)
+        return f"{finished_message(flow)}; {retry} runs it again"
     created_suspended = flow.spec.suspend and not phase
     if flow.final or _is_suspended(flow) or created_suspended:
         return finished_message(flow)

@@ -11,7 +11,7 @@ from rich.console import Console
 from jobflow.cli.display.report import printable
 from jobflow.cli.errors import SUCCESS, UNUSABLE, CommandError
 from jobflow.cli.flows.find_flow import find_flow, run_command
-from jobflow.core.explain.explain import explain, explain_step, unknown_step
+from jobflow.core.explain.explain import describe_unknown_step, explain, explain_step
 from jobflow.kube.client import Client
 
 MAX_WIDTH = 100
@@ -42,7 +42,7 @@ async def print_explanation(question: Question) -> int:
     now = datetime.now(UTC)
     if question.step is None:
         explanation = explain(flow, now=now)
-    elif unknown := unknown_step(flow, question.step):
+    elif unknown := describe_unknown_step(flow, question.step):
         raise CommandError(UNUSABLE, unknown)
     else:
         explanation = explain_step(flow, question.step, now=now)

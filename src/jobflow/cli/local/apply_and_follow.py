@@ -16,9 +16,9 @@ from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES, QUEUES, Re
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import ManifestFault
 from jobflow.cli.manifests.objects import Manifest
-from jobflow.core.names import job_name
+from jobflow.core.names import format_job_name
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import typed
+from jobflow.core.text import format_command
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client, decoder
 from jobflow.kube.reflector import Reflector
@@ -175,7 +175,7 @@ def stuck_reason(flow: JobFlow, templates: Collection[Key]) -> str:
         conditions = (flow.status.conditions or {}).values()
         if any(condition.phase not in idle_phases for condition in conditions):
             return ""
-        resume = typed("jobflow resume", flow.metadata)
+        resume = format_command("jobflow resume", flow.metadata)
         way_out = f"remove suspend to run it here, or resume it on a cluster with {resume}"
         return f"is suspended (spec.suspend): {way_out}"
     if not (missing := _missing_templates(flow, templates)):
@@ -189,7 +189,7 @@ def _missing_templates(flow: JobFlow, templates: Collection[Key]) -> list[str]:
     conditions = flow.status.conditions or {}
     missing: dict[str, None] = {}
     for step in flow.all_steps:
-        condition = conditions.get(job_name(flow.metadata.name, step.name))
+        condition = conditions.get(format_job_name(flow.metadata.name, step.name))
         if condition is None:
             return []
         if condition.phase in ENDED_STEP_PHASES:

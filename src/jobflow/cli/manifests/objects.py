@@ -19,7 +19,7 @@ from jobflow.cli.manifests.yaml_nodes import (
     data_of,
     documents,
 )
-from jobflow.core.violations import beginnings, below
+from jobflow.core.violations import join_path, split_first_key
 
 DEFAULT_NAMESPACE = "default"
 _NO_OBJECT = "not a Kubernetes object: write a mapping with apiVersion, kind, metadata and spec"
@@ -110,10 +110,12 @@ class Manifest:
             children: list[tuple[str, Node]] = []
             if isinstance(node, MappingNode):
                 for each in node.duplicates:
-                    yield below(path, each.key), each, self._place(each.again)
-                children = [(below(path, key), each.value) for key, each in node.entries.items()]
+                    yield join_path(path, each.key), each, self._place(each.again)
+                children = [
+                    (join_path(path, key), each.value) for key, each in node.entries.items()
+                ]
             elif isinstance(node, ListNode):
-                children = [(below(path, i), item) for i, item in enumerate(node.items)]
+                children = [(join_path(path, i), item) for i, item in enumerate(node.items)]
             pending += reversed(children)
 
     def _place(self, span: Span) -> SourcePlace:
@@ -194,7 +196,7 @@ class _Step:
 
 def _step(node: Node, path: str) -> _Step | None:
     if isinstance(node, MappingNode):
-        found = ((key, rest) for key, rest in beginnings(path) if key in node.entries)
+        found = ((key, rest) for key, rest in split_first_key(path) if key in node.entries)
         return next((_Step(key, node.entries[key], rest) for key, rest in found), None)
     index, closed, rest = path.removeprefix("[").partition("]")
     if not (isinstance(node, ListNode) and path.startswith("[") and closed and index.isdecimal()):

@@ -19,7 +19,7 @@ from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.manifests.yaml_nodes import data_of
 from jobflow.core.admission.object_names import name_violations
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
-from jobflow.core.suggest import Suggester, supported
+from jobflow.core.suggest import Suggester, list_supported
 from jobflow.core.violations import Reason, Violation
 
 API_VERSION = JOBFLOWS.api_version
@@ -78,7 +78,7 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
         if meant is None and not _is_ours(kind, version):
             return None, []
         reason = Reason.NOT_SUPPORTED if kind else Reason.REQUIRED
-        violations.append(Violation("kind", reason, kind, supported(kind, KINDS)))
+        violations.append(Violation("kind", reason, kind, list_supported(kind, KINDS)))
     if meant and version != API_VERSION:
         reason = Reason.NOT_SUPPORTED if version else Reason.REQUIRED
         detail = f"for a {meant} write {API_VERSION}"

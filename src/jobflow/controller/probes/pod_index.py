@@ -12,7 +12,7 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.labels import STEP
 from jobflow.api.pod import Pod
-from jobflow.core.names import job_name
+from jobflow.core.names import format_job_name
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store, owner_uid
 
@@ -67,7 +67,7 @@ def _probing(flow: JobFlow) -> ProbingSteps:
     for step in flow.steps:
         if step.depends_on is not None and step.depends_on.probe is not None:
             for target in step.targets:
-                found.setdefault(target, []).append(job_name(flow.metadata.name, step.name))
+                found.setdefault(target, []).append(format_job_name(flow.metadata.name, step.name))
     return {target: tuple(keys) for target, keys in found.items()}
 
 

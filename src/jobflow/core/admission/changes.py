@@ -17,9 +17,9 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.json_values import differences, is_same
-from jobflow.core.names import job_name
-from jobflow.core.text import typed
+from jobflow.core.json_values import find_differences, is_same_json
+from jobflow.core.names import format_job_name
+from jobflow.core.text import format_command
 from jobflow.core.violations import Reason, Violation, some
 
 _ENDED = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
@@ -32,18 +32,19 @@ _SUSPEND = "spec.suspend"
 
 def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     """The spec of a flow is immutable; metadata, finalizers and status may change."""
-    if is_same(old.spec, new.spec):
+    if is_same_json(old.spec, new.spec):
         return
     cancel = "" if old.final else f"cancel it ({_cancel(new.metadata)}), then "
-    delete = typed("kubectl delete jf", new.metadata)
+    delete = format_command("kubectl delete jf", new.metadata)
     remedy = f"to run another spec, {cancel}{delete} and apply it again"
     if old.status.state.phase == FlowPhase.FAILED:
-        remedy += f"; to retry the failed steps unchanged, {typed('jobflow retry', new.metadata)}"
+        retry = format_command("jobflow retry", new.metadata)
+        remedy += f"; to retry the failed steps unchanged, {retry}"
     for path, what in _changes(old, new):
         detail = f"{what}, but a flow cannot be changed once it is created; {remedy}"
         if path == _SUSPEND and not old.final:
             verb = "suspend" if new.spec.suspend else "resume"
-            command = typed(f"jobflow {verb}", new.metadata)
+            command = format_command(f"jobflow {verb}", new.metadata)
             detail = f"it is read only when a flow is created; {command} does it now"
         yield Violation(path, Reason.FORBIDDEN, None, detail)
 
@@ -55,7 +56,7 @@ def _changes(old: JobFlow, new: JobFlow) -> Iterator[tuple[str, str]]:
     yield from _changes_of_steps("spec.finally", before, after)
     steps = {"flows": None, "finally_": None}
     one, other = (msgspec.structs.replace(spec, **steps) for spec in (old.spec, new.spec))
-    yield from ((path, _CHANGED) for path in differences("spec", one, other))
+    yield from ((path, _CHANGED) for path in find_differences("spec", one, other))
 
 
 def _changes_of_steps(
@@ -64,8 +65,8 @@ def _changes_of_steps(
     before, after = [step.name for step in old], [step.name for step in new]
     if before == after:
         for i, (one, other) in enumerate(zip(old, new, strict=True)):
-            if not is_same(one, other):
-                yield from ((p, _CHANGED) for p in differences(f"{path}[{i}]", one, other))
+            if not is_same_json(one, other):
+                yield from ((p, _CHANGED) for p in find_differences(f"{path}[{i}]", one, other))
         return
     added = _steps_are(_without(after, before), "new")
     removed = _steps_are(_without(before, after), "gone")
@@ -137,7 +138,7 @@ def _step_to_start(flow: JobFlow, template: str) -> str | None:
     conditions = flow.status.conditions or {}
     for step in chain(flow.steps, flow.spec.finally_ or ()):
         if template in step.templates:
-            condition = conditions.get(job_name(flow.metadata.name, step.name))
+            condition = conditions.get(format_job_name(flow.metadata.name, step.name))
             if condition is None:
                 return step.name
             if condition.phase not in _ENDED and template in _remaining_templates(step, condition):
@@ -157,8 +158,8 @@ def _may_be_deleted(metadata: ObjectMeta) -> bool:
 
 
 def _cancel(metadata: ObjectMeta) -> str:
-    return typed("jobflow cancel", metadata)
+    return format_command("jobflow cancel", metadata)
 
 
 def _force(kind: str, metadata: ObjectMeta) -> str:
-    return typed(f"kubectl annotate {kind}", metadata, f" {FORCE_DELETE}=true")
+    return format_command(f"kubectl annotate {kind}", metadata, f" {FORCE_DELETE}=true")

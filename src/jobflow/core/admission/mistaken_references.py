@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.references import is_reference
+from jobflow.core.cel.references import has_reference
 from jobflow.core.suggest import Suggester
-from jobflow.core.violations import Place, path_of
+from jobflow.core.violations import Place, format_path
 
 _ROOTS = ("params", "item", "index", "flow", "steps")
 _MEANT = {
@@ -93,13 +93,13 @@ def _candidates(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str]
         if isinstance(inner, str):
             if "$(" in inner or "{" in inner:
                 for found in _WRITTEN.finditer(inner):
-                    if not is_reference(found.group()):
-                        yield path_of(place, path), found.group(), found
+                    if not has_reference(found.group()):
+                        yield format_path(place, path), found.group(), found
         elif isinstance(inner, dict):
             pending += [((place, key), each) for key, each in reversed(inner.items())]
             for key in inner:
-                if "$(" in key and is_reference(key):
-                    yield path_of((place, key), path), key, None
+                if "$(" in key and has_reference(key):
+                    yield format_path((place, key), path), key, None
         elif isinstance(inner, list):
             pending += [((place, i), inner[i]) for i in reversed(range(len(inner)))]
 

@@ -38,7 +38,7 @@ from jobflow.core.admission.warnings import (
     queue_warnings,
     template_warnings,
 )
-from jobflow.core.json_values import is_same
+from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
@@ -114,7 +114,7 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
 def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:
     """Validate an update of a template as a new one if its spec changed. Vcjobs that exist keep the
     old spec."""
-    return PASS if is_same(old.spec, new.spec) else validate_template(new, known)
+    return PASS if is_same_json(old.spec, new.spec) else validate_template(new, known)
 
 
 def validate_template_delete(

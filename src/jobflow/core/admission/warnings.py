@@ -20,10 +20,10 @@ from jobflow.core.admission.analysis.resolved_specs import is_open
 from jobflow.core.admission.mistaken_references import MAX_MISTAKEN, mistaken_references
 from jobflow.core.admission.rule import FieldWarningRule, Group, WarningRule, every_flow
 from jobflow.core.admission.volcano.job_view import JobView, job_view
-from jobflow.core.cel.references import references
+from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import FieldWarning, Reason, quoted, some
+from jobflow.core.violations import FieldWarning, Reason, quote, some
 
 _TAKES_JOBS = frozenset({"", "Open"})
 """States of a queue; a new one has no state until Volcano opens it."""
@@ -82,9 +82,9 @@ def probes_leave_conditions_alone(facts: FlowFacts) -> Iterator[str]:
 def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
     """Elsewhere a reference is plain text."""
     found = dict.fromkeys(
-        quoted(f"$({reference.path})")
+        quote(f"$({reference.path})")
         for value in _outside_patches(facts)
-        for _, reference in references(value, "")
+        for _, reference in find_references(value, "")
     )
     if found:
         unchanged = "are left as they are" if len(found) > 1 else "is left as it is"
@@ -119,7 +119,7 @@ def compared_phases_exist(facts: FlowFacts) -> Iterator[str]:
     parsed = [parsed for each, parsed, _ in facts.expressions.parsed if "phase" in each.text]
     found = dict(unknown_phases(chain.from_iterable(each.comparisons() for each in parsed)))
     listed = [
-        f"{quoted(word)} (write {quoted(meant)})" if meant else quoted(word)
+        f"{quote(word)} (write {quote(meant)})" if meant else quote(word)
         for word, meant in found.items()
     ]
     if listed:
@@ -221,7 +221,7 @@ def patched_elements_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
         seen.add(path)
         guess = Suggester(known).nearest(name) if len(seen) <= MAX_GUESSES else None
         detail = (
-            f'template "{resolved.template.metadata.name}" has no {word} {quoted(name)}, so the '
+            f'template "{resolved.template.metadata.name}" has no {word} {quote(name)}, so the '
             f"patch adds one{did_you_mean(guess)}"
         )
         reason = Reason.NOT_FOUND if guess else None
@@ -235,7 +235,7 @@ def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
     for patch in facts.resolved_patches:
         for found in mistaken_references(patch.written, patch.path):
             detail = (
-                f"{quoted(found.text)} looks like a reference but is not one, so it is left as it "
+                f"{quote(found.text)} looks like a reference but is not one, so it is left as it "
                 f"is ({found.advice}); if that is intended, write $$( instead of $("
             )
             yield FieldWarning(found.path, detail)
@@ -257,8 +257,8 @@ def template_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
     job = job_view(spec, path, None)
     yield from _tasks_without_pods(job)
     yield from _pods_without_restart_policy(job)
-    for place, reference in islice(references(spec, path), MAX_MISTAKEN):
-        text = quoted(f"$({reference.path})")
+    for place, reference in islice(find_references(spec, path), MAX_MISTAKEN):
+        text = quote(f"$({reference.path})")
         detail = f"{text} is left as it is, because only patches of steps have references"
         yield FieldWarning(place, detail)
 

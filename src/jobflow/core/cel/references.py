@@ -1,7 +1,7 @@
-"""References `$(params.x)` in patches: found, and replaced by values. They compute nothing.
+"""References in patches, such as `$(params.x)`: found, and replaced by their values.
 
-A reference is a path, not an expression. Every other `$(…)` stays as it stands, for shells and
-Kubernetes (`$(POD_NAME)`) have the same brackets; `$$(` writes `$(` (DESIGN §1, Expressions).
+A reference is a path; it computes nothing. Any other `$(…)` stays unchanged, because shells and
+Kubernetes (`$(POD_NAME)`) use the same brackets. `$$(` becomes `$(`.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jobflow.core.json_values import copied
-from jobflow.core.violations import below
+from jobflow.core.json_values import copy_json
+from jobflow.core.violations import join_path
 
-_FOUND = re.compile(
+_REFERENCE = re.compile(
     r"\$\$\(|\$\((?P<path>(?:item|index)|(?:params|item|index|flow|steps)\.[^()$\s]*)\)"
 )
 MAX_SIZE = 1 << 20
-"""Bytes of JSON that the references of one patch may stand for: no vcjob can be larger."""
+"""Bytes of JSON of all values in one patch: no vcjob can be larger."""
 _OUTPUT = re.compile(r"steps\.(?P<step>.+?)\.outputs(?:\.(?P<rest>.*))?")
 
 
 class Reference(NamedTuple):
-    """What stands between `$(` and `)`."""
+    """A reference without its brackets."""
 
     path: str
     root: str
     """params, item, index, flow or steps."""
     keys: tuple[str, ...]
-    """What is taken of it; of steps: the step, `outputs`, and what is taken of these. A step's
-    name may hold dots, so it ends at the first `.outputs`; without that it is all there is."""
+    """The keys below the root. The first key of `steps` is a step's name, which may have dots: it
+    ends at the first `.outputs`, or at the end of the path."""
 
 
-def reference(path: str) -> Reference:
-    """Read a path."""
+def parse_reference(path: str) -> Reference:
+    """Return the reference of a path."""
     root, dot, rest = path.partition(".")
     if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
         inner = tuple(found["rest"].split(".")) if found["rest"] is not None else ()
@@ -45,116 +45,117 @@ def reference(path: str) -> Reference:
     return Reference(path, root, tuple(rest.split(".")) if dot else ())
 
 
-def is_reference(text: str) -> bool:
-    """Whether there is a reference in a text."""
-    return any(found["path"] is not None for found in _FOUND.finditer(text))
+def has_reference(text: str) -> bool:
+    """Return whether a text contains a reference."""
+    return any(found["path"] is not None for found in _REFERENCE.finditer(text))
 
 
-def references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
-    """Every reference in the texts of a JSON value, with the JSON path of its text. Keys of maps
-    hold none."""
-    pending = [(path, value)] if _may_hold_any(value) else []
+def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
+    """Yield each reference in a JSON value, with the JSON path of its text. `path` is that of the
+    value; keys of maps have no references."""
+    pending = [(path, value)] if _may_have_reference(value) else []
     while pending:
         place, inner = pending.pop()
         if isinstance(inner, str):
-            for found in _FOUND.finditer(inner) if "$(" in inner else ():
+            for found in _REFERENCE.finditer(inner) if "$(" in inner else ():
                 if found["path"] is not None:
-                    yield place, reference(found["path"])
+                    yield place, parse_reference(found["path"])
         elif isinstance(inner, dict):
-            pending += [(below(place, key), each) for key, each in reversed(inner.items())]
+            pending += [(join_path(place, key), each) for key, each in reversed(inner.items())]
         elif isinstance(inner, list):
             pending += [(f"{place}[{i}]", each) for i, each in reversed(list(enumerate(inner)))]
 
 
-class TooLargeError(Exception):
-    """What references stand for comes to more than there is room for."""
+class ReferencesTooLargeError(Exception):
+    """The values of references have more bytes than allowed."""
 
 
-class Room:
-    """How much references may still stand for, in bytes of JSON."""
+class ReferenceRoom:
+    """The bytes of JSON that are left for the values of references."""
 
     def __init__(self, left: int = MAX_SIZE) -> None:
         self.left = left
 
     def take(self, value: Any) -> Any:
-        """The value, where there is room for it; else TooLargeError."""
-        self.left -= size_of(value)
+        """Return the value and take its bytes. Raises ReferencesTooLargeError."""
+        self.left -= measure_json(value)
         if self.left < 0:
-            raise TooLargeError
+            raise ReferencesTooLargeError
         return value
 
 
-def replaced(value: Any, look_up: Callable[[Reference], Any], room: Room | None = None) -> Any:
-    """The same JSON with every reference replaced by what `look_up` answers, which may raise; the
-    value itself where there is nothing to replace. TooLargeError where there is no room for all
-    the answers; by default that of one patch.
+def replace_references(
+    value: Any, look_up: Callable[[Reference], Any], room: ReferenceRoom | None = None
+) -> Any:
+    """Return JSON with the value of `look_up`, which may raise, in place of each reference. Raises
+    ReferencesTooLargeError if there is not enough room, by default that of one patch.
 
-    A text that is nothing but one reference becomes the value itself, whatever its type; within a
-    text a value is written out, as JSON where it is no text, and so it is where Kubernetes knows
-    only texts (`text_places`): `args: ["$(params.workers)"]` is `["4"]`.
+    A text that is only a reference becomes the value, with its type. Inside a longer text, and in
+    fields that are always texts (`is_text_field`), the value is written as JSON:
+    `args: ["$(params.workers)"]` becomes `["4"]`.
     """
-    if not _may_hold_any(value):
+    if not _may_have_reference(value):
         return value
-    taken = room or Room()
+    room = room or ReferenceRoom()
 
-    def answered(found: Reference) -> Any:
-        return taken.take(look_up(found))
+    def take_value(found: Reference) -> Any:
+        return room.take(look_up(found))
 
     root = {"": value}
-    result = copied(root)
-    # Not by recursion, which a deep patch would end. Last the keys of a container and around it.
+    result = copy_json(root)
+    # Patches may be nested too deep for recursion. `own` and `outer` are the keys of a container
+    # and of the one around it.
     work: list[tuple[Any, Any, str, str]] = [(root, result, "", "")]
     while work:
-        source, made, own, around = work.pop()
+        source, made, own, outer = work.pop()
         for key, each in source.items() if isinstance(source, dict) else enumerate(source):
             if isinstance(each, str):
                 if "$(" in each:
-                    answer = _text(each, answered)
-                    made[key] = _written(answer) if holds_text(key, own, around) else answer
+                    replaced = _replace_in_text(each, take_value)
+                    made[key] = _to_text(replaced) if is_text_field(key, own, outer) else replaced
             elif isinstance(each, dict | list):
-                names = (key, own) if isinstance(key, str) else (own, around)
+                names = (key, own) if isinstance(key, str) else (own, outer)
                 work.append((each, made[key], *names))
     return result[""]
 
 
-def _written(answer: Any) -> Any:
-    """A value as text; null stays, for it says that there is none."""
-    if answer is None or isinstance(answer, str):
-        return answer
-    return msgspec.json.encode(answer).decode()
+def _to_text(value: Any) -> Any:
+    """Return a value as text, except null."""
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
 
 
-def _may_hold_any(value: Any) -> bool:
-    """A quick look, which most patches do not get beyond."""
+def _may_have_reference(value: Any) -> bool:
     try:
         return b"$(" in msgspec.json.encode(value)
     except UnicodeEncodeError:
         return True
 
 
-def size_of(value: Any) -> int:
-    """About how many bytes a value takes as JSON; never raises."""
+def measure_json(value: Any) -> int:
+    """Return the bytes of a value as JSON, roughly if it has half characters, as YAML may."""
     try:
         return len(msgspec.json.encode(value))
-    except UnicodeEncodeError:  # half a character, which YAML can write
+    except UnicodeEncodeError:
         return len(ascii(value))
 
 
-def _text(text: str, look_up: Callable[[Reference], Any]) -> Any:
-    whole = _FOUND.fullmatch(text)
+def _replace_in_text(text: str, look_up: Callable[[Reference], Any]) -> Any:
+    whole = _REFERENCE.fullmatch(text)
     if whole is not None and whole["path"] is not None:
-        return look_up(reference(whole["path"]))
+        return look_up(parse_reference(whole["path"]))
 
-    def written(found: re.Match[str]) -> str:
+    def write(found: re.Match[str]) -> str:
         if found["path"] is None:
             return "$("
-        answer = look_up(reference(found["path"]))
-        return "null" if answer is None else str(_written(answer))
+        value = look_up(parse_reference(found["path"]))
+        return "null" if value is None else str(_to_text(value))
 
-    return _FOUND.sub(written, text)
+    return _REFERENCE.sub(write, text)
 
 
-_FIELDS = frozenset(
+_TEXT_FIELDS = frozenset(
     """
     claimName clusterIP containerName fieldPath hostIP hostname image imagePullPolicy key
     medium minTimeAvailable mountPath mountPropagation name namespace nodeName operator path
@@ -164,16 +165,16 @@ _FIELDS = frozenset(
     volumeClaimName volumeName workingDir
     """.split()
 )
-"""Fields that are texts wherever they stand."""
+"""Fields that are texts in every object."""
 _MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "parameters"})
 """Maps of texts."""
 _LISTS = frozenset({"args", "command", "hostnames", "nameservers", "searches", "values"})
 """Lists of texts."""
 
 
-def holds_text(key: str | int, own: str, around: str) -> bool:
-    """Whether what stands at `key` of a map or list is a text in any case. `own`: the field that
-    the map or list is; `around`: the one that this is in."""
+def is_text_field(key: str | int, own: str, outer: str) -> bool:
+    """Return whether Kubernetes takes only texts at `key` of a map or list, which is the field
+    `own` of the field `outer`."""
     if isinstance(key, int):
-        return own in _LISTS or around == "plugins"
-    return own in _MAPS or key in _FIELDS
+        return own in _LISTS or outer == "plugins"
+    return own in _MAPS or key in _TEXT_FIELDS

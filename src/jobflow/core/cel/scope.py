@@ -1,12 +1,12 @@
-"""What an expression or a reference may look at, and its value there. It decides nothing.
+"""The values of variables at one place of a flow, and of expressions and references there.
 
-Only what is mentioned is put together, so a step that asks for one phase costs that much whatever
-the flow holds. What may be mentioned at all is admission's business (`expression_rules`).
+Only the variables that an expression mentions are built, so its cost does not depend on the size of
+the flow. Admission decides which ones it may mention (`admission/rules/expressions.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -17,172 +17,180 @@ from msgspec import UNSET
 from jobflow.api.control import ForEach
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.cel.expression import Failure, Fault, expression
-from jobflow.core.cel.language.budget import Work
-from jobflow.core.cel.references import MAX_SIZE, Reference, TooLargeError, replaced
+from jobflow.core.cel.expression import EvaluationFailure, ExpressionFault, parse_expression
+from jobflow.core.cel.language.budget import Budget
+from jobflow.core.cel.language.values import describe_type
+from jobflow.core.cel.references import (
+    MAX_SIZE,
+    Reference,
+    ReferencesTooLargeError,
+    replace_references,
+)
 from jobflow.core.cel.variables import Mention
-from jobflow.core.limits import MOST_RUNS
+from jobflow.core.limits import MAX_RUNS
 
 MAX_ITEMS_SIZE = 32_768
-"""Bytes that they come to as JSON, for they are remembered in the status."""
+"""Bytes of the items of forEach as JSON, because the status stores them."""
 POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
-"""Of a task's pods; those that no pod is in count 0."""
-MOST_PARAMS = 256
-"""Params of a flow: they are gone over for each that is mentioned."""
-TOO_LARGE = f"its references stand for more than {MAX_SIZE:,} bytes; say less by them"
+"""Phases of a task's pods, also those without a pod."""
+MAX_PARAMS = 256
+"""Params of a flow, all of which are read for each mention."""
+TOO_LARGE = f"the values of its references have more than {MAX_SIZE:,} bytes; use smaller values"
 _DIGITS = 10
-"""More than a place in a list ever has; Python reads no number of thousands of them."""
-_SHOWN = 100
+"""Digits that an index of a list never has; Python refuses to read thousands of them."""
+_MAX_SHOWN = 100
 """Characters of an expression in a message."""
 
-
-Standing = tuple[Step, StepCondition]
+StepAndCondition = tuple[Step, StepCondition]
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationScope:
-    """What there is to be seen at one place of a flow, at one moment."""
+    """The values that are visible at one place of a flow, at one moment."""
 
     flow: JobFlow
-    standing: Callable[[str], Standing | None]
-    """A step of `spec.flows` and its condition, by name; None: no such step."""
+    get_step: Callable[[str], StepAndCondition | None]
+    """Return a step of `spec.flows` and its condition by name, or None if it does not exist."""
     flow_phase: str = ""
-    """In finally: Succeed or Failed, as the flow would end by its other steps. Else empty."""
+    """In finally: Succeed or Failed, by the other steps of the flow. Elsewhere empty."""
     index: int | None = None
-    """Of the run, with forEach and repeat."""
+    """Index of the run, with forEach and repeat."""
     item: Any = UNSET
-    """Of the run, with forEach."""
+    """Item of the run, with forEach."""
     run: RunCondition | None = None
-    """In until and retry.when: the run that has just ended, as it is recorded."""
-    work: Work = field(default_factory=Work)
-    """What all that is evaluated here may take together."""
+    """In until and retry.when: the run that has just finished, as it is recorded."""
+    budget: Budget = field(default_factory=Budget)
+    """Shared by all expressions that are evaluated here."""
 
 
 # ------------------------------------------------------------------ expressions
 
 
-def holds(field: str, text: str, seen: EvaluationScope) -> bool | Failure:
-    """Whether an expression holds. A Failure's message names `field`, the expression and why."""
-    value = evaluated(field, text, seen)
-    if isinstance(value, Failure):
-        return value
-    fault = truth_fault(value)
-    return value is True if fault is None else _failed(field, text, fault)
+def evaluate_condition(field: str, text: str, scope: EvaluationScope) -> bool | EvaluationFailure:
+    """Return whether an expression holds. A failure names `field`, the expression and why."""
+    value = _evaluate_checked(field, text, scope, find_condition_fault)
+    return value if isinstance(value, EvaluationFailure) else value is True
 
 
-def truth_fault(value: Any) -> str | None:
-    """Why a value is no answer to a condition, in a clause."""
-    return None if isinstance(value, bool) else f"gives {kind_of(value)}, not true or false"
+def find_condition_fault(value: Any) -> str | None:
+    """Return a clause that says why a condition may not have this value, or None."""
+    return None if isinstance(value, bool) else f"gives {describe_type(value)}, not true or false"
 
 
-def items_given(field: str, text: str, seen: EvaluationScope) -> list[Any] | Failure:
-    """The list that forEach.from gives, of MOST_RUNS and MAX_ITEMS_SIZE at most, or a Failure as
-    above."""
-    value = evaluated(field, text, seen)
-    if isinstance(value, Failure):
-        return value
-    if (fault := items_fault(value)) is not None:
-        return _failed(field, text, fault)
-    return list(value)
+def evaluate_items(field: str, text: str, scope: EvaluationScope) -> list[Any] | EvaluationFailure:
+    """Return the items of forEach.from. A failure names `field`, the expression and why."""
+    value = _evaluate_checked(field, text, scope, find_items_fault)
+    return value if isinstance(value, EvaluationFailure) else list(value)
 
 
-def items_fault(value: Any) -> str | None:
-    """Why a value is no list that forEach goes over, in a clause."""
+def find_items_fault(value: Any) -> str | None:
+    """Return a clause that says why forEach cannot run for this value, or None."""
     if not isinstance(value, list):
-        return f"gives {kind_of(value)}, not a list"
-    if len(value) > MOST_RUNS:
-        return f"gives {len(value):,} items; at most {MOST_RUNS:,} are allowed"
+        return f"gives {describe_type(value)}, not a list"
+    if len(value) > MAX_RUNS:
+        return f"gives {len(value):,} items; at most {MAX_RUNS:,} are allowed"
     if (size := len(msgspec.json.encode(value))) > MAX_ITEMS_SIZE:
         return f"gives items of {size:,} bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
     return None
 
 
-def evaluated(field: str, text: str, seen: EvaluationScope) -> Any:
-    """The JSON that an expression gives, or a Failure as above."""
-    found = expression(text)
-    if isinstance(found, Fault):
-        return _failed(field, text, found.message)
-    values = context(found.mentions, seen)
-    seen.work.left -= _effort(found.mentions, values, seen)
-    value = found.evaluate(values, seen.work)
-    return _failed(field, text, value.message) if isinstance(value, Failure) else value
+def evaluate(field: str, text: str, scope: EvaluationScope) -> Any:
+    """Return an expression's value as JSON, or a failure that names `field`, the expression and
+    why."""
+    return _evaluate_checked(field, text, scope, lambda value: None)
 
 
-def context(mentions: tuple[Mention, ...], seen: EvaluationScope) -> dict[str, Any]:
-    """The JSON by variable that these mentions need; what there is not is left out."""
-    made: dict[str, Any] = {}
+def _evaluate_checked(
+    field: str, text: str, scope: EvaluationScope, find_fault: Callable[[Any], str | None]
+) -> Any:
+    expression = parse_expression(text)
+    if isinstance(expression, ExpressionFault):
+        return _make_failure(field, text, expression.message)
+    variables = build_variables(expression.mentions, scope)
+    scope.budget.steps -= _count_steps(expression.mentions, variables, scope)
+    value = expression.evaluate(variables, scope.budget)
+    fault = value.message if isinstance(value, EvaluationFailure) else find_fault(value)
+    return value if fault is None else _make_failure(field, text, fault)
+
+
+def _make_failure(field: str, text: str, why: str) -> EvaluationFailure:
+    shown = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+    return EvaluationFailure(f"{field} `{shown}`: {why}")
+
+
+# -------------------------------------------------------------------- variables
+
+
+def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict[str, Any]:
+    """Return the JSON of each variable that is mentioned, as far as it exists."""
+    variables: dict[str, Any] = {}
     for mention in mentions:
-        _PUT.get(mention.root, _put_own)(made, mention, seen)
-    return made
+        _ADD.get(mention.root, _add_run)(variables, mention, scope)
+    return variables
 
 
-def _effort(mentions: tuple[Mention, ...], made: Mapping[str, Any], seen: EvaluationScope) -> int:
-    """Steps that it takes to put a context together: for items and params that are gone over."""
-    items = sum([len(facts.get("items", ())) for facts in made.get("steps", {}).values()])
-    params = min(len(seen.flow.spec.params or ()), MOST_PARAMS) if "params" in made else 0
+def _count_steps(
+    mentions: Sequence[Mention], variables: Mapping[str, Any], scope: EvaluationScope
+) -> int:
+    """Return the steps that it takes to build the variables: items and params are walked."""
+    items = sum([len(fields.get("items", ())) for fields in variables.get("steps", {}).values()])
+    params = min(len(scope.flow.spec.params or ()), MAX_PARAMS) if "params" in variables else 0
     return 2 * items + len(mentions) * params // 4
 
 
-def _put_params(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
-    into = made.setdefault("params", {})
-    wanted = mention.keys[:1]
-    for param in islice(seen.flow.spec.params or (), MOST_PARAMS):
-        if not wanted or param.name == wanted[0]:
-            into.setdefault(param.name, param.value)
+def _add_params(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
+    params = variables.setdefault("params", {})
+    names = mention.keys[:1]
+    for param in islice(scope.flow.spec.params or (), MAX_PARAMS):
+        if not names or param.name == names[0]:
+            params.setdefault(param.name, param.value)
 
 
-def _put_flow(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
-    made["flow"] = _flow(seen)
+def _add_flow(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
+    meta = scope.flow.metadata
+    flow = variables["flow"] = {"name": meta.name, "namespace": meta.namespace}
+    if scope.flow_phase:
+        flow["phase"] = str(scope.flow_phase)
 
 
-def _put_step(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
-    into = made.setdefault("steps", {})
+def _add_step(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
+    steps = variables.setdefault("steps", {})
     if not mention.keys:
-        return  # which step it takes is not written out, so admission refuses it
-    name, *wanted = mention.keys
-    standing = seen.standing(name)
-    if standing is None:
+        return  # the name of the step is computed, which admission refuses
+    name, *keys = mention.keys
+    step = scope.get_step(name)
+    if step is None:
         return
-    facts = into.setdefault(name, {})
-    for fact in wanted[:1] or FACTS:
-        if fact in FACTS and fact not in facts:
-            value = FACTS[fact](*standing)
+    fields = steps.setdefault(name, {})
+    for key in keys[:1] or STEP_FIELDS:
+        if key in STEP_FIELDS and key not in fields:
+            value = STEP_FIELDS[key](*step)
             if value is not UNSET:
-                facts[fact] = value
+                fields[key] = value
 
 
-def _put_own(made: dict[str, Any], mention: Mention, seen: EvaluationScope) -> None:
-    """What belongs to the run: item, index, and what it came to."""
+def _add_run(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
     root = mention.root
     value: Any = UNSET
     if root == "item":
-        value = seen.item
+        value = scope.item
     elif root == "index":
-        value = seen.index
-    elif seen.run is not None and root in RUN_FACTS:
-        value = RUN_FACTS[root](seen.run)
-    if value is not UNSET and not (root == "index" and value is None):
-        made[root] = value
+        value = UNSET if scope.index is None else scope.index
+    elif scope.run is not None and root in RUN_FIELDS:
+        value = RUN_FIELDS[root](scope.run)
+    if value is not UNSET:
+        variables[root] = value
 
 
-_PUT: Mapping[str, Callable[[dict[str, Any], Mention, EvaluationScope], None]] = {
-    "params": _put_params,
-    "flow": _put_flow,
-    "steps": _put_step,
+_ADD: Mapping[str, Callable[[dict[str, Any], Mention, EvaluationScope], None]] = {
+    "params": _add_params,
+    "flow": _add_flow,
+    "steps": _add_step,
 }
 
 
-# ---------------------------------------------------------- what there is of a step
-
-
-def _flow(seen: EvaluationScope) -> dict[str, str]:
-    meta = seen.flow.metadata
-    facts = {"name": meta.name, "namespace": meta.namespace}
-    return facts | {"phase": str(seen.flow_phase)} if seen.flow_phase else facts
-
-
 def _outputs(step: Step, condition: StepCondition) -> dict[str, Any]:
-    """Of repeat those of its last run."""
+    """Return the outputs of a step; those of its last run if it repeats."""
     if condition.outputs is None and condition.runs and step.repeat is not None:
         return condition.runs[-1].outputs or {}
     return condition.outputs or {}
@@ -196,28 +204,28 @@ def _tasks(step: Step, condition: StepCondition) -> dict[str, dict[str, int]]:
 
 
 def _items(step: Step, condition: StepCondition) -> Any:
-    """With forEach one entry an item, in their order; UNSET without."""
+    """Return an entry for each item, in order, or UNSET without forEach."""
     if step.for_each is None:
         return UNSET
-    ended = condition.phase in ENDED_STEP_PHASES
-    never = StepPhase.SKIPPED if ended else StepPhase.WAITING
-    none: dict[str, Any] = {"phase": never.value, "outputs": {}}
-    entries: list[dict[str, Any]] = [none] * _count(step.for_each, condition)
+    finished = condition.phase in ENDED_STEP_PHASES
+    phase = StepPhase.SKIPPED if finished else StepPhase.WAITING
+    not_started: dict[str, Any] = {"phase": phase.value, "outputs": {}}
+    entries: list[dict[str, Any]] = [not_started] * _count_items(step.for_each, condition)
     for run in condition.runs or ():
         if run.index is not None and 0 <= run.index < len(entries):
             entries[run.index] = {"phase": str(run.phase), "outputs": run.outputs or {}}
     return entries
 
 
-def _count(each: ForEach, condition: StepCondition) -> int:
-    decided = condition.decisions.items if condition.decisions is not None else None
-    if each.items is not None:
-        decided = each.items
-    count = len(decided) if decided is not None else each.count or 0
-    return max(0, min(count, MOST_RUNS))
+def _count_items(for_each: ForEach, condition: StepCondition) -> int:
+    items = condition.decisions.items if condition.decisions is not None else None
+    if for_each.items is not None:
+        items = for_each.items
+    count = len(items) if items is not None else for_each.count or 0
+    return max(0, min(count, MAX_RUNS))
 
 
-FACTS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
+STEP_FIELDS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
     "phase": lambda step, condition: str(condition.phase or StepPhase.WAITING),
     "reason": lambda step, condition: str(condition.reason),
     "attempts": lambda step, condition: condition.attempts,
@@ -225,70 +233,48 @@ FACTS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
     "tasks": _tasks,
     "items": _items,
 }
-"""What may be taken of `steps["x"]`."""
+"""Fields of `steps["x"]`."""
 
-RUN_FACTS: Mapping[str, Callable[[RunCondition], Any]] = {
+RUN_FIELDS: Mapping[str, Callable[[RunCondition], Any]] = {
     "phase": lambda run: str(run.phase),
     "reason": lambda run: str(run.reason),
     "outputs": lambda run: run.outputs or {},
 }
-"""Variables that are those of the run that has just ended, besides its index."""
+"""Variables of the run that has just finished, except its index."""
 
 
 # ------------------------------------------------------------------- references
 
 
 class _NoValueError(Exception):
-    """A reference leads nowhere."""
+    """A reference has no value; the message says why."""
 
 
-def with_values(value: Any, seen: EvaluationScope) -> Any:
-    """The same JSON with every reference replaced by its value; a Failure where one has none."""
+def resolve_references(value: Any, scope: EvaluationScope) -> Any:
+    """Return JSON with the values of all references, or a failure if one has no value."""
     try:
-        return replaced(value, lambda reference: _value(reference, seen))
+        return replace_references(value, lambda reference: _look_up(reference, scope))
     except _NoValueError as error:
-        return Failure(str(error), missing=True)
-    except TooLargeError:
-        return Failure(TOO_LARGE)
+        return EvaluationFailure(str(error), missing=True)
+    except ReferencesTooLargeError:
+        return EvaluationFailure(TOO_LARGE)
 
 
-def _value(reference: Reference, seen: EvaluationScope) -> Any:
-    mention = Mention(reference.root, reference.keys, 0)
-    value: Any = context((mention,), seen)
-    way = ""
+def _look_up(reference: Reference, scope: EvaluationScope) -> Any:
+    value: Any = build_variables([Mention(reference.root, reference.keys, 0)], scope)
+    path = ""
     for key in (reference.root, *reference.keys):
-        inner = _taken(value, key)
-        if inner is UNSET:
-            there = f" in {way}" if way else ""
-            raise _NoValueError(f"$({reference.path}) has no value: there is no {key!r}{there}")
-        value, way = inner, f"{way}.{key}" if way else key
+        value = _get_entry(value, key)
+        if value is UNSET:
+            place = f" in {path}" if path else ""
+            raise _NoValueError(f"$({reference.path}) has no value: there is no {key!r}{place}")
+        path = f"{path}.{key}" if path else key
     return value
 
 
-def _taken(value: Any, key: str) -> Any:
+def _get_entry(value: Any, key: str) -> Any:
     if isinstance(value, dict):
         return value.get(key, UNSET)
     if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < _DIGITS:
         return value[int(key)] if int(key) < len(value) else UNSET
     return UNSET
-
-
-def _failed(field: str, text: str, why: str) -> Failure:
-    shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-    return Failure(f"{field} `{shown}`: {why}")
-
-
-def kind_of(value: Any) -> str:
-    """What a JSON value is, in a word or two."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-    return "a map"

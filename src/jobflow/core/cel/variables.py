@@ -5,32 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.syntax import (
-    Call,
-    Chain,
-    Field,
-    Index,
-    ListOf,
-    Literal,
-    Name,
-    Node,
-    Operation,
-)
+from jobflow.core.cel.language import tree
+from jobflow.core.cel.language.tree import Selector, SyntaxNode
 
 
 class Mention(NamedTuple):
-    """A variable that an expression reads, as far down as it is written out: `steps["x"].phase`."""
+    """A variable that an expression reads, with the keys that are literals: `steps["x"].phase`."""
 
     root: str
     keys: tuple[str, ...]
-    """What is taken of it, one after another."""
     at: int
-    """Where it begins in the text, from 0."""
+    """Position in the text, from 0."""
     open: bool = False
-    """Whether more is taken of it, by a key that is computed."""
+    """Whether a key that is computed follows."""
 
 
-Compared = tuple[Operation, tuple[str, ...]]
+Compared = tuple[tree.OperationNode, tuple[str, ...]]
 """`==`, `!=` or `in`, and the variables that macros bind there."""
 
 
@@ -40,47 +30,49 @@ class Comparison(NamedTuple):
     path: tuple[str, ...]
     """The variable and its keys: `("steps", "x", "reason")`."""
     bound: bool
-    """Whether a macro binds the variable, as `i` in `list.all(i, i.phase == "Running")`."""
+    """Whether a macro binds the variable, such as `i` in `list.all(i, i.phase == "Running")`."""
     text: str
     at: int
-    """Where the text begins in the expression, from 0."""
+    """Position of the text in the expression, from 0."""
 
 
-def comparisons(compared: Iterable[Compared]) -> Iterator[Comparison]:
-    """Yield the variables that are compared with texts that are written out."""
+def find_comparisons(compared: Iterable[Compared]) -> Iterator[Comparison]:
+    """Yield the variables that are compared with literal texts."""
     for operation, bound in compared:
-        one, (sign, other) = operation.first, operation.rest[0]
+        variable, (sign, other) = operation.first, operation.rest[0]
         texts = [other]
         if sign == "in":
-            texts = other.entries if isinstance(other, ListOf) else []
-        elif isinstance(one, Literal):
-            one, texts = other, [one]
-        if path := _path(one):
+            texts = other.entries if isinstance(other, tree.ListLiteralNode) else []
+        elif isinstance(variable, tree.LiteralNode):
+            variable, texts = other, [variable]
+        if path := _read_path(variable):
             for text in texts:
-                if isinstance(text, Literal) and isinstance(text.value, str):
+                if isinstance(text, tree.LiteralNode) and isinstance(text.value, str):
                     yield Comparison(path, path[0] in bound, text.value, text.at)
 
 
-def _path(node: Node) -> tuple[str, ...]:
-    """Return a variable and all its keys; nothing if a key is computed or a function is called."""
-    if isinstance(node, Name):
+def _read_path(node: SyntaxNode) -> tuple[str, ...]:
+    """Return a variable and all its keys, or () if a key is computed or a function is called."""
+    if isinstance(node, tree.NameNode):
         return (node.name,)
-    if not isinstance(node, Chain):
+    if not isinstance(node, tree.ChainNode):
         return ()
-    first, keys = _path(node.first), written_keys(node.steps)
-    return (*first, *map(str, keys)) if first and len(keys) == len(node.steps) else ()
+    first, keys = _read_path(node.first), take_literal_keys(node.selectors)
+    return (*first, *map(str, keys)) if first and len(keys) == len(node.selectors) else ()
 
 
-def written_keys(steps: Sequence[Field | Index | Call]) -> list[Any]:
-    """The keys that are written out, up to the first that is not."""
+def take_literal_keys(selectors: Sequence[Selector]) -> list[Any]:
+    """Return the keys before the first selector that is computed or a call."""
     keys: list[Any] = []
-    for step in steps:
-        if isinstance(step, Field):
-            keys.append(step.key)
-        elif isinstance(step, Index) and isinstance(step.key, Literal):
-            if type(step.key.value) not in (str, int):
-                break
-            keys.append(step.key.value)
+    for selector in selectors:
+        if isinstance(selector, tree.FieldNode):
+            keys.append(selector.key)
+        elif (
+            isinstance(selector, tree.IndexNode)
+            and isinstance(selector.key, tree.LiteralNode)
+            and type(selector.key.value) in (str, int)
+        ):
+            keys.append(selector.key.value)
         else:
             break
     return keys

@@ -1,279 +1,269 @@
-"""What is to be said of a whole flow, in plain sentences, from its status and spec alone.
-
-It explains what was decided and decides nothing. Of many steps that stand alike a few are named and
-the rest is counted.
-"""
+"""Sentences about a whole flow: its state, failures, running and waiting steps, and what to do."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from jobflow.api.control import FailurePolicy
-from jobflow.api.flow_status import FlowPhase, StepPhase
-from jobflow.core.explain.progress import run_progress
-from jobflow.core.explain.root_causes import failed
-from jobflow.core.explain.step import StepWords
+from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase, StepPhase
+from jobflow.core.explain.progress import format_run_progress
+from jobflow.core.explain.root_causes import find_failed_steps
+from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import BY_SPEC, HALTS, deadline
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.spec.readiness import breaks
-from jobflow.core.text import SHOWN, clock, counted, elapsed, lasting, listed, typed
+from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.text import (
+    MAX_NAMES,
+    format_command,
+    format_count,
+    format_elapsed,
+    format_since,
+    format_time,
+    join_names,
+)
 
-_FOR_THE_FLOW = {
-    StepReason.PARALLELISM: "for room among the jobs of the flow",
+_FLOW_REASONS = {
+    StepReason.PARALLELISM: "until the flow runs fewer jobs (spec.parallelism)",
     StepReason.SUSPENDED: "for the flow to be resumed",
 }
-"""Reasons of a waiting step that are those of the whole flow, and what it waits for."""
-_QUIET = frozenset({"", StepReason.WAITING_FOR_PROBE, StepReason.STOPPED, *_FOR_THE_FLOW})
-"""Reasons of a waiting step that are no trouble of its own."""
-_STOPPED: dict[FailurePolicy, str] = {
-    FailurePolicy.STOP: "so nothing starts any more but what handles that",
-    FailurePolicy.ABORT: "so what runs is aborted, and nothing starts any more but what handles "
-    "that",
-    FailurePolicy.CONTINUE: "and what does not depend on it goes on",
+"""Reasons for which any step of the flow would wait, and what for."""
+_QUIET = frozenset({"", StepReason.WAITING_FOR_PROBE, StepReason.STOPPED, *_FLOW_REASONS})
+"""Reasons of a waiting step that are not a problem of its own."""
+_NO_STEP_STARTS = "no step starts except those that handle the failure"
+_AFTER_FAILURE: dict[FailurePolicy, str] = {
+    FailurePolicy.STOP: f"so {_NO_STEP_STARTS}",
+    FailurePolicy.ABORT: f"so running jobs are aborted, and {_NO_STEP_STARTS}",
+    FailurePolicy.CONTINUE: "but steps that do not depend on it continue",
 }
-"""What becomes of the rest, by the flow's failurePolicy."""
 _ENDS = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
-_SKIPPED_FOR: dict[str, str] = {
-    StepReason.UPSTREAM_FAILED: ", for what has to complete before did not",
-    StepReason.STOPPED: ", for the flow had stopped",
-    StepReason.NOT_TAKEN: ", for that branch was not taken",
+_SKIP_CAUSES: dict[str, str] = {
+    StepReason.UPSTREAM_FAILED: " because a dependency did not complete",
+    StepReason.STOPPED: " because the flow had stopped",
+    StepReason.NOT_TAKEN: " because the branch was not taken",
 }
 
 
-class FlowWords:
-    """Tells of one flow."""
+class FlowExplainer:
+    """Describes one flow."""
 
     def __init__(self, ctx: PlanContext) -> None:
         self._ctx = ctx
         self._status = ctx.flow.status
         self._name = ctx.flow.metadata.name
-        self._steps = StepWords(ctx)
-        self._failed = failed(ctx)
-        self._begun: list[int] = []
+        self._steps = StepExplainer(ctx)
+        self._failed = find_failed_steps(ctx)
+        self._running: list[int] = []
         self._held_up: list[int] = []
-        """Those that wait for something else than other steps."""
-        self._behind: list[int] = []
-        """Those that wait for other steps."""
+        """Waiting steps with a problem of their own."""
+        self._waiting: list[int] = []
+        """Waiting steps without one."""
         self._skipped: list[int] = []
         for step in range(len(ctx.steps)):
-            self._sort(step)
+            condition = self._steps.condition(step)
+            phase = condition.phase or StepPhase.WAITING
+            if phase == StepPhase.SKIPPED:
+                self._skipped.append(step)
+            elif phase == StepPhase.WAITING:
+                (self._waiting if condition.reason in _QUIET else self._held_up).append(step)
+            elif phase not in ENDED_STEP_PHASES:
+                self._running.append(step)
 
-    def _sort(self, step: int) -> None:
-        memory = self._steps.memory(step)
-        phase = memory.phase or StepPhase.WAITING
-        if phase == StepPhase.SKIPPED:
-            self._skipped.append(step)
-        elif phase == StepPhase.WAITING:
-            (self._behind if memory.reason in _QUIET else self._held_up).append(step)
-        elif phase not in _ENDS:
-            self._begun.append(step)
+    def list_causes(self) -> tuple[str, ...]:
+        """Return the names of the steps that best explain the flow's state."""
+        ranked = (*self._failed, *self._held_up, *self._running)
+        return tuple(self._steps.name(step) for step in ranked[:MAX_NAMES])
 
-    def causes(self) -> tuple[str, ...]:
-        """The steps that say most about why the flow stands as it does."""
-        ranked = (*self._failed, *self._held_up, *self._begun)
-        return tuple(self._steps.name(step) for step in ranked[:SHOWN])
-
-    def told(self) -> Iterator[str]:
-        """The whole paragraph."""
+    def describe(self) -> Iterator[str]:
+        """Yield the sentences of the paragraph."""
         if not self._status.state.phase:
-            yield not_taken_up(self._ctx)
+            yield describe_new_flow(self._ctx)
         elif self._ctx.flow.final:
-            yield from self._over()
+            yield from self._describe_end()
+            yield from self._describe_failures()
+            yield from self._describe_skips()
+            yield from self._describe_next_actions()
         else:
-            yield self._under_way()
-            yield from self._suspended()
-            yield from self._ending()
-            yield from self._failures()
-            yield from self._running()
-            yield from self._trouble()
-            yield from self._waiting()
-            yield from self._next()
+            yield from self._describe_state()
+            yield from self._describe_failures()
+            yield from self._describe_running()
+            yield from self._describe_held_up()
+            yield from self._describe_waiting()
+            if jobs := self._status.next_jobs:
+                are = _choose(jobs, "job is", "jobs are")
+                yield f"When the current jobs complete, the next {are} {join_names(jobs)}."
 
-    def _failures(self) -> Iterator[str]:
-        for step in self._failed[:SHOWN]:
-            yield from self._steps.told(step)
-        if len(self._failed) > SHOWN:
-            yield f"{counted(len(self._failed) - SHOWN, 'more step')} failed."
+    def _describe_failures(self) -> Iterator[str]:
+        for step in self._failed[:MAX_NAMES]:
+            yield from self._steps.describe(step)
+        if (more := len(self._failed) - MAX_NAMES) > 0:
+            yield f"{format_count(more, 'more step')} failed."
 
-    # ---------------------------------------------------------------------- over
+    # ------------------------------------------------------------------ finished flows
 
-    def _over(self) -> Iterator[str]:
-        status, now = self._status, self._ctx.now
-        ended, begun = status.completion_time, status.start_time
-        when = f" {elapsed(ended, now)} ago (at {clock(ended, now)})" if ended else ""
-        took = f", {elapsed(begun, ended)} after it was taken up" if ended and begun else ""
-        yield f"JobFlow {self._name} ended {status.state.phase}{when}{took}{self._by_phase()}."
-        if status.state.reason == FlowReason.INVALID:
-            yield f"Admission would refuse it, and it was stored past that: {status.state.message}."
-        elif status.state.reason in HALTS:
-            yield f"{status.state.message[:1].upper()}{status.state.message[1:]}."
-        yield from self._failures()
-        yield from self._skips()
-        yield from self._what_now()
-
-    def _what_now(self) -> Iterator[str]:
-        """What becomes of it, and what can be done."""
-        flow, state = self._ctx.flow, self._status.state
+    def _describe_end(self) -> Iterator[str]:
+        state, now = self._status.state, self._ctx.now
+        ended, started = self._status.completion_time, self._status.start_time
+        when = f", finished {_format_ago(ended, now)}" if ended else ""
+        took = f" after {format_elapsed(started, ended)}" if ended and started else ""
+        yield f"JobFlow {self._name} is {state.phase}{when}{took}{self._count_phases()}."
         if state.reason == FlowReason.INVALID:
-            yield "Delete it, correct it, and apply it again."
-        elif state.phase == FlowPhase.FAILED:
-            retry = typed("jobflow retry", flow.metadata)
-            yield (
-                f"{retry} runs what failed again, from the templates as they then are; to change "
-                "the flow itself, delete it and apply it anew."
-            )
-        if (goes := expires(flow)) is not None:
-            yield f"It is deleted at {clock(goes, self._ctx.now)}."
+            yield f"It was stored without validation and is invalid: {state.message}."
+        elif state.reason in HALTS:
+            yield f"{_capitalize(state.message)}."
 
-    def _by_phase(self) -> str:
-        """`: of 5 steps 4 are Completed and 1 is Skipped`."""
-        counts: dict[str, int] = {}
-        for observed in self._ctx.observed:
-            counts[observed.stored.phase] = counts.get(observed.stored.phase, 0) + 1
-        said = [
+    def _count_phases(self) -> str:
+        """Return `; of 5 steps, 4 are Completed and 1 is Skipped`."""
+        counts = Counter(observed.stored.phase for observed in self._ctx.observed)
+        parts = [
             f"{counts[phase]:,} {'is' if counts[phase] == 1 else 'are'} {phase}"
             for phase in _ENDS
             if phase in counts
         ]
-        return f"; of {counted(len(self._ctx.steps), 'step')} {listed(said)}" if said else ""
+        total = format_count(len(self._ctx.steps), "step")
+        return f"; of {total}, {join_names(parts)}" if parts else ""
 
-    def _skips(self) -> Iterator[str]:
-        by_reason: dict[str, list[str]] = {}
-        for step in self._skipped:
-            reason = self._steps.memory(step).reason
-            by_reason.setdefault(reason, []).append(self._steps.name(step))
-        for reason, names in by_reason.items():
-            why = _SKIPPED_FOR.get(reason, "")
-            yield f"{_steps(names)} {_be(names, 'was', 'were')} skipped ({reason}){why}."
+    def _describe_skips(self) -> Iterator[str]:
+        for reason, steps in self._group(self._skipped, "reason").items():
+            were = _choose(steps, "was", "were")
+            why = _SKIP_CAUSES.get(reason, "")
+            yield f"{self._list_steps(steps)} {were} skipped ({reason}){why}."
 
-    # ---------------------------------------------------------------- under way
-
-    def _under_way(self) -> str:
-        status = self._status
-        how_long = lasting(status.start_time, self._ctx.now)
-        over = f"; {status.progress} steps are over" if status.progress else ""
-        return f"JobFlow {self._name} is {status.state.phase} and under way{how_long}{over}."
-
-    def _suspended(self) -> Iterator[str]:
-        course = self._ctx.lifecycle
-        if course.suspended_at is None:
-            return
-        how_long = lasting(course.suspended_at, self._ctx.now)
-        by = "It was created suspended, and has been so" if course.suspended_by == BY_SPEC else ""
-        what = "what ran is aborted" if course.aborts_what_runs else "what runs runs to its end"
-        resume = typed("jobflow resume", self._ctx.flow.metadata)
-        yield (
-            f"{by or 'It has been suspended'}{how_long}: nothing starts, and {what}. {resume} lets "
-            "it go on."
-        )
-
-    def _ending(self) -> Iterator[str]:
-        state, ctx = self._status.state, self._ctx
-        until = deadline(ctx.flow.spec.timeout, ctx.lifecycle)
-        if state.reason in HALTS:
-            yield f"It ends, for {state.message}: it is Failed once every job has ended."
-        elif ctx.terminating:
-            yield "It is being deleted, and nothing starts any more."
-        elif any(breaks(ctx.observed[i].step, self._steps.memory(i)) for i in self._failed):
-            what = _STOPPED[policy_of(ctx.flow)]
+    def _describe_next_actions(self) -> Iterator[str]:
+        flow, state = self._ctx.flow, self._status.state
+        if state.reason == FlowReason.INVALID:
+            yield "Delete it, correct it, and apply it again."
+        elif state.phase == FlowPhase.FAILED:
             yield (
-                f"A step has failed, {what}, and the flow will be Failed once what runs has ended."
+                f"{format_command('jobflow retry', flow.metadata)} runs the failed steps again, "
+                "with the current templates. To change the flow, delete it and apply it again."
             )
-        if until is not None and state.reason not in HALTS and not ctx.terminating:
-            yield f"Its timeout of {ctx.flow.spec.timeout} is over at {clock(until, ctx.now)}."
+        if (time := expires(flow)) is not None:
+            yield f"It will be deleted at {format_time(time, self._ctx.now)}."
 
-    def _running(self) -> Iterator[str]:
-        """Steps in the same phase for the same cause are told together; at most SHOWN causes."""
-        by_cause: dict[tuple[str, str], list[int]] = {}
-        causes = {""}
-        for step in self._begun:
-            cause = self._cause(step)
-            if cause in causes or len(causes) <= SHOWN:
-                causes.add(cause)
+    # --------------------------------------------------------------- unfinished flows
+
+    def _describe_state(self) -> Iterator[str]:
+        status, ctx, lifecycle = self._status, self._ctx, self._ctx.lifecycle
+        state, now = status.state, ctx.now
+        phase = "suspended" if lifecycle.suspended_at is not None else state.phase
+        started = f", started {_format_ago(status.start_time, now)}" if status.start_time else ""
+        progress = f"; {status.progress} steps have finished" if status.progress else ""
+        yield f"JobFlow {self._name} is {phase}{started}{progress}."
+        if lifecycle.suspended_at is not None:
+            created = " since it was created," if lifecycle.suspended_by == BY_SPEC else ""
+            since = format_since(lifecycle.suspended_at, now)
+            jobs = "are aborted" if lifecycle.aborts_what_runs else "continue"
+            resume = format_command("jobflow resume", ctx.flow.metadata)
+            yield (
+                f"It has been suspended{created}{since}: no step starts, and running jobs {jobs}. "
+                f"{resume} resumes it."
+            )
+        if state.reason in HALTS:
+            message = _capitalize(state.message)
+            yield f"{message}; it will be Failed once all jobs have ended."
+            return
+        if ctx.terminating:
+            yield "It is being deleted, and no more steps start."
+            return
+        conditions = ((ctx.observed[i].step, self._steps.condition(i)) for i in self._failed)
+        if any(fails_flow(step, condition) for step, condition in conditions):
+            effect = _AFTER_FAILURE[policy_of(ctx.flow)]
+            yield f"A step has failed, {effect}; the flow will be Failed once it has finished."
+        until = deadline(ctx.flow.spec.timeout, lifecycle)
+        if until is not None:
+            yield f"Its timeout of {ctx.flow.spec.timeout} expires at {format_time(until, now)}."
+
+    def _describe_running(self) -> Iterator[str]:
+        """Yield a sentence for each phase and message; further messages than MAX_NAMES are left
+        out."""
+        groups: dict[tuple[str, str], list[int]] = {}
+        messages = {""}
+        for step in self._running:
+            # The message of a step of items only counts its runs.
+            has_items = self._ctx.observed[step].step.for_each is not None
+            message = "" if has_items else self._steps.condition(step).message
+            if message in messages or len(messages) <= MAX_NAMES:
+                messages.add(message)
             else:
-                cause = ""
-            by_cause.setdefault((self._steps.memory(step).phase, cause), []).append(step)
-        for (phase, cause), steps in by_cause.items():
-            names = [self._running_step(step) for step in steps[:SHOWN]]
-            subject = listed(names, total=len(steps))
-            why = f"; {_be(steps, 'it', 'each')} {cause}" if cause else ""
-            yield f"{_noun(steps)} {subject} {_be(steps, 'is', 'are')} {phase}{why}."
+                message = ""
+            groups.setdefault((self._steps.condition(step).phase, message), []).append(step)
+        for (phase, message), steps in groups.items():
+            names = [self._describe_running_step(step) for step in steps[:MAX_NAMES]]
+            why = f"; {_choose(steps, 'it', 'each')} {message}" if message else ""
+            subject = f"{_choose(steps, 'Step', 'Steps')} {join_names(names, total=len(steps))}"
+            yield f"{subject} {_choose(steps, 'is', 'are')} {phase}{why}."
 
-    def _cause(self, step: int) -> str:
-        """The message of a step that has one job: of several, the counts of the runs say more."""
-        about = self._ctx.observed[step].step
-        return "" if about.for_each is not None else self._steps.memory(step).message
+    def _describe_running_step(self, step: int) -> str:
+        since, spec = self._steps.since(step), self._ctx.observed[step].step
+        parts = [
+            f"for {format_elapsed(since, self._ctx.now)}" if since else "",
+            format_run_progress(spec, self._steps.condition(step)),
+            "" if spec.for_each is not None else self._steps.tasks(step),
+        ]
+        details = ", ".join(filter(None, parts))
+        return f"{self._steps.name(step)} ({details})" if details else self._steps.name(step)
 
-    def _running_step(self, step: int) -> str:
-        since = self._steps.since(step)
-        how_long = f"for {elapsed(since, self._ctx.now)}" if since else ""
-        about = self._ctx.observed[step].step
-        runs = run_progress(about, self._steps.memory(step))
-        tasks = "" if about.for_each is not None else self._steps.tasks(step)
-        said = ", ".join(filter(None, (how_long, runs, tasks)))
-        return f"{self._steps.name(step)} ({said})" if said else self._steps.name(step)
+    def _describe_held_up(self) -> Iterator[str]:
+        groups = [*self._group(self._held_up, "reason", "message").values()]
+        for steps in groups[:MAX_NAMES]:
+            yield from self._steps.describe_together(steps)
+        if more := sum(map(len, groups[MAX_NAMES:])):
+            yield f"{format_count(more, 'more step')} cannot start for other reasons."
 
-    def _trouble(self) -> Iterator[str]:
-        """Steps that cannot start for the same cause are told together."""
-        by_cause: dict[tuple[str, str], list[int]] = {}
-        for step in self._held_up:
-            memory = self._steps.memory(step)
-            by_cause.setdefault((memory.reason, memory.message), []).append(step)
-        causes = list(by_cause.values())
-        for steps in causes[:SHOWN]:
-            yield from self._steps.told_together(steps)
-        if left := sum(map(len, causes[SHOWN:])):
-            yield f"{counted(left, 'more step')} cannot start for other reasons."
-
-    def _waiting(self) -> Iterator[str]:
-        """What waits for a probe, or alone, is told whole."""
-        by_reason: dict[str, list[int]] = {}
-        for step in self._behind:
-            by_reason.setdefault(self._steps.memory(step).reason, []).append(step)
-        for reason, what in _FOR_THE_FLOW.items():
+    def _describe_waiting(self) -> Iterator[str]:
+        """Describe steps with a probe, and a single step that waits for others, in full."""
+        by_reason = self._group(self._waiting, "reason")
+        for reason, what in _FLOW_REASONS.items():
             if steps := by_reason.pop(reason, []):
-                subject = self._names(steps)
-                yield f"{_noun(steps)} {subject} {_be(steps, 'waits', 'wait')} {what}."
+                yield f"{self._list_steps(steps)} {_choose(steps, 'waits', 'wait')} {what}."
         rest = by_reason.pop("", [])
         probing = [step for steps in by_reason.values() for step in steps]
-        whole = [*probing[:SHOWN], *(rest if len(rest) == 1 else ())]
-        for step in whole:
-            yield from self._steps.told(step)
-        left = [step for step in (*probing, *rest) if step not in whole] if len(rest) > 1 else []
-        if left:
-            subject, wait = self._names(left), _be(left, "waits", "wait")
-            yield f"{_noun(left)} {subject} {wait} for other steps."
+        described = [*probing[:MAX_NAMES], *(rest if len(rest) == 1 else ())]
+        for step in described:
+            yield from self._steps.describe(step)
+        others = [step for step in (*probing, *rest) if step not in described]
+        if others and len(rest) > 1:
+            waits = _choose(others, "waits", "wait")
+            yield f"{self._list_steps(others)} {waits} for other steps."
 
-    def _names(self, steps: Sequence[int]) -> str:
-        return listed([self._steps.name(step) for step in steps[:SHOWN]], total=len(steps))
+    # ------------------------------------------------------------------------- helpers
 
-    def _next(self) -> Iterator[str]:
-        if jobs := self._status.next_jobs:
-            noun, comes = _be(jobs, "job", "jobs"), _be(jobs, "comes", "come")
-            yield f"Once the jobs that are there complete, the {noun} {listed(jobs)} {comes} next."
+    def _group(self, steps: Sequence[int], *fields: str) -> dict[str, list[int]]:
+        """Return steps by these fields of their conditions."""
+        groups: dict[str, list[int]] = {}
+        for step in steps:
+            condition = self._steps.condition(step)
+            key = "\0".join(getattr(condition, field) for field in fields)
+            groups.setdefault(key, []).append(step)
+        return groups
+
+    def _list_steps(self, steps: Sequence[int]) -> str:
+        names = [self._steps.name(step) for step in steps[:MAX_NAMES]]
+        return f"{_choose(steps, 'Step', 'Steps')} {join_names(names, total=len(steps))}"
 
 
-def not_taken_up(ctx: PlanContext) -> str:
-    """Of a flow without a status."""
-    made, now = ctx.flow.metadata.creation_timestamp, ctx.now
-    when = f" {elapsed(made, now)} ago (at {clock(made, now)})" if made else ""
+def describe_new_flow(ctx: PlanContext) -> str:
+    """Return a sentence about a flow without a status."""
+    created = ctx.flow.metadata.creation_timestamp
+    when = f" {_format_ago(created, ctx.now)}" if created else ""
     return (
-        f"JobFlow {ctx.flow.metadata.name} was made{when} and nobody has taken it up yet; where "
-        "that lasts, look whether `jobflow serve` runs."
+        f"JobFlow {ctx.flow.metadata.name} was created{when} and has not been processed yet; if "
+        "this lasts, check that `jobflow serve` runs."
     )
 
 
-def _steps(names: Sequence[str]) -> str:
-    """`Step a`, `Steps a and b`."""
-    return f"{_noun(names)} {listed(names)}"
+def _format_ago(time: datetime, now: datetime) -> str:
+    return f"{format_elapsed(time, now)} ago (at {format_time(time, now)})"
 
 
-def _noun(steps: Sequence[object]) -> str:
-    return _be(steps, "Step", "Steps")
+def _capitalize(message: str) -> str:
+    return message[:1].upper() + message[1:]
 
 
-def _be(those: Sequence[object], one: str, several: str) -> str:
-    return one if len(those) == 1 else several
+def _choose(things: Sequence[object], singular: str, plural: str) -> str:
+    return singular if len(things) == 1 else plural

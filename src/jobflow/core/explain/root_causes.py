@@ -1,7 +1,7 @@
-"""What is behind a step that does not run: the steps that hold it up, down to where it begins.
+"""Root causes: the steps at which a wait or a skip begins, found along the dependencies.
 
-Read from a flow's status and spec alone, by the same tables that decided (`readiness`). It explains
-what was decided and decides nothing. Everything is linear in steps and targets, loops end.
+They are read from the status and spec of a flow, by the tables that made the decision
+(`spec/readiness.py`). A search is linear in steps and targets, and ends also if targets are cyclic.
 """
 
 from __future__ import annotations
@@ -15,99 +15,96 @@ from jobflow.api.jobflow import Condition
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import has_run
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import REACHES, StepEnd, TargetState, end_of, wanted_of
+from jobflow.core.spec.graph import walk_back
+from jobflow.core.spec.readiness import (
+    TARGET_STATES,
+    StepEnd,
+    TargetState,
+    get_condition_for,
+    get_end,
+    get_probe,
+)
 
-_FOR_OTHERS = frozenset({"", StepReason.WAITING_FOR_PROBE})
-"""Reasons of a waiting step that is held up by its targets, and by nothing of its own."""
+_WAITS_FOR_TARGETS = frozenset({"", StepReason.WAITING_FOR_PROBE})
+"""Reasons of a waiting step that only its targets hold up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
-    """Where a waiting or a skip begins."""
+class RootCause:
+    """A step at which a wait or a skip begins."""
 
     step: int
-    way: Sequence[int]
+    path: Sequence[int]
     """From the step that was asked about to this one, both included."""
 
 
-def roots(ctx: PlanContext, start: int) -> list[Root]:
-    """Where the waiting or skipping of the step at `start` begins, by how much it tells: what
-    somebody has to do something about, what failed, what runs. The step itself where nothing else
-    holds it up; nothing where it only waits for itself."""
+def find_root_causes(ctx: PlanContext, start: int) -> list[RootCause]:
+    """Return the root causes of a step: first those that need a user's action, then failures and
+    running steps. A step that no other one blocks is its own cause; a cycle has no cause."""
     came_from = {start: start}
     queue = deque((start,))
     found = []
     while queue:
         step = queue.popleft()
-        held_by = holding(ctx, step)
-        if not held_by:
+        blocking = find_blocking_targets(ctx, step)
+        if not blocking:
             found.append(step)
-        for target in held_by:
+        for target in blocking:
             if target not in came_from:
                 came_from[target] = step
                 queue.append(target)
-    found.sort(key=lambda step: _rank(ctx, step))  # stable: the nearer one is the first
-    return [Root(step, _way(came_from, start, step)) for step in found]
+    found.sort(key=lambda step: _rank(ctx, step))  # stable: nearer steps stay first
+    return [RootCause(step, walk_back(came_from, start, step)) for step in found]
 
 
-def holding(ctx: PlanContext, step: int) -> list[int]:
-    """The targets by which the step stands as it does; none where that is its own doing."""
-    memory = ctx.observed[step].stored
-    phase = memory.phase or StepPhase.WAITING
-    if phase == StepPhase.WAITING and memory.reason in _FOR_OTHERS:
-        return _held_by(ctx, step, TargetState.NOT_YET)
-    if phase == StepPhase.SKIPPED and memory.reason == StepEnd.UPSTREAM_FAILED:
-        return _held_by(ctx, step, TargetState.UPSTREAM_FAILED)
-    if phase == StepPhase.SKIPPED and memory.reason == StepEnd.NOT_TAKEN:
-        if not _held_by(ctx, step, TargetState.NOT_TAKEN):
-            return _held_by(ctx, step, TargetState.PASSED_OVER)
+def find_blocking_targets(ctx: PlanContext, step: int) -> list[int]:
+    """Return the targets for which a step waits or was skipped."""
+    condition = ctx.observed[step].stored
+    phase = condition.phase or StepPhase.WAITING
+    if phase == StepPhase.WAITING and condition.reason in _WAITS_FOR_TARGETS:
+        return _find_targets(ctx, step, TargetState.NOT_YET)
+    if phase == StepPhase.SKIPPED and condition.reason == StepEnd.UPSTREAM_FAILED:
+        return _find_targets(ctx, step, TargetState.UPSTREAM_FAILED)
+    if phase == StepPhase.SKIPPED and condition.reason == StepEnd.NOT_TAKEN:
+        if not find_untaken_targets(ctx, step):
+            return _find_targets(ctx, step, TargetState.PASSED_OVER)
     return []
 
 
-def not_taken_for(ctx: PlanContext, step: int) -> list[int]:
-    """The targets that ended the other way than the skipped step wanted."""
-    return _held_by(ctx, step, TargetState.NOT_TAKEN)
+def find_untaken_targets(ctx: PlanContext, step: int) -> list[int]:
+    """Return the targets that ended in another way than the skipped step requires."""
+    return _find_targets(ctx, step, TargetState.NOT_TAKEN)
 
 
-def failed(ctx: PlanContext) -> list[int]:
-    """The steps that failed, in order."""
-    return [
-        step
-        for step, observed in enumerate(ctx.observed)
-        if observed.stored.phase == StepPhase.FAILED
-    ]
+def find_failed_steps(ctx: PlanContext) -> list[int]:
+    """Return the steps that failed, in order."""
+    observed = enumerate(ctx.observed)
+    return [step for step, each in observed if each.stored.phase == StepPhase.FAILED]
 
 
-def _held_by(ctx: PlanContext, step: int, reach: TargetState) -> list[int]:
-    return [target for target, how in _reaches(ctx, step) if how is reach]
+def _find_targets(ctx: PlanContext, step: int, state: TargetState) -> list[int]:
+    return [target for target, found in _judge_targets(ctx, step) if found is state]
 
 
-def _reaches(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetState]]:
+def _judge_targets(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetState]]:
     observed = ctx.observed[step]
-    probed = observed.step.depends_on is not None and observed.step.depends_on.probe is not None
+    has_probe = get_probe(observed.step) is not None
     passed = observed.stored.passed_targets or ()
     for target in ctx.graph.targets[step]:
         other = ctx.observed[target]
-        want = wanted_of(observed.step, other.step)
-        end = end_of(other.step, other.stored)
-        reach = REACHES[want][end]
-        if other.step.name in passed or (probed and end in (StepEnd.COMPLETED, StepEnd.FAILED)):
-            reach = TargetState.MET  # it holds nothing up any more: its probe passed, or never will
-        elif want is Condition.RUNNING and has_run(other, other.stored, ctx.records):
-            reach = TargetState.MET
-        yield target, reach
+        condition = get_condition_for(observed.step, other.step)
+        end = get_end(other.step, other.stored)
+        state = TARGET_STATES[condition][end]
+        if other.step.name in passed or (has_probe and end in (StepEnd.COMPLETED, StepEnd.FAILED)):
+            state = TargetState.MET  # its probe passed, or can no longer pass: it blocks nothing
+        elif condition is Condition.RUNNING and has_run(other, other.stored, ctx.records):
+            state = TargetState.MET
+        yield target, state
 
 
 def _rank(ctx: PlanContext, step: int) -> int:
-    memory = ctx.observed[step].stored
-    phase = memory.phase or StepPhase.WAITING
+    condition = ctx.observed[step].stored
+    phase = condition.phase or StepPhase.WAITING
     if phase == StepPhase.WAITING:
-        return 3 if memory.reason == StepReason.STARTING else 0
+        return 3 if condition.reason == StepReason.STARTING else 0
     return 1 if phase in (StepPhase.FAILED, StepPhase.SKIPPED) else 2
-
-
-def _way(came_from: dict[int, int], start: int, last: int) -> Sequence[int]:
-    way = [last]
-    while way[-1] != start:
-        way.append(came_from[way[-1]])
-    return way[::-1]

@@ -1,209 +1,207 @@
-"""What is to be said of one step, in plain sentences, from the flow's status and spec alone.
-
-It explains what was decided and decides nothing. What it repeats of a status is bounded there.
-"""
+"""Sentences about one step: its phase, since when, why, and what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Condition, Strategy
-from jobflow.core.explain.progress import step_facts, task_progress
-from jobflow.core.explain.root_causes import holding
+from jobflow.core.explain.details import describe_details
+from jobflow.core.explain.progress import format_task_progress
+from jobflow.core.explain.root_causes import find_blocking_targets
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import strategy, wanted
-from jobflow.core.text import SHOWN, clock, elapsed, listed, span, typed
+from jobflow.core.spec.readiness import get_condition, get_probe, get_strategy
+from jobflow.core.text import (
+    MAX_NAMES,
+    format_command,
+    format_duration,
+    format_elapsed,
+    format_time,
+    join_names,
+)
 
-_REACHED: Mapping[Condition, tuple[str, str]] = {
-    Condition.COMPLETED: ("has completed", "have completed"),
-    Condition.FAILED: ("has failed", "have failed"),
-    Condition.FINISHED: ("has ended", "have ended"),
-    Condition.RUNNING: ("runs", "run"),
+_VERBS: Mapping[Condition, str] = {
+    Condition.COMPLETED: "complete",
+    Condition.FAILED: "fail",
+    Condition.FINISHED: "finish",
+    Condition.RUNNING: "run",
 }
-"""What one or several targets have to do, by what is wanted of them."""
-
-_SHORT_OUTPUTS = 120
+_MAX_OUTPUTS = 120
 """Characters of outputs that are repeated."""
-_OF_ITSELF = ("waits ", "will ", "runs ")
-"""How messages begin that say what the step itself does."""
+_VERBS_OF_MESSAGES = ("waits ", "will ", "runs ")
+"""Beginnings of messages whose subject is the step."""
 
 REMEDIES: Mapping[StepReason, str] = {
-    StepReason.WAITING_FOR_TEMPLATE: "Apply the JobTemplate {template}, and the step starts by "
+    StepReason.WAITING_FOR_TEMPLATE: "Apply the JobTemplate {template}; the step then starts by "
     "itself.",
     StepReason.WAITING_FOR_PROBE: "",
-    StepReason.STARTING: "That takes moments; where it does not, look whether `jobflow serve` "
-    "runs.",
-    StepReason.CREATE_REFUSED: "Remove the cause, such as a full quota. JobFlow tries again by "
-    "itself{again}.",
-    StepReason.NAME_IN_USE: "It starts by itself once that job is gone.",
-    StepReason.JOB_LOST: "Nothing has to be done{again}.",
+    StepReason.STARTING: "This takes a moment; if it lasts, check that `jobflow serve` runs.",
+    StepReason.CREATE_REFUSED: "Remove the cause, such as an exhausted quota. JobFlow tries again "
+    "by itself{again}.",
+    StepReason.NAME_IN_USE: "It starts by itself once that job has been deleted.",
+    StepReason.JOB_LOST: "JobFlow creates the job again{again}.",
     StepReason.RETRYING: "{look}",
-    StepReason.SUSPENDED: "{resume} lets it go on.",
+    StepReason.SUSPENDED: "{resume} resumes the flow.",
     StepReason.PARALLELISM: "It starts by itself once a job of the flow has ended.",
     StepReason.TERMINATING: "",
-    StepReason.BLOCKED: "Nothing will free it: cancel and delete the flow, correct it, and apply "
-    "it anew.",
+    StepReason.BLOCKED: "It can never start: cancel and delete the flow, correct it, and apply it "
+    "again.",
     StepReason.PODS_UNREAD: "JobFlow tries to read them again for up to five minutes.",
     StepReason.CANCELLED: "",
     StepReason.TIMEOUT: "",
     StepReason.FAILURE_POLICY: "",
     StepReason.DAEMON_ENDED: "",
-    StepReason.OUTPUTS_MISSING: "Its pods were gone before they could be asked: what names its "
-    "outputs finds none.",
+    StepReason.OUTPUTS_MISSING: "Its pods were deleted before their outputs could be read, so "
+    "expressions and references to its outputs have no value.",
     StepReason.JOB_FAILED: "{look}",
-    StepReason.JOB_TERMINATED: "A policy of its template, or a command, has ended it: "
-    "{describe} says more.",
-    StepReason.JOB_ABORTED: "A policy of its template, or a command, has ended it: "
-    "{describe} says more.",
-    StepReason.REFUSED: "Correct the template, and {retry}; a patch is corrected in the flow, "
-    "which is then applied anew.",
+    StepReason.JOB_TERMINATED: "A policy of its template or a command ended the job; see "
+    "{describe}.",
+    StepReason.JOB_ABORTED: "A policy of its template or a command ended the job; see {describe}.",
+    StepReason.REFUSED: "If the template is wrong, correct it, and run {retry}. If a patch is "
+    "wrong, correct the flow, delete it and apply it again.",
     StepReason.NAME_CONFLICT: "",
-    StepReason.PROBE_UNSATISFIABLE: "Correct the probe, or the job that it looks at.",
-    StepReason.OUTPUTS_TOO_LARGE: "Write less as termination message: at most 4 KiB a step and "
-    "64 KiB a flow.",
-    StepReason.EXPRESSION_ERROR: "Ask first whether a value is there, such as by "
-    '`has(steps["a"].outputs.x)`, and apply the flow anew.',
+    StepReason.PROBE_UNSATISFIABLE: "Correct the probe, or the job that it checks.",
+    StepReason.OUTPUTS_TOO_LARGE: "Write shorter termination messages: at most 4 KiB for a step "
+    "and 64 KiB for a flow.",
+    StepReason.EXPRESSION_ERROR: "Test first whether a value exists, such as by "
+    '`has(steps["a"].outputs.x)`, and apply the flow again.',
     StepReason.UNTIL_NOT_REACHED: "",
     StepReason.NOT_TAKEN: "",
     StepReason.UPSTREAM_FAILED: "",
     StepReason.STOPPED: "",
 }
-"""What would free a step, or keep it from failing again; empty where the message says that."""
+"""Sentences on how to start a waiting step or prevent another failure; empty if the message says
+it."""
 
 
-class StepWords:
-    """Tells of the steps of one flow."""
+class StepExplainer:
+    """Describes the steps of one flow."""
 
     def __init__(self, ctx: PlanContext) -> None:
         self._ctx = ctx
         self._now = ctx.now
 
-    def told(self, step: int) -> Iterator[str]:
-        """How the step stands, since when, why, and what can be done about it."""
-        memory = self.memory(step)
-        tell = self._TELLERS.get(memory.phase or StepPhase.WAITING, StepWords._running)
-        yield from tell(self, step, memory)
-        yield from step_facts(self._ctx.observed[step].step, memory, self._now)
-        if remedy := self._remedy(step, memory):
-            yield remedy
+    def describe(self, step: int) -> Iterator[str]:
+        """Yield the phase of a step, since when, why, and what to do."""
+        condition = self.condition(step)
+        phase = condition.phase or StepPhase.WAITING
+        yield from self._BY_PHASE.get(phase, StepExplainer._running)(self, step, condition)
+        yield from describe_details(self._ctx.observed[step].step, condition, self._now)
+        yield from self._describe_remedy(step, condition)
 
-    def told_together(self, steps: Sequence[int]) -> Iterator[str]:
-        """Tell of steps that wait for the same cause; of one it is `told`."""
+    def describe_together(self, steps: Sequence[int]) -> Iterator[str]:
+        """Describe steps that wait with the same reason and message."""
         if len(steps) == 1:
-            yield from self.told(steps[0])
+            yield from self.describe(steps[0])
             return
-        first = self.memory(steps[0])
-        names = listed([self.name(step) for step in steps[:SHOWN]], total=len(steps))
-        why = f": {first.message}" if first.message else ""
-        yield f"Steps {names} are Waiting ({first.reason}){why}."
-        times = [self.memory(step).next_attempt_time for step in steps]
-        until = min((time for time in times if time is not None), default=None)
-        if remedy := self._remedy(
-            steps[0], msgspec.structs.replace(first, next_attempt_time=until)
-        ):
-            yield remedy
+        first = self.condition(steps[0])
+        names = join_names([self.name(step) for step in steps[:MAX_NAMES]], total=len(steps))
+        yield f"Steps {names} are Waiting ({first.reason}){_because(first)}."
+        times = [self.condition(step).next_attempt_time for step in steps]
+        soonest = min((time for time in times if time is not None), default=None)
+        again = msgspec.structs.replace(first, next_attempt_time=soonest)
+        yield from self._describe_remedy(steps[0], again)
 
-    def memory(self, step: int) -> StepCondition:
-        """What the status says of it."""
+    def condition(self, step: int) -> StepCondition:
+        """Return the condition of a step in the status."""
         return self._ctx.observed[step].stored
 
     def name(self, step: int) -> str:
+        """Return the name of a step."""
         return self._ctx.observed[step].step.name
 
-    def named(self, step: int) -> str:
-        """`c (Running)`."""
-        return f"{self.name(step)} ({self.memory(step).phase or StepPhase.WAITING})"
+    def name_with_phase(self, step: int) -> str:
+        """Return `c (Running)`."""
+        return f"{self.name(step)} ({self.condition(step).phase or StepPhase.WAITING})"
 
     def since(self, step: int) -> datetime | None:
-        """Since when it stands as it does; None where nobody knows."""
-        memory = self.memory(step)
-        record = self._ctx.records.get(memory.job)
+        """Return the time since which a step is in its phase, if known."""
+        condition = self.condition(step)
+        record = self._ctx.records.get(condition.job)
         histories = (record.running_histories if record else None) or ()
-        known = [memory.last_transition_time, *(each.start_timestamp for each in histories[-1:])]
-        known += [record.start_timestamp if record else None, memory.create_time]
-        return next((moment for moment in known if moment is not None), None)
-
-    def until(self, step: int) -> str:
-        """`until c (Running) and d (Pending) have completed`: what a waiting step waits for."""
-        about = self._ctx.observed[step].step
-        held = holding(self._ctx, step)
-        names = [self.named(target) for target in held[:SHOWN]]
-        any_of = strategy(about) is Strategy.ANY and len(held) > 1
-        all_names = listed(names, total=len(held), last="or" if any_of else "and")
-        if about.depends_on is not None and about.depends_on.probe is not None:
-            return f"until its probe passes on {all_names}"
-        one, several = _REACHED[wanted(about)]
-        if any_of:
-            return f"until one of {all_names} {one}"
-        return f"until {all_names} {one if len(held) == 1 else several}"
+        times = [condition.last_transition_time, *(each.start_timestamp for each in histories[-1:])]
+        times += [record.start_timestamp if record else None, condition.create_time]
+        return next((time for time in times if time is not None), None)
 
     def tasks(self, step: int) -> str:
-        """`worker 3/4 done and ps 2/2 running`; empty where nothing is known."""
-        return listed(task_progress(self.memory(step).task_status_count))
+        """Return `worker 3/4 done and ps 2/2 running`, or "" if nothing is known."""
+        return join_names(format_task_progress(self.condition(step).task_status_count))
 
     # ------------------------------------------------------------------ by phase
 
-    def _waiting(self, step: int, memory: StepCondition) -> Iterator[str]:
-        name, reason, message = self.name(step), memory.reason, memory.message
+    def _waiting(self, step: int, condition: StepCondition) -> Iterator[str]:
+        name, reason, message = self.name(step), condition.reason, condition.message
         if reason in ("", StepReason.WAITING_FOR_PROBE):
-            until = self.until(step) if holding(self._ctx, step) else "and starts now"
-            if step >= self._ctx.last_from:
-                until = "until all other steps are over"
-            yield f"Step {name} has waited{self._lasting(step)} {until}."
+            for_what = self._describe_targets(step)
+            yield f"Step {name} has been waiting{self._format_since(step)} {for_what}."
             if reason and message:
-                yield f"Seen last: {self._seen(step, message)}."
+                yield f"Last result: {self._shorten_result(step, message)}."
             return
-        it = "it " if message.startswith(_OF_ITSELF) else ""
+        it = "it " if message.startswith(_VERBS_OF_MESSAGES) else ""
         why = f": {it}{message}" if message else ""
-        yield f"Step {name} has been Waiting{self._lasting(step, reason)}{why}."
+        yield f"Step {name} has been Waiting{self._format_since(step, reason)}{why}."
 
-    def _seen(self, step: int, message: str) -> str:
-        """What a probe saw; of a single target without its name, which has been said."""
-        held = holding(self._ctx, step)
-        said = message.removeprefix("waits for ")
-        return said.removeprefix(f"{self.name(held[0])}: ") if len(held) == 1 else said
+    def _describe_targets(self, step: int) -> str:
+        """Return `for c (Running) and d (Pending) to complete`: the condition of a waiting step."""
+        if step >= self._ctx.last_from:
+            return "for all other steps to finish"
+        targets = find_blocking_targets(self._ctx, step)
+        if not targets:
+            return "and starts now"
+        spec = self._ctx.observed[step].step
+        names = [self.name_with_phase(target) for target in targets[:MAX_NAMES]]
+        last = "or" if get_strategy(spec) is Strategy.ANY else "and"
+        text = join_names(names, total=len(targets), last=last)
+        if get_probe(spec) is not None:
+            return f"for its probe to pass on {text}"
+        return f"for {text} to {_VERBS[get_condition(spec)]}"
 
-    def _running(self, step: int, memory: StepCondition) -> Iterator[str]:
-        text = f"Step {self.name(step)} has been {memory.phase}{self._lasting(step)}"
-        about = self._ctx.observed[step].step
-        if about.for_each is not None:  # which has a job an item
-            yield f"{text}: {memory.message}." if memory.message else f"{text}."
+    def _shorten_result(self, step: int, message: str) -> str:
+        """Return a probe's message without the name of a single target, which is already named."""
+        targets = find_blocking_targets(self._ctx, step)
+        result = message.removeprefix("waits for ")
+        return result.removeprefix(f"{self.name(targets[0])}: ") if len(targets) == 1 else result
+
+    def _running(self, step: int, condition: StepCondition) -> Iterator[str]:
+        text = f"Step {self.name(step)} has been {condition.phase}{self._format_since(step)}"
+        spec = self._ctx.observed[step].step
+        if spec.for_each is not None:  # it has a job for each item
+            yield f"{text}{_because(condition)}."
             return
-        text += f" as the job {memory.job or self._ctx.observed[step].key}"
-        if memory.attempts > 1 and about.repeat is None:
-            text += f", its attempt {memory.attempts}"
-        if memory.message:
-            text += f"; it {memory.message}"
+        text += f" as the job {condition.job or self._ctx.observed[step].key}"
+        if condition.attempts > 1 and spec.repeat is None:
+            text += f" (attempt {condition.attempts})"
+        if condition.message:
+            text += f"; it {condition.message}"
         elif tasks := self.tasks(step):
             text += f": {tasks}"
-        elif memory.phase == JobPhase.PENDING:
-            text += f": Volcano has not started it yet; {self._describe(memory)} says more"
+        elif condition.phase == JobPhase.PENDING:
+            text += f": Volcano has not started it yet; see {self._describe_job(condition)}"
         yield f"{text}."
 
-    def _completed(self, step: int, memory: StepCondition) -> Iterator[str]:
-        ran = f" after {memory.running_duration}" if memory.running_duration else ""
-        why = f": {memory.message}" if memory.message else ""
-        yield f"Step {self.name(step)} completed{self._ago(step)}{ran}{why}."
-        if memory.outputs and (said := _json(memory.outputs)):
-            yield f"Its outputs: {said}."
+    def _completed(self, step: int, condition: StepCondition) -> Iterator[str]:
+        ran = f" after {condition.running_duration}" if condition.running_duration else ""
+        ago = self._format_ago(step)
+        yield f"Step {self.name(step)} completed{ago}{ran}{_because(condition)}."
+        if condition.outputs:
+            outputs = msgspec.json.encode(condition.outputs).decode()
+            if len(outputs) <= _MAX_OUTPUTS:
+                yield f"Its outputs: {outputs}."
 
-    def _failed(self, step: int, memory: StepCondition) -> Iterator[str]:
-        why = f": {memory.message}" if memory.message else ""
-        said = why or _failure(memory)
-        yield f"Step {self.name(step)} failed{self._ago(step, memory.reason)}{said}."
+    def _failed(self, step: int, condition: StepCondition) -> Iterator[str]:
+        why = _because(condition) or _describe_failure(condition)
+        yield f"Step {self.name(step)} failed{self._format_ago(step, condition.reason)}{why}."
 
-    def _skipped(self, step: int, memory: StepCondition) -> Iterator[str]:
-        why = f": {memory.message}" if memory.message else ""
-        yield f"Step {self.name(step)} was skipped{self._ago(step, memory.reason)}{why}."
+    def _skipped(self, step: int, condition: StepCondition) -> Iterator[str]:
+        ago = self._format_ago(step, condition.reason)
+        yield f"Step {self.name(step)} was skipped{ago}{_because(condition)}."
 
-    _TELLERS: Mapping[str, Callable[[StepWords, int, StepCondition], Iterator[str]]] = {
+    _BY_PHASE: Mapping[str, Callable[[StepExplainer, int, StepCondition], Iterator[str]]] = {
         StepPhase.WAITING: _waiting,
         StepPhase.COMPLETED: _completed,
         StepPhase.FAILED: _failed,
@@ -212,64 +210,67 @@ class StepWords:
 
     # --------------------------------------------------------------------- times
 
-    def _lasting(self, step: int, reason: str = "") -> str:
-        """` for 1m15s (since 12:00:00 UTC, Starting)`, as far as it is known."""
+    def _format_since(self, step: int, reason: str = "") -> str:
+        """Return ` for 1m15s (since 12:00:00 UTC, Starting)`, as far as known."""
         since = self.since(step)
-        how_long = f" for {elapsed(since, self._now)}" if since else ""
-        known = [f"since {clock(since, self._now)}"] if since else []
-        known += [reason] if reason else []
-        return how_long + (f" ({', '.join(known)})" if known else "")
+        duration = f" for {format_elapsed(since, self._now)}" if since else ""
+        start = f"since {format_time(since, self._now)}" if since else ""
+        return duration + _in_brackets(start, reason)
 
-    def _ago(self, step: int, reason: str = "") -> str:
-        """` 3m ago (12:00:02 UTC, JobFailed)`, as far as it is known."""
-        record = self._ctx.records.get(self.memory(step).job)
-        when = self.memory(step).last_transition_time or (record.end_timestamp if record else None)
-        known = ", ".join(filter(None, (clock(when, self._now) if when else "", reason)))
-        ago = f" {elapsed(when, self._now)} ago" if when else ""
-        return ago + (f" ({known})" if known else "")
+    def _format_ago(self, step: int, reason: str = "") -> str:
+        """Return ` 3m ago (12:00:02 UTC, JobFailed)`, as far as known."""
+        record = self._ctx.records.get(self.condition(step).job)
+        ended = record.end_timestamp if record else None
+        when = self.condition(step).last_transition_time or ended
+        ago = f" {format_elapsed(when, self._now)} ago" if when else ""
+        return ago + _in_brackets(format_time(when, self._now) if when else "", reason)
 
     # ------------------------------------------------------------------ remedies
 
-    def _remedy(self, step: int, memory: StepCondition) -> str:
+    def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
         try:
-            text = REMEDIES[StepReason(memory.reason)]
-        except ValueError:  # none, or a later version's
-            return ""
-        about, meta = self._ctx.observed[step].step, self._ctx.flow.metadata
-        again = memory.next_attempt_time
-        wait = f" in {span(again - self._now)}" if again and again > self._now else ""
-        return text.format(
-            template=about.template_for(about.case_of(memory.decisions)),
-            again=wait,
-            resume=typed("jobflow resume", meta),
-            retry=f"{typed('jobflow retry', meta)} runs it again",
-            look=self._look(memory),
-            describe=self._describe(memory),
-        )
+            text = REMEDIES[StepReason(condition.reason)]
+        except ValueError:  # no reason, or one of a later version
+            return
+        spec, meta = self._ctx.observed[step].step, self._ctx.flow.metadata
+        again = condition.next_attempt_time
+        if text:
+            wait = again - self._now if again and again > self._now else None
+            yield text.format(
+                template=spec.template_for(spec.case_of(condition.decisions)),
+                again=f" in {format_duration(wait)}" if wait else "",
+                resume=format_command("jobflow resume", meta),
+                retry=format_command("jobflow retry", meta),
+                look=self._describe_logs(condition),
+                describe=self._describe_job(condition),
+            )
 
-    def _look(self, memory: StepCondition) -> str:
-        failure, namespace = memory.failure, self._ctx.flow.metadata.namespace
+    def _describe_logs(self, condition: StepCondition) -> str:
+        failure, namespace = condition.failure, self._ctx.flow.metadata.namespace
         if failure is None or not failure.pod:
-            return f"{self._describe(memory)} says more."
+            return f"See {self._describe_job(condition)}."
         if failure.exit_code is None:
-            return f"`kubectl describe pod -n {namespace} {failure.pod}` says more."
+            return f"See `kubectl describe pod -n {namespace} {failure.pod}`."
         container = f" -c {failure.container}" if failure.container else ""
-        return f"`kubectl logs -n {namespace} {failure.pod}{container}` has what it printed."
+        return f"See its log: `kubectl logs -n {namespace} {failure.pod}{container}`."
 
-    def _describe(self, memory: StepCondition) -> str:
-        namespace = self._ctx.flow.metadata.namespace
-        return f"`kubectl describe vcjob -n {namespace} {memory.job}`"
-
-
-def _json(outputs: Mapping[str, Any]) -> str:
-    """The outputs, where they are short."""
-    text = msgspec.json.encode(outputs).decode()
-    return text if len(text) <= _SHORT_OUTPUTS else ""
+    def _describe_job(self, condition: StepCondition) -> str:
+        return f"`kubectl describe vcjob -n {self._ctx.flow.metadata.namespace} {condition.job}`"
 
 
-def _failure(memory: StepCondition) -> str:
-    """`: pod f-b-worker-1 (task worker): exit code 3 (Error)`, where the message was dropped."""
-    failure = memory.failure
+def _because(condition: StepCondition) -> str:
+    return f": {condition.message}" if condition.message else ""
+
+
+def _in_brackets(*parts: str) -> str:
+    text = ", ".join(filter(None, parts))
+    return f" ({text})" if text else ""
+
+
+def _describe_failure(condition: StepCondition) -> str:
+    """Return `: pod f-b-worker-1 (task worker): exit code 3 (Error)`, if a message was dropped
+    because the status was too large."""
+    failure = condition.failure
     if failure is None or not failure.pod:
         return ""
     task = f" (task {failure.task})" if failure.task else ""

@@ -19,8 +19,8 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.core.manifests.job_fields import meant, place_of
 from jobflow.core.manifests.schema_hints import of_field, of_type
-from jobflow.core.suggest import Suggester, did_you_mean, plain, supported
-from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, below
+from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
+from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, join_path
 
 Schema = dict[str, Any]
 Path = Sequence[str | int]
@@ -74,7 +74,7 @@ def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
 
 def json_path(path: Path) -> str:
     """Return the parts of a path as one text: `spec.flows[2].name`."""
-    return reduce(below, path, "")
+    return reduce(join_path, path, "")
 
 
 class _Part:
@@ -198,7 +198,7 @@ def _translated(error: jsonschema_rs.ValidationError, path: Path) -> Violation:
             return mistyped(path, expected, error.instance)
         case "enum":
             options = [option for option in details["options"] if option is not None]
-            detail = supported(error.instance if len(options) > 1 else None, options)
+            detail = list_supported(error.instance if len(options) > 1 else None, options)
             return Violation(json_path(path), Reason.NOT_SUPPORTED, error.instance, detail)
         case _:  # minimum, maximum: `_json_schema` writes no others
             detail = "must be of type integer with format int32"
@@ -228,7 +228,7 @@ def _meant(part: _Part, path: Path, name: str) -> str:
     if kind == "JobFlow" and (word := of_field(json_path(path), name)):
         return word
     guess = Suggester(list(part.known)).nearest(name)
-    if guess is None or plain(guess) != plain(name):
+    if guess is None or normalize_word(guess) != normalize_word(name):
         places = _places_from(kind, path, name)
         of_jobs = kind == "JobFlow" and path[:1] == ["spec"] and name in _places("JobTemplate")
         if places and not (of_jobs and len(path) > 1):

@@ -14,12 +14,12 @@ from jobflow.api.control import Case, JobDefaults, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBS
-from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.scope import EvaluationScope, with_values
-from jobflow.core.json_values import copied
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import EvaluationScope, resolve_references
+from jobflow.core.json_values import copy_json
 from jobflow.core.manifests.crd_schema import job_spec_violations
 from jobflow.core.manifests.strategic_merge import merge
-from jobflow.core.names import label_value, qualified
+from jobflow.core.names import qualify_name, to_label_value
 
 _BOOKKEEPING = (
     "kubectl.kubernetes.io/",
@@ -72,14 +72,14 @@ class Draft:
         """Name of the vcjob."""
         return self.attempt.name
 
-    def built(self, flow: JobFlow) -> dict[str, Any] | Failure:
+    def built(self, flow: JobFlow) -> dict[str, Any] | EvaluationFailure:
         """Return its manifest (`build_job`)."""
         return build_job(flow, self.step, self.template, self.attempt)
 
 
 def build_job(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
-) -> dict[str, Any] | Failure:
+) -> dict[str, Any] | EvaluationFailure:
     """Return the manifest of one attempt, or a Failure if a reference in a patch has no value.
 
     The spec is the template's, with jobDefaults for fields that it does not set, and with the
@@ -89,7 +89,7 @@ def build_job(
     the labels of their attempt. The result shares nothing that a caller could change.
     """
     spec = _spec(flow, step, template, attempt)
-    if isinstance(spec, Failure):
+    if isinstance(spec, EvaluationFailure):
         return spec
     if attempt.avoid_nodes:
         avoid_nodes(spec, attempt.avoid_nodes)
@@ -139,30 +139,32 @@ def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict
 
 def _spec(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
-) -> dict[str, Any] | Failure:
+) -> dict[str, Any] | EvaluationFailure:
     spec = with_defaults(template.spec, flow.spec.job_defaults)
     merged = valued = False
     for patch in (step.patch, attempt.case.patch if attempt.case is not None else None):
         changes = changes_of(patch)
         if changes and attempt.seen is not None:
-            replaced = with_values(changes, attempt.seen)
-            if isinstance(replaced, Failure):
+            replaced = resolve_references(changes, attempt.seen)
+            if isinstance(replaced, EvaluationFailure):
                 return replaced
             valued = valued or replaced is not changes
             changes = replaced
         if changes:
             spec, merged = merge(spec, changes), True
     if valued and (fault := next(job_spec_violations(spec, "spec"), None)) is not None:
-        return Failure(f"the values in its patch make no valid job: {fault.path} {fault.detail}")
-    return spec if merged else copied(spec)
+        return EvaluationFailure(
+            f"the values in its patch make no valid job: {fault.path} {fault.detail}"
+        )
+    return spec if merged else copy_json(spec)
 
 
 def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) -> dict[str, str]:
     namespace = flow.metadata.namespace
     return {
-        labels.CREATED_BY_FLOW: label_value(qualified(namespace, flow.metadata.name)),
-        labels.CREATED_BY_TEMPLATE: label_value(qualified(namespace, template.metadata.name)),
-        labels.STEP: label_value(step.name),
+        labels.CREATED_BY_FLOW: to_label_value(qualify_name(namespace, flow.metadata.name)),
+        labels.CREATED_BY_TEMPLATE: to_label_value(qualify_name(namespace, template.metadata.name)),
+        labels.STEP: to_label_value(step.name),
         labels.ATTEMPT: str(attempt.number),
         **_index(attempt),
     }
@@ -190,8 +192,8 @@ def _annotations(
 ) -> dict[str, str]:
     namespace = flow.metadata.namespace
     annotations = {
-        labels.CREATED_BY_FLOW: qualified(namespace, flow.metadata.name),
-        labels.CREATED_BY_TEMPLATE: qualified(namespace, template.metadata.name),
+        labels.CREATED_BY_FLOW: qualify_name(namespace, flow.metadata.name),
+        labels.CREATED_BY_TEMPLATE: qualify_name(namespace, template.metadata.name),
         labels.STEP: step.name,
         labels.TARGET_ENDS: attempt.target_ends,
         **_index(attempt),

@@ -15,7 +15,7 @@ from typing import Any
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.api.schema.pod_types import POD_TYPES
 from jobflow.core.manifests.schema_hints import JOB_WORDS
-from jobflow.core.suggest import Suggester, did_you_mean, plain
+from jobflow.core.suggest import Suggester, did_you_mean, normalize_word
 
 _POD_ROOTS = {
     "tasks[].template": "PodTemplateSpec",
@@ -79,7 +79,7 @@ def meant(place: str, name: str) -> str:
 def _meant(place: str, name: str) -> str:
     known = list(_at(place).fields)
     guess = Suggester(known).nearest(name)
-    if guess is not None and plain(guess) == plain(name):
+    if guess is not None and normalize_word(guess) == normalize_word(name):
         return did_you_mean(guess)
     if (word := JOB_WORDS.get(name)) is not None:
         return f"; {_belongs(place, word)}"

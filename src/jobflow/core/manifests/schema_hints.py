@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobflow.api.duration import parse_duration
-from jobflow.core.violations import quoted
+from jobflow.core.violations import quote
 
 _REFERENCE = re.compile(r"(?<!\$)\$\((?:item|index|(?:params|item|index|flow|steps)\.[^()$\s]*)\)")
 _DURATIONS = frozenset({("timeout",), ("backoff", "duration"), ("backoff", "max")})
@@ -106,28 +106,28 @@ def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) ->
         case "integer" if found == "string":
             return _number(keys, value)
         case "boolean" if found == "string" and value.lower() in _TRUTHS:
-            return f"; write {quoted(_TRUTHS[value.lower()])}, without quotes"
+            return f"; write {quote(_TRUTHS[value.lower()])}, without quotes"
     return ""
 
 
 def _text(keys: Sequence[str], found: str, value: Any) -> str:
     if found in ("integer", "number") and _is_duration(keys):
-        return f'; write it with its unit: "{quoted(value)}s"'
+        return f'; write it with its unit: "{quote(value)}s"'
     if found == "boolean" and keys[-1:] in (("name",), ("image",)):
         words = "y, yes and on" if value else "n, no and off"
-        return f"; put it in quotes: YAML reads {words} as {quoted(value)}"
+        return f"; put it in quotes: YAML reads {words} as {quote(value)}"
     if found in ("integer", "number", "boolean"):
-        return f'; write "{quoted(value)}", in quotes'
+        return f'; write "{quote(value)}", in quotes'
     return ""
 
 
 def _list(keys: Sequence[str], found: str, value: Any) -> str:
     if found == "string" and keys[-1:] == ("command",) and " " in value.strip():
-        return f'; write a list: ["sh", "-c", {quoted(value)}]'
+        return f'; write a list: ["sh", "-c", {quote(value)}]'
     if found == "object" and keys[-1:] == ("env",):
         return '; write a list: [{name: …, value: "…"}]'
     if found != "object":
-        return f"; write a list: [{quoted(value)}]"
+        return f"; write a list: [{quote(value)}]"
     return "; write a list: [{name: …, value: …}]" if keys == ("spec", "params") else ""
 
 

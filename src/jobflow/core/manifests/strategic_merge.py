@@ -27,8 +27,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobflow.core.json_values import copied
-from jobflow.core.violations import Reason, Violation, below
+from jobflow.core.json_values import copy_json
+from jobflow.core.violations import Reason, Violation, join_path
 
 PATCH = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -102,7 +102,7 @@ _Work = list[tuple[dict[str, Any], Mapping[str, Any], Shape]]
 def merge(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """Merge `patch` onto `spec`, a vcjob spec, into a new object that shares no map or list with
     them. Takes any JSON of any depth: nothing recurses."""
-    return overlaid(copied(spec), patch)
+    return overlaid(copy_json(spec), patch)
 
 
 def overlaid(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]
         node, shape, at = work.popleft()
         if isinstance(node, dict):
             yield from _directive_violations(node, at)
-            work.extend((v, shape.below(k), below(at, k)) for k, v in node.items() if _holds(v))
+            work.extend((v, shape.below(k), join_path(at, k)) for k, v in node.items() if _holds(v))
         else:
             has_keys = bool(shape.keys) and not is_lone(node, shape)
             for index, value in enumerate(node):
@@ -291,13 +291,13 @@ def _directive_violations(node: dict[str, Any], at: str) -> Iterator[Violation]:
         if name == PATCH:
             if value not in ("replace", "delete", "merge"):
                 detail = 'supported values: "replace", "delete", "merge"'
-                yield Violation(below(at, name), Reason.NOT_SUPPORTED, value, detail)
+                yield Violation(join_path(at, name), Reason.NOT_SUPPORTED, value, detail)
         elif name != RETAIN_KEYS:
             detail = f"unknown directive; use {PATCH} or {RETAIN_KEYS}"
-            yield Violation(below(at, name), Reason.FORBIDDEN, value, detail)
+            yield Violation(join_path(at, name), Reason.FORBIDDEN, value, detail)
         elif not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
             detail = "must be a list of the field names to keep"
-            yield Violation(below(at, name), Reason.TYPE_INVALID, value, detail)
+            yield Violation(join_path(at, name), Reason.TYPE_INVALID, value, detail)
 
 
 def _element_violations(element: dict[str, Any], shape: Shape, at: str) -> Iterator[Violation]:

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from jobflow.core.manifests.crd_schema import mistyped
 from jobflow.core.manifests.job_fields import Type, job_spec, meant, place_of
-from jobflow.core.suggest import did_you_mean, supported
+from jobflow.core.suggest import did_you_mean, list_supported
 from jobflow.core.violations import (
     MAX_FINDINGS,
     FieldWarning,
     Place,
     Reason,
     Violation,
-    keys_of,
-    path_of,
+    format_path,
+    list_keys,
 )
 
 MAX_GUESSES = 100
@@ -154,10 +154,10 @@ _JSON_TYPES = {
 
 
 def _wrong_type(found: Misfit, kind: Type, path: str, *, guess: bool) -> Violation:
-    keys = keys_of(found.place)
-    at = path_of(found.place, path)
+    keys = list_keys(found.place)
+    at = format_path(found.place, path)
     if kind.kind == "words" and isinstance(found.value, str):
-        detail = supported(found.value if guess else None, kind.words)
+        detail = list_supported(found.value if guess else None, kind.words)
         return Violation(at, Reason.NOT_SUPPORTED, found.value, detail)
     if kind.kind == "quantity":
         return Violation(at, Reason.TYPE_INVALID, found.value, _no_quantity(found.value))
@@ -186,7 +186,7 @@ def _meant_quantity(text: str) -> str | None:
 
 
 def _unknown_field(found: Misfit, path: str, *, guess: bool) -> FieldWarning:
-    keys = keys_of(found.place)
-    at = path_of(found.place, path)
+    keys = list_keys(found.place)
+    at = format_path(found.place, path)
     word = meant(place_of(keys[:-1]), str(keys[-1])) if guess else ""
     return FieldWarning(at, UNKNOWN + word, Reason.FORBIDDEN)

@@ -12,18 +12,18 @@ import msgspec
 
 from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.language.budget import LATER, Allowance
-from jobflow.core.cel.scope import EvaluationScope, Standing
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.language.budget import NEXT_PLAN_DELAY, PlanBudget
+from jobflow.core.cel.scope import EvaluationScope, StepAndCondition
 from jobflow.core.manifests.job import Draft
 from jobflow.core.planning.actions import Action, Probe, ReadPods
 from jobflow.core.planning.lifecycle import Lifecycle, stored_course
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.view import View
 from jobflow.core.pods.outputs import OutputsRoom
-from jobflow.core.spec.compiled import CompiledFlow, compiled
+from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.graph import Graph
-from jobflow.core.spec.readiness import breaks
+from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.timestamps import truncate_to_second
 
 
@@ -85,11 +85,11 @@ class PlanContext:
     """The steps that are then not."""
     daemons_done: bool = False
     """Whether all other steps are over, so that daemons are to be ended."""
-    faults: Mapping[str, Failure] = field(default_factory=dict)
+    faults: Mapping[str, EvaluationFailure] = field(default_factory=dict)
     """Of vcjobs that cannot be made, by name: what their references or patches come to."""
 
     def __post_init__(self) -> None:
-        self.layout: CompiledFlow = compiled(self.flow)
+        self.layout: CompiledFlow = compile_flow(self.flow)
         self.steps: list[Step] = self.layout.steps
         """Those of `finally` behind all others."""
         self.last_from: int = self.layout.last_from
@@ -129,7 +129,7 @@ class PlanContext:
             return ""
         rest = zip(self.steps[: self.last_from], self.observed, strict=False)
         failed = self.lifecycle.ending_reason or any(
-            breaks(step, each.stored) for step, each in rest
+            fails_flow(step, each.stored) for step, each in rest
         )
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
 
@@ -140,23 +140,23 @@ class PlanContext:
         until and retry.when, the run as it has just ended."""
         work = self.allowance.share()
         if run is None:
-            return EvaluationScope(self.flow, self._standing, self.flow_phase, work=work)
+            return EvaluationScope(self.flow, self._standing, self.flow_phase, budget=work)
         own = run.index, run.item, ended
         return EvaluationScope(self.flow, self._standing, self.flow_phase, *own, work)
 
-    def _standing(self, name: str) -> Standing | None:
+    def _standing(self, name: str) -> StepAndCondition | None:
         position = self.graph.index.get(name)
         return None if position is None else (self.steps[position], self.standing[position])
 
     @cached_property
-    def allowance(self) -> Allowance:
+    def allowance(self) -> PlanBudget:
         """What expressions may still take in this plan."""
-        return Allowance()
+        return PlanBudget()
 
     @property
     def later(self) -> datetime:
         """When what they may take no more is gone on with."""
-        return self.now + LATER
+        return self.now + NEXT_PLAN_DELAY
 
     @cached_property
     def outputs_room(self) -> OutputsRoom:

@@ -13,7 +13,7 @@ from jobflow.api.command import Action
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow_status import CANCELLED, TIMEOUT
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.text import short
+from jobflow.core.text import shorten
 from jobflow.core.timestamps import add
 
 BY_SPEC = "spec.suspend"
@@ -59,7 +59,7 @@ class Lifecycle:
         if self.ending_reason:
             return self
         said = f": {said}" if said else ""
-        sentence = short(f"the flow was cancelled{said}")
+        sentence = shorten(f"the flow was cancelled{said}")
         return replace(self.resumed(now), ending_reason=CANCELLED, ending_message=sentence)
 
     def cancelled_now(self, now: datetime, said: str = "") -> Lifecycle:

@@ -20,11 +20,11 @@ from jobflow.api.control import Case
 from jobflow.api.flow_status import Decisions, JobRecord, RunCondition, StepCondition, StepPhase
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.names import attempt_name, job_name, latest_name
+from jobflow.core.names import format_attempt_name, format_job_name, format_latest_name
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow
-from jobflow.core.spec.items import item_of
+from jobflow.core.spec.items import get_item
 
 NOTHING = StepCondition()
 """The memory of a step that no status has said anything about."""
@@ -114,7 +114,7 @@ class ObservedRun:
     @property
     def item(self) -> Any:
         """Its item, with forEach; else UNSET."""
-        return item_of(self.step, self.decided, self.index)
+        return get_item(self.step, self.decided, self.index)
 
     def anew(self, **said: Any) -> RunCondition:
         """A condition that says this, and keeps what holds from one attempt to the next."""
@@ -187,7 +187,7 @@ def gather(
 
 def fresh(observed: ObservedStep, flow: str, index: int) -> ObservedRun:
     """A run of which nothing is known, in this flow."""
-    key = job_name(flow, observed.step.name, index=index)
+    key = format_job_name(flow, observed.step.name, index=index)
     memory = RunCondition(index=index)
     return ObservedRun(observed.step, key, memory, observed.now, index, observed.decided)
 
@@ -232,7 +232,7 @@ def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecor
         ):
             return True
     since = max(past, run.attempts - _LOOKED_BACK)
-    names = {attempt_name(run.key, again) for again in range(since, run.attempts)}
+    names = {format_attempt_name(run.key, again) for again in range(since, run.attempts)}
     if run.stored_as_started:
         names.add(run.stored.job)
     return any(_ran(records[name]) for name in names if name in records)
@@ -276,7 +276,7 @@ def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> 
         index = known.index
         if index is None or index < 0 or index in found:
             continue
-        key = job_name(flow, step.name, index=index)
+        key = format_job_name(flow, step.name, index=index)
         if known.attempts and not known.job:  # dropped for the status's size
             known = _named(known, key)
         found[index] = ObservedRun(step, key, known, now, index, memory.decisions)
@@ -284,7 +284,7 @@ def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> 
 
 
 def _named(memory: C, key: str) -> C:
-    return msgspec.structs.replace(memory, job=latest_name(key, memory.attempts))
+    return msgspec.structs.replace(memory, job=format_latest_name(key, memory.attempts))
 
 
 def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: str) -> None:

@@ -21,11 +21,11 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition, Step, Strategy
-from jobflow.core.names import latest_name
+from jobflow.core.names import format_latest_name
 from jobflow.core.planning.context import PlanContext, TargetEnd
 from jobflow.core.planning.observed import NOTHING, ObservedStep
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import probe_of, strategy, wanted_of
+from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 
 MOST_BYTES = 16 * 1024
 """Most bytes of the annotation's value."""
@@ -156,11 +156,11 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
         return None  # dependants start after either end, or what they tell is void
     for dependant in ctx.graph.dependants[position]:
         other = ctx.observed[dependant]
-        if not _is_unknown(other) or probe_of(other.step) is not None:
+        if not _is_unknown(other) or get_probe(other.step) is not None:
             continue  # a probe does not tell that its target has ended
         alone = len(ctx.graph.targets[dependant]) == 1
-        if alone or strategy(other.step) is Strategy.ALL:
-            end = _BY_CONDITION.get(wanted_of(other.step, step))
+        if alone or get_strategy(other.step) is Strategy.ALL:
+            end = _BY_CONDITION.get(get_condition_for(other.step, step))
             if end is not None:
                 return end
     return None
@@ -187,7 +187,7 @@ def is_all_that_is_known(end: TargetEnd, observed: ObservedStep) -> bool:
 def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     """Return the condition of a step of which nothing but its end is known."""
     memory = observed.stored
-    job = latest_name(observed.key, end.attempts) if end.attempts else ""
+    job = format_latest_name(observed.key, end.attempts) if end.attempts else ""
     return StepCondition(
         phase=end.phase,
         reason=end.reason,

@@ -1,1 +1,1 @@
-"""What the pods of a job say: names, failures, outputs, resources."""
+"""Pods of a job: names, failures, outputs, resources."""

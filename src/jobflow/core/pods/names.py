@@ -1,6 +1,6 @@
-"""What Volcano will name the pods of a vcjob, as far as its spec says. It refuses nothing.
+"""The names that Volcano gives the pods of a vcjob: `<vcjob>-<task>-<n>`.
 
-A pod is `<vcjob>-<task>-<n>` (Volcano pkg/controllers/job/helpers, MakePodName).
+Source: Volcano pkg/controllers/job/helpers, MakePodName.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _HOSTNAME_PLUGINS = frozenset({"svc", "tensorflow", "pytorch", "mpi", "ray"})
-"""Plugins under which each pod gets its own name as its hostname, and the vcjob's as subdomain;
-the last four switch svc on (Volcano pkg/webhooks/admission/jobs/mutate)."""
+"""Plugins that make each pod's name its hostname, and the vcjob's name its subdomain. All but svc
+enable svc too (Volcano pkg/webhooks/admission/jobs/mutate)."""
 
 
 class PodNames(NamedTuple):
-    """What follows the vcjob's name in the names of its pods."""
+    """The parts after the vcjob's name in the names of its pods."""
 
     tasks: tuple[str, ...]
-    """The tasks that have pods."""
+    """Tasks with pods."""
     longest: str
-    """The longest `-<task>-<n>` that has to fit."""
+    """The longest `-<task>-<n>`."""
     hostname_plugin: str | None
-    """The plugin that makes hostnames of the names, if one does."""
+    """The plugin that makes the names hostnames, if the job has one."""
 
 
-def pod_names(spec: Mapping[str, Any]) -> PodNames:
-    """Of a vcjob spec, whatever it holds; what is no task at all is passed over.
+def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
+    """Return the names for a vcjob spec, which may be any JSON.
 
-    As in Volcano a task without a name gets `default<n>`, and one without replicas has no pods.
-    Volcano's admission measures each task's name with the task's own position
-    (validateK8sPodNameLength); hostnames have to fit for the last pod too.
+    A task without a name is `default<n>`, and one without replicas has no pods. Volcano's admission
+    measures a task's name with the position of the task (validateK8sPodNameLength); a hostname must
+    fit for the last pod too.
     """
     plugins = spec.get("plugins")
-    plugin = _hostname_plugin(plugins) if plugins else None
+    plugin = _find_hostname_plugin(plugins) if plugins else None
     tasks = spec.get("tasks")
     with_pods: list[str] = []
     longest = ""
@@ -45,7 +45,8 @@ def pod_names(spec: Mapping[str, Any]) -> PodNames:
         replicas = task.get("replicas")
         if isinstance(replicas, int) and replicas > 0:
             with_pods.append(name)
-            suffix = f"-{name}-{n if plugin is None else max(n, _last_hostname(task, replicas))}"
+            last = 0 if plugin is None else _get_last_hostname_index(task, replicas)
+            suffix = f"-{name}-{max(n, last)}"
         else:
             suffix = f"-{name}-{n}"
         if len(suffix) > len(longest):
@@ -53,15 +54,13 @@ def pod_names(spec: Mapping[str, Any]) -> PodNames:
     return PodNames(tuple(with_pods), longest, plugin)
 
 
-def _hostname_plugin(plugins: Any) -> str | None:
+def _find_hostname_plugin(plugins: Any) -> str | None:
     if not isinstance(plugins, dict):
         return None
     return next((name for name in plugins if name in _HOSTNAME_PLUGINS), None)
 
 
-def _last_hostname(task: dict[str, Any], replicas: int) -> int:
-    """The number in the last hostname that is made of a pod's name; 0 where the template has a
-    hostname of its own."""
+def _get_last_hostname_index(task: dict[str, Any], replicas: int) -> int:
     template = task.get("template")
     pod = template.get("spec") if isinstance(template, dict) else None
     return 0 if isinstance(pod, dict) and pod.get("hostname") else replicas - 1

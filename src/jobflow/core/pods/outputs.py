@@ -1,7 +1,6 @@
-"""What a vcjob leaves behind as its outputs: the termination message of one container.
+"""The outputs of a vcjob: the termination message of the first container of its first pod.
 
-It is the first container of the first pod of the first task. Whether the pods are there to be
-looked at, and what becomes of outputs that are too large, is decided elsewhere.
+The first pod is that of index 0 of the first task.
 """
 
 from __future__ import annotations
@@ -13,119 +12,115 @@ import msgspec
 
 from jobflow.api.job import JobOutline
 from jobflow.api.pod import ContainerStatus, Pod
-from jobflow.core.limits import MOST_OF_A_FLOW, MOST_OF_A_MESSAGE, MOST_OF_A_STEP
-from jobflow.core.pods.failure import SAID_BY_THE_KUBELET
+from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_MESSAGE_BYTES, MAX_STEP_OUTPUTS
+from jobflow.core.pods.failure import KUBELET_REASONS
 
-FIELD = len('"outputs":,')
-"""What it takes to store outputs besides them."""
-_DEEPEST = 32
-"""Levels of maps and lists that are kept as such; a status is read by programs with a stack."""
-
-
-class TooLarge(Exception):
-    """Outputs that are over what a step may have; the message says it."""
+FIELD_BYTES = len('"outputs":,')
+"""Bytes of the field in which outputs are stored."""
+_MAX_DEPTH = 32
+"""Levels of maps and lists; programs that read a status may overflow their stack on more."""
 
 
-class Unfit(Exception):
-    """JSON that a status cannot hold as it is."""
+class OutputsTooLarge(Exception):
+    """Outputs have more bytes than allowed; the message is a clause that says how many."""
+
+
+class UnstorableJson(Exception):
+    """A status cannot store this JSON unchanged."""
 
 
 class OutputsRoom:
-    """What is left for further outputs of a flow."""
+    """The bytes that are left for outputs of a flow."""
 
     def __init__(self, recorded: Iterable[dict[str, Any]]) -> None:
-        self._left = MOST_OF_A_FLOW - sum(size(outputs) + FIELD for outputs in recorded)
+        self._left = MAX_FLOW_OUTPUTS - sum(
+            measure_outputs(outputs) + FIELD_BYTES for outputs in recorded
+        )
 
     def take(self, outputs: dict[str, Any]) -> None:
-        """Raises TooLarge where they do not fit; then nothing is taken."""
-        needed = size(outputs) + FIELD
-        if needed > self._left:
-            left = max(self._left - FIELD, 0)
-            raise TooLarge(
-                f"have {size(outputs)} bytes as JSON, and {left} are left of the 65536 that all "
-                "steps of a flow have together"
+        """Take the bytes of a step's outputs. Raises OutputsTooLarge, and then takes nothing."""
+        size = measure_outputs(outputs)
+        if size + FIELD_BYTES > self._left:
+            left = max(self._left - FIELD_BYTES, 0)
+            raise OutputsTooLarge(
+                f"have {size} bytes as JSON, and {left} are left of the {MAX_FLOW_OUTPUTS} for all "
+                "steps of a flow"
             )
-        self._left -= needed
+        self._left -= size + FIELD_BYTES
 
 
-def first_pod(spec: JobOutline, pods: Iterable[Pod]) -> Pod | None:
-    """The pod whose container is read, where it is among `pods`."""
-    task = _first_task(spec)
+def find_output_pod(spec: JobOutline, pods: Iterable[Pod]) -> Pod | None:
+    """Return the pod whose container has the outputs, or None if it is not among `pods`."""
+    task = (spec.tasks[0].name if spec.tasks else None) or "default0"
     return next((pod for pod in pods if pod.task == task and pod.index == 0), None)
 
 
-def has_first_pod(spec: JobOutline) -> bool:
-    """Whether there is such a pod at all."""
+def has_output_pod(spec: JobOutline) -> bool:
+    """Return whether the job has a pod for outputs."""
     return any((task.replicas or 0) > 0 for task in (spec.tasks or ())[:1])
 
 
-def message_of(spec: JobOutline, pod: Pod) -> str | None:
-    """The termination message; None as long as the container has not ended."""
-    container = _first_container(spec, pod)
+def read_message(spec: JobOutline, pod: Pod) -> str | None:
+    """Return the termination message, or None while the container runs."""
+    container = _find_first_container(spec, pod)
     ended = container.state.terminated if container is not None else None
     if ended is None:
         return "" if pod.ended else None
-    return "" if ended.reason in SAID_BY_THE_KUBELET else ended.message
+    return "" if ended.reason in KUBELET_REASONS else ended.message
 
 
-def parsed(message: str) -> dict[str, Any] | None:
-    """A JSON object as it is, any other text under `text`, None for no text at all.
+def parse_outputs(message: str) -> dict[str, Any] | None:
+    """Return a JSON object, or any other text as `{"text": …}`, or None for an empty message.
 
-    A status is written by merge patches, in which null means to take away: so entries of a map
-    that are null are left out. Raises TooLarge.
+    Null entries of maps are left out, because the merge patch that writes a status would remove
+    them. Raises OutputsTooLarge.
     """
-    if len(text := _utf8(message)) >= MOST_OF_A_MESSAGE:
-        raise TooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")
-    outputs = _object(text)
+    text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+    if len(text) >= MAX_MESSAGE_BYTES:
+        raise OutputsTooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")
+    outputs = _decode_object(text)
     if outputs is None:
         words = text.decode().strip()
         outputs = {"text": words} if words else {}
-    if size(outputs) > MOST_OF_A_STEP:
-        raise TooLarge(f"have {size(outputs)} bytes as JSON, and a step has room for 4096")
+    if measure_outputs(outputs) > MAX_STEP_OUTPUTS:
+        raise OutputsTooLarge(
+            f"have {measure_outputs(outputs)} bytes as JSON, and a step has room for 4096"
+        )
     return outputs or None
 
 
-def size(outputs: dict[str, Any]) -> int:
-    """Bytes of outputs as they are stored."""
+def measure_outputs(outputs: dict[str, Any]) -> int:
+    """Return the bytes of outputs as they are stored."""
     return len(msgspec.json.encode(outputs))
 
 
-def _utf8(message: str) -> bytes:
-    """What no UTF-8 can say is replaced."""
-    return message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
-
-
-def _object(text: bytes) -> dict[str, Any] | None:
+def _decode_object(text: bytes) -> dict[str, Any] | None:
     try:
         found = msgspec.json.decode(text)
-        return _fit(found, 0) if isinstance(found, dict) else None
-    except (msgspec.DecodeError, RecursionError, Unfit):
+        return _to_storable(found, 0) if isinstance(found, dict) else None
+    except (msgspec.DecodeError, RecursionError, UnstorableJson):
         return None
 
 
-def _fit(value: Any, depth: int) -> Any:
-    """As the API server will store it: its numbers are those of Go."""
-    if depth > _DEEPEST:
-        raise Unfit
+def _to_storable(value: Any, depth: int) -> Any:
+    """Return JSON as the API server stores it, with the numbers of Go."""
+    if depth > _MAX_DEPTH:
+        raise UnstorableJson
     if isinstance(value, dict):
-        return {key: _fit(item, depth + 1) for key, item in value.items() if item is not None}
+        entries = value.items()
+        return {key: _to_storable(each, depth + 1) for key, each in entries if each is not None}
     if isinstance(value, list):
-        return [_fit(item, depth + 1) for item in value]
+        return [_to_storable(item, depth + 1) for item in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         try:
             return float(value)
         except OverflowError:
-            raise Unfit from None
+            raise UnstorableJson from None
     return value
 
 
-def _first_task(spec: JobOutline) -> str:
-    return (spec.tasks[0].name if spec.tasks else None) or "default0"
-
-
-def _first_container(spec: JobOutline, pod: Pod) -> ContainerStatus | None:
-    """By the name that the vcjob gives it: a pod's statuses are in the order of names, and a
-    sidecar may have been put in."""
+def _find_first_container(spec: JobOutline, pod: Pod) -> ContainerStatus | None:
+    # By the name in the vcjob: the statuses of a pod are sorted by name, and may include a sidecar.
     containers = spec.tasks[0].pod.asking if spec.tasks else []
     name = containers[0].name if containers else None
     statuses = pod.status.container_statuses or []

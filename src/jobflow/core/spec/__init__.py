@@ -1,1 +1,1 @@
-"""What follows from the spec of a flow alone."""
+"""Facts that follow from the spec of a flow: dependencies, readiness, items, expressions."""

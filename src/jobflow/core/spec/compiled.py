@@ -1,134 +1,129 @@
-"""What the steps of a flow are by its spec alone: worked out once for a spec, and kept.
-
-It knows no status, no vcjobs and no time, and it judges nothing.
-"""
+"""CompiledFlow: all that follows from the spec of a flow alone, computed once for each spec."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import msgspec
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
-from jobflow.core.names import job_name, label_value
-from jobflow.core.spec.expressions import outputs_needed
+from jobflow.core.lazy import lazy_property
+from jobflow.core.names import format_job_name, to_label_value
+from jobflow.core.spec.expressions import find_needed_outputs
 from jobflow.core.spec.graph import Graph
-from jobflow.core.spec.readiness import Requirement, need_of
+from jobflow.core.spec.readiness import Requirement, build_requirement
 
-MOST_BYTES = 64 * 1024 * 1024
-"""Of the specs as JSON whose layouts are kept; with what is worked out of them they take several
-times that in memory."""
-LEAST = 1_024
-"""What each counts for at least."""
+MAX_CACHED_BYTES = 64 * 1024 * 1024
+"""Bytes of JSON of all specs whose CompiledFlow is cached; the memory is several times as much."""
+MIN_ENTRY_BYTES = 1_024
+"""Bytes that a small spec counts."""
 
 
 class CompiledFlow:
     """The steps of one spec, by position."""
 
     def __init__(self, name: str, spec: JobFlowSpec) -> None:
-        """`name`: the flow's."""
+        """`name` is that of the flow."""
         self._spec = spec
-        first, last = _once_each(spec.flows or (), spec.finally_ or ())
+        first, last = _remove_duplicates(spec.flows or (), spec.finally_ or ())
         self.steps: list[Step] = [*first, *last]
-        """Those of `finally` behind all others. Each name once: what came past admission with a
-        name twice means the first."""
+        """All steps, those of `finally` last. If admission was bypassed and a name is used twice,
+        only the first step counts."""
         self.last_from: int = len(first)
         """The position of the first step of `finally`."""
-        self.keys: list[str] = [job_name(name, step.name) for step in self.steps]
-        """The name of each step's first vcjob, which is its key in the status."""
-        self.loops: list[bool] = [loops(step) for step in self.steps]
-        """Whether each has runs of its own."""
+        self.keys: list[str] = [format_job_name(name, step.name) for step in self.steps]
+        """For each step the name of its first vcjob, which is its key in the status."""
+        self.loops: list[bool] = [is_loop(step) for step in self.steps]
+        """For each step whether it has runs of its own."""
         self.graph = Graph(self.steps)
-        """The dependencies."""
         daemons = frozenset(i for i, step in enumerate(self.steps) if step.daemon)
         self.has_daemons = bool(daemons)
         self.needs: list[Requirement] = [
-            need_of(step, targets, daemons)
+            build_requirement(step, targets, daemons)
             for step, targets in zip(self.steps, self.graph.targets, strict=True)
         ]
-        """What each wants of the steps it depends on."""
+        """For each step what it requires of the steps that it depends on."""
         self.finally_names = frozenset(step.name for step in last)
 
-    @cached_property
+    @lazy_property
     def blocked(self) -> frozenset[int]:
-        """Steps with a target that is no step, or themselves."""
+        """Steps with a target that does not exist or is the step itself."""
         return frozenset(step for step, _ in (*self.graph.unknown, *self.graph.own))
 
-    @cached_property
+    @lazy_property
     def order(self) -> Sequence[int]:
-        """All positions, each behind all that it depends on; as they stand where that is not to
-        be had."""
+        """All positions, each after all that it depends on; in the order of the spec if the graph
+        has a cycle."""
         order = self.graph.order
         return order if len(order) == len(self.steps) else range(len(self.steps))
 
-    @cached_property
+    @lazy_property
     def by_key(self) -> dict[str, int]:
         """Positions by key."""
         return {key: position for position, key in enumerate(self.keys)}
 
-    @cached_property
+    @lazy_property
     def by_label(self) -> dict[str, int]:
-        """Positions by what stands for a step's name in labels."""
-        return {label_value(name): position for position, name in enumerate(self.graph.names)}
+        """Positions by the value of a step's name in labels."""
+        return {to_label_value(name): position for position, name in enumerate(self.graph.names)}
 
-    @cached_property
+    @lazy_property
     def outputs_needed(self) -> frozenset[str]:
-        """The steps whose outputs an expression or reference names."""
-        return outputs_needed(self._spec)
+        """Names of steps whose outputs an expression or reference reads."""
+        return find_needed_outputs(self._spec)
 
 
-def loops(step: Step) -> bool:
-    """Whether a step has runs of its own, by forEach or repeat."""
+def is_loop(step: Step) -> bool:
+    """Return whether a step has runs of its own, by forEach or repeat."""
     return step.for_each is not None or step.repeat is not None
 
 
-class Layouts:
-    """Those that were asked for last, as many as have specs of `most` bytes together."""
+class CompiledFlowCache:
+    """The CompiledFlows that were used last, of specs with at most `limit` bytes together."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: dict[bytes, tuple[CompiledFlow, int]] = {}
-        """With the bytes it counts for; the last used is the last."""
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: dict[bytes, tuple[CompiledFlow, int]] = {}
+        """Each with its bytes, the one that was used last at the end."""
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
-    def of(self, flow: JobFlow) -> CompiledFlow:
-        """That of a flow's spec, which is known again by its JSON (1,000 steps: 0.15 ms): two that
-        differ in anything never share one."""
+    def get(self, flow: JobFlow) -> CompiledFlow:
+        """Return the CompiledFlow of a spec, by a hash of its JSON (1,000 steps: 0.15 ms), so specs
+        that differ in any value never share one."""
         name, spec = flow.metadata.name, flow.spec
-        written = msgspec.json.encode((name, spec))
-        digest = hashlib.sha256(written).digest()
-        layout, size = self._kept.pop(digest, (None, 0))
-        if layout is None:
-            layout, size = CompiledFlow(name, spec), max(len(written), LEAST)
+        encoded = msgspec.json.encode((name, spec))
+        digest = hashlib.sha256(encoded).digest()
+        compiled, size = self._entries.pop(digest, (None, 0))
+        if compiled is None:
+            compiled, size = CompiledFlow(name, spec), max(len(encoded), MIN_ENTRY_BYTES)
             self._bytes += size
-        self._kept[digest] = layout, size
-        while self._bytes > self._most:
-            _, dropped = self._kept.pop(next(iter(self._kept)))
+        self._entries[digest] = compiled, size
+        while self._bytes > self._limit:
+            _, dropped = self._entries.pop(next(iter(self._entries)))
             self._bytes -= dropped
-        return layout
+        return compiled
 
 
-_LAYOUTS = Layouts(MOST_BYTES)
+_CACHE = CompiledFlowCache(MAX_CACHED_BYTES)
 
 
-def compiled(flow: JobFlow) -> CompiledFlow:
-    """The layout of a flow's spec."""
-    return _LAYOUTS.of(flow)
+def compile_flow(flow: JobFlow) -> CompiledFlow:
+    """Return the CompiledFlow of a flow's spec, from the cache of the process."""
+    return _CACHE.get(flow)
 
 
-def _once_each(*lists: Iterable[Step]) -> list[list[Step]]:
-    """The same lists, of each name the first step alone."""
-    known: set[str] = set()
-    found: list[list[Step]] = []
+def _remove_duplicates(*lists: Iterable[Step]) -> list[list[Step]]:
+    """Return the lists with only the first step of each name."""
+    names: set[str] = set()
+    kept: list[list[Step]] = []
     for steps in lists:
-        found.append([])
+        kept.append([])
         for step in steps:
-            if step.name not in known:
-                known.add(step.name)
-                found[-1].append(step)
-    return found
+            if step.name not in names:
+                names.add(step.name)
+                kept[-1].append(step)
+    return kept

@@ -1,4 +1,4 @@
-"""Where a flow has expressions and references, and what they mention. It judges nothing."""
+"""The expressions and references of a flow, and the outputs that they read."""
 
 from __future__ import annotations
 
@@ -6,56 +6,56 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from jobflow.api.jobflow import JobFlowSpec, Step
-from jobflow.core.cel.expression import Expression, expression
-from jobflow.core.cel.references import references
+from jobflow.core.cel.expression import Expression, parse_expression
+from jobflow.core.cel.references import find_references
 from jobflow.core.manifests.job import changes_of
 
 
-class Written(NamedTuple):
-    """An expression as it stands in a step."""
+class StepExpression(NamedTuple):
+    """An expression in a field of a step."""
 
     field: str
     """Its JSON path below the step: `switch[0].when`, `forEach.from`."""
     text: str
 
 
-def expressions_of(step: Step) -> Iterator[Written]:
-    """Every expression of a step, in the order of its fields."""
+def list_expressions(step: Step) -> Iterator[StepExpression]:
+    """Yield each expression of a step, in the order of the fields."""
     if step.when is not None:
-        yield Written("when", step.when)
+        yield StepExpression("when", step.when)
     for i, case in enumerate(step.switch or ()):
         if case.when is not None:
-            yield Written(f"switch[{i}].when", case.when)
+            yield StepExpression(f"switch[{i}].when", case.when)
     if step.for_each is not None and step.for_each.from_ is not None:
-        yield Written("forEach.from", step.for_each.from_)
+        yield StepExpression("forEach.from", step.for_each.from_)
     if step.repeat is not None and step.repeat.until is not None:
-        yield Written("repeat.until", step.repeat.until)
+        yield StepExpression("repeat.until", step.repeat.until)
     if step.retry is not None and step.retry.when is not None:
-        yield Written("retry.when", step.retry.when)
+        yield StepExpression("retry.when", step.retry.when)
 
 
-def outputs_needed(spec: JobFlowSpec) -> frozenset[str]:
-    """The steps whose outputs any expression or reference of a flow looks at, by name: their
-    outputs have to be read before their end is recorded."""
-    return frozenset(_outputs_named([*(spec.flows or ()), *(spec.finally_ or ())]))
+def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
+    """Return the names of the steps whose outputs an expression or reference reads. They must be
+    read before the end of the step is recorded."""
+    return frozenset(_find_names([*(spec.flows or ()), *(spec.finally_ or ())]))
 
 
-def _outputs_named(steps: Iterable[Step]) -> Iterator[str]:
+def _find_names(steps: Iterable[Step]) -> Iterator[str]:
     for step in steps:
-        for written in expressions_of(step):
-            found = expression(written.text)
-            if isinstance(found, Expression):
-                yield from _named(step, found)
+        for each in list_expressions(step):
+            expression = parse_expression(each.text)
+            if isinstance(expression, Expression):
+                yield from _find_mentioned(step, expression)
         for patch in (step.patch, *(case.patch for case in step.switch or ())):
-            for _, reference in references(changes_of(patch), ""):
+            for _, reference in find_references(changes_of(patch), ""):
                 if reference.root == "steps" and reference.keys[1:2] == ("outputs",):
                     yield reference.keys[0]
 
 
-def _named(step: Step, found: Expression) -> Iterator[str]:
-    """Of a step without a further key everything is looked at; `items` hold outputs too. In until
-    and retry.when it is the step's own run that is looked at."""
-    for mention in found.mentions:
+def _find_mentioned(step: Step, expression: Expression) -> Iterator[str]:
+    """A step without a further key is read as a whole, and its `items` have outputs too. `outputs`
+    alone, in until and retry.when, are those of the step's own run."""
+    for mention in expression.mentions:
         if mention.root == "steps" and mention.keys:
             if len(mention.keys) == 1 or mention.keys[1] in ("outputs", "items"):
                 yield mention.keys[0]

@@ -1,47 +1,48 @@
-"""The dependency graph of a flow's steps, in small integers. It judges nothing: it only shows.
+"""The dependency graph of a flow's steps: targets, dependants, order and cycles.
 
-Steps are their positions in `spec.flows`. An arrow `x -> y` means that y depends on x. Everything
-is linear in steps and targets and nothing recurses, whatever the shape.
+A step is its position in `spec.flows`, and an arrow `x -> y` means that y depends on x. All
+algorithms are iterative and linear in steps and targets.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 
 from jobflow.api.jobflow import Step
+from jobflow.core.lazy import lazy_property
 
 _NONE: tuple[int, ...] = ()
 
 
 class Graph:
-    """Who depends on whom.
+    """The dependencies between steps.
 
-    Targets that are no step, own targets and repeated targets make no arrow; `unknown` and `own`
-    say where the first two stand. Of several steps with one name, the name means the first.
+    A target makes no arrow if it is unknown, the step itself, or repeated. If several steps have
+    one name, it means the first of them.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        """Linear in the steps and all their targets."""
         self.names: list[str] = [step.name for step in steps]
-        """By position."""
+        """Names by position."""
         self.index: dict[str, int] = dict(zip(self.names, range(len(steps)), strict=True))
         """Position by name."""
         if len(self.index) != len(steps):
-            self.index = _first_positions(self.names)
+            self.index = {}
+            for i, name in enumerate(self.names):
+                self.index.setdefault(name, i)
         self.unknown: list[tuple[int, int]] = []
-        """(step, position in its targets) of each target that is no step of the flow."""
+        """(step, position in its targets) of each target that is not a step of the flow."""
         self.own: list[tuple[int, int]] = []
         """(step, position in its targets) of each target that is the step itself."""
         self.targets: list[Sequence[int]] = [_NONE] * len(steps)
-        """For each step the steps it depends on, in the order in which it names them."""
+        """For each step the steps that it depends on, in the order of its targets."""
         self.in_order = True
-        """Whether every step stands behind all that it depends on; then nothing is cyclic."""
+        """Whether every step comes after all steps that it depends on, so nothing is cyclic."""
         self._link(steps)
 
     def _link(self, steps: Sequence[Step]) -> None:
-        """Fill in `targets`, and what is wrong with them."""
+        """Fill in `targets`, with a fast path for one or two targets."""
         position = self.index.get
         rows = self.targets
         for i, step in enumerate(steps):
@@ -63,29 +64,22 @@ class Graph:
                 self.in_order = False
 
     def _row(self, step: int, names: Sequence[str]) -> list[int]:
-        """Its targets, once each; what is wrong with them is noted."""
         try:
             row = [*dict.fromkeys(map(self.index.__getitem__, names))]
         except KeyError:
             row = []
         if not row or step in row:
             found = [self.index.get(name) for name in names]
-            self._note_faults(step, found)
+            self.unknown += [(step, at) for at, target in enumerate(found) if target is None]
+            self.own += [(step, at) for at, target in enumerate(found) if target == step]
             row = [j for j in dict.fromkeys(found) if j is not None and j != step]
         return row
 
-    def _note_faults(self, step: int, found: Iterable[int | None]) -> None:
-        for at, target in enumerate(found):
-            if target is None:
-                self.unknown.append((step, at))
-            elif target == step:
-                self.own.append((step, at))
-
     def __len__(self) -> int:
-        """How many steps there are."""
+        """Return the number of steps."""
         return len(self.names)
 
-    @cached_property
+    @lazy_property
     def dependants(self) -> list[list[int]]:
         """For each step the steps that depend on it, in the order of `spec.flows`."""
         dependants: list[list[int]] = [[] for _ in self.names]
@@ -94,12 +88,12 @@ class Graph:
                 dependants[target].append(step)
         return dependants
 
-    @cached_property
+    @lazy_property
     def order(self) -> Sequence[int]:
-        """Each step behind all that it depends on, else as in `spec.flows`.
+        """The steps, each after all that it depends on, and otherwise as in `spec.flows`.
 
-        Steps of a cycle and all that depend on one are left out: the graph is acyclic exactly if
-        the order holds every step. Where `spec.flows` already is such an order, this is that.
+        Steps of a cycle, and all that depend on one, are left out, so the graph is acyclic if and
+        only if the order has every step.
         """
         if self.in_order:
             return range(len(self))
@@ -115,70 +109,56 @@ class Graph:
                 for dependant in self.dependants[step]:
                     waits_for[dependant] -= 1
                     if not waits_for[dependant] and dependant < reached:
-                        ready.append(dependant)  # passed over before, it comes as soon as it can
+                        ready.append(dependant)  # an earlier step that had to wait
         return order
 
-    @cached_property
+    @lazy_property
     def cycles(self) -> list[list[int]]:
-        """One cycle of each knot of steps that wait for each other (strongly connected component).
+        """One cycle of each strongly connected component: `[0, 1, 2, 0]` for a -> b -> c -> a.
 
-        In running order, the first step again at the end: `[0, 1, 2, 0]` for a -> b -> c -> a. It
-        starts at the knot's first step in `spec.flows` and is a shortest one through that step.
+        It is a shortest cycle through the component's first step, with which it begins and ends.
         """
         if self.in_order or len(self.order) == len(self):
             return []
-        return [self._cycle(knot) for knot in sorted(self._knots(), key=min)]
+        return [self._find_cycle(each) for each in sorted(self._find_components(), key=min)]
 
-    def _cycle(self, knot: set[int]) -> list[int]:
-        """A shortest cycle through the knot's first step: breadth-first along the arrows."""
-        start = min(knot)
+    def _find_cycle(self, component: set[int]) -> list[int]:
+        """Search breadth-first along the arrows."""
+        start = min(component)
         came_from = {start: start}
         queue = deque((start,))
         while True:
             step = queue.popleft()
             for dependant in self.dependants[step]:
                 if dependant == start:
-                    return [*_walk_back(came_from, start, step), start]
-                if dependant in knot and dependant not in came_from:
+                    return [*walk_back(came_from, start, step), start]
+                if dependant in component and dependant not in came_from:
                     came_from[dependant] = step
                     queue.append(dependant)
 
-    def _knots(self) -> list[set[int]]:
-        """The strongly connected components of two steps or more.
+    def _find_components(self) -> list[set[int]]:
+        """Return the strongly connected components of two or more steps, by Kosaraju's algorithm.
 
-        Kosaraju's way: walk backwards, then forwards from the last that was left; steps in
-        `order` are in no cycle and are passed over.
+        Steps in `order` are in no cycle and are ignored.
         """
-        outside = [False] * len(self)
+        seen = [False] * len(self)
         for step in self.order:
-            outside[step] = True
-        left = _leaving_order(self.targets, outside.copy())
-        knots = []
-        for step in reversed(left):
-            if not outside[step]:
-                knot = _reached(self.dependants, step, outside)
-                if len(knot) > 1:
-                    knots.append(knot)
-        return knots
+            seen[step] = True
+        left = _walk_depth_first(self.targets, seen.copy())
+        found = (_reach(self.dependants, step, seen) for step in reversed(left) if not seen[step])
+        return [component for component in found if len(component) > 1]
 
 
-def _first_positions(names: Sequence[str]) -> dict[str, int]:
-    positions: dict[str, int] = {}
-    for i, name in enumerate(names):
-        positions.setdefault(name, i)
-    return positions
+def walk_back(came_from: dict[int, int], start: int, last: int) -> list[int]:
+    """Return the path from `start` to `last`, both included, that a search has found."""
+    path = [last]
+    while path[-1] != start:
+        path.append(came_from[path[-1]])
+    return path[::-1]
 
 
-def _walk_back(came_from: dict[int, int], start: int, last: int) -> list[int]:
-    """The way from `start` to `last`, both included."""
-    way = [last]
-    while way[-1] != start:
-        way.append(came_from[way[-1]])
-    return way[::-1]
-
-
-def _leaving_order(arrows: Sequence[Sequence[int]], seen: list[bool]) -> list[int]:
-    """Steps not `seen`, in the order in which a depth-first walk along the arrows leaves them."""
+def _walk_depth_first(arrows: Sequence[Sequence[int]], seen: list[bool]) -> list[int]:
+    """Return the steps that are not `seen`, in the order in which the walk leaves them."""
     left: list[int] = []
     for root in range(len(arrows)):
         if seen[root]:
@@ -198,8 +178,8 @@ def _leaving_order(arrows: Sequence[Sequence[int]], seen: list[bool]) -> list[in
     return left
 
 
-def _reached(arrows: Sequence[Sequence[int]], start: int, seen: list[bool]) -> set[int]:
-    """`start` and all not yet `seen` that the arrows lead to; they count as seen from now on."""
+def _reach(arrows: Sequence[Sequence[int]], start: int, seen: list[bool]) -> set[int]:
+    """Return `start` and all steps not `seen` that the arrows lead to, and mark them as seen."""
     seen[start] = True
     reached = {start}
     work = [start]

@@ -1,4 +1,4 @@
-"""What forEach goes over: its items, as they were written or decided. It evaluates nothing."""
+"""The items of forEach, from the spec or from a decision in the status."""
 
 from __future__ import annotations
 
@@ -9,33 +9,30 @@ from msgspec import UNSET
 
 from jobflow.api.flow_status import Decisions
 from jobflow.api.jobflow import Step
-from jobflow.core.json_values import copied
-from jobflow.core.limits import MOST_RUNS
+from jobflow.core.json_values import copy_json
+from jobflow.core.limits import MAX_RUNS
 
 
-def items_of(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
-    """The items of a step with forEach, by index; None while `from` is not decided. With `count`
-    an item is its index."""
-    each = step.for_each
-    if each is None:
+def get_items(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
+    """Return at most MAX_RUNS items of a step; None without forEach, or before `from` is decided.
+    With `count`, an item is its index."""
+    for_each = step.for_each
+    if for_each is None:
         return None
-    if each.items is not None:
-        return _few(each.items)
-    if each.from_ is not None:
+    items = for_each.items
+    if items is None and for_each.from_ is not None:
         items = decided.items if decided is not None else None
-        return items if items is None else _few(items)
-    return range(min(max(each.count or 0, 0), MOST_RUNS))
+        if items is None:
+            return None
+    if items is None:
+        return range(min(max(for_each.count or 0, 0), MAX_RUNS))
+    return items if len(items) <= MAX_RUNS else items[:MAX_RUNS]
 
 
-def _few(items: list[Any]) -> list[Any]:
-    """Asked for by every run, so not copied for nothing."""
-    return items if len(items) <= MOST_RUNS else items[:MOST_RUNS]
-
-
-def storable(items: Sequence[Any]) -> list[Any]:
-    """Items as they come back from a status: an API server drops the null-valued keys of maps that
-    stand in a list from a merge patch. Nulls that are entries themselves stay."""
-    root = copied({"": list(items)})
+def drop_null_keys(items: Sequence[Any]) -> list[Any]:
+    """Return items as they are after a merge patch to a status: without keys of maps whose value is
+    null, but with null entries of lists."""
+    root = copy_json({"": list(items)})
     work: list[Any] = [root]
     while work:
         node = work.pop()
@@ -48,9 +45,9 @@ def storable(items: Sequence[Any]) -> list[Any]:
     return made
 
 
-def item_of(step: Step, decided: Decisions | None, index: int | None) -> Any:
-    """The item of one run; UNSET where there is none."""
-    items = items_of(step, decided)
+def get_item(step: Step, decided: Decisions | None, index: int | None) -> Any:
+    """Return the item of a run, or UNSET if it has none."""
+    items = get_items(step, decided)
     if items is None or index is None or index >= len(items):
         return UNSET
     return items[index]

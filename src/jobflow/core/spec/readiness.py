@@ -1,12 +1,10 @@
-"""Whether a step's dependencies are met, can still be met, or never will be. It starts nothing.
+"""Readiness of a step: whether its dependencies are met, may still be met, or never will be.
 
-The theory. A target either has not ended or has ended in one of six ways (`StepEnd`). Against what
-the dependant wants of it (`Condition`) that gives one `TargetState`: a table. A dependant's
-reaches, whatever their order and number, are folded into one by the `strategy`: the first of a
-ranking that occurs among them. The result is again a `TargetState`: MET starts the step, NOT_YET
-lets it wait, UNSATISFIABLE fails it, and the other three are the ways of being Skipped. DESIGN §2
-is the source of both tables. Where a step looks inside its targets with a probe, `probing` says how
-they stand.
+A target has not ended, or has ended in one of six ways (`StepEnd`). A table gives its `TargetState`
+by that and by the condition of the dependant. A second table, the ranking of the strategy, combines
+the states of all targets into one: MET starts the step, NOT_YET lets it wait, UNSATISFIABLE fails
+it, and the other three skip it. If the step has a probe, the states are those of the probe
+(`planning/steps/probes.py`).
 """
 
 from __future__ import annotations
@@ -21,20 +19,20 @@ from jobflow.api.jobflow import Condition, Probe, Step, Strategy
 
 
 class TargetState(StrEnum):
-    """How a target stands to what a dependant wants of it; also the reason of a step that ends by
-    it without having begun."""
+    """The state of a target for a dependant, or of all its targets; also the reason of a step that
+    ends because of it."""
 
     MET = "Met"
     NOT_YET = "NotYet"
-    """It has not, but may still."""
+    """It may still become Met."""
     PASSED_OVER = "PassedOver"
-    """It was not taken: it counts neither way."""
+    """It was not taken, and is ignored."""
     NOT_TAKEN = "NotTaken"
-    """It ended the other way: this branch is not taken."""
+    """It ended in another way than required, so this branch is not taken."""
     UPSTREAM_FAILED = "UpstreamFailed"
     STOPPED = "Stopped"
     UNSATISFIABLE = "ProbeUnsatisfiable"
-    """It can no longer show what the dependant's probe looks for."""
+    """It can no longer pass the dependant's probe."""
 
 
 class StepEnd(StrEnum):
@@ -43,7 +41,7 @@ class StepEnd(StrEnum):
     COMPLETED = "Completed"
     FAILED = "Failed"
     FORGIVEN = "Forgiven"
-    """Failed with continueOnFailure: as good as either."""
+    """Failed with continueOnFailure, which meets every condition."""
     NOT_TAKEN = "NotTaken"
     UPSTREAM_FAILED = "UpstreamFailed"
     STOPPED = "Stopped"
@@ -54,7 +52,7 @@ SKIPS: Mapping[TargetState, StepEnd] = {
     TargetState.UPSTREAM_FAILED: StepEnd.UPSTREAM_FAILED,
     TargetState.STOPPED: StepEnd.STOPPED,
 }
-"""The reaches that skip a step, and how it has ended then."""
+"""The states that skip a step, and the end of the step."""
 
 _ALWAYS: Mapping[StepEnd | None, TargetState] = {
     None: TargetState.NOT_YET,
@@ -62,10 +60,10 @@ _ALWAYS: Mapping[StepEnd | None, TargetState] = {
     StepEnd.NOT_TAKEN: TargetState.PASSED_OVER,
     StepEnd.STOPPED: TargetState.STOPPED,
 }
-"""The same whatever is wanted: a forgiven failure holds nobody up, what was not taken is passed
-over, what was stopped satisfies nothing."""
+"""States that do not depend on the condition: a forgiven failure meets it, a target that was not
+taken is ignored, and one that was stopped meets nothing."""
 
-REACHES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
+TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
     Condition.COMPLETED: {
         StepEnd.COMPLETED: TargetState.MET,
         StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
@@ -91,13 +89,13 @@ REACHES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
         **_ALWAYS,
     },
 }
-"""How a target that has ended so (None: not yet) stands to what is wanted of it. To Running it
-stands so only if no vcjob of it was ever Running; otherwise it has met it for good."""
+"""The state of a target, by the dependant's condition and the target's end (None: not ended). A
+target that was ever Running has met Running, even if it failed."""
 
 _RANKING: Mapping[Strategy, tuple[TargetState, ...]] = {
     Strategy.ALL: (
         TargetState.UNSATISFIABLE,
-        TargetState.UPSTREAM_FAILED,  # nothing can change that any more
+        TargetState.UPSTREAM_FAILED,  # final, so waiting is useless
         TargetState.NOT_YET,
         TargetState.STOPPED,
         TargetState.NOT_TAKEN,
@@ -112,71 +110,72 @@ _RANKING: Mapping[Strategy, tuple[TargetState, ...]] = {
         TargetState.NOT_TAKEN,
     ),
 }
-"""Which reach prevails. `all` waits for the last target before it is NotTaken, though one is
-enough to know that it will not start: so the same ends give the same skips in whatever order they
-come."""
+"""The state that prevails. `all` is NotTaken only after the last target has ended, so the order in
+which targets end does not matter."""
 
 _SKIPPED: Mapping[str, StepEnd] = {str(end): end for end in SKIPS.values()}
 _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
 
 
-def probe_of(step: Step) -> Probe | None:
-    """What the step looks at inside its targets, instead of what they reach; None: nothing, also
-    where there is a probe with nothing in it."""
+def get_probe(step: Step) -> Probe | None:
+    """Return the probe that replaces the condition of a step, or None. Empty ones are ignored."""
     probe = step.depends_on.probe if step.depends_on else None
     return None if probe is None or probe.empty else probe
 
 
-def wanted(step: Step) -> Condition:
-    """What the targets of a step without a probe have to reach. A word that admission would refuse
-    counts as the default, as Volcano's own controller reads it."""
+def get_condition(step: Step) -> Condition:
+    """Return the condition that targets of a step must meet. An unknown word, which admission would
+    refuse, is the default, as in Volcano's own controller."""
     depends_on = step.depends_on
     return _CONDITIONS.get(depends_on.condition if depends_on else None, Condition.COMPLETED)
 
 
-def wanted_of(step: Step, target: Step) -> Condition:
-    """What this target of the step has to reach: of a daemon that it runs, unless the step waits
-    for an end other than the usual."""
-    want = wanted(step)
-    return Condition.RUNNING if target.daemon and want is Condition.COMPLETED else want
+def get_condition_for(step: Step, target: Step) -> Condition:
+    """Return the condition that this target must meet: a daemon must be Running instead of
+    Completed."""
+    condition = get_condition(step)
+    is_service = target.daemon and condition is Condition.COMPLETED
+    return Condition.RUNNING if is_service else condition
 
 
-def strategy(step: Step) -> Strategy:
-    """How many of the targets have to; the default where admission would refuse the word."""
+def get_strategy(step: Step) -> Strategy:
+    """Return the strategy of a step. An unknown word is the default, as for the condition."""
     depends_on = step.depends_on
     return _STRATEGIES.get(depends_on.strategy if depends_on else None, Strategy.ALL)
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """What a step wants of the steps it depends on, as its spec says it."""
+    """The requirement of a step for its targets, by its spec."""
 
     targets: Sequence[int]
-    """Their positions, in the order in which it names them."""
+    """Positions of the targets, in the order of the spec."""
     how: Strategy
     want: Condition
-    """What they have to reach, where no probe decides."""
+    """The condition, if the step has no probe."""
     reaches: Mapping[StepEnd | None, TargetState]
-    """How they stand to it, by how they have ended."""
+    """The state of a target, by its end."""
     probe: Probe | None
     to_run: Sequence[int]
-    """Which of them only have to run, by their place in `targets`; nothing with a probe."""
+    """Places in `targets` of those that only have to be Running; empty with a probe."""
 
 
-def need_of(step: Step, targets: Sequence[int], daemons: Collection[int] = ()) -> Requirement:
-    """`targets`, `daemons`: positions."""
-    want, probe = wanted(step), probe_of(step)
+def build_requirement(
+    step: Step, targets: Sequence[int], daemons: Collection[int] = ()
+) -> Requirement:
+    """Return the requirement of a step. `targets` and `daemons` are positions."""
+    want, probe = get_condition(step), get_probe(step)
     to_run: Sequence[int] = ()
     if probe is None and (want is Condition.RUNNING or (want is Condition.COMPLETED and daemons)):
         every = want is Condition.RUNNING
         to_run = [i for i, target in enumerate(targets) if every or target in daemons]
-    return Requirement(targets, strategy(step), want, REACHES[want], probe, to_run)
+    return Requirement(targets, get_strategy(step), want, TARGET_STATES[want], probe, to_run)
 
 
-def end_of(step: Step, condition: StepCondition) -> StepEnd | None:
-    """How a step has ended, from its condition; None while it has not.
+def get_end(step: Step, condition: StepCondition) -> StepEnd | None:
+    """Return how a step has ended, by its condition, or None if it has not.
 
-    One that was cancelled has stopped with its flow: nothing is to be made of its failure.
+    A cancelled step is Stopped, because its failure must not start steps that handle failures.
     """
     phase = condition.phase
     if phase not in ENDED_STEP_PHASES:
@@ -190,15 +189,15 @@ def end_of(step: Step, condition: StepCondition) -> StepEnd | None:
     return StepEnd.FORGIVEN if step.continue_on_failure else StepEnd.FAILED
 
 
-def breaks(step: Step, condition: StepCondition) -> bool:
-    """Whether a step has failed, and nothing forgives that."""
+def fails_flow(step: Step, condition: StepCondition) -> bool:
+    """Return whether a step has failed without continueOnFailure."""
     return condition.phase == StepPhase.FAILED and not step.continue_on_failure
 
 
-def combined(how: Strategy, reaches: Iterable[TargetState]) -> TargetState:
-    """What the targets' reaches come to together: never PASSED_OVER.
+def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState:
+    """Return one state for all targets, which is never PASSED_OVER.
 
-    No targets at all: MET. Nothing but targets that are passed over: NOT_TAKEN.
+    It is MET without targets, and NOT_TAKEN if all of them are passed over.
     """
     occurring = set(reaches)
     if not occurring:

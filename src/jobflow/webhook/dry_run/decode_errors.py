@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobflow.core.pods.resources import quantity
-from jobflow.core.violations import below
+from jobflow.core.pods.resources import parse_quantity
+from jobflow.core.violations import join_path
 
 _MISTYPED = re.compile(
     r"json: cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type"
@@ -42,7 +42,7 @@ def decode_error_paths(template: Any, message: str) -> list[str]:
             nodes = [pair for path, node in nodes for pair in _under(path, node, field)]
         places = [place for path, node in nodes for place in _mistyped(path, node, kind, number)]
     elif _NO_QUANTITY.search(message):
-        places = [path for path, value in _quantities(template) if quantity(value) is None]
+        places = [path for path, value in _quantities(template) if parse_quantity(value) is None]
     else:
         places = []
     return places or ["template"]
@@ -52,7 +52,7 @@ def _under(path: str, node: Any, field: str) -> Iterator[tuple[str, Any]]:
     """The values of a field in a map, or in each map of a list."""
     for at, each in _elements(path, node) if isinstance(node, list) else [(path, node)]:
         if isinstance(each, dict) and field in each:
-            yield below(at, field), each[field]
+            yield join_path(at, field), each[field]
 
 
 def _mistyped(path: str, node: Any, kind: str, number: str | None) -> Iterator[str]:
@@ -64,9 +64,9 @@ def _mistyped(path: str, node: Any, kind: str, number: str | None) -> Iterator[s
 
 def _elements(path: str, node: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(node, list):
-        yield from ((below(path, i), each) for i, each in enumerate(node))
+        yield from ((join_path(path, i), each) for i, each in enumerate(node))
     elif isinstance(node, Mapping):
-        yield from ((below(path, key), each) for key, each in node.items())
+        yield from ((join_path(path, key), each) for key, each in node.items())
 
 
 def _quantities(template: Any) -> Iterator[tuple[str, Any]]:

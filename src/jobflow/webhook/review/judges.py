@@ -25,7 +25,7 @@ from jobflow.core.admission.validate import (
     validate_template_delete,
     validate_template_update,
 )
-from jobflow.core.json_values import is_same
+from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import schema_violations
 from jobflow.core.violations import Verdict, Violation
 from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched_pods
@@ -184,7 +184,7 @@ class TemplateJudge(Judge[JobTemplate]):
         return await self._judge_spec(new, user, partial(validate_template, new))
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
-        if new.metadata.deletion_timestamp is not None or is_same(old.spec, new.spec):
+        if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):
             return PASS
         return await self._judge_spec(new, user, partial(validate_template_update, old, new))
 

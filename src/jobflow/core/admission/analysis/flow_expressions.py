@@ -15,20 +15,26 @@ from msgspec import UNSET
 from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.admission.analysis.visible_names import ExpressionPlace, NameFault, NameScope
-from jobflow.core.cel.expression import Expression, Failure, expression
-from jobflow.core.cel.language.budget import MAX_WORK, Work
+from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
+from jobflow.core.cel.language.budget import MAX_STEPS, Budget
 from jobflow.core.cel.language.functions import FUNCTIONS
 from jobflow.core.cel.references import Reference
-from jobflow.core.cel.scope import EvaluationScope, context, items_fault, truth_fault, with_values
+from jobflow.core.cel.scope import (
+    EvaluationScope,
+    build_variables,
+    find_condition_fault,
+    find_items_fault,
+    resolve_references,
+)
 from jobflow.core.cel.variables import Mention
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.graph import Graph
-from jobflow.core.spec.items import items_of
+from jobflow.core.spec.items import get_items
 from jobflow.core.suggest import Suggester, did_you_mean
 
 MAX_CHARACTERS = 262_144
 """Characters of all expressions of a flow."""
-TRIAL_BUDGET = MAX_WORK // 2
+TRIAL_BUDGET = MAX_STEPS // 2
 """Work to try all expressions of a flow; expressions beyond it are not tried."""
 MAX_TRIED_ITEMS = 100_000
 """Items that trials of all references of a flow look at."""
@@ -100,7 +106,7 @@ class FlowExpressions:
     @cached_property
     def parsed(self) -> list[tuple[WrittenExpression, Expression, list[NameFault]]]:
         """The expressions without syntax errors, with the faults of their names."""
-        results = [(each, expression(each.text)) for each in self.written]
+        results = [(each, parse_expression(each.text)) for each in self.written]
         parsed = [(each, result) for each, result in results if isinstance(result, Expression)]
         self.prepare_upstream((each.place, result.mentions) for each, result in parsed)
         return [(each, result, [*self._name_faults(each, result)]) for each, result in parsed]
@@ -138,7 +144,7 @@ class TrialEvaluation:
         """Return the fault of the value of a step's expression, or None if it is valid or depends
         on the run. `field`: as in ExpressionPlace."""
         if step.for_each is not None:
-            return self._try(field, parsed, self._scopes(items_of(step, None)))
+            return self._try(field, parsed, self._scopes(get_items(step, None)))
         key = (parsed.text, field)
         known = self._results.get(key)
         if known is not None and known.work <= self._budget:
@@ -154,13 +160,17 @@ class TrialEvaluation:
         for scope in scopes:
             if self._budget <= 0 or not self._is_known(parsed, scope):
                 return None
-            work = Work()
-            value = parsed.evaluate(context(parsed.mentions, scope), work)
-            self._budget -= MAX_WORK - work.left
-            if isinstance(value, Failure):
+            work = Budget()
+            value = parsed.evaluate(build_variables(parsed.mentions, scope), work)
+            self._budget -= MAX_STEPS - work.steps
+            if isinstance(value, EvaluationFailure):
                 fault = None if value.missing else value.message
             else:
-                fault = items_fault(value) if field == "forEach.from" else truth_fault(value)
+                fault = (
+                    find_items_fault(value)
+                    if field == "forEach.from"
+                    else find_condition_fault(value)
+                )
             if fault is None:
                 return None
             first = first or fault
@@ -219,7 +229,7 @@ class ReferenceTrial:
             if step.for_each.from_ is None and step.for_each.count is not None:
                 return "with count, an item is a number without fields; write $(item)"
             return None
-        items: Sequence[Any] = items_of(step, None) or ()
+        items: Sequence[Any] = get_items(step, None) or ()
         for at, item in enumerate(items):
             self._budget -= 1
             if self._budget < 0:
@@ -230,5 +240,5 @@ class ReferenceTrial:
         return None
 
     def _fault_in(self, reference: Reference, scope: EvaluationScope) -> str | None:
-        value = with_values(f"$({reference.path})", scope)
-        return value.message.partition(": ")[2] if isinstance(value, Failure) else None
+        value = resolve_references(f"$({reference.path})", scope)
+        return value.message.partition(": ")[2] if isinstance(value, EvaluationFailure) else None

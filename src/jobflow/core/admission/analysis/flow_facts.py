@@ -41,9 +41,9 @@ from jobflow.core.admission.analysis.resolved_specs import (
     step_patches,
 )
 from jobflow.core.admission.analysis.visible_names import ExpressionPlace, NameScope
-from jobflow.core.derived import derived
+from jobflow.core.lazy import lazy_property
 from jobflow.core.manifests.unknown_fields import NO_MISFITS, Misfits, misfits
-from jobflow.core.spec.expressions import expressions_of
+from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.graph import Graph
 from jobflow.core.violations import MAX_FINDINGS
 
@@ -152,22 +152,22 @@ class FlowFacts:
 
     # ------------------------------------------------------------------------ probes
 
-    @derived
+    @lazy_property
     def requests(self) -> list[ProbeEntry[HTTPGetProbe]]:
         """Entries of every httpGetList."""
         return list(self._probe_entries("httpGetList", "http_get_list"))
 
-    @derived
+    @lazy_property
     def connections(self) -> list[ProbeEntry[TCPSocketProbe]]:
         """Entries of every tcpSocketList."""
         return list(self._probe_entries("tcpSocketList", "tcp_socket_list"))
 
-    @derived
+    @lazy_property
     def task_statuses(self) -> list[ProbeEntry[TaskStatusProbe]]:
         """Entries of every taskStatusList."""
         return list(self._probe_entries("taskStatusList", "task_status_list"))
 
-    @derived
+    @lazy_property
     def entries(self) -> list[AnyProbeEntry]:
         """Entries of all lists."""
         return [*self.requests, *self.connections, *self.task_statuses]
@@ -179,7 +179,7 @@ class FlowFacts:
 
     # ------------------------------------------------------------------- expressions
 
-    @derived
+    @lazy_property
     def written_expressions(self) -> list[WrittenExpression]:
         """Every expression, in the order of the flow."""
         return [
@@ -189,10 +189,10 @@ class FlowFacts:
                 text,
             )
             for i, step in self.steps_with_options
-            for field, text in expressions_of(step)
+            for field, text in list_expressions(step)
         ]
 
-    @derived
+    @lazy_property
     def expressions(self) -> FlowExpressions:
         """The expressions, parsed, and the names that each may use."""
         scope = NameScope(self.flow, self.graph, self.steps, self.tasks.get)
@@ -200,7 +200,7 @@ class FlowFacts:
 
     # ------------------------------------------------------------------ names of jobs
 
-    @derived
+    @lazy_property
     def flow_name(self) -> str:
         """The flow's name; a placeholder of the same length if the API server generates it."""
         metadata = self.flow.metadata
@@ -208,24 +208,24 @@ class FlowFacts:
             return metadata.name
         return metadata.generate_name[:_MAX_GENERATE_NAME] + RANDOM_SUFFIX
 
-    @derived
+    @lazy_property
     def longest_name(self) -> int:
         """Characters of the longest step name."""
         return max(map(len, self.names), default=0)
 
-    @derived
+    @lazy_property
     def job_counts(self) -> list[JobCount]:
         """The number of jobs that each step may create."""
         return job_counts(self.flow, self.steps)
 
-    @derived
+    @lazy_property
     def has_numbered_jobs(self) -> bool:
         """Whether a step may create more than one job, so that names get an index or a retry."""
         return bool(self.steps_with_options) and any(
             count is not ONE_JOB for count in self.job_counts
         )
 
-    @derived
+    @lazy_property
     def longest_suffix(self) -> int:
         """Characters of the longest index and retry that follow a step's name."""
         if not self.has_numbered_jobs:
@@ -234,12 +234,12 @@ class FlowFacts:
 
     # ------------------------------------------------------------ patches and templates
 
-    @derived
+    @lazy_property
     def resolved_patches(self) -> list[ResolvedPatch]:
         """The patches that are not empty, in the order of the flow."""
         return list(resolved_patches(self.flow, self.patches)) if self.patches else []
 
-    @derived
+    @lazy_property
     def misfits(self) -> list[tuple[ResolvedPatch, Misfits]]:
         """Fields and values of patches that no vcjob has; about MAX_FINDINGS at most."""
         found: list[tuple[ResolvedPatch, Misfits]] = []
@@ -254,7 +254,7 @@ class FlowFacts:
                 break
         return found
 
-    @derived
+    @lazy_property
     def unknown_elements(self) -> list[tuple[ResolvedSpec, ResolvedPatch, UnknownElement]]:
         """Tasks and containers of patches that their templates do not have."""
         return [
@@ -264,14 +264,14 @@ class FlowFacts:
             for patch, element in unknown_elements(resolved)
         ]
 
-    @derived
+    @lazy_property
     def templates(self) -> list[str]:
         """Names of the JobTemplates that steps may run, in the order of the flow."""
         if self.cases:
             return self.flow.templates
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
 
-    @derived
+    @lazy_property
     def resolved_specs(self) -> list[ResolvedSpec]:
         """The distinct vcjob specs of steps whose templates are known, in the order of the flow.
         Steps that run a template unchanged share its spec."""
@@ -280,12 +280,12 @@ class FlowFacts:
         found = map(self._resolver.plain, self.templates) if self.known.templates else ()
         return [resolved for resolved in found if resolved is not None]
 
-    @derived
+    @lazy_property
     def resolved_steps(self) -> list[ResolvedStep]:
         """The resolved spec of each step and case, for rules that found a fault in a spec."""
         return list(self._resolver.resolve(self.steps)) if self.known.templates else []
 
-    @derived
+    @lazy_property
     def tasks(self) -> KnownTasks:
         """Tasks of each step all of whose templates are known."""
         templates = self.known.templates or {}
@@ -294,6 +294,6 @@ class FlowFacts:
         )
         return KnownTasks(self.resolved_steps, partly_known)
 
-    @derived
+    @lazy_property
     def _resolver(self) -> Resolver:
         return Resolver(self.flow, self.resolved_patches, self.known.templates or {})

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.limits import MOST_RUNS
+from jobflow.core.limits import MAX_RUNS
 
 MOST_RETRIES = 100
 """Maximum of `retry.limit`: with the longest pause, 5 minutes, a hundred retries take eight hours,
@@ -65,14 +65,14 @@ def job_counts(flow: JobFlow, steps: list[Step]) -> list[JobCount]:
 def _runs(step: Step, params: Mapping[str, Any]) -> int | None:
     if (each := step.for_each) is not None:
         if each.items is not None:
-            return _clamp(len(each.items), 0, MOST_RUNS)
+            return _clamp(len(each.items), 0, MAX_RUNS)
         if each.count is not None:
-            return _clamp(each.count, 0, MOST_RUNS)
+            return _clamp(each.count, 0, MAX_RUNS)
         items = items_of_param(params, each.from_ or "")
-        return MOST_RUNS if items is None else _clamp(len(items), 0, MOST_RUNS)
+        return MAX_RUNS if items is None else _clamp(len(items), 0, MAX_RUNS)
     if step.repeat is not None:
         limit = step.repeat.max
-        return MOST_RUNS if limit is None else _clamp(limit, 1, MOST_RUNS)
+        return MAX_RUNS if limit is None else _clamp(limit, 1, MAX_RUNS)
     return None
 
 

@@ -22,7 +22,7 @@ from jobflow.core.manifests.strategic_merge import (
     merge_key,
     overlaid,
 )
-from jobflow.core.violations import FieldWarning, Violation, beginnings, below
+from jobflow.core.violations import FieldWarning, Violation, join_path, split_first_key
 
 _INDEX = re.compile(r"\[(\d+)\]")
 
@@ -64,7 +64,7 @@ class PatchLocations:
             if at is None or not _has(ours, at):
                 return path, False
             ours, merged = ours[at], _at(merged, key)
-            path = below(path, at)
+            path = join_path(path, at)
             shape = shape.below(key) if isinstance(key, str) else shape
         return path, True
 
@@ -116,7 +116,7 @@ def as_written(fault: F, path: str, written: _Map) -> F:
         key, rest = _first_key(rest, node, node)
         if key is None or not _has(node, key) or (isinstance(key, int) and key >= len(node)):
             return fault
-        at, node = below(at, key), _at(node, key)
+        at, node = join_path(at, key), _at(node, key)
     if not rest:
         return fault
     detail = f"{fault.detail} (at {rest.removeprefix('.')} of its value)"
@@ -149,7 +149,7 @@ def _first_key(path: str, ours: Any, merged: Any) -> tuple[str | int | None, str
         if isinstance(ours, list) or isinstance(merged, list):
             return int(index[1]), path[index.end() :]
     maps = [node for node in (ours, merged) if isinstance(node, dict)]
-    for key, rest in beginnings(path):
+    for key, rest in split_first_key(path):
         if any(key in node for node in maps):
             return key, rest
     return None, ""

@@ -14,20 +14,20 @@ from jobflow.api.control import Case, Patch
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.admission.volcano.job_view import job_view
-from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.references import (
     Reference,
-    Room,
-    TooLargeError,
-    references,
-    replaced,
-    size_of,
+    ReferenceRoom,
+    ReferencesTooLargeError,
+    find_references,
+    measure_json,
+    replace_references,
 )
-from jobflow.core.cel.scope import EvaluationScope, with_values
+from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.manifests.job import changes_of, with_defaults
 from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape, overlaid
-from jobflow.core.pods.names import PodNames, pod_names
-from jobflow.core.violations import below
+from jobflow.core.pods.names import PodNames, predict_pod_names
+from jobflow.core.violations import join_path
 
 MAX_REFERENCED = 8 << 20
 """Bytes of JSON that the references of all patches of a flow may expand to."""
@@ -36,7 +36,7 @@ MAX_MERGED = 16 << 20
 Patches beyond it are checked without their template."""
 _CONSTANT_ROOTS = frozenset({"params", "flow"})
 """Roots of references whose values are known before anything runs."""
-_ONLY_A_RUN_KNOWS = Failure("only a run knows the value")
+_ONLY_A_RUN_KNOWS = EvaluationFailure("only a run knows the value")
 
 
 class StepPatch(NamedTuple):
@@ -114,7 +114,7 @@ def step_patches(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) 
 
 def resolved_patches(flow: JobFlow, patches: Sequence[StepPatch]) -> Iterator[ResolvedPatch]:
     """Yield the patches that are not empty, with the known values of their references."""
-    values, room = _ConstantValues(flow), Room(MAX_REFERENCED)
+    values, room = _ConstantValues(flow), ReferenceRoom(MAX_REFERENCED)
     for step, case, path, patch in patches:
         if (written := changes_of(patch)) is not None:
             field = "jobSpec" if patch.job_spec else "spec"
@@ -135,12 +135,12 @@ class _ConstantValues:
             return _ONLY_A_RUN_KNOWS
         path = reference.path
         if path not in self._values:
-            self._values[path] = with_values(f"$({path})", self._scope)
+            self._values[path] = resolve_references(f"$({path})", self._scope)
         return self._values[path]
 
 
 def _with_constants(
-    written: dict[str, Any], values: _ConstantValues, room: Room
+    written: dict[str, Any], values: _ConstantValues, room: ReferenceRoom
 ) -> tuple[dict[str, Any], bool, bool]:
     """Return a patch with the known values, whether it has other references, and whether the values
     exceed the room."""
@@ -149,14 +149,14 @@ def _with_constants(
     def value(reference: Reference) -> Any:
         nonlocal is_open
         found = values.get(reference)
-        if isinstance(found, Failure):
+        if isinstance(found, EvaluationFailure):
             is_open = True
             return f"$({reference.path})"
         return found
 
     try:
-        return replaced(written, value, room), is_open, False
-    except TooLargeError:
+        return replace_references(written, value, room), is_open, False
+    except ReferencesTooLargeError:
         return written, True, True
 
 
@@ -202,14 +202,14 @@ class Resolver:
 
     def _size(self, spec: Mapping[str, Any]) -> int:
         if id(spec) not in self._sizes:
-            self._sizes[id(spec)] = size_of(spec)
+            self._sizes[id(spec)] = measure_json(spec)
         return self._sizes[id(spec)]
 
     def _without_patch(self, template: JobTemplate) -> ResolvedSpec:
         spec = template.spec
         if self._defaults is not None:
             spec = with_defaults(spec, self._defaults)
-        return ResolvedSpec(template, spec, spec, pod_names(spec), ())
+        return ResolvedSpec(template, spec, spec, predict_pod_names(spec), ())
 
 
 def _patched(resolved: ResolvedSpec, patches: tuple[ResolvedPatch, ...]) -> ResolvedSpec:
@@ -217,7 +217,7 @@ def _patched(resolved: ResolvedSpec, patches: tuple[ResolvedPatch, ...]) -> Reso
     for patch in patches:
         spec = overlaid(spec, patch.content)
     is_open = any(patch.open for patch in patches)
-    pods = pod_names(_without_open_tasks(spec) if is_open else spec)
+    pods = predict_pod_names(_without_open_tasks(spec) if is_open else spec)
     return resolved._replace(spec=spec, pods=pods, changes=patches)
 
 
@@ -235,7 +235,7 @@ def is_open(value: Any) -> bool:
     """Whether a value is a text with a reference in it."""
     if not isinstance(value, str) or "$(" not in value:
         return False
-    return next(references(value, ""), None) is not None
+    return next(find_references(value, ""), None) is not None
 
 
 def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -248,7 +248,9 @@ def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
             if any(is_open(node.get(key)) for key in shape.keys):
                 yield at
             else:
-                work += [(value, shape.below(key), below(at, key)) for key, value in node.items()]
+                work += [
+                    (value, shape.below(key), join_path(at, key)) for key, value in node.items()
+                ]
         elif isinstance(node, list):
             work += [(value, shape, f"{at}[{i}]") for i, value in enumerate(node)]
         elif is_open(node):

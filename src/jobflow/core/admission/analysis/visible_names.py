@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.cel.language.values import TYPES
-from jobflow.core.cel.scope import FACTS, POD_PHASES, RUN_FACTS
+from jobflow.core.cel.scope import POD_PHASES, RUN_FIELDS, STEP_FIELDS
 from jobflow.core.cel.variables import Mention
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -92,7 +92,7 @@ class NameScope:
             names.append("item")
         if place.field in _FIELDS_OF_RUNS and (step.for_each or step.repeat) is not None:
             names.append("index")
-        return [*names, *RUN_FACTS] if place.field in _FIELDS_OF_ENDED_RUNS else names
+        return [*names, *RUN_FIELDS] if place.field in _FIELDS_OF_ENDED_RUNS else names
 
     def faults(
         self, place: ExpressionPlace, mentions: Sequence[Mention], text: str
@@ -130,7 +130,7 @@ class NameScope:
                 "only the patch, the retry.when and the repeat.until of a step with forEach or "
                 "repeat have an index"
             )
-        if root in RUN_FACTS:
+        if root in RUN_FIELDS:
             return (
                 f"only repeat.until and retry.when have {root}, of the run that has ended; for "
                 f'another step write steps["NAME"].{root}'
@@ -190,7 +190,7 @@ class NameScope:
     def _fact(self, name: str, mention: Mention) -> str | None:
         keys = mention.keys[1:]
         step = self._steps[self._graph.index[name]]
-        facts = [fact for fact in FACTS if fact != "items" or step.for_each is not None]
+        facts = [fact for fact in STEP_FIELDS if fact != "items" or step.for_each is not None]
         if not keys:
             return _unknown("a step", keys, facts) if mention.open else None
         if keys[0] == "items" and step.for_each is None:

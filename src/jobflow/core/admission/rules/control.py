@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from jobflow.api.control import FailurePolicy
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.limits import MOST_RUNS
-from jobflow.core.suggest import supported
+from jobflow.core.limits import MAX_RUNS
+from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 MAX_CASES = 100
@@ -76,12 +76,12 @@ def items_are_not_too_many(facts: FlowFacts) -> Iterator[Violation]:
         if (each := step.for_each) is None:
             continue
         path = f"{facts.path(i)}.forEach"
-        if (items := len(each.items or ())) > MOST_RUNS:
-            detail = f"{items:,} items, but forEach has at most {MOST_RUNS:,}; {_REDUCE_RUNS}"
+        if (items := len(each.items or ())) > MAX_RUNS:
+            detail = f"{items:,} items, but forEach has at most {MAX_RUNS:,}; {_REDUCE_RUNS}"
             yield Violation(f"{path}.items", Reason.TOO_MANY, items, detail)
-        if each.count is not None and not 0 <= each.count <= MOST_RUNS:
-            detail = f"a number of items from 0 to {MOST_RUNS:,}"
-            detail += f"; {_REDUCE_RUNS}" if each.count > MOST_RUNS else ""
+        if each.count is not None and not 0 <= each.count <= MAX_RUNS:
+            detail = f"a number of items from 0 to {MAX_RUNS:,}"
+            detail += f"; {_REDUCE_RUNS}" if each.count > MAX_RUNS else ""
             yield Violation(f"{path}.count", Reason.INVALID, each.count, detail)
 
 
@@ -104,10 +104,10 @@ def repeats_are_bounded(facts: FlowFacts) -> Iterator[Violation]:
             detail = "set the CEL expression that ends the loop"
             yield Violation(f"{path}.until", Reason.REQUIRED, None, detail)
         if repeat.max is None:
-            detail = f"set the maximum of runs, up to {MOST_RUNS:,}, after which the step fails"
+            detail = f"set the maximum of runs, up to {MAX_RUNS:,}, after which the step fails"
             yield Violation(f"{path}.max", Reason.REQUIRED, None, detail)
-        elif not 1 <= repeat.max <= MOST_RUNS:
-            detail = f"a number of runs from 1 to {MOST_RUNS:,}"
+        elif not 1 <= repeat.max <= MAX_RUNS:
+            detail = f"a number of runs from 1 to {MAX_RUNS:,}"
             yield Violation(f"{path}.max", Reason.INVALID, repeat.max, detail)
 
 
@@ -151,7 +151,7 @@ def daemons_are_services(facts: FlowFacts) -> Iterator[Violation]:
 
 def failure_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
     if (policy := facts.flow.spec.failure_policy) not in _FAILURE_POLICIES:
-        detail = supported(policy, FailurePolicy)
+        detail = list_supported(policy, FailurePolicy)
         yield Violation("spec.failurePolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 

@@ -18,12 +18,12 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.resolved_specs import MAX_REFERENCED
 from jobflow.core.admission.analysis.visible_names import ExpressionPlace
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.cel.expression import Fault, expression
-from jobflow.core.cel.references import references
+from jobflow.core.cel.expression import ExpressionFault, parse_expression
+from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison, Mention
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import Reason, Violation, quoted
+from jobflow.core.violations import Reason, Violation, quote
 
 _NUMBERED = re.compile(r"\bsteps\.(\d[-\w]*)")
 _OPERATORS = {
@@ -55,8 +55,8 @@ def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
 
 def expressions_parse(facts: FlowFacts) -> Iterator[Violation]:
     for each in facts.expressions.written:
-        found = expression(each.text)
-        if isinstance(found, Fault):
+        found = parse_expression(each.text)
+        if isinstance(found, ExpressionFault):
             at = "" if found.at is None else _at(each.text, found.at)
             detail = at + found.message + _hint(each.text, found.at)
             yield Violation(each.path, Reason.INVALID, each.text, detail)
@@ -85,7 +85,7 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
     found = [
         (ExpressionPlace(patch.step, "patch"), path, reference)
         for patch in facts.resolved_patches
-        for path, reference in references(patch.written, patch.path)
+        for path, reference in find_references(patch.written, patch.path)
     ]
     expressions.prepare_upstream(
         (place, [Mention(reference.root, reference.keys, 0)]) for place, _, reference in found
@@ -206,7 +206,7 @@ def _owner(found: Comparison, run: _Owner) -> _Owner | None:
 
 
 def _detail(found: Comparison, owner: _Owner) -> str:
-    detail = f"character {found.at + 1}: {quoted(found.text)} is not a reason of {owner.name}"
+    detail = f"character {found.at + 1}: {quote(found.text)} is not a reason of {owner.name}"
     if guess := Suggester(owner.reasons).nearest(found.text):
         return detail + did_you_mean(guess)
     if owner is not _ATTEMPT:

@@ -12,7 +12,7 @@ from jobflow.core.admission.analysis.job_counts import JobCount, origins, prefix
 from jobflow.core.admission.analysis.resolved_specs import ResolvedStep
 from jobflow.core.admission.object_names import MAX_OBJECT_NAME
 from jobflow.core.admission.rule import Group, Rule, every_flow
-from jobflow.core.names import MAX_NAME, job_name
+from jobflow.core.names import MAX_NAME, format_job_name
 from jobflow.core.pods.names import PodNames
 from jobflow.core.violations import Reason, Violation
 
@@ -27,7 +27,7 @@ def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
         suffix = facts.job_counts[i].longest_suffix
         length = len(name) + prefix + len(suffix)
         if MAX_NAME < length and len(name) <= MAX_OBJECT_NAME:
-            job = _quoted(job_name(facts.flow_name, name) + suffix)
+            job = _quoted(format_job_name(facts.flow_name, name) + suffix)
             yield _too_long(facts.path(i), f"its vcjob {job}", length)
 
 
@@ -49,7 +49,7 @@ def pods_fit(facts: FlowFacts) -> Iterator[Violation]:
         job = len(names[step]) + prefix + len(suffix)
         if job <= MAX_NAME < length + len(suffix):
             reported = step
-            pod = job_name(facts.flow_name, names[step]) + suffix + use.pods.longest
+            pod = format_job_name(facts.flow_name, names[step]) + suffix + use.pods.longest
             yield _too_long(facts.path(step), f"its pod {_quoted(pod)}", len(pod))
 
 
@@ -71,7 +71,7 @@ def hostnames_are_labels(facts: FlowFacts) -> Iterator[Violation]:
         return
     reported = -1
     for use in facts.resolved_steps:
-        name = job_name(facts.flow_name, facts.names[use.step])
+        name = format_job_name(facts.flow_name, facts.names[use.step])
         if "." in name and use.pods.hostname_plugin and use.step != reported:
             reported = use.step
             detail = (
@@ -95,7 +95,7 @@ def jobs_are_unique(facts: FlowFacts) -> Iterator[Violation]:
                         f'step "{base}" makes a vcjob of this name too, '
                         f"{_run(index, retry)}; rename one of the steps"
                     )
-                    job = job_name(facts.flow_name, name)
+                    job = format_job_name(facts.flow_name, name)
                     yield Violation(f"{facts.path(i)}.name", Reason.DUPLICATE, job, detail)
 
 
@@ -218,7 +218,7 @@ class _ClashSearch:
             f'retry {clash.retry} for task "{clash.task}"; rename one of the tasks'
         )
         run = "" if self._facts.job_counts[use.step].runs is None else "-0"
-        pod = f"{job_name(self._facts.flow_name, name)}{run}-{clash.first_task}-0"
+        pod = f"{format_job_name(self._facts.flow_name, name)}{run}-{clash.first_task}-0"
         return Violation(f"{self._facts.path(use.step)}.name", Reason.DUPLICATE, pod, detail)
 
     def _violation(
@@ -233,7 +233,7 @@ class _ClashSearch:
             f'a pod of step "{names[first[0]]}" (task "{first[1]}") would have the same name as '
             f'one of this step (task "{second[1]}"); rename one of them'
         )
-        pod = f"{job_name(self._facts.flow_name, job)}-{clash.shorter}-0"
+        pod = f"{format_job_name(self._facts.flow_name, job)}-{clash.shorter}-0"
         return Violation(f"{self._facts.path(second[0])}.name", Reason.DUPLICATE, pod, detail)
 
 

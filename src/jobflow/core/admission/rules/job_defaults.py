@@ -14,7 +14,7 @@ from jobflow.core.admission.object_names import MAX_OBJECT_NAME, all_names
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.manifests.job import is_inherited
 from jobflow.core.names import MAX_NAME
-from jobflow.core.violations import Reason, Violation, below
+from jobflow.core.violations import Reason, Violation, join_path
 
 MAX_ANNOTATIONS = 256 * 1024
 """Bytes of the annotations of an object, keys included."""
@@ -64,7 +64,7 @@ def _pairs(facts: FlowFacts, field: str) -> Iterator[tuple[str, str, str]]:
     if defaults is not None:
         pairs: Mapping[str, str] = getattr(defaults, field) or {}
         for key, value in pairs.items():
-            yield below(f"{_PATH}.{field}", key), key, value
+            yield join_path(f"{_PATH}.{field}", key), key, value
 
 
 def _key_violations(path: str, key: str) -> Iterator[Violation]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.cel.language.syntax import RESERVED
-from jobflow.core.cel.references import size_of
-from jobflow.core.cel.scope import MOST_PARAMS
+from jobflow.core.cel.language.parser import RESERVED
+from jobflow.core.cel.references import measure_json
+from jobflow.core.cel.scope import MAX_PARAMS
 from jobflow.core.suggest import did_you_mean
-from jobflow.core.violations import Reason, Violation, quoted, some
+from jobflow.core.violations import Reason, Violation, quote, some
 
 MAX_SIZE = 65_536
 """Bytes of all values as JSON."""
@@ -22,8 +22,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def params_are_few(facts: FlowFacts) -> Iterator[Violation]:
     params = facts.flow.spec.params or ()
-    if len(params) > MOST_PARAMS:
-        detail = f"at most {MOST_PARAMS} are allowed; put more into one, as a map"
+    if len(params) > MAX_PARAMS:
+        detail = f"at most {MAX_PARAMS} are allowed; put more into one, as a map"
         yield Violation("spec.params", Reason.TOO_MANY, len(params), detail)
 
 
@@ -60,7 +60,7 @@ def params_have_values(facts: FlowFacts) -> Iterator[Violation]:
             name = param.name or "NAME"
             detail = f"set a value, here or with --param {name}=VALUE of jobflow run and lint"
             if param.enum:
-                detail += f"; supported values: {some(map(quoted, param.enum))}"
+                detail += f"; supported values: {some(map(quote, param.enum))}"
             yield Violation(f"spec.params[{i}].value", Reason.REQUIRED, None, detail)
 
 
@@ -69,7 +69,7 @@ def param_values_are_allowed(facts: FlowFacts) -> Iterator[Violation]:
         if param.enum is None or param.value is None:
             continue
         if not any(_same(param.value, allowed) for allowed in param.enum):
-            listed = ", ".join(quoted(allowed) for allowed in param.enum[:20])
+            listed = ", ".join(quote(allowed) for allowed in param.enum[:20])
             detail = f"supported values: {listed}" if param.enum else "its enum allows nothing"
             yield Violation(f"spec.params[{i}].value", Reason.NOT_SUPPORTED, param.value, detail)
 
@@ -82,7 +82,7 @@ def _same(one: Any, other: Any) -> bool:
 def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
     """Every expression that mentions a param gets a copy of its value."""
     params = facts.flow.spec.params or ()
-    if (size := size_of([param.value for param in params])) > MAX_SIZE:
+    if (size := measure_json([param.value for param in params])) > MAX_SIZE:
         detail = (
             f"the values have {size:,} bytes; at most {MAX_SIZE:,} are allowed: put large values "
             "into a ConfigMap or a volume"

@@ -22,7 +22,7 @@ from jobflow.api.pod import PodPhase
 from jobflow.core.admission.analysis.flow_facts import AnyProbeEntry, FlowFacts, ProbeEntry
 from jobflow.core.admission.analysis.resolved_specs import Tasks
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.suggest import Suggester, did_you_mean, supported
+from jobflow.core.suggest import Suggester, did_you_mean, list_supported
 from jobflow.core.violations import Reason, Violation, some
 
 MAX_ENTRIES = 32
@@ -313,7 +313,7 @@ def phases_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def _phase_fault(phase: str) -> str:
-    detail = supported(phase, PHASES)
+    detail = list_supported(phase, PHASES)
     if phase == PodPhase.UNKNOWN:
         return f"{detail}; a pod is Unknown while its node is lost, so it is no phase to wait for"
     if (meant := _SYNONYMS.get(phase.lower())) is not None:

@@ -15,12 +15,12 @@ from jobflow.api.schema.nesting import MAX_DEPTH, way_beyond
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.job_counts import items_of_param, params_of
 from jobflow.core.admission.rule import Group, Rule, every_flow
-from jobflow.core.cel.references import size_of
+from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_ITEMS_SIZE
-from jobflow.core.limits import MOST as MOST_NEXT
-from jobflow.core.limits import MOST_OF_A_FLOW, MOST_RUNS
+from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_RUNS
+from jobflow.core.limits import MAX_NEXT_JOBS as MOST_NEXT
 from jobflow.core.names import MAX_NAME
-from jobflow.core.violations import Reason, Violation, below
+from jobflow.core.violations import Reason, Violation, join_path
 
 
 def depth_violations(value: Any, path: str) -> Iterator[Violation]:
@@ -29,7 +29,7 @@ def depth_violations(value: Any, path: str) -> Iterator[Violation]:
     depth_of_path = path.count(".") + path.count("[") + 1 if path else 0
     if (way := way_beyond(value, MAX_DEPTH - depth_of_path)) is not None:
         for key in way:
-            path = below(path, key)
+            path = join_path(path, key)
         detail = (
             f"nested more than {MAX_DEPTH} levels deep; flatten the value or write it as a text"
         )
@@ -51,7 +51,7 @@ def flow_is_not_too_deep(facts: FlowFacts) -> Iterator[Violation]:
 
 MAX_STATUS = 1 << 20
 """Bytes of a flow's status (etcd takes 1.5 MiB for the whole object)."""
-FIXED_STATUS = 3072 + MOST_OF_A_FLOW + MOST_NEXT * (MAX_NAME + 3)
+FIXED_STATUS = 3072 + MAX_FLOW_OUTPUTS + MOST_NEXT * (MAX_NAME + 3)
 """Bytes besides the steps: state with reason and message, times, progress, names; all outputs;
 nextJobs."""
 _TIME = "2026-01-01T12:00:00Z"
@@ -105,7 +105,7 @@ def status_fits(facts: FlowFacts) -> Iterator[Violation]:
             f"{steps} steps with up to {runs:,} runs, so the status may reach "
             f"{size / MAX_STATUS:.1f} MiB of 1 MiB; split the flow, or reduce "
             "forEach.parallelism, forEach.count and repeat.max (forEach.from counts as "
-            f"{MOST_RUNS:,} items unless it is a param)"
+            f"{MAX_RUNS:,} items unless it is a param)"
         )
     yield Violation("spec.flows", Reason.TOO_MANY, max(steps, runs), detail)
 
@@ -167,7 +167,7 @@ class _StatusOfOptions:
             return 0
         if each.from_ not in self._sizes:
             value = items_of_param(self._params, each.from_)
-            size = MAX_ITEMS_SIZE if value is None else min(size_of(value), MAX_ITEMS_SIZE)
+            size = MAX_ITEMS_SIZE if value is None else min(measure_json(value), MAX_ITEMS_SIZE)
             self._sizes[each.from_] = STATUS_OF_ITEMS - MAX_ITEMS_SIZE + size
         return self._sizes[each.from_]
 

@@ -17,7 +17,7 @@ from jobflow.core.suggest import (
     CURLY_QUOTES_ARE_PART,
     Suggester,
     did_you_mean,
-    supported,
+    list_supported,
 )
 from jobflow.core.violations import Reason, Violation
 
@@ -128,7 +128,9 @@ def strategies_are_known(facts: FlowFacts) -> Iterator[Violation]:
     for i, depends_on in facts.dependencies:
         if (strategy := depends_on.strategy) not in _STRATEGIES:
             path = f"spec.flows[{i}].dependsOn.strategy"
-            yield Violation(path, Reason.NOT_SUPPORTED, strategy, supported(strategy, Strategy))
+            yield Violation(
+                path, Reason.NOT_SUPPORTED, strategy, list_supported(strategy, Strategy)
+            )
 
 
 def conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
@@ -137,12 +139,14 @@ def conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
     for i, depends_on in facts.dependencies:
         if (condition := depends_on.condition) not in _CONDITIONS:
             path = f"spec.flows[{i}].dependsOn.condition"
-            yield Violation(path, Reason.NOT_SUPPORTED, condition, supported(condition, Condition))
+            yield Violation(
+                path, Reason.NOT_SUPPORTED, condition, list_supported(condition, Condition)
+            )
 
 
 def retain_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
     if (policy := facts.flow.spec.job_retain_policy) not in _RETAIN_POLICIES:
-        detail = supported(policy, RetainPolicy)
+        detail = list_supported(policy, RetainPolicy)
         yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 

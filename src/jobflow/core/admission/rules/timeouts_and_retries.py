@@ -12,7 +12,7 @@ from jobflow.api.duration import parse_duration
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.job_counts import MOST_RETRIES
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.limits import LONGEST_TTL
+from jobflow.core.limits import MAX_TTL
 from jobflow.core.violations import Reason, Violation
 
 MAX_FACTOR = 100
@@ -75,8 +75,8 @@ def backoffs_have_room_to_grow(facts: FlowFacts) -> Iterator[Violation]:
 
 def ttl_is_a_number_of_seconds(facts: FlowFacts) -> Iterator[Violation]:
     ttl = facts.flow.spec.ttl_seconds_after_finished
-    if ttl is not None and not 0 <= ttl <= LONGEST_TTL:
-        detail = f"0 to {LONGEST_TTL} seconds (68 years); leave it out to keep the flow"
+    if ttl is not None and not 0 <= ttl <= MAX_TTL:
+        detail = f"0 to {MAX_TTL} seconds (68 years); leave it out to keep the flow"
         yield Violation("spec.ttlSecondsAfterFinished", Reason.INVALID, ttl, detail)
 
 

@@ -27,7 +27,7 @@ from jobflow.core.admission.volcano.job_view import (
 from jobflow.core.admission.volcano.pods import pod_violations
 from jobflow.core.admission.volcano.policies import duration_violations, policy_violations
 from jobflow.core.manifests.crd_schema import job_spec_violations
-from jobflow.core.suggest import Suggester, did_you_mean, supported
+from jobflow.core.suggest import Suggester, did_you_mean, list_supported
 from jobflow.core.violations import Reason, Violation
 
 PLUGINS = ("env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
@@ -145,7 +145,7 @@ def _gang(job: JobView) -> Iterator[Violation]:
 def _plugins(job: JobView) -> Iterator[Violation]:
     for name in job.plugins:
         if name not in PLUGINS:
-            detail = supported(name, PLUGINS)
+            detail = list_supported(name, PLUGINS)
             yield Violation(f"{job.path}.plugins", Reason.NOT_SUPPORTED, name, detail)
 
 
@@ -230,7 +230,7 @@ def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
     yield from _at_least(topology, path, highestTierAllowed=0)
     mode = text(topology, "mode")
     if mode is not None and mode not in TOPOLOGY_MODES:
-        detail = supported(mode, TOPOLOGY_MODES)
+        detail = list_supported(mode, TOPOLOGY_MODES)
         yield Violation(f"{path}.mode", Reason.NOT_SUPPORTED, mode, detail)
     name = topology.get("highestTierName")
     if topology.get("highestTierAllowed") is not None and name:

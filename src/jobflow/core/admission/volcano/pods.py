@@ -14,8 +14,8 @@ from typing import Any
 
 from jobflow.core.admission.volcano.job_view import JobView, Map, TaskView, elements, mapping, text
 from jobflow.core.names import MAX_NAME
-from jobflow.core.pods.names import pod_names
-from jobflow.core.suggest import supported
+from jobflow.core.pods.names import predict_pod_names
+from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
@@ -79,7 +79,9 @@ def _topology_policy(task: TaskView) -> Iterator[Violation]:
     if policy is None or policy == "none":
         return
     if policy not in TOPOLOGY_POLICIES:
-        yield Violation(path, Reason.NOT_SUPPORTED, policy, supported(policy, TOPOLOGY_POLICIES))
+        yield Violation(
+            path, Reason.NOT_SUPPORTED, policy, list_supported(policy, TOPOLOGY_POLICIES)
+        )
         return
     for key in _CONTAINER_LISTS:
         for index, container in elements(task.pod_spec, key):
@@ -105,7 +107,7 @@ def _whole_cpus(quantity: Any) -> bool:
 
 
 def _pod_names(job: JobView, job_name: str) -> Iterator[Violation]:
-    pod = job_name + pod_names(job.raw).longest
+    pod = job_name + predict_pod_names(job.raw).longest
     if job.tasks and len(pod) > MAX_NAME:
         detail = (
             f"its pod {pod} would have {len(pod)} characters, {len(pod) - MAX_NAME} too many: "

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from jobflow.core.admission.volcano.job_view import JobView, Map, elements, integer, text, texts
-from jobflow.core.suggest import supported
+from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
 
 ANY_EVENT = "*"
@@ -102,7 +102,7 @@ def _action_is_known(policy: Map, path: str) -> Iterator[Violation]:
     action = policy.get("action")
     if not action:
         if policy.get("event") or policy.get("events"):
-            detail = supported(None, ACTIONS)
+            detail = list_supported(None, ACTIONS)
             yield Violation(f"{path}.action", Reason.REQUIRED, action, detail)
     elif isinstance(action, str) and action not in ACTIONS:
         detail = _supported(action, ACTIONS, _VOLCANOS_ACTIONS)
@@ -158,5 +158,5 @@ def _events(policy: Map, path: str) -> Iterator[tuple[str, str]]:
 
 def _supported(word: str, words: tuple[str, ...], volcanos: frozenset[str]) -> str:
     if word in volcanos:
-        return f"{supported(None, words)}; only Volcano itself uses {word}"
-    return supported(word, words)
+        return f"{list_supported(None, words)}; only Volcano itself uses {word}"
+    return list_supported(word, words)

@@ -1,18 +1,21 @@
-"""The budget of an evaluation: steps and bytes, the same on every machine, and what ends one."""
+"""The budget of an evaluation, in steps and bytes, and the errors that end one.
+
+A step takes less than half a microsecond: a node of the tree, an entry of a list that is compared,
+64 characters of a text. Costs depend on the values alone, so they are the same on every machine.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-MAX_WORK = 200_000
-"""Steps of one evaluation. A step takes less than half a microsecond: a node of the tree, an entry
-of a list that is compared, 64 characters of a text."""
-MAX_ROOM = 4_194_304
-"""Bytes that one evaluation may make, whether they are kept or not."""
+MAX_STEPS = 200_000
+"""Steps of one evaluation."""
+MAX_BYTES = 4_194_304
+"""Bytes that one evaluation may create, whether it keeps them or not."""
 _CHARACTERS = 64
-"""Characters of a text that take one step."""
-_FAILURE = 12
-"""Steps that an error takes which another operand makes irrelevant."""
+"""Characters of a text that cost one step."""
+_ERROR = 12
+"""Steps of an error that another operand makes irrelevant."""
 
 
 class CelError(Exception):
@@ -22,94 +25,93 @@ class CelError(Exception):
         super().__init__(message)
         self.message = message
         self.missing = missing
-        """Whether it is because something does not exist."""
+        """Whether the reason is that something does not exist."""
 
     def bare(self) -> CelError:
-        """Return it without its traceback, which would hold what holds the error."""
+        """Return a copy without the traceback, whose frames would refer to the error itself."""
         return CelError(self.message, missing=self.missing)
 
 
-class TooMuchError(Exception):
-    """The budget is spent. Nothing in an expression can make this irrelevant."""
+class BudgetExceededError(Exception):
+    """The budget is spent; no operand makes this irrelevant."""
 
 
-class Work:
-    """The budget of one evaluation: steps and bytes, the same on every machine."""
+class Budget:
+    """Steps and bytes that are left. Every method raises BudgetExceededError if they run out."""
 
-    __slots__ = ("left", "room")
+    __slots__ = ("bytes", "steps")
 
-    def __init__(self, budget: int = MAX_WORK, room: int = MAX_ROOM) -> None:
-        self.left = budget
-        self.room = room
+    def __init__(self, steps: int = MAX_STEPS, size: int = MAX_BYTES) -> None:
+        self.steps = steps
+        self.bytes = size
 
     def spend(self, steps: int) -> None:
-        """Take steps. Raises TooMuchError if fewer are left."""
-        self.left -= steps
-        if self.left < 0:
-            raise TooMuchError(
-                f"it takes more than {MAX_WORK:,} steps; remove a loop inside another loop, or "
+        """Take steps."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise BudgetExceededError(
+                f"it takes more than {MAX_STEPS:,} steps; remove a loop inside another loop, or "
                 "loop over shorter lists of smaller values"
             )
 
-    def make(self, size: int) -> None:
-        """Take bytes before something of this size is made. Raises TooMuchError."""
-        self.room -= size
-        if self.room < 0:
-            raise TooMuchError(
-                f"it creates more than {MAX_ROOM >> 20} MiB of texts, lists and maps; create less"
+    def allocate(self, size: int) -> None:
+        """Take bytes, before a value of this size is created."""
+        self.bytes -= size
+        if self.bytes < 0:
+            raise BudgetExceededError(
+                f"it creates more than {MAX_BYTES >> 20} MiB of texts, lists and maps; create less"
             )
 
     def read(self, text: str | bytes) -> None:
         """Take the steps to read a text once."""
         self.spend(2 + len(text) // _CHARACTERS)
 
-    def write(self, characters: int, *, wide: bool = False) -> None:
-        """Take the bytes of a text of this length; `wide`: it has characters beyond ASCII."""
-        self.spend(3 + characters // _CHARACTERS)
-        self.make(64 + (4 * characters if wide else characters))
+    def add_text(self, length: int, *, wide: bool = False) -> None:
+        """Take the cost of a new text; `wide`: it has characters beyond ASCII."""
+        self.spend(3 + length // _CHARACTERS)
+        self.allocate(64 + (4 * length if wide else length))
 
-    def entries(self, count: int) -> None:
-        """Take the bytes of a list of this length, without its entries."""
-        self.spend(1 + count // 8)
-        self.make(64 + 9 * count)
+    def add_list(self, length: int) -> None:
+        """Take the cost of a new list, without its entries."""
+        self.spend(1 + length // 8)
+        self.allocate(64 + 9 * length)
 
-    def pairs(self, count: int) -> None:
-        """Take the bytes of a map of this size, without its keys and values."""
-        self.spend(3 + 2 * count)
-        self.make(240 + 110 * count)
+    def add_map(self, length: int) -> None:
+        """Take the cost of a new map, without its keys and values."""
+        self.spend(3 + 2 * length)
+        self.allocate(240 + 110 * length)
 
-    def failed(self) -> None:
-        """Take the steps of an error that another operand makes irrelevant."""
-        self.spend(_FAILURE)
-
-
-MAX_PLAN_WORK = MAX_WORK
-"""Steps at most; the steps of the last decision come on top."""
-LATER = timedelta(milliseconds=250)
-"""Until what is left over is gone on with."""
+    def catch_error(self) -> None:
+        """Take the steps of an error that another operand may make irrelevant."""
+        self.spend(_ERROR)
 
 
-class Allowance:
-    """What is left for the expressions of one plan."""
+MAX_PLAN_STEPS = MAX_STEPS
+"""Steps of the expressions of one plan, without those of the last one that it starts."""
+NEXT_PLAN_DELAY = timedelta(milliseconds=250)
+"""Pause before the next plan evaluates the expressions that this one left out."""
 
-    def __init__(self, work: int = MAX_PLAN_WORK) -> None:
-        self._left = work
-        self._last = Work(0)
+
+class PlanBudget:
+    """The steps that are left for the expressions of one plan."""
+
+    def __init__(self, steps: int = MAX_PLAN_STEPS) -> None:
+        self._left = steps
+        self._last = Budget(0)
 
     @property
     def spent(self) -> bool:
-        """Whether nothing further is decided by expressions in this plan."""
+        """Whether this plan may not start another evaluation."""
         self._settle()
         return self._left <= 0
 
-    def share(self) -> Work:
-        """The budget of one more decision; what it takes is taken off."""
+    def share(self) -> Budget:
+        """Return the budget of one more evaluation; the plan pays for the steps that it takes."""
         self._settle()
-        self._last = Work()
-        self._left -= MAX_WORK
+        self._last = Budget()
+        self._left -= MAX_STEPS
         return self._last
 
     def _settle(self) -> None:
-        """Give back what the last decision has left over."""
-        self._left += max(self._last.left, 0)
-        self._last = Work(0)
+        self._left += max(self._last.steps, 0)
+        self._last = Budget(0)

@@ -1,6 +1,7 @@
-"""The functions that an expression may call: one row for each type of argument, with its cost.
+"""The functions of CEL: a table with one row, an overload, for each type of arguments.
 
-`cost` takes from the budget before `run` makes anything. A new function is a new row.
+An overload takes its cost from the budget before it runs. To add a function, add its overloads to
+GLOBALS (`size(x)`) or METHODS (`x.size()`).
 """
 
 from __future__ import annotations
@@ -11,184 +12,189 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import CelError, Work
-from jobflow.core.cel.language.syntax import Uint
+from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.macros import MACROS
 from jobflow.core.cel.language.times import (
-    duration_of,
-    duration_text,
-    milliseconds,
-    seconds,
-    timestamp_of,
-    timestamp_text,
+    count_milliseconds,
+    count_seconds,
+    format_duration,
+    format_timestamp,
+    read_duration,
+    read_timestamp,
 )
-from jobflow.core.cel.language.values import NUMBERS, integer, number_of, refused, type_of, unsigned
+from jobflow.core.cel.language.tree import Uint
+from jobflow.core.cel.language.values import (
+    NUMBERS,
+    check_int,
+    check_uint,
+    make_type_error,
+    normalize_number,
+    type_of,
+)
 
 _NUMERAL = re.compile(r"[-+]?[0-9]{1,20}")
 _DECIMAL = re.compile(
     r"[-+]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,4})?"
 )
-_ALIKE = 128
-"""Python's search is linear if the text that it searches for has more characters than this."""
+_LONG_SEARCH = 128
+"""Characters of a text above which Python's search for it is linear."""
 
 
-class Row(NamedTuple):
+class Overload(NamedTuple):
     """A function for arguments of these types."""
 
-    takes: tuple[type, ...]
-    """`object` for any."""
+    types: tuple[type, ...]
+    """`object` is any type."""
     run: Callable[..., Any]
-    cost: Callable[..., None] = lambda work, *given: work.spend(1)
-    """Called with the budget and the arguments."""
+    cost: Callable[..., None] = lambda budget, *arguments: budget.spend(1)
+    """Takes the budget and the arguments."""
 
 
-def call(name: str, given: Sequence[Any], of: bool, work: Work) -> Any:
-    """Call a function; `of`: on the first argument. Raises CelError and TooMuchError."""
-    rows = (_METHODS if of else _GLOBALS).get(name)
-    if rows is None:
-        raise _no_function(name, of)
-    row = rows.get(tuple([each.__class__ for each in given])) or rows.get((object,) * len(given))
-    if row is None:
-        raise refused(name, *given)
-    row.cost(work, *given)
-    return row.run(*given)
+def call_function(name: str, arguments: Sequence[Any], is_method: bool, budget: Budget) -> Any:
+    """Call a function, or a method of the first argument. Raises CelError, BudgetExceededError."""
+    overloads = (_METHODS if is_method else _GLOBALS).get(name)
+    if overloads is None:
+        raise _make_unknown_error(name, is_method)
+    types = tuple([each.__class__ for each in arguments])
+    overload = overloads.get(types) or overloads.get((object,) * len(types))
+    if overload is None:
+        raise make_type_error(name, *arguments)
+    overload.cost(budget, *arguments)
+    return overload.run(*arguments)
 
 
-def _no_function(name: str, of: bool) -> CelError:
+def _make_unknown_error(name: str, is_method: bool) -> CelError:
     if name not in FUNCTIONS:
         return CelError(f"there is no variable or function {name}")
-    call = f"{name}(x)" if of else f"x.{name}(…)"
+    call = f"{name}(x)" if is_method else f"x.{name}(…)"
     return CelError(f"{name} is called as {call}")
 
 
 # ---------------------------------------------------------------------------- costs
 
 
-def _reads(work: Work, text: str | bytes) -> None:
-    work.read(text)
+def _cost_of_copy(budget: Budget, text: str | bytes) -> None:
+    budget.add_text(len(text), wide=True)
 
 
-def _copies(work: Work, text: str | bytes) -> None:
-    work.write(len(text), wide=True)
+def _cost_of_prefix(budget: Budget, text: str, part: str) -> None:
+    budget.read(part)
 
 
-def _compares(work: Work, text: str, part: str) -> None:
-    work.read(part)
+def _cost_of_search(budget: Budget, text: str, part: str) -> None:
+    budget.read(text)
+    budget.spend(len(text) * min(len(part), _LONG_SEARCH) // 500)
 
 
-def _looks_for(work: Work, text: str, part: str) -> None:
-    """Python compares at each character; it is linear if what it looks for is long."""
-    work.read(text)
-    work.spend(len(text) * min(len(part), _ALIKE) // 500)
+def _cost_of_list(budget: Budget, entries: list[Any]) -> None:
+    budget.spend(1 + 2 * len(entries))
+    budget.spend(sum([len(each) for each in entries if each.__class__ is str]) // 64)
 
 
-def _goes_over(work: Work, entries: list[Any]) -> None:
-    work.spend(1 + 2 * len(entries))
-    work.spend(sum([len(each) for each in entries if each.__class__ is str]) // 64)
-
-
-def _goes_along(work: Work, entries: list[Any], path: str) -> None:
-    """A step for each key of each entry, and for the entry itself; texts are compared."""
-    work.read(path)
+def _cost_of_path(budget: Budget, entries: list[Any], path: str) -> None:
+    """Take steps for each entry and each key, and for the texts under the path."""
+    budget.read(path)
     keys = path.split(".")
-    work.spend((3 + 2 * len(keys)) * (1 + len(entries)))
-    ranks = [_along(each, keys) for each in entries]
-    work.spend(sum([len(each) for each in ranks if each.__class__ is str]) // 64)
+    budget.spend((3 + 2 * len(keys)) * (1 + len(entries)))
+    ranks = [_follow(each, keys) for each in entries]
+    budget.spend(sum([len(each) for each in ranks if each.__class__ is str]) // 64)
 
 
 # ----------------------------------------------------------------------- conversions
 
 
-def _int_of(value: float) -> int:
+def _float_to_int(value: float) -> int:
     if not -(2.0**63) < value < 2.0**63:
         raise CelError(f"int takes a number of 64 bits, not {value}")
     return int(value)
 
 
-def _uint_of(value: float) -> Uint:
+def _float_to_uint(value: float) -> Uint:
     if not 0 <= value < 2.0**64:
         raise CelError(f"uint takes a number from 0 to 2^64, not {value}")
-    return unsigned(int(value))
+    return check_uint(int(value))
 
 
-def _whole(text: str) -> int:
+def _text_to_int(text: str) -> int:
     if not _NUMERAL.fullmatch(text):
-        raise CelError(f"{_cut(text)} is not a whole number")
+        raise CelError(f"{_quote(text)} is not a whole number")
     return int(text)
 
 
-def _double(text: str) -> float:
+def _text_to_float(text: str) -> float:
     if not _DECIMAL.fullmatch(text):
-        raise CelError(f"{_cut(text)} is not a number")
+        raise CelError(f"{_quote(text)} is not a number")
     return float(text)
 
 
-def _decoded(value: bytes) -> str:
+def _bytes_to_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
         raise CelError("string takes bytes that are UTF-8") from None
 
 
-def _encoded(value: str) -> bytes:
+def _text_to_bytes(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
         raise CelError("bytes takes a text without halves of surrogate pairs") from None
 
 
-def _written(value: float) -> str:
+def _float_to_text(value: float) -> str:
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
 
 
-def _cut(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
-# --------------------------------------------------------------------- of a whole list
+# --------------------------------------------------------------------------- lists
 
 
-def _added(entries: list[Any]) -> Any:
-    """`[].sum()` is 0."""
+def _sum(entries: list[Any]) -> Any:
     if not all(type(each) in NUMBERS for each in entries):
         raise CelError("sum adds up a list of numbers")
-    total = sum([number_of(each) if each.__class__ is int else each for each in entries])
-    return total if isinstance(total, float) else integer(total)
+    total = sum([normalize_number(each) if each.__class__ is int else each for each in entries])
+    return total if isinstance(total, float) else check_int(total)
 
 
-def _best_of(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    def found(entries: list[Any]) -> Any:
+def _find_best(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    def find(entries: list[Any]) -> Any:
         if not entries:
             raise CelError(f"an empty list has no {name}", missing=True)
         _check_comparable(name, entries)
         value = best(entries)
-        return number_of(value) if value.__class__ is int else value
+        return normalize_number(value) if value.__class__ is int else value
 
-    return found
+    return find
 
 
-def _best_by(name: str, best: Callable[..., Any]) -> Callable[[list[Any], str], Any]:
-    """Return the first entry with the largest or smallest value under a path. Entries without the
-    path are skipped, such as items that failed and have no outputs."""
+def _find_best_by(name: str, best: Callable[..., Any]) -> Callable[[list[Any], str], Any]:
+    """Return a function that finds the first entry with the largest or smallest value under a path.
 
-    def found(entries: list[Any], path: str) -> Any:
+    It ignores entries without the path, such as items that failed and have no outputs.
+    """
+
+    def find(entries: list[Any], path: str) -> Any:
         keys = path.split(".")
-        ranked = [(rank, each) for each in entries if (rank := _along(each, keys)) is not None]
+        ranked = [(rank, each) for each in entries if (rank := _follow(each, keys)) is not None]
         if not ranked:
-            raise CelError(f"no entry of the list has {_cut(path)}", missing=True)
+            raise CelError(f"no entry of the list has {_quote(path)}", missing=True)
         _check_comparable(name, [rank for rank, _ in ranked])
         return best(ranked, key=lambda each: each[0])[1]
 
-    return found
+    return find
 
 
-def _along(value: Any, keys: Sequence[str]) -> Any:
+def _follow(value: Any, keys: Sequence[str]) -> Any:
     for key in keys:
         if value.__class__ is not dict:
             return None
         value = value.get(key)
-    return None if value != value else value  # NaN is neither more nor less
+    return None if value != value else value  # NaN cannot be ranked
 
 
 def _check_comparable(name: str, values: Sequence[Any]) -> None:
@@ -197,10 +203,10 @@ def _check_comparable(name: str, values: Sequence[Any]) -> None:
             raise CelError(f"{name} compares a list of numbers or a list of texts")
 
 
-# ---------------------------------------------------------------------------- the table
+# --------------------------------------------------------------------------- tables
 
 
-def _getters() -> Mapping[str, tuple[Row, ...]]:
+def _list_getters() -> Mapping[str, tuple[Overload, ...]]:
     """Return the getters: parts of a timestamp in UTC, and totals of a duration."""
     of_times: Mapping[str, Callable[[datetime], int]] = {
         "getFullYear": lambda time: time.year,
@@ -215,91 +221,84 @@ def _getters() -> Mapping[str, tuple[Row, ...]]:
         "getMilliseconds": lambda time: time.microsecond // 1000,
     }
     of_durations: Mapping[str, Callable[[timedelta], int]] = {
-        "getHours": lambda duration: seconds(duration, 3600),
-        "getMinutes": lambda duration: seconds(duration, 60),
-        "getSeconds": seconds,
-        "getMilliseconds": milliseconds,
+        "getHours": lambda duration: count_seconds(duration, 3600),
+        "getMinutes": lambda duration: count_seconds(duration, 60),
+        "getSeconds": count_seconds,
+        "getMilliseconds": count_milliseconds,
     }
-    rows = {name: (Row((datetime,), run),) for name, run in of_times.items()}
+    rows = {name: (Overload((datetime,), run),) for name, run in of_times.items()}
     return rows | {
-        name: (*rows[name], Row((timedelta,), run)) for name, run in of_durations.items()
+        name: (*rows[name], Overload((timedelta,), run)) for name, run in of_durations.items()
     }
 
 
-_SIZE = tuple(Row((kind,), len) for kind in (str, bytes, list, dict))
+_SIZE = tuple(Overload((kind,), len) for kind in (str, bytes, list, dict))
 
-GLOBALS: Mapping[str, tuple[Row, ...]] = {
+GLOBALS: Mapping[str, tuple[Overload, ...]] = {
     "size": _SIZE,
-    "dyn": (Row((object,), lambda value: value),),
-    "type": (Row((object,), type_of),),
+    "dyn": (Overload((object,), lambda value: value),),
+    "type": (Overload((object,), type_of),),
     "int": (
-        Row((bool,), int),
-        Row((int,), int),
-        Row((Uint,), lambda value: integer(int(value))),
-        Row((float,), _int_of),
-        Row((str,), lambda text: integer(_whole(text)), _reads),
-        Row((datetime,), lambda time: int(time.timestamp() // 1)),
+        Overload((bool,), int),
+        Overload((int,), int),
+        Overload((Uint,), lambda value: check_int(int(value))),
+        Overload((float,), _float_to_int),
+        Overload((str,), lambda text: check_int(_text_to_int(text)), Budget.read),
+        Overload((datetime,), lambda time: int(time.timestamp() // 1)),
     ),
     "uint": (
-        Row((int,), unsigned),
-        Row((Uint,), Uint),
-        Row((float,), _uint_of),
-        Row((str,), lambda text: unsigned(_whole(text)), _reads),
+        Overload((int,), check_uint),
+        Overload((Uint,), Uint),
+        Overload((float,), _float_to_uint),
+        Overload((str,), lambda text: check_uint(_text_to_int(text)), Budget.read),
     ),
     "double": (
-        Row((int,), float),
-        Row((Uint,), float),
-        Row((float,), float),
-        Row((str,), _double, _reads),
+        Overload((int,), float),
+        Overload((Uint,), float),
+        Overload((float,), float),
+        Overload((str,), _text_to_float, Budget.read),
     ),
     "string": (
-        Row((str,), str),
-        Row((bool,), lambda value: "true" if value else "false"),
-        Row((int,), str),
-        Row((Uint,), lambda value: str(int(value))),
-        Row((float,), _written),
-        Row((bytes,), _decoded, _copies),
-        Row((datetime,), timestamp_text),
-        Row((timedelta,), duration_text),
+        Overload((str,), str),
+        Overload((bool,), lambda value: "true" if value else "false"),
+        Overload((int,), str),
+        Overload((Uint,), lambda value: str(int(value))),
+        Overload((float,), _float_to_text),
+        Overload((bytes,), _bytes_to_text, _cost_of_copy),
+        Overload((datetime,), format_timestamp),
+        Overload((timedelta,), format_duration),
     ),
-    "bytes": (Row((bytes,), bytes), Row((str,), _encoded, _copies)),
+    "bytes": (Overload((bytes,), bytes), Overload((str,), _text_to_bytes, _cost_of_copy)),
     "timestamp": (
-        Row((datetime,), lambda time: time),
-        Row((str,), timestamp_of, _reads),
-        Row((int,), timestamp_of),
+        Overload((datetime,), lambda time: time),
+        Overload((str,), read_timestamp, Budget.read),
+        Overload((int,), read_timestamp),
     ),
-    "duration": (Row((timedelta,), lambda value: value), Row((str,), duration_of, _reads)),
+    "duration": (
+        Overload((timedelta,), lambda value: value),
+        Overload((str,), read_duration, Budget.read),
+    ),
 }
-"""Functions by name: `size(x)`."""
+"""Functions by name, as in `size(x)`."""
 
-METHODS: Mapping[str, tuple[Row, ...]] = {
+METHODS: Mapping[str, tuple[Overload, ...]] = {
     "size": _SIZE,
-    "contains": (Row((str, str), lambda text, part: part in text, _looks_for),),
-    "startsWith": (Row((str, str), str.startswith, _compares),),
-    "endsWith": (Row((str, str), str.endswith, _compares),),
-    "min": (Row((list,), _best_of("min", min), _goes_over),),
-    "max": (Row((list,), _best_of("max", max), _goes_over),),
-    "sum": (Row((list,), _added, _goes_over),),
-    "minBy": (Row((list, str), _best_by("minBy", min), _goes_along),),
-    "maxBy": (Row((list, str), _best_by("maxBy", max), _goes_along),),
-    **_getters(),
+    "contains": (Overload((str, str), lambda text, part: part in text, _cost_of_search),),
+    "startsWith": (Overload((str, str), str.startswith, _cost_of_prefix),),
+    "endsWith": (Overload((str, str), str.endswith, _cost_of_prefix),),
+    "min": (Overload((list,), _find_best("min", min), _cost_of_list),),
+    "max": (Overload((list,), _find_best("max", max), _cost_of_list),),
+    "sum": (Overload((list,), _sum, _cost_of_list),),
+    "minBy": (Overload((list, str), _find_best_by("minBy", min), _cost_of_path),),
+    "maxBy": (Overload((list, str), _find_best_by("maxBy", max), _cost_of_path),),
+    **_list_getters(),
 }
-"""Functions that are called on something: `x.size()`."""
+"""Functions that are called on a value, as in `x.size()`."""
 
 _GLOBALS, _METHODS = (
-    {name: {row.takes: row for row in rows} for name, rows in table.items()}
+    {name: {each.types: each for each in overloads} for name, overloads in table.items()}
     for table in (GLOBALS, METHODS)
 )
 
-LOOPS: Mapping[str, tuple[int, ...]] = {
-    "all": (2,),
-    "exists": (2,),
-    "exists_one": (2,),
-    "existsOne": (2,),
-    "filter": (2,),
-    "map": (2, 3),
-}
-"""Macros that go over a list or a map and bind a name, with how many arguments they have."""
-
-FUNCTIONS = frozenset({"has", "matches", *GLOBALS, *METHODS, *LOOPS})
-"""All that may be called."""
+FUNCTIONS = frozenset({"has", "matches", *GLOBALS, *METHODS, *MACROS})
+"""The names that an expression may call."""

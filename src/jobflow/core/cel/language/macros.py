@@ -1,7 +1,7 @@
-"""The macros that go over a list, or over the keys of a map.
+"""Frames, and the macros that bind a variable to each entry of a list or each key of a map.
 
-`all` and `exists` answer although an entry fails, if another one decides (google/cel-spec
-doc/langdef.md, Macros).
+`all` and `exists` have a value even if an entry fails, as long as another entry decides
+(google/cel-spec doc/langdef.md, Macros).
 """
 
 from __future__ import annotations
@@ -9,177 +9,166 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import CelError, Work
-from jobflow.core.cel.language.values import LEAST, MOST, TYPES, keys_of, kind_of, number_of, taken
-
-
-class Loop(NamedTuple):
-    """A macro: `over.name(bound, body)`."""
-
-    name: str
-    slot: int
-    """The place of the variable that it binds."""
-    bodies: list[Run]
-    """Run for each entry."""
-    cost: int
-    """Steps of the bodies, without loops in them."""
-
-    def entries(self, frame: Frame, over: Any) -> Iterator[Any]:
-        """Bind one entry after another, and count the steps of each."""
-        slots, work, slot = frame.slots, frame.work, self.slot
-        if over.__class__ is dict:
-            over = keys_of(over)
-        elif over.__class__ is not list:
-            raise CelError(f"{self.name} goes over a list or a map, not {kind_of(over)}")
-        cost = self.cost + 2
-        for entry in over:
-            work.spend(cost)
-            slots[slot] = number_of(entry) if entry.__class__ is int else entry
-            yield slots[slot]
-
-    def holds(self, frame: Frame) -> bool:
-        """Whether the first body holds. Raises CelError."""
-        return _truth(self.bodies[0](frame))
-
-
-def _truth(value: Any) -> bool:
-    if value.__class__ is not bool:
-        raise CelError(f"the test of a loop gives {kind_of(value)}, not true or false")
-    return bool(value)
-
-
-def _all(loop: Loop) -> Step:
-    return lambda frame, over: _decided(loop, frame, over, by=False)
-
-
-def _exists(loop: Loop) -> Step:
-    return lambda frame, over: _decided(loop, frame, over, by=True)
-
-
-def _decided(loop: Loop, frame: Frame, over: Any, *, by: bool) -> bool:
-    """The first entry that gives `by` decides, even if another one fails."""
-    failure: CelError | None = None
-    for _ in loop.entries(frame, over):
-        try:
-            if loop.holds(frame) is by:
-                return by
-        except CelError as error:
-            frame.work.failed()
-            failure = failure or error.bare()
-    if failure is not None:
-        raise failure.bare()
-    return not by
-
-
-def _exists_one(loop: Loop) -> Step:
-    def one(frame: Frame, over: Any) -> Any:
-        return sum([loop.holds(frame) for _ in loop.entries(frame, over)]) == 1
-
-    return one
-
-
-def _filter(loop: Loop) -> Step:
-    def kept(frame: Frame, over: Any) -> Any:
-        found = []
-        frame.work.entries(0)
-        for entry in loop.entries(frame, over):
-            if loop.holds(frame):
-                frame.work.make(9)
-                found.append(entry)
-        return found
-
-    return kept
-
-
-def _map(loop: Loop) -> Step:
-    """With three arguments, of those entries that pass the first body."""
-    *tests, body = loop.bodies
-
-    def made(frame: Frame, over: Any) -> Any:
-        found = []
-        frame.work.entries(0)
-        for _ in loop.entries(frame, over):
-            if not tests or loop.holds(frame):
-                frame.work.make(_ENTRY)
-                found.append(body(frame))
-        return found
-
-    return made
-
+from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.values import (
+    MAX_INT,
+    MIN_INT,
+    TYPES,
+    describe_type,
+    get_entry,
+    iterate_keys,
+    normalize_number,
+)
 
 _ENTRY = 41
-"""Bytes of an entry of a list that is made, and of a number in it."""
-
-LOOPS: Mapping[str, Callable[[Loop], Step]] = {
-    "all": _all,
-    "exists": _exists,
-    "exists_one": _exists_one,
-    "existsOne": _exists_one,
-    "filter": _filter,
-    "map": _map,
-}
+"""Bytes of an entry of a new list, with a number in it."""
 
 
-class Frame:
-    """The variables of one evaluation, those of its loops, and what is left of its budget."""
+class EvaluationFrame:
+    """The variables and the budget of one evaluation."""
 
-    __slots__ = ("slots", "values", "work")
+    __slots__ = ("budget", "slots", "values")
 
-    def __init__(self, values: Mapping[str, Any], slots: int, work: Work) -> None:
+    def __init__(self, values: Mapping[str, Any], slots: int, budget: Budget) -> None:
         self.values = values
         self.slots: list[Any] = [None] * slots
-        self.work = work
+        """Variables of macros, by depth."""
+        self.budget = budget
 
 
-Run = Callable[[Frame], Any]
-Step = Callable[[Frame, Any], Any]
-"""Takes the value of what is before it."""
+CompiledNode = Callable[[EvaluationFrame], Any]
+CompiledSelector = Callable[[EvaluationFrame, Any], Any]
+"""Takes the value before the selector."""
 
 
-def chained(first: Run, steps: Sequence[Step]) -> Run:
-    """Return what takes one step after another of a value."""
-    if not steps:
-        return first
+def read_variable(name: str, keys: Sequence[Any]) -> CompiledNode:
+    """Compile a variable that no macro binds, and the keys after it."""
 
-    def taken_of(frame: Frame) -> Any:
-        value = first(frame)
-        for step in steps:
-            value = step(frame, value)
-        return value
-
-    return taken_of
-
-
-def path(root: str, keys: Sequence[Any]) -> Run:
-    """Return what reads a variable from outside, and what is under its keys."""
-
-    def found(frame: Frame) -> Any:
-        value = frame.values.get(root, frame)
+    def read(frame: EvaluationFrame) -> Any:
+        value = frame.values.get(name, frame)
         if value is frame:
-            value = _type_named(root)
-        elif value.__class__ is int and not LEAST <= value <= MOST:
-            value = number_of(value)
+            value = _get_type(name)
+        elif value.__class__ is int and not MIN_INT <= value <= MAX_INT:
+            value = normalize_number(value)
         for key in keys:
-            value = taken(value, key)
+            value = get_entry(value, key)
         return value
 
-    return found
+    return read
 
 
-def bound_path(slot: int, keys: Sequence[Any]) -> Run:
+def read_slot(slot: int, keys: Sequence[Any]) -> CompiledNode:
+    """Compile a variable of a macro, and the keys after it."""
     if not keys:
         return lambda frame: frame.slots[slot]
 
-    def found(frame: Frame) -> Any:
+    def read(frame: EvaluationFrame) -> Any:
         value = frame.slots[slot]
         for key in keys:
-            value = taken(value, key)
+            value = get_entry(value, key)
         return value
 
-    return found
+    return read
 
 
-def _type_named(name: str) -> Any:
+def _get_type(name: str) -> Any:
     if name not in TYPES:
         raise CelError(f"there is no variable or function {name}")
     return TYPES[name]
+
+
+class MacroLoop(NamedTuple):
+    """A call of a macro: `range.name(variable, body)`."""
+
+    name: str
+    slot: int
+    """The slot of its variable."""
+    bodies: list[CompiledNode]
+    cost: int
+    """Steps of the bodies for one entry, without macros in them."""
+
+    def iterate(self, frame: EvaluationFrame, entries: Any) -> Iterator[Any]:
+        """Bind and yield one entry after another, and take the cost of each."""
+        slots, budget, slot = frame.slots, frame.budget, self.slot
+        if entries.__class__ is dict:
+            entries = iterate_keys(entries)
+        elif entries.__class__ is not list:
+            raise CelError(f"{self.name} goes over a list or a map, not {describe_type(entries)}")
+        cost = self.cost + 2
+        for entry in entries:
+            budget.spend(cost)
+            slots[slot] = normalize_number(entry) if entry.__class__ is int else entry
+            yield slots[slot]
+
+    def test(self, frame: EvaluationFrame) -> bool:
+        """Return the first body's value. Raises CelError if it is not true or false."""
+        value = self.bodies[0](frame)
+        if value.__class__ is not bool:
+            kind = describe_type(value)
+            raise CelError(f"the test of a loop gives {kind}, not true or false")
+        return bool(value)
+
+
+def _all(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
+    return not _has(False, loop, frame, entries)
+
+
+def _exists(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
+    return _has(True, loop, frame, entries)
+
+
+def _has(wanted: bool, loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
+    """Return whether the test of any entry is `wanted`. An error counts only if no test is."""
+    first: CelError | None = None
+    for _ in loop.iterate(frame, entries):
+        try:
+            if loop.test(frame) is wanted:
+                return True
+        except CelError as error:
+            frame.budget.catch_error()
+            first = first or error.bare()
+    if first is not None:
+        raise first.bare()
+    return False
+
+
+def _exists_one(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
+    return sum([loop.test(frame) for _ in loop.iterate(frame, entries)]) == 1
+
+
+def _filter(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> list[Any]:
+    kept = []
+    frame.budget.add_list(0)
+    for entry in loop.iterate(frame, entries):
+        if loop.test(frame):
+            frame.budget.allocate(9)
+            kept.append(entry)
+    return kept
+
+
+def _map(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> list[Any]:
+    *tests, body = loop.bodies
+    made = []
+    frame.budget.add_list(0)
+    for _ in loop.iterate(frame, entries):
+        if not tests or loop.test(frame):
+            frame.budget.allocate(_ENTRY)
+            made.append(body(frame))
+    return made
+
+
+class Macro(NamedTuple):
+    """A macro with its numbers of arguments."""
+
+    arguments: tuple[int, ...]
+    run: Callable[[MacroLoop, EvaluationFrame, Any], Any]
+
+
+MACROS: Mapping[str, Macro] = {
+    "all": Macro((2,), _all),
+    "exists": Macro((2,), _exists),
+    "exists_one": Macro((2,), _exists_one),
+    "existsOne": Macro((2,), _exists_one),
+    "filter": Macro((2,), _filter),
+    "map": Macro((2, 3), _map),
+}

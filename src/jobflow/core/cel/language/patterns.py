@@ -1,7 +1,7 @@
 """The patterns of `matches`: regular expressions of RE2, which takes linear time.
 
-A pattern is written out, so its size is known at admission. RE2 is native code and gets a small
-room of memory for each; it writes nothing to stderr.
+A pattern is a literal, so its size is known at admission. RE2 is native code with a limit of memory
+for each pattern, and writes nothing to stderr.
 """
 
 from __future__ import annotations
@@ -9,25 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import Work
-from jobflow.core.cel.language.syntax import CelSyntaxError
-from jobflow.core.cel.language.values import refused
+from jobflow.core.cel.language.budget import Budget
+from jobflow.core.cel.language.tree import CelSyntaxError
+from jobflow.core.cel.language.values import make_type_error
 
 MAX_LENGTH = 256
-"""Characters of the patterns of an expression together."""
+"""Characters of all patterns of an expression."""
 MAX_CLASSES = 4
-"""Classes of Unicode in them: RE2 takes a tenth of a millisecond to read each."""
-ROOM = 65_536
-"""Bytes that RE2 may take for a pattern; it keeps 128 patterns."""
+"""Unicode classes in these patterns: RE2 takes a tenth of a millisecond to read each."""
+MAX_MEMORY = 65_536
+"""Bytes that RE2 may use for a pattern; it keeps 128 patterns."""
 _CLASS = 800
-"""Steps to read a class of Unicode."""
-_UNITS = 25
-"""Instructions of a pattern times bytes of a text that RE2 goes over in one step."""
+"""Steps to read a Unicode class."""
+_WORK_OF_A_STEP = 25
+"""Instructions of a pattern times bytes of a text that RE2 processes in one step."""
 _CALL = 10
+_TOO_LARGE = "is too large; use fewer repetitions"
 
 
 class Pattern(NamedTuple):
-    """A pattern that RE2 takes."""
+    """A pattern that RE2 accepts."""
 
     text: str
     size: int
@@ -39,49 +40,48 @@ class Patterns:
     """The patterns of one expression."""
 
     cost: int = 0
-    """Steps to compile them, once an evaluation."""
+    """Steps to compile the patterns, once for each evaluation."""
     _length: int = 0
     _classes: int = 0
 
     def add(self, text: str, at: int) -> Pattern:
-        """Check a pattern; `at`: its place. Raises CelSyntaxError."""
+        """Check a pattern at this position in the expression. Raises CelSyntaxError."""
         self._length += len(text)
         self._classes += (classes := text.lower().count("\\p"))
         if self._length > MAX_LENGTH or self._classes > MAX_CLASSES:
-            raise CelSyntaxError("the pattern of matches is too large; use fewer repetitions", at)
+            raise CelSyntaxError(f"the pattern of matches {_TOO_LARGE}", at)
         try:
-            size = _compiled(text).programsize
-            self.cost += 50 + 4 * len(text) + 2 * size + _CLASS * classes
-            return Pattern(text, size)
-        except _errors() as error:
-            said = str(error)
-        if "too large" in said:
-            raise CelSyntaxError("the pattern of matches is too large; use fewer repetitions", at)
-        raise CelSyntaxError("the pattern of matches is not a regular expression", at)
+            size = _compile(text).programsize
+        except _get_error_class() as error:
+            why = "is not a regular expression"
+            if "too large" in str(error):
+                why = _TOO_LARGE
+            raise CelSyntaxError(f"the pattern of matches {why}", at) from None
+        self.cost += 50 + 4 * len(text) + 2 * size + _CLASS * classes
+        return Pattern(text, size)
 
 
-def matched(text: Any, pattern: Pattern, work: Work) -> bool:
-    """Whether a pattern is found in a text. Raises CelError and TooMuchError."""
+def search_pattern(text: Any, pattern: Pattern, budget: Budget) -> bool:
+    """Return whether a text contains a pattern. Raises CelError and BudgetExceededError."""
     if text.__class__ is not str:
-        raise refused("matches", text)
-    work.write(len(text), wide=not text.isascii())
-    given = text.encode("utf-8", "surrogatepass")
-    work.spend(_CALL + pattern.size * len(given) // _UNITS)
-    return _compiled(pattern.text).search(given) is not None
+        raise make_type_error("matches", text)
+    budget.add_text(len(text), wide=not text.isascii())
+    encoded = text.encode("utf-8", "surrogatepass")
+    budget.spend(_CALL + pattern.size * len(encoded) // _WORK_OF_A_STEP)
+    return _compile(pattern.text).search(encoded) is not None
 
 
-def _compiled(text: str) -> Any:
-    """RE2 keeps those that it has compiled."""
-    import re2  # late: few expressions have a pattern
+def _compile(text: str) -> Any:
+    import re2  # late: few expressions have a pattern; RE2 keeps the patterns that it compiled
 
     options = re2.Options()
-    options.max_mem = ROOM
+    options.max_mem = MAX_MEMORY
     options.never_capture = True
     options.log_errors = False
     return re2.compile(text, options)
 
 
-def _errors() -> Any:
+def _get_error_class() -> Any:
     import re2
 
     return re2.error

@@ -1,4 +1,4 @@
-"""Timestamps and durations of CEL, to the microsecond."""
+"""Timestamps and durations: read, written and taken apart, to the microsecond."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from jobflow.core.cel.language.budget import CelError
-from jobflow.core.cel.language.values import moment
+from jobflow.core.cel.language.values import check_time
 
 _LONGEST = 64
-"""Most characters of a text that is read as a time."""
+"""Characters of a text that may be a time."""
 _TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII
 )
@@ -28,59 +28,56 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND, _SECOND = timedelta(microseconds=1), timedelta(seconds=1)
 
 
-def timestamp_of(given: str | int) -> datetime:
-    """Read a time of RFC 3339, or seconds since 1970. Raises CelError."""
+def read_timestamp(given: str | int) -> datetime:
+    """Return the time of a text of RFC 3339, or of seconds since 1970. Raises CelError."""
     if isinstance(given, int):
-        since = given
-        found: datetime = moment(lambda: _EPOCH + timedelta(seconds=since))
-        return found
+        time: datetime = check_time(lambda: _EPOCH + timedelta(seconds=given))
+        return time
     try:
         if len(given) > _LONGEST or not _TIMESTAMP.fullmatch(given):
             raise ValueError
         return datetime.fromisoformat(given.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise CelError(
-            f"timestamp takes a time such as 2026-01-01T00:00:00Z{_not(given)}"
-        ) from None
+        why = f"timestamp takes a time such as 2026-01-01T00:00:00Z{_contrast(given)}"
+        raise CelError(why) from None
 
 
-def duration_of(text: str) -> timedelta:
-    """Read a duration such as 1h30m. Raises CelError."""
+def read_duration(text: str) -> timedelta:
+    """Return the duration of a text such as 1h30m. Raises CelError."""
     if len(text) > _LONGEST or not _DURATION.fullmatch(text):
-        raise CelError(f"duration takes a text such as 1h30m or 90s{_not(text)}")
+        raise CelError(f"duration takes a text such as 1h30m or 90s{_contrast(text)}")
     parts = _PART.findall(text)
     microseconds = sum([float(count) * _MICROSECONDS[unit] for count, unit in parts])
-    found: timedelta = moment(lambda: timedelta(microseconds=microseconds))
+    found: timedelta = check_time(lambda: timedelta(microseconds=microseconds))
     return -found if text.startswith("-") else found
 
 
-def timestamp_text(time: datetime) -> str:
-    """As RFC 3339 has it."""
+def format_timestamp(time: datetime) -> str:
+    """Return a time as a text of RFC 3339."""
     return f"{time.isoformat()[:19]}{_decimals(time.microsecond)}Z"
 
 
-def duration_text(duration: timedelta) -> str:
-    """In seconds: 90s, 1.500s."""
+def format_duration(duration: timedelta) -> str:
+    """Return a duration in seconds: 90s, 1.500s."""
     whole, rest = divmod(abs(duration) // _MICROSECOND, 1_000_000)
     return f"{'-' if duration < timedelta() else ''}{whole}{_decimals(rest)}s"
 
 
 def _decimals(microseconds: int) -> str:
-    """Three, or six."""
     return f".{microseconds:06}".removesuffix("000") if microseconds else ""
 
 
-def seconds(duration: timedelta, unit: int = 1) -> int:
-    """Whole seconds, or another unit of so many, towards 0."""
+def count_seconds(duration: timedelta, unit: int = 1) -> int:
+    """Return whole units of so many seconds, rounded towards 0."""
     found = abs(duration) // (unit * _SECOND)
     return found if duration >= timedelta() else -found
 
 
-def milliseconds(duration: timedelta) -> int:
-    """The thousandths beyond whole seconds."""
+def count_milliseconds(duration: timedelta) -> int:
+    """Return the milliseconds beyond whole seconds."""
     found = abs(duration) % _SECOND // timedelta(milliseconds=1)
     return found if duration >= timedelta() else -found
 
 
-def _not(text: str) -> str:
+def _contrast(text: str) -> str:
     return f", not {text!r}" if len(text) <= _LONGEST else ""

@@ -1,22 +1,23 @@
-"""CEL's values: their types, how they compare, and how they calculate.
+"""The values of CEL: types, comparison, arithmetic and conversion from JSON.
 
-JSON is taken as it is: lists, maps, texts, numbers, true, false and null. A whole number of JSON
-that a signed integer does not hold is an unsigned one, or a double (`number_of`). Nothing here
-copies or walks a value before its cost is taken from the budget.
+JSON values are used as they are. A whole number that 64 bits with a sign do not hold becomes an
+unsigned number or a double (`normalize_number`). A value is copied or compared only after its cost
+is taken from the budget.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from jobflow.api.schema.nesting import MAX_DEPTH
-from jobflow.core.cel.language.budget import CelError, Work
-from jobflow.core.cel.language.syntax import Uint
+from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.tree import Uint
 
-LEAST, MOST = -(1 << 63), (1 << 63) - 1
+MIN_INT, MAX_INT = -(1 << 63), (1 << 63) - 1
 _UNSIGNED = (1 << 64) - 1
 
 
@@ -43,25 +44,25 @@ _KINDS: Mapping[type, tuple[str, str]] = {
 TYPES: Mapping[str, TypeOf] = {
     name: TypeOf(name) for name, _ in _KINDS.values() if not name.startswith("google")
 }
-"""Names that stand for a type: `type(x) == int`."""
+"""Types by name, as in `type(x) == int`."""
 NUMBERS = frozenset({int, Uint, float})
 
 
 def type_of(value: Any) -> TypeOf:
-    """Return CEL's type of a value."""
+    """Return the type of a value, as `type(x)` gives it."""
     kind = _KINDS.get(type(value))
     return TypeOf(kind[0] if kind is not None else "unknown")
 
 
-def kind_of(value: Any) -> str:
-    """Return what a value is, in a word or two."""
+def describe_type(value: Any) -> str:
+    """Return the type of a value for a message: `a whole number`."""
     kind = _KINDS.get(type(value))
     return kind[1] if kind is not None else f"a {type(value).__name__}"
 
 
-def refused(name: str, *given: Any) -> CelError:
-    """Return the error of an operator or a function that does not take these values."""
-    kinds = [kind_of(value) for value in given]
+def make_type_error(name: str, *given: Any) -> CelError:
+    """Return the error of an operator or function that does not take values of these types."""
+    kinds = [describe_type(value) for value in given]
     words = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
     hint = ""
     if len(given) == 2 and {type(value) for value in given} == {int, float}:
@@ -69,12 +70,12 @@ def refused(name: str, *given: Any) -> CelError:
     return CelError(f"{name} does not take {words or 'nothing'}{hint}")
 
 
-# ------------------------------------------------------------------------ what is there
+# ---------------------------------------------------------------------- keys and entries
 
 
-def number_of(value: int) -> int | float:
-    """Return a whole number of JSON as CEL has it."""
-    if LEAST <= value <= MOST:
+def normalize_number(value: int) -> int | float:
+    """Return a whole number of JSON as an int, Uint or float."""
+    if MIN_INT <= value <= MAX_INT:
         return value
     if 0 <= value <= _UNSIGNED:
         return Uint(value)
@@ -84,188 +85,183 @@ def number_of(value: int) -> int | float:
         return math.inf if value > 0 else -math.inf
 
 
-def taken(value: Any, key: Any) -> Any:
-    """Return what is under a key or at an index. Raises CelError."""
+def get_entry(value: Any, key: Any) -> Any:
+    """Return the entry of a map or a list. Raises CelError."""
     kind = value.__class__
     if kind is dict:
         try:
-            found = value[key_of(key)]
+            found = value[to_key(key)]
         except KeyError:
-            raise CelError(f"there is no {shown(key)}", missing=True) from None
+            raise CelError(f"there is no {format_key(key)}", missing=True) from None
     elif kind is list:
-        found = _entry(value, key)
+        found = _get_list_entry(value, key)
     else:
-        raise CelError(f"{kind_of(value)} has no entries, so there is no {shown(key)}")
-    return found if found.__class__ is not int or LEAST <= found <= MOST else number_of(found)
+        raise CelError(f"{describe_type(value)} has no entries, so there is no {format_key(key)}")
+    return (
+        found
+        if found.__class__ is not int or MIN_INT <= found <= MAX_INT
+        else normalize_number(found)
+    )
 
 
-def _entry(value: list[Any], key: Any) -> Any:
+def _get_list_entry(value: list[Any], key: Any) -> Any:
     if type(key) not in NUMBERS or (type(key) is float and not key.is_integer()):
-        raise CelError(f"a list has no {shown(key)}; it takes an index from 0")
+        raise CelError(f"a list has no {format_key(key)}; it takes an index from 0")
     if not 0 <= key < len(value):
         raise CelError(f"index out of bounds: {key}", missing=True)
     return value[int(key)]
 
 
-def shown(key: Any) -> str:
-    """Return a text or a number for a message, and of any other value what it is: writing a list
-    out would cost as much as its entries, and those of their entries."""
+def format_key(key: Any) -> str:
+    """Return a key for a message. Lists and maps are not written out, which nothing would bound."""
     if key.__class__ is str:
         return repr(key if len(key) < 100 else key[:99] + "…")
-    return str(key) if type(key) in NUMBERS else kind_of(key)
+    return str(key) if type(key) in NUMBERS else describe_type(key)
 
 
-def key_of(value: Any) -> Any:
-    """Return a value as the key of a map. Python takes true for 1, so booleans are wrapped."""
+def to_key(value: Any) -> Any:
+    """Return a value as a key of a dict, in which booleans are wrapped: for Python, true is 1."""
     if value.__class__ is bool:
         return (value,)
     if type(value) not in (str, int, Uint, float):
-        raise CelError(f"{kind_of(value)} cannot be a key of a map")
+        raise CelError(f"{describe_type(value)} cannot be a key of a map")
     return value
 
 
-def keys_of(value: dict[Any, Any]) -> Iterator[Any]:
-    """Yield the keys of a map as values."""
+def iterate_keys(value: dict[Any, Any]) -> Iterator[Any]:
+    """Yield the keys of a map as values: the inverse of `to_key`."""
     return (key[0] if key.__class__ is tuple else key for key in value)
 
 
 # --------------------------------------------------------------------------- comparing
 
 
-def equal(one: Any, other: Any, work: Work, depth: int = 1) -> bool:
-    """Return whether two values are equal; values of different types are not, but numbers are."""
+def is_equal(one: Any, other: Any, budget: Budget, depth: int = 1) -> bool:
+    """Return whether two values are equal. Only numbers may be equal to another type."""
     kind = one.__class__
     if kind is not other.__class__:
         return kind in NUMBERS and other.__class__ in NUMBERS and one == other
     if kind is str or kind is bytes:
         if len(one) != len(other):
             return False
-        work.read(one)
+        budget.read(one)
         return bool(one == other)
     if kind is not list and kind is not dict:
         return bool(one == other)
     if len(one) != len(other):
         return False
     if depth >= MAX_DEPTH:
-        raise too_deep()
-    work.spend(3 + 3 * len(one))
-    same = _equal_lists if kind is list else _equal_maps
-    return same(one, other, work, depth)
+        raise make_depth_error()
+    budget.spend(3 + 3 * len(one))
+    if kind is dict:
+        return _are_maps_equal(one, other, budget, depth)
+    return all(is_equal(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
 
 
-def _equal_lists(one: list[Any], other: list[Any], work: Work, depth: int) -> bool:
-    for entry, opposite in zip(one, other, strict=True):
-        if not equal(entry, opposite, work, depth + 1):
-            return False
-    return True
-
-
-def _equal_maps(one: dict[Any, Any], other: dict[Any, Any], work: Work, depth: int) -> bool:
+def _are_maps_equal(one: dict[Any, Any], other: dict[Any, Any], budget: Budget, depth: int) -> bool:
     for key, entry in one.items():
         if key.__class__ is str:
-            work.read(key)
-        if key not in other or not equal(entry, other[key], work, depth + 1):
+            budget.read(key)
+        if key not in other or not is_equal(entry, other[key], budget, depth + 1):
             return False
     return True
 
 
-def too_deep() -> CelError:
-    """Return the error of a value that is nested too deep to be gone over."""
+def make_depth_error() -> CelError:
+    """Return the error of a value that is nested too deep to be walked."""
     return CelError(f"it looks at a value that is nested deeper than {MAX_DEPTH}")
 
 
-def contained(entry: Any, within: Any, work: Work) -> bool:
-    """`entry in within`: of a list an entry, of a map a key."""
+def is_in(entry: Any, within: Any, budget: Budget) -> bool:
+    """Return `entry in within`: an entry of a list, or a key of a map."""
     if within.__class__ is dict:
         if entry.__class__ is str:
-            work.read(entry)
-        return key_of(entry) in within
+            budget.read(entry)
+        return to_key(entry) in within
     if within.__class__ is not list:
-        raise refused("in", entry, within)
-    work.spend(1 + 2 * len(within))
-    return any(equal(entry, each, work) for each in within)
+        raise make_type_error("in", entry, within)
+    budget.spend(1 + 2 * len(within))
+    return any(is_equal(entry, each, budget) for each in within)
 
 
 _ORDERED = frozenset({str, bytes, bool, datetime, timedelta})
 
 
-def ordered(sign: str, one: Any, other: Any, work: Work) -> bool:
-    """`one < other` and its like."""
+def compare(sign: str, one: Any, other: Any, budget: Budget) -> bool:
+    """Return `one < other`; `sign` is any of the four order operators."""
     if type(one) in NUMBERS and type(other) in NUMBERS:
-        return _ORDERS[sign](one, other)
+        return bool(_ORDERS[sign](one, other))
     if type(one) is not type(other) or type(one) not in _ORDERED:
-        raise refused(sign, one, other)
+        raise make_type_error(sign, one, other)
     if isinstance(one, str | bytes):
-        work.read(one if len(one) < len(other) else other)
-    return _ORDERS[sign](one, other)
+        budget.read(one if len(one) < len(other) else other)
+    return bool(_ORDERS[sign](one, other))
 
 
-_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<": lambda one, other: bool(one < other),
-    "<=": lambda one, other: bool(one <= other),
-    ">": lambda one, other: bool(one > other),
-    ">=": lambda one, other: bool(one >= other),
+_ORDERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
-# ------------------------------------------------------------------------- calculating
+# ------------------------------------------------------------------------- arithmetic
 
 
-def calculated(sign: str, one: Any, other: Any, work: Work) -> Any:
-    """`one + other` and its like. Raises CelError, also if an integer gets too large."""
-    found = _OPERATIONS[sign].get((type(one), type(other)))
-    if found is None:
-        raise refused(sign, one, other)
-    return found(one, other, work)
+def calculate(sign: str, one: Any, other: Any, budget: Budget) -> Any:
+    """Return `one + other`; `sign` is any arithmetic operator. Raises CelError."""
+    operation = _OPERATIONS[sign].get((type(one), type(other)))
+    if operation is None:
+        raise make_type_error(sign, one, other)
+    return operation(one, other, budget)
 
 
-def negated(value: Any) -> Any:
-    """`-value`."""
+def negate(value: Any) -> Any:
+    """Return `-value`. Raises CelError."""
     if type(value) is float:
         return -value
     if type(value) is not int:
-        raise refused("-", value)
-    return integer(-value)
+        raise make_type_error("-", value)
+    return check_int(-value)
 
 
-def integer(value: int) -> int:
-    """Return it if 64 bits hold it. Raises CelError."""
-    if LEAST <= value <= MOST:
+def check_int(value: int) -> int:
+    """Return a number that 64 bits hold. Raises CelError."""
+    if MIN_INT <= value <= MAX_INT:
         return value
     raise CelError(f"an integer of more than 64 bits: {value}")
 
 
-def unsigned(value: int) -> Uint:
-    """Return it as an unsigned number if 64 bits hold it. Raises CelError."""
+def check_uint(value: int) -> Uint:
+    """Return a number that 64 bits hold without a sign. Raises CelError."""
     if 0 <= value <= _UNSIGNED:
         return Uint(value)
     raise CelError(f"an unsigned integer is from 0 to {_UNSIGNED}")
 
 
-def moment(make: Callable[[], Any]) -> Any:
-    """Return a timestamp or a duration. Raises CelError if it is out of range."""
+def check_time(compute: Callable[[], Any]) -> Any:
+    """Return a computed timestamp or duration. Raises CelError if it is out of range."""
     try:
-        return make()
+        return compute()
     except OverflowError:
         raise CelError("a timestamp or duration that is out of range") from None
 
 
-def _quotient(one: int, other: int) -> int:
-    """Towards 0."""
+def _divide_ints(one: int, other: int) -> int:
+    """Return the quotient, rounded towards 0."""
     if not other:
         raise CelError("division by zero")
     found = abs(one) // abs(other)
     return found if (one < 0) == (other < 0) else -found
 
 
-def _rest(one: int, other: int) -> int:
-    """It has the sign of the first."""
-    if not other:
-        raise CelError("division by zero")
-    return one - other * _quotient(one, other)
+def _remainder(one: int, other: int) -> int:
+    """Return the remainder, which has the sign of the first."""
+    return one - other * _divide_ints(one, other)
 
 
-def _divided(one: float, other: float) -> float:
+def _divide_floats(one: float, other: float) -> float:
     if other:
         return one / other
     if not one or math.isnan(one):
@@ -273,50 +269,58 @@ def _divided(one: float, other: float) -> float:
     return math.copysign(math.inf, one) * math.copysign(1, other)
 
 
-def _joined(one: Any, other: Any, work: Work) -> Any:
-    """Two texts."""
-    work.write(len(one) + len(other), wide=not (one.isascii() and other.isascii()))
+def _join_texts(one: Any, other: Any, budget: Budget) -> Any:
+    budget.add_text(len(one) + len(other), wide=not (one.isascii() and other.isascii()))
     return one + other
 
 
-def _appended(one: list[Any], other: list[Any], work: Work) -> list[Any]:
-    work.entries(len(one) + len(other))
+def _join_lists(one: list[Any], other: list[Any], budget: Budget) -> list[Any]:
+    budget.add_list(len(one) + len(other))
     return one + other
 
 
-_Operation = Callable[[Any, Any, Work], Any]
+_Operation = Callable[[Any, Any, Budget], Any]
 _OPERATIONS: Mapping[str, Mapping[tuple[type, type], _Operation]] = {
     "+": {
-        (int, int): lambda one, other, work: integer(one + other),
-        (Uint, Uint): lambda one, other, work: unsigned(int(one) + int(other)),
-        (float, float): lambda one, other, work: one + other,
-        (str, str): _joined,
-        (bytes, bytes): _joined,
-        (list, list): _appended,
-        (datetime, timedelta): lambda one, other, work: moment(lambda: one + other),
-        (timedelta, datetime): lambda one, other, work: moment(lambda: one + other),
-        (timedelta, timedelta): lambda one, other, work: moment(lambda: one + other),
+        (int, int): lambda one, other, budget: check_int(one + other),
+        (Uint, Uint): lambda one, other, budget: check_uint(int(one) + int(other)),
+        (float, float): lambda one, other, budget: one + other,
+        (str, str): _join_texts,
+        (bytes, bytes): _join_texts,
+        (list, list): _join_lists,
+        (datetime, timedelta): lambda one, other, budget: check_time(lambda: one + other),
+        (timedelta, datetime): lambda one, other, budget: check_time(lambda: one + other),
+        (timedelta, timedelta): lambda one, other, budget: check_time(lambda: one + other),
     },
     "-": {
-        (int, int): lambda one, other, work: integer(one - other),
-        (Uint, Uint): lambda one, other, work: unsigned(int(one) - int(other)),
-        (float, float): lambda one, other, work: one - other,
-        (datetime, datetime): lambda one, other, work: one - other,
-        (datetime, timedelta): lambda one, other, work: moment(lambda: one - other),
-        (timedelta, timedelta): lambda one, other, work: moment(lambda: one - other),
+        (int, int): lambda one, other, budget: check_int(one - other),
+        (Uint, Uint): lambda one, other, budget: check_uint(int(one) - int(other)),
+        (float, float): lambda one, other, budget: one - other,
+        (datetime, datetime): lambda one, other, budget: one - other,
+        (datetime, timedelta): lambda one, other, budget: check_time(lambda: one - other),
+        (timedelta, timedelta): lambda one, other, budget: check_time(lambda: one - other),
     },
     "*": {
-        (int, int): lambda one, other, work: integer(one * other),
-        (Uint, Uint): lambda one, other, work: unsigned(int(one) * int(other)),
-        (float, float): lambda one, other, work: one * other,
+        (int, int): lambda one, other, budget: check_int(one * other),
+        (Uint, Uint): lambda one, other, budget: check_uint(int(one) * int(other)),
+        (float, float): lambda one, other, budget: one * other,
     },
     "/": {
-        (int, int): lambda one, other, work: integer(_quotient(one, other)),
-        (Uint, Uint): lambda one, other, work: unsigned(_quotient(int(one), int(other))),
-        (float, float): lambda one, other, work: _divided(one, other),
+        (int, int): lambda one, other, budget: check_int(_divide_ints(one, other)),
+        (Uint, Uint): lambda one, other, budget: check_uint(_divide_ints(int(one), int(other))),
+        (float, float): lambda one, other, budget: _divide_floats(one, other),
     },
     "%": {
-        (int, int): lambda one, other, work: _rest(one, other),
-        (Uint, Uint): lambda one, other, work: unsigned(_rest(int(one), int(other))),
+        (int, int): lambda one, other, budget: _remainder(one, other),
+        (Uint, Uint): lambda one, other, budget: check_uint(_remainder(int(one), int(other))),
     },
 }
+
+OPERATORS: Mapping[str, Callable[[str, Any, Any, Budget], Any]] = {
+    "==": lambda sign, one, other, budget: is_equal(one, other, budget),
+    "!=": lambda sign, one, other, budget: not is_equal(one, other, budget),
+    "in": lambda sign, one, other, budget: is_in(one, other, budget),
+    **dict.fromkeys(_ORDERS, compare),
+    **dict.fromkeys(_OPERATIONS, calculate),
+}
+"""Operators of two operands, except && and ||, which do not always need both."""

@@ -14,7 +14,7 @@ from jobflow.api import labels
 from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow, RetainPolicy
-from jobflow.core.limits import LONGEST_TTL
+from jobflow.core.limits import MAX_TTL
 from jobflow.core.planning.actions import DeleteJob
 from jobflow.core.planning.job_records import ended
 from jobflow.core.planning.view import View
@@ -65,7 +65,7 @@ def _due(job: Job) -> datetime | None:
     if ttl is None or not job.ended or not (ttl.isascii() and ttl.isdigit()):
         return None
     end = job.status.state.last_transition_time or job.metadata.creation_timestamp
-    if end is None or len(ttl) > len(str(LONGEST_TTL)) or int(ttl) > LONGEST_TTL:
+    if end is None or len(ttl) > len(str(MAX_TTL)) or int(ttl) > MAX_TTL:
         return None
     return add(end, int(ttl))
 

@@ -16,8 +16,8 @@ from jobflow.api.jobflow import Condition, JobFlow, Step
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import breaks, probe_of, wanted
-from jobflow.core.text import listed
+from jobflow.core.spec.readiness import fails_flow, get_condition, get_probe
+from jobflow.core.text import join_names
 
 HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
 """Whoever waits for one of these may start although the flow has stopped."""
@@ -49,7 +49,7 @@ def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[s
         if decision is not None
         and decision.condition.phase == failed
         and position < ctx.last_from
-        and breaks(steps[position], decision.condition)
+        and fails_flow(steps[position], decision.condition)
         and decision.condition.reason != StepReason.FAILURE_POLICY
     ]
 
@@ -58,7 +58,7 @@ def stored_failures(ctx: PlanContext) -> str:
     """What has failed by the stored status, in words: asked for each run that is aborted."""
     if ctx.stored_failures is None:
         known = [StepDecision(observed.stored) for observed in ctx.observed]
-        ctx.stored_failures = f"{listed(broken(ctx, known)) or 'another step'} failed"
+        ctx.stored_failures = f"{join_names(broken(ctx, known)) or 'another step'} failed"
     return ctx.stored_failures
 
 
@@ -86,7 +86,7 @@ def _is_retried(run: ObservedRun) -> bool:
 
 def is_handler(step: Step) -> bool:
     """Whether the step itself waits for failures, or for an end of either kind."""
-    return bool(step.targets) and wanted(step) in HANDLES and probe_of(step) is None
+    return bool(step.targets) and get_condition(step) in HANDLES and get_probe(step) is None
 
 
 class FailureStop:
@@ -113,12 +113,12 @@ class FailureStop:
     @property
     def why(self) -> str:
         """The same in words."""
-        return f"{listed(self.failed)} failed"
+        return f"{join_names(self.failed)} failed"
 
     def stopped_by(self, position: int, condition: StepCondition) -> bool:
         """Whether the flow stops, or has stopped, for what this step has come to."""
         last = position >= self._last_from
-        return not last and not self._goes_on and breaks(self._steps[position], condition)
+        return not last and not self._goes_on and fails_flow(self._steps[position], condition)
 
     def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
         """Where the step now stands. `met`: the targets by which it has started; None: it has not,

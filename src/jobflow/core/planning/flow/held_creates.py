@@ -19,7 +19,7 @@ from jobflow.core.manifests.job import Draft
 from jobflow.core.planning.context import StepDecision
 from jobflow.core.planning.view import Held
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import short
+from jobflow.core.text import shorten
 from jobflow.core.timestamps import ceil_to_second
 
 
@@ -58,12 +58,12 @@ class Turn:
             why = f"{why}; the flow's jobs are tried in turn"
         if under_way(condition):  # a forEach that has other items
             message = f"{condition.message}; the next waits: {why}"
-            return msgspec.structs.replace(condition, message=short(message))
+            return msgspec.structs.replace(condition, message=shorten(message))
         until = ceil_to_second(retry_at) if retry_at is not None and is_next else None
         return waits_instead(
             condition,
             reason=StepReason.CREATE_REFUSED,
-            message=short(why),
+            message=shorten(why),
             next_attempt_time=None if condition.attempts else until,
         )
 

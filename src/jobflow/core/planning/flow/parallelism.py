@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Draft
 from jobflow.core.planning.actions import Confirm, CreateJob
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.flow.held_creates import Turn, under_way, waits_instead
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import counted
+from jobflow.core.text import format_count
 
 
 class Made(NamedTuple):
@@ -27,7 +27,7 @@ class Made(NamedTuple):
 
     decisions: list[StepDecision]
     """Without drafts: each is an action, waits for room, or could not be built."""
-    faults: Mapping[str, Failure]
+    faults: Mapping[str, EvaluationFailure]
     """Why, by the vcjob's name. Its step is as it was, and fails in the next judgement: of this
     plan, or of the plan that follows as soon as the status is written."""
 
@@ -39,7 +39,7 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     most, held = ctx.flow.spec.parallelism, ctx.view.held
     room = None if most is None or most < 1 else max(most - _alive(ctx.view), 0)
     turn = Turn(held, decisions, ctx.now, room) if held is not None and room != 0 else None
-    found, faults = list(decisions), dict[str, Failure]()
+    found, faults = list(decisions), dict[str, EvaluationFailure]()
     for position, decision in enumerate(decisions):
         if room is not None and decision.actions:
             room = max(room - _asked_about(decision), 0)
@@ -67,15 +67,15 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
 
 def _built(
     ctx: PlanContext, drafts: Iterable[Draft], room: int | None
-) -> tuple[list[CreateJob], dict[str, Failure]]:
+) -> tuple[list[CreateJob], dict[str, EvaluationFailure]]:
     """No more creates than that, and what could not be built on the way, which takes no room."""
     creates: list[CreateJob] = []
-    wrong: dict[str, Failure] = {}
+    wrong: dict[str, EvaluationFailure] = {}
     for draft in drafts:
         if len(creates) == room:
             break
         manifest = draft.built(ctx.flow)
-        if isinstance(manifest, Failure):
+        if isinstance(manifest, EvaluationFailure):
             wrong[draft.name] = manifest
         else:
             creates.append(CreateJob(draft.step.name, draft.name, manifest))
@@ -102,7 +102,7 @@ def _without_room(decision: StepDecision, most: int) -> StepDecision:
     condition = waits_instead(
         condition,
         reason=StepReason.PARALLELISM,
-        message=f"waits for room: the flow has at most {counted(most, 'job')} at once",
+        message=f"waits for room: the flow has at most {format_count(most, 'job')} at once",
         next_attempt_time=None,
     )
     return msgspec.structs.replace(decision, condition=condition)

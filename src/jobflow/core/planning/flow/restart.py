@@ -27,7 +27,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import progress_of
+from jobflow.core.text import format_progress
 from jobflow.core.timestamps import truncate_to_second
 
 _AGAIN = "is to run again, for the flow was retried"
@@ -50,7 +50,7 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
     return msgspec.structs.replace(
         stored,
         state=FlowState(phase=FlowPhase.RUNNING if begun else FlowPhase.PENDING),
-        progress=progress_of(conditions.values()),
+        progress=format_progress(conditions.values()),
         start_time=truncate_to_second(now),
         completion_time=None,
         duration="",

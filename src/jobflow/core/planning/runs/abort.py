@@ -24,8 +24,8 @@ from jobflow.core.planning.flow.failure_policy import policy_of, stored_failures
 from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.planning.observed import ObservedRun, ObservedStep
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import breaks
-from jobflow.core.text import short
+from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 
 AGAIN = timedelta(seconds=10)
@@ -48,7 +48,7 @@ def brings_to_end(ctx: PlanContext) -> bool:
         return True
     if policy_of(flow) is not FailurePolicy.ABORT:
         return False
-    return any(breaks(each.step, each.stored) for each in ctx.observed[: ctx.last_from])
+    return any(fails_flow(each.step, each.stored) for each in ctx.observed[: ctx.last_from])
 
 
 def intent(run: ObservedRun, ctx: PlanContext) -> str:
@@ -84,7 +84,7 @@ def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
 
 def aborted(why: str, what: str, run: ObservedRun, ctx: PlanContext) -> str:
     """The message of a step that was aborted."""
-    return short(f"{why_in_words(why, run, ctx)}; {what}")
+    return shorten(f"{why_in_words(why, run, ctx)}; {what}")
 
 
 def abort(
@@ -96,7 +96,7 @@ def abort(
     condition = msgspec.structs.replace(
         running,
         reason=why,
-        message=short(f"is being aborted: {why_in_words(why, run, ctx)}"),
+        message=shorten(f"is being aborted: {why_in_words(why, run, ctx)}"),
         abort_time=since or ceil_to_second(ctx.now),
     )
     condition = memory if condition == memory else condition

@@ -13,16 +13,16 @@ from typing import overload
 import msgspec
 
 from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
-from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, Draft, build_job
-from jobflow.core.names import attempt_name
+from jobflow.core.names import format_attempt_name
 from jobflow.core.planning.context import PlanContext, RunDecision
 from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.planning.target_ends import ends_of_targets
 from jobflow.core.planning.view import Holder, Refusal
-from jobflow.core.pods.names import pod_names
+from jobflow.core.pods.names import predict_pod_names
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import short
+from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 
 UNPROCESSABLE = 422
@@ -47,7 +47,7 @@ def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 def next_name(run: ObservedRun, ctx: PlanContext) -> str:
     """The next `-r<n>` that nothing was ever called."""
     room = _pod_suffix(run, ctx)
-    names = (attempt_name(run.key, again, room=room) for again in count(run.attempts))
+    names = (format_attempt_name(run.key, again, room=room) for again in count(run.attempts))
     return next(name for name in names if name not in ctx.taken)
 
 
@@ -78,7 +78,7 @@ def waiting(
     what is said of an attempt alone."""
     memory, attempts = run.stored, run.attempts
     still = memory.phase == _WAITING and memory.reason == reason
-    message = short(message)
+    message = shorten(message)
     if still and not attempts and memory.message == message and memory.next_attempt_time == until:
         return memory
     if memory is NOTHING and not attempts:
@@ -188,7 +188,7 @@ def _failed(run: ObservedRun, reason: str, message: str) -> RunCondition:
         run.stored,
         phase=StepPhase.FAILED,
         reason=reason,
-        message=short(message),
+        message=shorten(message),
         next_attempt_time=None,
     )
 
@@ -207,5 +207,5 @@ def _longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     if template is None:
         return 0
     manifest = build_job(ctx.flow, run.step, template, Attempt(run.key, case=run.case))
-    assert not isinstance(manifest, Failure)  # its references stay as they stand
-    return len(pod_names(manifest["spec"]).longest)
+    assert not isinstance(manifest, EvaluationFailure)  # its references stay as they stand
+    return len(predict_pod_names(manifest["spec"]).longest)

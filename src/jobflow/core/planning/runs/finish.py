@@ -30,11 +30,17 @@ from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.planning.runs.abort import aborted, intent
 from jobflow.core.planning.runs.timeout import deadline
 from jobflow.core.planning.view import PodsRead, View
-from jobflow.core.pods.failure import Blame, blame
-from jobflow.core.pods.outputs import TooLarge, first_pod, has_first_pod, message_of, parsed
-from jobflow.core.pods.resources import hours, requested
+from jobflow.core.pods.failure import PodFailure, find_first_failure
+from jobflow.core.pods.outputs import (
+    OutputsTooLarge,
+    find_output_pod,
+    has_output_pod,
+    parse_outputs,
+    read_message,
+)
+from jobflow.core.pods.resources import add_hours, sum_requests
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import go_duration, short
+from jobflow.core.text import format_go_duration, shorten
 from jobflow.core.timestamps import add, truncate_to_second
 
 PATIENCE = timedelta(minutes=5)
@@ -47,7 +53,7 @@ class Insight(NamedTuple):
     """What the pods say of the end of their vcjob."""
 
     pods: tuple[Pod, ...] = ()
-    blamed: Blame | None = None
+    blamed: PodFailure | None = None
     said: str | None = None
     """The termination message that is the step's outputs; None: there is none to be had."""
     enough: bool = True
@@ -87,7 +93,7 @@ def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | N
 
 def _not_yet_read(run: ObservedRun, shown: RunCondition, trouble: str) -> RunCondition:
     said = f"has ended, and its pods cannot be read yet: {trouble}"
-    condition = msgspec.structs.replace(shown, reason=StepReason.PODS_UNREAD, message=short(said))
+    condition = msgspec.structs.replace(shown, reason=StepReason.PODS_UNREAD, message=shorten(said))
     return run.stored if condition == run.stored else condition
 
 
@@ -134,11 +140,13 @@ def held(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
     memory, job = run.stored, run.job
     if job is None or run.between_attempts:
         return memory.requested_hours
-    asked = requested(job.spec)
+    asked = sum_requests(job.spec)
     if not any(asked):
         return memory.requested_hours
     record = job_record(job, ctx.records.get(job.metadata.name), ctx)
-    return hours(asked, running_time(record, truncate_to_second(ctx.now)), memory.requested_hours)
+    return add_hours(
+        asked, running_time(record, truncate_to_second(ctx.now)), memory.requested_hours
+    )
 
 
 # ---------------------------------------------------------------------- what the pods say
@@ -154,13 +162,13 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     said = _said(job, pods)
     if job.phase in FAILURES and _is_aborted(run, job):
         return Insight(pods, said=said)
-    blamed = blame(pods) if job.phase in FAILURES else None
-    needed = run.step.name in ctx.layout.outputs_needed and has_first_pod(job.spec)
+    blamed = find_first_failure(pods) if job.phase in FAILURES else None
+    needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
     if job.phase in FAILURES:
         enough = blamed is not None and blamed.sure and (said is not None or not needed)
     else:
         hidden = bool(pods) or not ctx.view.pods_followed
-        enough = said is not None or not (needed or (hidden and has_first_pod(job.spec)))
+        enough = said is not None or not (needed or (hidden and has_output_pod(job.spec)))
     missing = ""
     if needed and said is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
@@ -168,8 +176,8 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
 
 
 def _said(job: Job, pods: Iterable[Pod]) -> str | None:
-    pod = first_pod(job.spec, pods)
-    return message_of(job.spec, pod) if pod is not None else None
+    pod = find_output_pod(job.spec, pods)
+    return read_message(job.spec, pod) if pod is not None else None
 
 
 # ---------------------------------------------------------------------- the end
@@ -181,7 +189,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     outputs = None
     try:
         outputs = _outputs(insight, ctx)
-    except TooLarge as excess:
+    except OutputsTooLarge as excess:
         said = f"the outputs of {run.step.name} {excess}"
         if not reason:
             phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
@@ -192,7 +200,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     condition = run.anew(
         phase=phase,
         reason=reason,
-        message=short(message),
+        message=shorten(message),
         create_time=job.metadata.creation_timestamp,
         running_duration=job.status.running_duration or _lasted(job),
         task_status_count=_counts(run, job, insight.pods),
@@ -229,7 +237,7 @@ def _avoided(run: ObservedRun, insight: Insight) -> list[str] | None:
 
 
 def _outputs(insight: Insight, ctx: PlanContext) -> dict[str, object] | None:
-    outputs = parsed(insight.said) if insight.said else None
+    outputs = parse_outputs(insight.said) if insight.said else None
     if outputs is not None:
         ctx.outputs_room.take(outputs)
     return outputs
@@ -259,7 +267,7 @@ def _lasted(job: Job) -> str:
     """From its making to its end, which is what Volcano's runningDuration counts (it may come
     with a later event)."""
     begin, end = job.metadata.creation_timestamp, job.status.state.last_transition_time
-    return go_duration(end - begin) if begin is not None and end is not None else ""
+    return format_go_duration(end - begin) if begin is not None and end is not None else ""
 
 
 def _since(job: Job) -> datetime | None:

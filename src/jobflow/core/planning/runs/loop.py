@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.scope import holds
-from jobflow.core.limits import MOST_RUNS
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import evaluate_condition
+from jobflow.core.limits import MAX_RUNS
 from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import runs_every_item
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, fresh
@@ -26,7 +26,7 @@ from jobflow.core.planning.runs.abort import aborted, halted
 from jobflow.core.planning.runs.create import first_attempt, refused_for_good
 from jobflow.core.planning.runs.run import Told, decide_run, next_attempt_when_due
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.items import items_of
+from jobflow.core.spec.items import get_items
 
 
 class Verdict(NamedTuple):
@@ -114,7 +114,7 @@ def _nothing() -> None:
 
 def _known(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
     step = observed.step
-    items = items_of(step, observed.decided)
+    items = get_items(step, observed.decided)
     total = _most(observed) if step.for_each is None else len(items or ())
     every = runs_every_item(ctx.flow, step)
     loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
@@ -130,9 +130,9 @@ def _known(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
 def _most(observed: ObservedStep) -> int:
     repeat = observed.step.repeat
     most = repeat.max if repeat is not None else None
-    total = MOST_RUNS if most is None else min(max(most, 1), MOST_RUNS)
+    total = MAX_RUNS if most is None else min(max(most, 1), MAX_RUNS)
     known = {run.index for run in observed.runs}
-    while total in known and total < MOST_RUNS:  # `max` was lowered past admission
+    while total in known and total < MAX_RUNS:  # `max` was lowered past admission
         total += 1
     return total
 
@@ -237,8 +237,8 @@ def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) 
     repeat = loop.observed.step.repeat
     until = repeat.until if repeat is not None else None
     if until is not None:
-        done = holds("repeat.until", until, ctx.seen(run, ended))
-        if isinstance(done, Failure):
+        done = evaluate_condition("repeat.until", until, ctx.seen(run, ended))
+        if isinstance(done, EvaluationFailure):
             return Verdict(StepReason.EXPRESSION_ERROR, done.message)
         if done:
             return Verdict()

@@ -20,9 +20,9 @@ from jobflow.api.job import JobPhase, TaskState
 from jobflow.core.planning.context import RunDecision, StepDecision, timed_as
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs.loop import Loop, Verdict
-from jobflow.core.pods.resources import exchanged
+from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import counted, short
+from jobflow.core.text import format_count, shorten
 
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a failed run that did not fail by itself."""
@@ -100,7 +100,7 @@ def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     first = next((c for c in starting if c.reason != StepReason.STARTING), None)
     if first is not None:
         return _waits(loop.observed, first)
-    message = f"{counted(len(starting), 'job')} are about to be made"
+    message = f"{format_count(len(starting), 'job')} are about to be made"
     if len(starting) < 2:
         message = "".join(c.message for c in starting)
     return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
@@ -114,7 +114,7 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     running = len(conditions) - ended - len(waiting)
     if held_up is not None and not running and len(waiting) == _held_up(waiting):
         return _waits(loop.observed, held_up)
-    message = f"{ended} of {counted(loop.total, 'item')} are over"
+    message = f"{ended} of {format_count(loop.total, 'item')} are over"
     message += f", {running} under way" if running else ""
     if loop.starts_no_more and loop.not_started:
         message += f", {loop.not_started} will not start"
@@ -124,7 +124,7 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     return {
         "phase": JobPhase.RUNNING,
         "reason": aborted.reason if aborted is not None else "",
-        "message": short(message),
+        "message": shorten(message),
     }
 
 
@@ -151,7 +151,7 @@ def _waits(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
     return {
         "phase": StepPhase.WAITING,
         "reason": condition.reason,
-        "message": short(f"{item}{condition.message}"),
+        "message": shorten(f"{item}{condition.message}"),
         "next_attempt_time": condition.next_attempt_time,
     }
 
@@ -198,14 +198,14 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
     message = by.message  # of a repeat, which names the job
     if loop.observed.step.for_each is not None:
-        items = counted(loop.total, "item")
+        items = format_count(loop.total, "item")
         said = [f"{len(failed)} of {items} failed"] if len(failed) > 1 else []
         said += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
         message = "; ".join([*said, f"item {by.index}: {by.message}"])
     return {
         "phase": StepPhase.FAILED,
         "reason": by.reason,
-        "message": short(message),
+        "message": shorten(message),
         "job": by.job,
         "failure": by.failure,
     }
@@ -239,5 +239,5 @@ def _hours(loop: Loop) -> RequestedHours | None:
     for run, decision in loop.decided.values():
         before, after = run.stored.requested_hours, decision.condition.requested_hours
         if after is not before and after != before:
-            total = exchanged(total, before, after)
+            total = replace_hours(total, before, after)
     return total

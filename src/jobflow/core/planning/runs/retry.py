@@ -12,15 +12,15 @@ import msgspec
 
 from jobflow.api.control import Backoff, Retry
 from jobflow.api.flow_status import RunCondition, StepPhase
-from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.scope import holds
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import evaluate_condition
 from jobflow.core.planning.context import PlanContext, RunDecision
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import aborted, halted
 from jobflow.core.planning.runs.finish import ends_as, not_judged
 from jobflow.core.planning.runs.timeout import duration
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import short
+from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 
 DURATION = timedelta(seconds=1)
@@ -75,9 +75,9 @@ def _retried(
     if retry.when is not None:
         if ctx.allowance.spent:
             return _later(run, ctx)
-        again = holds("retry.when", retry.when, ctx.seen(run, condition))
-        if isinstance(again, Failure):
-            why = short(f"{again.message}; {condition.message}")
+        again = evaluate_condition("retry.when", retry.when, ctx.seen(run, condition))
+        if isinstance(again, EvaluationFailure):
+            why = shorten(f"{again.message}; {condition.message}")
             return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))
         if not again:
             return RunDecision(_final(condition))
@@ -86,7 +86,7 @@ def _retried(
         run,
         condition,
         reason=StepReason.RETRYING,
-        message=short(f"runs again ({failures} of {limit}): {condition.message}"),
+        message=shorten(f"runs again ({failures} of {limit}): {condition.message}"),
         next_attempt_time=until,
     )
     return RunDecision(waits, wake_at=until, urgent=True)

@@ -24,7 +24,7 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import listed, short
+from jobflow.core.text import join_names, shorten
 
 TROUBLES: frozenset[str] = frozenset(
     {
@@ -91,7 +91,7 @@ def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
 
 def _steps(names: Sequence[str]) -> str:
     """`step a`, `steps a and b`."""
-    return f"{'step' if len(names) == 1 else 'steps'} {listed(names)}"
+    return f"{'step' if len(names) == 1 else 'steps'} {join_names(names)}"
 
 
 def _begun(name: str, old: StepCondition, new: StepCondition) -> Iterator[Event]:
@@ -132,7 +132,7 @@ def run_events(
     if made:
         jobs = "job" if len(made) == 1 else "jobs"
         yield Event(
-            EventType.NORMAL, "JobCreated", f"step {step.name}: created {jobs} {listed(made)}"
+            EventType.NORMAL, "JobCreated", f"step {step.name}: created {jobs} {join_names(made)}"
         )
     for reason, runs in sorted(told.items()):
         yield Event(EventType.WARNING, reason, f"step {step.name}: {_said(step, runs)}")
@@ -141,4 +141,4 @@ def run_events(
 def _said(step: Step, runs: list[RunCondition]) -> str:
     which = "item" if step.for_each is not None else "run"
     more = f", and {len(runs) - 1} more" if len(runs) > 1 else ""
-    return f"{which} {runs[0].index}{more}: {short(runs[0].message or runs[0].reason)}"
+    return f"{which} {runs[0].index}{more}: {shorten(runs[0].message or runs[0].reason)}"

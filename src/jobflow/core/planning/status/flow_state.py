@@ -19,8 +19,8 @@ from jobflow.api.jobflow import Step
 from jobflow.api.pod import PodPhase
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
-from jobflow.core.spec.readiness import breaks
-from jobflow.core.text import listed, progress_of, short
+from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.text import format_progress, join_names, shorten
 from jobflow.core.timestamps import truncate_to_second
 
 _COMPLETED = StepPhase.COMPLETED.value
@@ -40,7 +40,7 @@ def flow_state(
             over = False
             if condition.reason in HELD_UP and condition.phase == StepPhase.WAITING:
                 held_up.append((step, condition))
-        elif condition.phase != _COMPLETED and breaks(step, condition):
+        elif condition.phase != _COMPLETED and fails_flow(step, condition):
             failed.append((step.name, condition))
     over = over and not _alive(ctx)
     course = ctx.lifecycle
@@ -67,7 +67,7 @@ def is_over(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
 
 def progress(decisions: Sequence[StepDecision]) -> str:
     """`3/5`: ended steps, skipped ones included, of all."""
-    return progress_of([decision.condition for decision in decisions])
+    return format_progress([decision.condition for decision in decisions])
 
 
 def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
@@ -126,8 +126,8 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
         ]
         names = list(dict.fromkeys(missing))
         kind = "JobTemplate" if len(names) == 1 else "JobTemplates"
-        return condition.reason, short(f"waits for the {kind} {listed(names)}")
-    return condition.reason, short(f"step {step.name}: {condition.message or condition.reason}")
+        return condition.reason, shorten(f"waits for the {kind} {join_names(names)}")
+    return condition.reason, shorten(f"step {step.name}: {condition.message or condition.reason}")
 
 
 def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
@@ -137,5 +137,5 @@ def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
     reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED
     if len(failed) == 1:
         said = f": {condition.message}" if condition.message else f" ({condition.reason})"
-        return reason, short(f"step {name} failed{said}")
-    return reason, short(f"steps {listed([name for name, _ in failed])} failed")
+        return reason, shorten(f"step {name} failed{said}")
+    return reason, shorten(f"steps {join_names([name for name, _ in failed])} failed")

@@ -7,23 +7,23 @@ from collections.abc import Iterator, Sequence
 from jobflow.api.control import ForEach
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.jobflow import Condition
-from jobflow.core.limits import MOST
-from jobflow.core.names import job_name
+from jobflow.core.limits import MAX_NEXT_JOBS
+from jobflow.core.names import format_job_name
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop, runs_every_item
 from jobflow.core.planning.observed import has_run
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.items import items_of
+from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import (
-    REACHES,
     SKIPS,
+    TARGET_STATES,
     StepEnd,
     TargetState,
-    combined,
-    end_of,
-    probe_of,
-    wanted_of,
+    combine_states,
+    get_condition_for,
+    get_end,
+    get_probe,
 )
 
 
@@ -37,7 +37,9 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     if ctx.terminating or ctx.suspended:
         return []
     most = ctx.flow.spec.parallelism
-    return Forecast(ctx, decisions).next()[: MOST if most is None or most < 1 else most][:MOST]
+    return Forecast(ctx, decisions).next()[: MAX_NEXT_JOBS if most is None or most < 1 else most][
+        :MAX_NEXT_JOBS
+    ]
 
 
 _WAITING = StepPhase.WAITING.value
@@ -127,7 +129,9 @@ class Forecast:
         if self._conditions[position].reason == StepReason.PARALLELISM:
             return True
         need = self._ctx.layout.needs[position]
-        reach = combined(need.how, [self._stands(position, target) for target in need.targets])
+        reach = combine_states(
+            need.how, [self._stands(position, target) for target in need.targets]
+        )
         if reach in SKIPS:
             self._end(position, SKIPS[reach])
         if reach is not TargetState.MET:
@@ -165,11 +169,11 @@ class Forecast:
         if passed is not None and ctx.graph.names[target] in passed:
             return TargetState.MET
         step, other = ctx.steps[position], ctx.steps[target]
-        want = wanted_of(step, other) if probe_of(step) is None else Condition.COMPLETED
+        want = get_condition_for(step, other) if get_probe(step) is None else Condition.COMPLETED
         if want is Condition.RUNNING and has_run(ctx.observed[target], condition, ctx.records):
             return TargetState.MET
         end = self._ends.get(target)
-        return REACHES[want][end if end is not None else end_of(other, condition)]
+        return TARGET_STATES[want][end if end is not None else get_end(other, condition)]
 
     # ------------------------------------------------------------------------- names
 
@@ -180,17 +184,17 @@ class Forecast:
             return
         indices = iter((0,)) if step.for_each is None else self._more(position, step.for_each)
         for index in indices:
-            yield job_name(self._ctx.flow.metadata.name, step.name, index=index)
+            yield format_job_name(self._ctx.flow.metadata.name, step.name, index=index)
 
     def _more(self, position: int, each: ForEach) -> Iterator[int]:
         """The items of a step that are to begin next, by index; at most MOST."""
         step, condition = self._ctx.steps[position], self._conditions[position]
         if self._has_failed(position) and not runs_every_item(self._ctx.flow, step):
             return
-        items = items_of(step, condition.decisions)
+        items = get_items(step, condition.decisions)
         count = 1 if items is None else len(items)
         begun = {run.index for run in condition.runs or ()}
-        left = MOST if each.parallelism is None else each.parallelism
+        left = MAX_NEXT_JOBS if each.parallelism is None else each.parallelism
         for index in range(count):
             if left < 1:
                 return

@@ -19,7 +19,7 @@ from jobflow.api.flow_status import (
     RunCondition,
     StepCondition,
 )
-from jobflow.core.names import latest_name
+from jobflow.core.names import format_latest_name
 from jobflow.core.planning.job_records import JOB_LISTS, ended
 from jobflow.core.reasons import StepReason
 
@@ -184,7 +184,7 @@ def _least(key: str, condition: C) -> C:
     timed = until is not None or condition.abort_time is not None
     return _replace(
         _without_times(condition),
-        job="" if condition.job == latest_name(key, attempts) else condition.job,
+        job="" if condition.job == format_latest_name(key, attempts) else condition.job,
         past_attempts=0 if timed and attempts > past else past,
         next_attempt_time=until,
         avoid_nodes=None,

@@ -21,7 +21,7 @@ from jobflow.core.planning.status.flow_state import (
 from jobflow.core.planning.status.next_jobs import next_jobs
 from jobflow.core.planning.status.size_limit import fitted
 from jobflow.core.reasons import FlowReason
-from jobflow.core.text import SHOWN, go_duration, short
+from jobflow.core.text import MAX_NAMES, format_go_duration, shorten
 from jobflow.core.timestamps import truncate_to_second
 from jobflow.core.violations import Violation
 
@@ -38,7 +38,7 @@ def flow_status(
     if state.phase in FINAL_PHASES:
         course = course.resumed(ctx.second)
     ended = completion_time(ctx, state)
-    duration = go_duration((ended or ctx.second) - course.started)
+    duration = format_go_duration((ended or ctx.second) - course.started)
     known = msgspec.structs.replace(stored, duration=duration)
     lists = job_lists(records, decisions)
     status = JobFlowStatus(
@@ -69,12 +69,12 @@ def flow_status(
 def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlowStatus:
     """Of a flow that came past a switched-off webhook: Failed, in the webhook's words."""
     words = [str(violation) for violation in violations]
-    more = f"; and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
-    said = "; ".join(words[:SHOWN])
+    more = f"; and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else ""
+    said = "; ".join(words[:MAX_NAMES])
     now = truncate_to_second(ctx.now)
     return JobFlowStatus(
         state=FlowState(
-            phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=short(said + more)
+            phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=shorten(said + more)
         ),
         progress=f"0/{len(ctx.steps)}",
         start_time=now,

@@ -13,9 +13,9 @@ import msgspec
 from jobflow.api.control import Case
 from jobflow.api.flow_status import Decisions
 from jobflow.api.jobflow import Step
-from jobflow.core.cel.expression import Failure
-from jobflow.core.cel.scope import EvaluationScope, holds, items_given
-from jobflow.core.spec.items import storable
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import EvaluationScope, evaluate_condition, evaluate_items
+from jobflow.core.spec.items import drop_null_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,36 +36,38 @@ def decides(step: Step) -> bool:
     )
 
 
-def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | Failure:
+def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | EvaluationFailure:
     """All that has to be decided about a step, in the order in which it can end the matter."""
     made = Decisions()
     if step.when is not None:
-        taken = holds("when", step.when, seen)
-        if isinstance(taken, Failure):
+        taken = evaluate_condition("when", step.when, seen)
+        if isinstance(taken, EvaluationFailure):
             return taken
         made = msgspec.structs.replace(made, when=taken)
         if not taken:
             return NotTaken(made, f"`{step.when}` does not hold")
     if step.switch is not None:
         case = _case(step.switch, seen)
-        if isinstance(case, Failure):
+        if isinstance(case, EvaluationFailure):
             return case
         if case is None:
             return NotTaken(made, "no case of its switch holds")
         made = msgspec.structs.replace(made, case=case)
     if step.for_each is not None and step.for_each.from_ is not None:
-        items = items_given("forEach.from", step.for_each.from_, seen)
-        if isinstance(items, Failure):
+        items = evaluate_items("forEach.from", step.for_each.from_, seen)
+        if isinstance(items, EvaluationFailure):
             return items
-        made = msgspec.structs.replace(made, items=storable(items))
+        made = msgspec.structs.replace(made, items=drop_null_keys(items))
     return made
 
 
-def _case(cases: list[Case], seen: EvaluationScope) -> int | None | Failure:
+def _case(cases: list[Case], seen: EvaluationScope) -> int | None | EvaluationFailure:
     """The first case that holds; one without `when` always does."""
     for at, case in enumerate(cases):
-        taken = True if case.when is None else holds(f"switch[{at}].when", case.when, seen)
-        if isinstance(taken, Failure):
+        taken = (
+            True if case.when is None else evaluate_condition(f"switch[{at}].when", case.when, seen)
+        )
+        if isinstance(taken, EvaluationFailure):
             return taken
         if taken:
             return at

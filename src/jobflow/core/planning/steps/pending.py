@@ -17,7 +17,7 @@ import msgspec
 from jobflow.api import jobflow as api
 from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition
-from jobflow.core.cel.expression import Failure
+from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import may_begin
@@ -35,8 +35,15 @@ from jobflow.core.planning.steps.waiting import (
     waits_for,
 )
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import REACHES, SKIPS, StepEnd, TargetState, combined, end_of
-from jobflow.core.text import listed, short
+from jobflow.core.spec.readiness import (
+    SKIPS,
+    TARGET_STATES,
+    StepEnd,
+    TargetState,
+    combine_states,
+    get_end,
+)
+from jobflow.core.text import join_names, shorten
 
 _NOT_YET, _UNSATISFIABLE = TargetState.NOT_YET, TargetState.UNSATISFIABLE
 
@@ -50,7 +57,7 @@ class PendingSteps:
         self.known = decisions
         self.decisions = list(decisions)
         self.ends: list[StepEnd | None] = [
-            None if decision is None else end_of(ctx.steps[i], decision.condition)
+            None if decision is None else get_end(ctx.steps[i], decision.condition)
             for i, decision in enumerate(decisions)
         ]
         """How each step has ended, None while it has not; filled in along the way."""
@@ -78,7 +85,7 @@ class PendingSteps:
         self.decisions[position] = decision
         self.ctx.standing[position] = condition
         if condition.phase in ENDED_STEP_PHASES:
-            self.ends[position] = end_of(self.ctx.steps[position], condition)
+            self.ends[position] = get_end(self.ctx.steps[position], condition)
             if self.stopping.stopped_by(position, condition):
                 self.failing.append(position)
 
@@ -122,7 +129,7 @@ class PendingSteps:
             return self._last(position, observed)
         waits = self._waits(position)
         need = waits.need
-        verdict = combined(need.how, waits.reaches)
+        verdict = combine_states(need.how, waits.reaches)
         skip = SKIPS.get(verdict)
         if ctx.lifecycle.ending_reason and skip in (None, StepEnd.STOPPED):
             return self._skipped(observed, StepEnd.STOPPED, ctx.lifecycle.ending_message)
@@ -162,7 +169,7 @@ class PendingSteps:
             condition = waiting(observed, StepReason.STARTING, "its conditions are being looked at")
             return StepDecision(condition, wake_at=ctx.later)
         decided = self._decided(observed)
-        if isinstance(decided, Failure):
+        if isinstance(decided, EvaluationFailure):
             return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
         if isinstance(decided, NotTaken):
             return self._skipped(observed, StepEnd.NOT_TAKEN, decided.why, decided.decisions)
@@ -186,10 +193,10 @@ class PendingSteps:
         if stopping.failed:
             said = skipped_for(StepEnd.STOPPED, self.ctx, waits, stopping.failed)
             return self._skipped(observed, StepEnd.STOPPED, said)
-        because = f"waits until it is known how {listed(stopping.failing)} ended"
+        because = f"waits until it is known how {join_names(stopping.failing)} ended"
         return StepDecision(waiting(observed, "", because))
 
-    def _decided(self, observed: ObservedStep) -> Decisions | NotTaken | Failure | None:
+    def _decided(self, observed: ObservedStep) -> Decisions | NotTaken | EvaluationFailure | None:
         """What holds of the step for good; None: there is nothing to decide about it."""
         if not _is_to_decide(observed):
             return observed.stored.decisions
@@ -210,7 +217,7 @@ class PendingSteps:
         for i in need.to_run:
             target = need.targets[i]
             ran = self._has_run(position, target)
-            reaches[i] = TargetState.MET if ran else REACHES[Condition.RUNNING][ends[target]]
+            reaches[i] = TargetState.MET if ran else TARGET_STATES[Condition.RUNNING][ends[target]]
         return Waits(need, reaches)
 
     @cached_property
@@ -311,7 +318,7 @@ def _ended(
     return StepCondition(
         phase=phase,
         reason=reason,
-        message=short(message),
+        message=shorten(message),
         job=memory.job,
         attempts=memory.attempts,
         past_attempts=memory.past_attempts,

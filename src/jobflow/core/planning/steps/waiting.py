@@ -10,8 +10,8 @@ from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.steps.probes import ProbeState
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import SKIPS, Requirement, StepEnd, TargetState, need_of
-from jobflow.core.text import SHOWN, listed, short
+from jobflow.core.spec.readiness import SKIPS, Requirement, StepEnd, TargetState, build_requirement
+from jobflow.core.text import MAX_NAMES, join_names, shorten
 
 _TO = {
     Condition.COMPLETED: "",
@@ -42,7 +42,7 @@ class Waits(msgspec.Struct, frozen=True):
         return [targets[i] for i in kept if self.reaches[i] is TargetState.MET]
 
 
-NOBODY = Waits(need_of(Step(), ()), ())
+NOBODY = Waits(build_requirement(Step(), ()), ())
 """Of a step that has no targets."""
 
 
@@ -61,16 +61,16 @@ def waits_for(ctx: PlanContext, waits: Waits) -> tuple[str, str]:
     for target, reach in zip(need.targets, waits.reaches, strict=True):
         if reach is _NOT_YET:
             total += 1
-            if total <= SHOWN:
+            if total <= MAX_NAMES:
                 states.append(f"{names[target]} ({standing[target].phase})")
     to = _to(waits) if need.to_run else _TO[need.want]
-    return "", f"waits for {listed(states, total=total, last=last)}{to}"
+    return "", f"waits for {join_names(states, total=total, last=last)}{to}"
 
 
 def unsatisfiable(ctx: PlanContext, waits: Waits) -> str:
     """What a step fails for whose probe can no longer pass."""
     which = [i for i, reach in enumerate(waits.reaches) if reach is TargetState.UNSATISFIABLE]
-    return short(f"the probe cannot pass any more on {_seen(ctx, which, waits, 'and')}")
+    return shorten(f"the probe cannot pass any more on {_seen(ctx, which, waits, 'and')}")
 
 
 def skipped_for(how: StepEnd, ctx: PlanContext, waits: Waits, failed: Sequence[str]) -> str:
@@ -81,12 +81,12 @@ def skipped_for(how: StepEnd, ctx: PlanContext, waits: Waits, failed: Sequence[s
         if SKIPS.get(why) is how
     ]
     if how is StepEnd.UPSTREAM_FAILED:
-        message = f"{listed(names)} did not complete"
+        message = f"{join_names(names)} did not complete"
     elif how is StepEnd.NOT_TAKEN:
-        message = f"{listed(names)} did not fail" if names else "no target was taken"
+        message = f"{join_names(names)} did not fail" if names else "no target was taken"
     else:
-        message = f"the flow stopped, for {listed(failed)} failed"
-    return short(message)
+        message = f"the flow stopped, for {join_names(failed)} failed"
+    return shorten(message)
 
 
 def blocked_by(ctx: PlanContext, step: Step) -> str:
@@ -94,7 +94,7 @@ def blocked_by(ctx: PlanContext, step: Step) -> str:
     known = ctx.graph.index
     strange = [name for name in step.targets if name not in known]
     if strange:
-        return f"waits for {listed(strange)}, which this flow does not have"
+        return f"waits for {join_names(strange)}, which this flow does not have"
     return "waits for a step that in the end waits for itself"
 
 
@@ -120,6 +120,6 @@ def _seen(ctx: PlanContext, which: Sequence[int], waits: Waits, last: str) -> st
         f"{names[targets[i]]} ({said})"
         if (said := waits.looks[i].said)
         else _state(ctx, targets[i])
-        for i in which[:SHOWN]
+        for i in which[:MAX_NAMES]
     ]
-    return listed(shown, total=len(which), last=last)
+    return join_names(shown, total=len(which), last=last)

@@ -1,4 +1,4 @@
-"""Attributes that are computed when they are first read, and then kept."""
+"""Attributes that are computed at the first read, and then kept."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class derived(Generic[T]):  # noqa: N801 - a decorator, as functools.cached_property is
-    """`functools.cached_property` without the lock that Python 3.11 takes at each first read: an
-    object that one task reads needs none, and ten of them are a tenth of a small review."""
+class lazy_property(Generic[T]):  # noqa: N801 - a decorator, like functools.cached_property
+    """`functools.cached_property` without the lock that Python 3.11 takes at each first read, a
+    tenth of a small review. The object must be used by one thread only."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute = compute

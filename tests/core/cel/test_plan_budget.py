@@ -1,39 +1,39 @@
-"""What the expressions of one plan may take together: the others are decided by the next plans."""
+"""The budget of all expressions of a plan; further plans evaluate the others."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobflow.api.control import Param, Repeat, Retry
-from jobflow.core.cel.language.budget import LATER, MAX_WORK, Allowance
+from jobflow.core.cel.language.budget import MAX_STEPS, NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.planning import context
 from support.plan.loop_worlds import each, run, runs, there
 from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
 LONG = "params.l.all(a, params.l.all(b, a + b >= 0))"
-"""Takes nearly all that an evaluation may."""
+"""Takes most of the budget of an evaluation."""
 
 
 @pytest.fixture
 def one_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the first decision takes, there is no second."""
-    monkeypatch.setattr(context, "Allowance", lambda: Allowance(1))
+    """A plan makes one decision."""
+    monkeypatch.setattr(context, "PlanBudget", lambda: PlanBudget(1))
 
 
 def on(world: World) -> World:
-    """With that plan carried out, a moment later."""
-    assert world.plan().plan.requeue_after == LATER
-    return world.carried_out().later(LATER.total_seconds())
+    """Return the world after its plan, at the next one."""
+    assert world.plan().plan.requeue_after == NEXT_PLAN_DELAY
+    return world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
 
 
 def test_it_is_spent_by_what_the_decisions_took() -> None:
-    allowance = Allowance(MAX_WORK + 10)
+    allowance = PlanBudget(MAX_STEPS + 10)
     for _ in range(3):
-        allowance.share().left -= 1
-    allowance.share().left -= MAX_WORK
+        allowance.share().steps -= 1
+    allowance.share().steps -= MAX_STEPS
     assert not allowance.spent
-    allowance.share().left -= 7
+    allowance.share().steps -= 7
     assert allowance.spent
 
 
@@ -49,8 +49,8 @@ def test_many_long_conditions_are_decided_by_several_plans() -> None:
         assert decided < now <= decided + 5
         decided, plans = now, plans + 1
         if decided < len(names):
-            assert planned.plan.requeue_after == LATER
-        world = world.carried_out().later(LATER.total_seconds())
+            assert planned.plan.requeue_after == NEXT_PLAN_DELAY
+        world = world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
     assert plans > 1
     assert world.run().flow.status.state.phase == "Succeed"
 

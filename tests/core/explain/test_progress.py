@@ -1,4 +1,4 @@
-"""How far items and repeats have come, in a few words."""
+"""How far items, repeats and tasks are, in a few words."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 
 from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, StepCondition
+from jobflow.api.job import TaskState
 from jobflow.api.jobflow import Step
-from jobflow.core.explain.progress import case_taken, run_progress
+from jobflow.core.explain.progress import format_case, format_run_progress, format_task_progress
 from jobflow.core.reasons import StepReason
 from support.plan.control_flows import run
 
@@ -46,14 +47,14 @@ def standing(phases: str, phase: str = "Running") -> StepCondition:
     ],
 )  # fmt: skip
 def test_how_far_it_has_come(step: Step, condition: StepCondition, text: str, brief: str) -> None:
-    assert run_progress(step, condition) == text
-    assert run_progress(step, condition, brief=True) == brief
+    assert format_run_progress(step, condition) == text
+    assert format_run_progress(step, condition, brief=True) == brief
 
 
 def test_which_items_run_again_and_which_only_wait() -> None:
     reasons = (StepReason.RETRYING, StepReason.JOB_LOST, StepReason.CREATE_REFUSED)
     runs = [run(at, "Waiting", reason=reason) for at, reason in enumerate(reasons)]
-    said = run_progress(FORTY, StepCondition(phase="Running", runs=runs))
+    said = format_run_progress(FORTY, StepCondition(phase="Running", runs=runs))
     assert said == "0/40 items done, 2 to run again"
 
 
@@ -61,12 +62,52 @@ def test_the_case_that_was_taken() -> None:
     step = Step(name="a", switch=[Case(when="false"), Case(template="large"), Case()])
 
     def taken(case: int | None) -> str:
-        return case_taken(step, StepCondition(decisions=Decisions(case=case)))
+        return format_case(step, StepCondition(decisions=Decisions(case=case)))
 
     assert [taken(case) for case in (0, 1, 2)] == [
         "case 1 of 3",
         "case 2 of 3: large",
         "case 3 of 3",
     ]
-    assert taken(None) == case_taken(step, StepCondition()) == ""
-    assert case_taken(Step(name="a"), StepCondition(decisions=Decisions(case=1))) == ""
+    assert taken(None) == format_case(step, StepCondition()) == ""
+    assert format_case(Step(name="a"), StepCondition(decisions=Decisions(case=1))) == ""
+
+
+@pytest.mark.parametrize(
+    ("phases", "text", "brief"),
+    [
+        ({"Running": 1, "Pending": 3}, "w 1/4 running", "w 1/4"),
+        ({"Succeeded": 1, "Running": 2, "Failed": 1}, "w 1/4 done, 1 failed", "w 1/4"),
+        ({"Succeeded": 4}, "w 4/4 done", "w 4/4"),
+        ({"Failed": 2}, "w 0/2 done, 2 failed", "w 0/2"),
+        ({"Running": 2, "Failed": 1}, "w 2/3 running, 1 failed", "w 2/3"),
+    ],
+)
+def test_how_far_a_task_has_come(phases: dict[str, int], text: str, brief: str) -> None:
+    counts = {"w": TaskState(phase=phases)}
+    assert format_task_progress(counts) == [text]
+    assert format_task_progress(counts, brief=True) == [brief]
+
+
+@pytest.mark.parametrize("phases", [None, {}, {"Running": 1}, {"Running": 0}])
+def test_of_no_pod_and_of_one_that_runs_there_is_nothing_to_tell(
+    phases: dict[str, int] | None,
+) -> None:
+    assert format_task_progress({"w": TaskState(phase=phases)}) == []
+    assert format_task_progress(None) == []
+
+
+def test_those_on_their_way_come_first() -> None:
+    counts = {
+        "done": {"Succeeded": 2},
+        "new": {"Pending": 2},
+        "half": {"Succeeded": 1, "Running": 1},
+        "all": {"Running": 2},
+    }
+    states = {task: TaskState(phase=phases) for task, phases in counts.items()}
+    assert format_task_progress(states, brief=True) == [
+        "half 1/2",
+        "new 0/2",
+        "all 2/2",
+        "done 2/2",
+    ]

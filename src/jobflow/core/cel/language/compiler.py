@@ -1,0 +1,358 @@
+"""The compiler: the tree of an expression becomes a Python function of an EvaluationFrame.
+
+A node costs one step. The steps of the whole expression are taken before it runs, and those of a
+macro's body before each entry; operations that copy or compare values take their own (`values`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from jobflow.core.cel.language import tree
+from jobflow.core.cel.language.budget import CelError
+from jobflow.core.cel.language.functions import call_function
+from jobflow.core.cel.language.macros import (
+    MACROS,
+    CompiledNode,
+    CompiledSelector,
+    EvaluationFrame,
+    MacroLoop,
+    read_slot,
+    read_variable,
+)
+from jobflow.core.cel.language.patterns import Pattern, Patterns, search_pattern
+from jobflow.core.cel.language.tree import CelSyntaxError, Selector, SyntaxNode
+from jobflow.core.cel.language.values import (
+    OPERATORS,
+    describe_type,
+    format_key,
+    get_entry,
+    make_type_error,
+    negate,
+    to_key,
+)
+from jobflow.core.cel.variables import Compared, Mention, take_literal_keys
+
+_CALL = 6
+"""Steps of a call, without those of the function itself."""
+
+
+class FunctionCall(NamedTuple):
+    """A function or macro that an expression calls."""
+
+    name: str
+    at: int
+    """Position of its name in the text, from 0."""
+    is_method: bool
+    """Whether it is called on a value: `x.size()`, not `size(x)`."""
+
+
+@dataclass(slots=True)
+class Program:
+    """A compiled expression, with the names that it uses in the order of the text."""
+
+    run: CompiledNode
+    cost: int
+    """Steps, without those of macros."""
+    slots: int
+    """Variables of nested macros, at most."""
+    mentions: tuple[Mention, ...]
+    """Variables that no macro binds."""
+    calls: tuple[FunctionCall, ...]
+    compared: Sequence[Compared]
+
+
+def compile_program(root: SyntaxNode) -> Program:
+    """Compile a tree. Raises CelSyntaxError if it is wrong for all values."""
+    compiler = _Compiler()
+    run = compiler.compile(root)
+    return Program(
+        run,
+        compiler.cost + compiler.patterns.cost,
+        compiler.slots,
+        tuple(compiler.mentions),
+        tuple(compiler.calls),
+        compiler.compared,
+    )
+
+
+@dataclass(slots=True)
+class _Compiler:
+    mentions: list[Mention] = field(default_factory=list)
+    calls: list[FunctionCall] = field(default_factory=list)
+    compared: list[Compared] = field(default_factory=list)
+    bound: list[str] = field(default_factory=list)
+    """Variables of the macros around, by slot."""
+    slots: int = 0
+    cost: int = 0
+    patterns: Patterns = field(default_factory=Patterns)
+
+    def compile(self, node: SyntaxNode) -> CompiledNode:
+        self.cost += 1
+        return _METHODS[type(node)](self, node)
+
+    def compile_all(self, nodes: Sequence[SyntaxNode]) -> list[CompiledNode]:
+        return [self.compile(node) for node in nodes]
+
+    # ---------------------------------------------------------------------- values
+
+    def literal(self, node: tree.LiteralNode) -> CompiledNode:
+        value = node.value
+        return lambda frame: value
+
+    def list_literal(self, node: tree.ListLiteralNode) -> CompiledNode:
+        entries = self.compile_all(node.entries)
+
+        def make_list(frame: EvaluationFrame) -> Any:
+            frame.budget.add_list(len(entries))
+            return [entry(frame) for entry in entries]
+
+        return make_list
+
+    def map_literal(self, node: tree.MapLiteralNode) -> CompiledNode:
+        pairs = [(self.compile(key), self.compile(value)) for key, value in node.entries]
+
+        def make_map(frame: EvaluationFrame) -> Any:
+            frame.budget.add_map(len(pairs))
+            made: dict[Any, Any] = {}
+            for run_key, run_value in pairs:
+                key = run_key(frame)
+                if key.__class__ is str:
+                    frame.budget.read(key)
+                if type(key) is float:
+                    raise CelError(f"{describe_type(key)} cannot be a key of a map")
+                stored = to_key(key)
+                if stored in made:
+                    raise CelError(f"a map has the key {format_key(key)} twice")
+                made[stored] = run_value(frame)
+            return made
+
+        return make_map
+
+    def name(self, node: tree.NameNode) -> CompiledNode:
+        return self.chain(tree.ChainNode(node.at, node, []))
+
+    # ---------------------------------------------------------------------- chains
+
+    def chain(self, node: tree.ChainNode) -> CompiledNode:
+        """Compile a chain, in which a variable and its literal keys are read in one go."""
+        first, selectors = node.first, node.selectors
+        if isinstance(first, tree.NameNode):
+            keys = take_literal_keys(selectors)
+            start = self._path(first, selectors, keys)
+            selectors = selectors[len(keys) :]
+        else:
+            start = self.compile(first)
+        steps = [self._selector(selector) for selector in selectors]
+        if not steps:
+            return start
+
+        def follow(frame: EvaluationFrame) -> Any:
+            value = start(frame)
+            for step in steps:
+                value = step(frame, value)
+            return value
+
+        return follow
+
+    def _path(
+        self, first: tree.NameNode, selectors: Sequence[Selector], keys: Sequence[Any]
+    ) -> CompiledNode:
+        self.cost += len(keys)
+        name = first.name
+        for slot in range(len(self.bound) - 1, -1, -1):  # the innermost macro that binds the name
+            if self.bound[slot] == name:
+                return read_slot(slot, keys)
+        is_open = len(selectors) > len(keys) and isinstance(selectors[len(keys)], tree.IndexNode)
+        self.mentions.append(Mention(name, tuple([str(key) for key in keys]), first.at, is_open))
+        return read_variable(name, keys)
+
+    def _selector(self, selector: Selector) -> CompiledSelector:
+        self.cost += 1
+        if isinstance(selector, tree.FieldNode):
+            name = selector.key
+            return lambda frame, value: get_entry(value, name)
+        if isinstance(selector, tree.IndexNode):
+            return _read_index(self.compile(selector.key))
+        return self._method(selector)
+
+    # --------------------------------------------------------------------- functions
+
+    def call(self, node: tree.CallNode) -> CompiledNode:
+        self.calls.append(FunctionCall(node.name, node.at, is_method=False))
+        if node.name == "has":
+            return self._has(node)
+        if node.name == "matches" and len(node.arguments) == 2:
+            operand, pattern = self.compile(node.arguments[0]), self._pattern(node)
+            return lambda frame: search_pattern(operand(frame), pattern, frame.budget)
+        self.cost += _CALL
+        name, arguments = node.name, self.compile_all(node.arguments)
+        return lambda frame: call_function(
+            name, [each(frame) for each in arguments], False, frame.budget
+        )
+
+    def _method(self, node: tree.CallNode) -> CompiledSelector:
+        self.calls.append(FunctionCall(node.name, node.at, is_method=True))
+        self.cost += _CALL
+        if node.name in MACROS:
+            return self._macro(node)
+        if node.name == "matches" and len(node.arguments) == 1:
+            pattern = self._pattern(node)
+            return lambda frame, value: search_pattern(value, pattern, frame.budget)
+        name, arguments = node.name, self.compile_all(node.arguments)
+        return lambda frame, value: call_function(
+            name, [value, *[each(frame) for each in arguments]], True, frame.budget
+        )
+
+    def _pattern(self, node: tree.CallNode) -> Pattern:
+        pattern = node.arguments[-1]
+        if not isinstance(pattern, tree.LiteralNode) or not isinstance(pattern.value, str):
+            example = 'params.x.matches("^v[0-9]+$")'
+            message = f"the pattern of matches must be a literal text, as in {example}"
+            raise CelSyntaxError(message, node.at)
+        return self.patterns.add(pattern.value, node.at)
+
+    def _has(self, node: tree.CallNode) -> CompiledNode:
+        """Compile `has(a.b)`: whether the map `a`, which must exist, has the key `b`."""
+        argument = node.arguments[0] if len(node.arguments) == 1 else None
+        if not isinstance(argument, tree.ChainNode) or not isinstance(
+            last := argument.selectors[-1], tree.FieldNode
+        ):
+            raise CelSyntaxError("has takes a name with a key, as in has(params.x)", node.at)
+        key, before, known = last.key, argument.selectors[:-1], len(self.mentions)
+        run = self.compile(tree.ChainNode(argument.at, argument.first, before))
+        is_path = isinstance(argument.first, tree.NameNode)
+        is_path = is_path and len(take_literal_keys(before)) == len(before)
+        if is_path and known < len(self.mentions):  # the variable is read down to this key
+            mention = self.mentions[known]
+            self.mentions[known] = mention._replace(keys=(*mention.keys, key))
+
+        def has(frame: EvaluationFrame) -> Any:
+            value = run(frame)
+            if value.__class__ is not dict:
+                raise make_type_error("has", value)
+            return key in value
+
+        return has
+
+    def _macro(self, node: tree.CallNode) -> CompiledSelector:
+        name, arguments = node.name, node.arguments
+        macro = MACROS[name]
+        if len(arguments) not in macro.arguments or not isinstance(arguments[0], tree.NameNode):
+            raise CelSyntaxError(f"write {name} as in params.list.{name}(x, x > 1)", node.at)
+        outer, self.cost = self.cost, 0
+        self.bound.append(arguments[0].name)
+        self.slots = max(self.slots, len(self.bound))
+        bodies = self.compile_all(arguments[1:])
+        self.bound.pop()
+        inner, self.cost = self.cost, outer
+        return partial(macro.run, MacroLoop(name, len(self.bound), bodies, inner))
+
+    # -------------------------------------------------------------------- operators
+
+    def sign(self, node: tree.SignNode) -> CompiledNode:
+        operand = self.compile(node.operand)
+        self.cost += node.times
+        times = range(node.times)
+        if node.sign == "-":
+
+            def apply_minus(frame: EvaluationFrame) -> Any:
+                value = operand(frame)
+                for _ in times:
+                    value = negate(value)
+                return value
+
+            return apply_minus
+        is_odd = bool(len(times) % 2)
+
+        def apply_not(frame: EvaluationFrame) -> Any:
+            value = operand(frame)
+            if value.__class__ is not bool:
+                raise make_type_error("!", value)
+            return value is not is_odd
+
+        return apply_not
+
+    def operation(self, node: tree.OperationNode) -> CompiledNode:
+        first = self.compile(node.first)
+        rest = [(sign, self.compile(operand)) for sign, operand in node.rest]
+        self.cost += len(rest) - 1
+        sign = rest[0][0]
+        if sign in ("&&", "||"):
+            return _connect(sign, [first, *(run for _, run in rest)])
+        if sign in ("==", "!=", "in"):
+            self.compared.append((node, tuple(self.bound)))
+        steps = [(OPERATORS[sign], sign, run) for sign, run in rest]
+
+        def apply(frame: EvaluationFrame) -> Any:
+            value = first(frame)
+            for operator, sign, run in steps:
+                value = operator(sign, value, run(frame), frame.budget)
+            return value
+
+        return apply
+
+    def choice(self, node: tree.ChoiceNode) -> CompiledNode:
+        cases = [(self.compile(condition), self.compile(then)) for condition, then in node.cases]
+        other = self.compile(node.other)
+
+        def choose(frame: EvaluationFrame) -> Any:
+            for condition, then in cases:
+                holds = condition(frame)
+                if holds is True:
+                    return then(frame)
+                if holds is not False:
+                    raise make_type_error("the condition before ?", holds)
+            return other(frame)
+
+        return choose
+
+
+_METHODS: Mapping[type, Callable[[_Compiler, Any], CompiledNode]] = {
+    tree.LiteralNode: _Compiler.literal,
+    tree.NameNode: _Compiler.name,
+    tree.CallNode: _Compiler.call,
+    tree.ChainNode: _Compiler.chain,
+    tree.SignNode: _Compiler.sign,
+    tree.OperationNode: _Compiler.operation,
+    tree.ChoiceNode: _Compiler.choice,
+    tree.ListLiteralNode: _Compiler.list_literal,
+    tree.MapLiteralNode: _Compiler.map_literal,
+}
+
+
+def _read_index(run_key: CompiledNode) -> CompiledSelector:
+    def read(frame: EvaluationFrame, value: Any) -> Any:
+        key = run_key(frame)
+        if key.__class__ is str:
+            frame.budget.read(key)
+        return get_entry(value, key)
+
+    return read
+
+
+def _connect(sign: str, operands: Sequence[CompiledNode]) -> CompiledNode:
+    """Compile `&&` or `||`: the first operand that decides, even if another one fails."""
+    deciding = sign == "||"
+
+    def connect(frame: EvaluationFrame) -> Any:
+        first: CelError | None = None
+        for operand in operands:
+            try:
+                value = operand(frame)
+            except CelError as error:
+                frame.budget.catch_error()
+                first = first or error.bare()
+                continue
+            if value is deciding:
+                return deciding
+            if value.__class__ is not bool:
+                first = first or make_type_error(sign, value)
+        if first is not None:
+            raise first.bare()
+        return not deciding
+
+    return connect
