@@ -46,7 +46,7 @@ async def test_the_installed_command_answers_in_one_paragraph(
     result = await run_process(kubeconfig, "why", "test", "e")
     assert (result.code, result.err) == (0, "")
     [paragraph] = result.out.splitlines()
-    assert paragraph.startswith("Step e has waited for ")
+    assert paragraph.startswith("Step e has been waiting for ")
     assert "Apply the JobTemplate a" in paragraph
 
 
