@@ -57,7 +57,7 @@ def unknown_step(flow: JobFlow, name: str) -> str:
 
 def explain(flow: JobFlow, *, now: datetime) -> Explanation:
     """Why the flow stands where it stands at `now` (aware). Linear in steps and targets."""
-    words = FlowWords(PlanContext(flow, View(), now))
+    words = FlowWords(PlanContext.of(flow, View(), now))
     status = flow.status
     return Explanation(
         phase=status.state.phase or FlowPhase.PENDING,
@@ -71,7 +71,7 @@ def explain(flow: JobFlow, *, now: datetime) -> Explanation:
 def explain_step(flow: JobFlow, name: str, *, now: datetime) -> Explanation:
     """Why a step stands where it stands, down to where that begins. Raises KeyError for a name that
     is no step (see `unknown_step`)."""
-    ctx = PlanContext(flow, View(), now)
+    ctx = PlanContext.of(flow, View(), now)
     step = ctx.graph.index[name]
     words = StepWords(ctx)
     memory = words.memory(step)

@@ -93,7 +93,7 @@ def untouched(flow: JobFlow) -> bool:
     return not (status.state.phase or status.conditions or status.job_status_list)
 
 
-def stored_course(flow: JobFlow, now: datetime) -> Lifecycle:
+def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
     """As the flow's status has it; `now`: whole seconds."""
     status = flow.status
     state = status.state

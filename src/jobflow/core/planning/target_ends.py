@@ -88,12 +88,12 @@ def _end(entry: msgspec.Raw) -> TargetEnd | None:
 
 def ends_of_targets(step: Step, ctx: PlanContext) -> str:
     """Return the annotation's value for a vcjob of this step that is made now."""
-    text = ctx.target_ends.get(step.name)
+    text = ctx.progress.target_ends.get(step.name)
     if text is None:
         graph = ctx.graph
         targets = graph.targets[graph.index[step.name]]
         text = written({graph.names[target]: ctx.standing[target] for target in targets})
-        ctx.target_ends[step.name] = text
+        ctx.progress.target_ends[step.name] = text
     return text
 
 
@@ -120,9 +120,9 @@ def told(position: int, ctx: PlanContext) -> TargetEnd | None:
 def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
     """Return the ends in the annotations of vcjobs that the stored status does not know, by the
     position of the target; gathered once a plan."""
-    if ctx.told is not None:
-        return ctx.told
-    found = ctx.told = dict[int, TargetEnd]()
+    if ctx.progress.told is not None:
+        return ctx.progress.told
+    found = ctx.progress.told = dict[int, TargetEnd]()
     graph = ctx.graph
     for position, observed in enumerate(ctx.observed):
         if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:

@@ -3,8 +3,7 @@
 A Command is recorded by its UID in `handledCommands` with the status that carries it out or refuses
 it; it is deleted only once that status is stored, and forgotten when it is seen gone. So it acts
 once, wherever a process stops. Several that come together are read one after another, by
-creationTimestamp and name, each on the course that the one before it has left. What a course means
-to the steps is others' business.
+creationTimestamp and name, each on the lifecycle that the one before it has left.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _FIRST = datetime.min.replace(tzinfo=UTC)
 class CommandResult:
     """What Commands ask for."""
 
-    course: Lifecycle
+    lifecycle: Lifecycle
     """Where they send the flow."""
     handled: list[str] | None = None
     """`handledCommands` as it is to be."""
@@ -43,24 +42,24 @@ class CommandResult:
 
 
 def read_commands(
-    flow: JobFlow, view: View, course: Lifecycle, now: datetime, *, over: Callable[[], bool]
+    flow: JobFlow, view: View, lifecycle: Lifecycle, now: datetime, *, over: Callable[[], bool]
 ) -> CommandResult:
     """Read the Commands of the View. `now`: whole seconds; `over`: whether the flow ends in this
     very plan, were it not for a Command."""
     handled = flow.status.handled_commands or []
     if view.commands is None:
-        return CommandResult(course, flow.status.handled_commands)
+        return CommandResult(lifecycle, flow.status.handled_commands)
     if not view.commands and not handled:
-        return CommandResult(course)
+        return CommandResult(lifecycle)
     known = frozenset(handled)
     there = {command.metadata.uid for command in view.commands.values()}
     kept = [uid for uid in handled if uid in there]
     ordered = sorted(view.commands.values(), key=_rank)
     new = [command for command in ordered if command.metadata.uid not in known]
-    reader = _Reader(flow, course, now, over)
+    reader = _Reader(flow, lifecycle, now, over)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
     return CommandResult(
-        course=reader.course,
+        lifecycle=reader.lifecycle,
         handled=[*kept, *read] or None,
         retry=reader.retry,
         events=tuple(reader.events),
@@ -86,12 +85,12 @@ class _Reader:
     """Reads one Command after another."""
 
     def __init__(
-        self, flow: JobFlow, course: Lifecycle, now: datetime, over: Callable[[], bool]
+        self, flow: JobFlow, lifecycle: Lifecycle, now: datetime, over: Callable[[], bool]
     ) -> None:
         self._flow = flow
         self._now = now
         self._over = over
-        self.course = course
+        self.lifecycle = lifecycle
         self.retry = False
         self.events: list[Event] = []
 
@@ -130,30 +129,30 @@ class _Reader:
         """One more cancel is none."""
         if why := self._too_late():
             return why
-        self.course = self.course.cancelled(self._now, command.message)
+        self.lifecycle = self.lifecycle.cancelled(self._now, command.message)
         return ""
 
     def cancel_now(self, command: Command) -> str:
         """Also if the flow is being ended already."""
         if why := self._too_late():
             return why
-        self.course = self.course.cancelled_now(self._now, command.message)
+        self.lifecycle = self.lifecycle.cancelled_now(self._now, command.message)
         return ""
 
     def suspend(self, command: Command) -> str:
         if why := self._too_late():
             return why
-        if self.course.ending_reason:
-            return f"the flow ends already, for {self.course.ending_message}"
-        self.course = self.course.suspended_for(command.action, self._now)
+        if self.lifecycle.ending_reason:
+            return f"the flow ends already, for {self.lifecycle.ending_message}"
+        self.lifecycle = self.lifecycle.suspended_for(command.action, self._now)
         return ""
 
     def resume(self, command: Command) -> str:
         if why := self._too_late():
             return why
-        if self.course.suspended_at is None:
+        if self.lifecycle.suspended_at is None:
             return "the flow is not suspended"
-        self.course = self.course.resumed(self._now)
+        self.lifecycle = self.lifecycle.resumed(self._now)
         return ""
 
     def restart(self, command: Command) -> str:
@@ -162,7 +161,7 @@ class _Reader:
             return why
         if state.phase != FlowPhase.FAILED:
             phase = state.phase or FlowPhase.PENDING
-            if self.course.suspended_at is not None:
+            if self.lifecycle.suspended_at is not None:
                 phase = "suspended: resume it first"
             return f"only a flow that has failed can be retried, and this one is {phase}"
         if state.reason == FlowReason.INVALID:

@@ -56,10 +56,11 @@ def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[s
 
 def stored_failures(ctx: PlanContext) -> str:
     """What has failed by the stored status, in words: asked for each run that is aborted."""
-    if ctx.stored_failures is None:
-        known = [StepDecision(observed.stored) for observed in ctx.observed]
-        ctx.stored_failures = f"{listed(broken(ctx, known)) or 'another step'} failed"
-    return ctx.stored_failures
+    if ctx.progress.stored_failures is None:
+        stored = [StepDecision(observed.stored) for observed in ctx.observed]
+        names = listed(broken(ctx, stored)) or "another step"
+        ctx.progress.stored_failures = f"{names} failed"
+    return ctx.progress.stored_failures
 
 
 def _failing(ctx: PlanContext, known: Sequence[StepDecision | None]) -> Iterator[str]:

@@ -35,7 +35,7 @@ _AGAIN = "is to run again, for the flow was retried"
 
 def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlowStatus:
     """The status of a Failed flow from which it goes on. `handled`: Commands."""
-    ctx = PlanContext(flow, View(), now)
+    ctx = PlanContext.of(flow, View(), now)
     back = _back(ctx)
     changed = _behind(ctx, back)
     conditions = {}

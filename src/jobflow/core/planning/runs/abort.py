@@ -62,9 +62,9 @@ def halted(run: ObservedRun, ctx: PlanContext) -> str:
     if name not in ctx.layout.finally_names:
         if course.ending_reason:
             return course.ending_reason
-        if ctx.aborted_for and name not in ctx.spared:
+        if ctx.facts.aborted_for and name not in ctx.facts.spared:
             return StepReason.FAILURE_POLICY
-        if ctx.daemons_done and run.step.daemon:
+        if ctx.facts.daemons_done and run.step.daemon:
             return StepReason.DAEMON_ENDED
     elif course.finally_too:
         return StepReason.CANCELLED
@@ -74,7 +74,7 @@ def halted(run: ObservedRun, ctx: PlanContext) -> str:
 def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
     """The intent in words."""
     if why == StepReason.FAILURE_POLICY:
-        return ctx.aborted_for or stored_failures(ctx)
+        return ctx.facts.aborted_for or stored_failures(ctx)
     if why != TIMEOUT:
         return _WHY.get(why, why or "it was to be aborted")
     if ctx.lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:

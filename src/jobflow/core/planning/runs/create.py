@@ -129,7 +129,7 @@ def _attempt(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> RunD
         condition = run.stored
     else:
         condition = waiting(run, StepReason.STARTING, f"the job {name} is about to be made")
-    if (fault := ctx.faults.get(name)) is not None:
+    if (fault := ctx.facts.faults.get(name)) is not None:
         return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
     planned = _planned(run, ctx, name, number)
     return RunDecision(condition, draft=Draft(run.step, template, planned))
@@ -196,9 +196,9 @@ def _failed(run: ObservedRun, reason: str, message: str) -> RunCondition:
 def _pod_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     """Characters that Volcano will append to the vcjob's name for the longest of its pods' names;
     0 where the template is not there. The same for all runs of a step."""
-    known = ctx.pod_suffixes.get(run.step.name)
+    known = ctx.progress.pod_suffixes.get(run.step.name)
     if known is None:
-        known = ctx.pod_suffixes[run.step.name] = _longest_suffix(run, ctx)
+        known = ctx.progress.pod_suffixes[run.step.name] = _longest_suffix(run, ctx)
     return known
 
 

@@ -178,11 +178,10 @@ def _said(job: Job, pods: Iterable[Pod]) -> str | None:
 def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> RunCondition:
     reason, message = _why(run, job, insight, ctx)
     phase = ends_as(reason)
-    outputs = None
-    try:
-        outputs = _outputs(insight, ctx)
-    except TooLarge as excess:
-        said = f"the outputs of {run.step.name} {excess}"
+    outputs = _outputs(job, insight, ctx)
+    if isinstance(outputs, TooLarge):
+        said = f"the outputs of {run.step.name} {outputs}"
+        outputs = None
         if not reason:
             phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
         message = f"{message}; {said}" if message else said
@@ -228,11 +227,18 @@ def _avoided(run: ObservedRun, insight: Insight) -> list[str] | None:
     return [*before, *sorted(failed - {""})][-MOST_AVOIDED:] or None
 
 
-def _outputs(insight: Insight, ctx: PlanContext) -> dict[str, object] | None:
-    outputs = parsed(insight.said) if insight.said else None
-    if outputs is not None:
-        ctx.outputs_room.take(outputs)
-    return outputs
+def _outputs(job: Job, insight: Insight, ctx: PlanContext) -> dict[str, object] | TooLarge | None:
+    """Return the outputs; they take their room once a plan."""
+    noted, uid = ctx.progress.outputs, job.metadata.uid
+    if uid not in noted:
+        try:
+            outputs = parsed(insight.said) if insight.said else None
+            if outputs is not None:
+                ctx.outputs_room.take(outputs)
+            noted[uid] = outputs
+        except TooLarge as excess:
+            noted[uid] = excess
+    return noted[uid]
 
 
 def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tuple[str, str]:

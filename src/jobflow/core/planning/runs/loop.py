@@ -224,28 +224,34 @@ def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
             return
         if index + 1 in loop.decided:
             continue
-        if not sure and ctx.allowance.spent:
-            loop.wake_at = ctx.later
-            return
-        loop.verdict = Verdict() if sure else _until(loop, run, condition, ctx)
-        if loop.verdict is not None:
+        if sure:
+            loop.verdict = Verdict()
+        else:
+            _until(loop, run, condition, ctx)
+        if loop.verdict is not None or loop.wake_at is not None:
             return
 
 
-def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> Verdict | None:
-    """Whether the step is over with this run, which has completed; None: another one follows."""
+def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> None:
+    """End the step with this run, which has completed, if `until` holds or no run may follow."""
     repeat = loop.observed.step.repeat
     until = repeat.until if repeat is not None else None
     if until is not None:
-        done = holds("repeat.until", until, ctx.seen(run, ended))
+        done = ctx.answer(run, "until", lambda: holds("repeat.until", until, ctx.seen(run, ended)))
+        if done is None:
+            loop.wake_at = ctx.later
+            return
         if isinstance(done, Failure):
-            return Verdict(StepReason.EXPRESSION_ERROR, done.message)
+            loop.verdict = Verdict(StepReason.EXPRESSION_ERROR, done.message)
+            return
         if done:
-            return Verdict()
-    if (run.index or 0) + 1 < loop.total:
-        return None
-    runs = "1 run" if loop.total == 1 else f"{loop.total} runs"
-    return Verdict(StepReason.UNTIL_NOT_REACHED, f"`{until}` does not hold after {runs}")
+            loop.verdict = Verdict()
+            return
+    if (run.index or 0) + 1 >= loop.total:
+        runs = "1 run" if loop.total == 1 else f"{loop.total} runs"
+        loop.verdict = Verdict(
+            StepReason.UNTIL_NOT_REACHED, f"`{until}` does not hold after {runs}"
+        )
 
 
 def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:

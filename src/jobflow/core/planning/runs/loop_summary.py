@@ -17,7 +17,7 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import JobPhase, TaskState
-from jobflow.core.planning.context import RunDecision, StepDecision, timed_as
+from jobflow.core.planning.context import RunDecision, StepDecision, with_time
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs.loop import Loop, Verdict
 from jobflow.core.pods.resources import exchanged
@@ -57,7 +57,7 @@ def _runs(loop: Loop) -> list[RunCondition]:
     observed = loop.observed
     found = {run.index or 0: run.stored for run in observed.runs}
     for run, decision in loop.runs:
-        found[run.index or 0] = timed_as(decision.condition, run.stored, observed.now)
+        found[run.index or 0] = with_time(decision.condition, run.stored, observed.now)
     stored = [found[index] for index in sorted(found)]
     return [run for run in stored if run.attempts or run.phase in ENDED_STEP_PHASES]
 

@@ -73,9 +73,12 @@ def _retried(
     if failures > limit:
         return RunDecision(_final(condition))
     if retry.when is not None:
-        if ctx.allowance.spent:
+        when = retry.when
+        again = ctx.answer(
+            run, "retry.when", lambda: holds("retry.when", when, ctx.seen(run, condition))
+        )
+        if again is None:
             return _later(run, ctx)
-        again = holds("retry.when", retry.when, ctx.seen(run, condition))
         if isinstance(again, Failure):
             why = short(f"{again.message}; {condition.message}")
             return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))

@@ -25,6 +25,10 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
     answered = bool(ctx.view.refusals or ctx.view.holders)
     named_ends = named(ctx)
     for position in ctx.layout.order:
+        if (ended := ctx.facts.ended.get(position)) is not None:
+            found[position] = ended
+            ctx.standing[position] = ended.condition
+            continue
         observed = ctx.observed[position]
         memory = observed.stored
         if memory.phase in ENDED_STEP_PHASES:

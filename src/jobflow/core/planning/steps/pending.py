@@ -69,8 +69,6 @@ class PendingSteps:
                 self._take(position, decision)
             if holds_up:
                 self._note(position, decision, began=began)
-        if self.failing:
-            return self._once_more()
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
 
     def _take(self, position: int, decision: StepDecision) -> None:
@@ -82,36 +80,32 @@ class PendingSteps:
             if self.stopping.stopped_by(position, condition):
                 self.failing.append(position)
 
+    def ended(self) -> dict[int, StepDecision]:
+        """Return the decisions that more facts do not change, by position: those of steps that had
+        begun and have ended, that fail in this pass, and that completed before one that fails."""
+        found = {
+            position: decision
+            for position, decision in enumerate(self.known)
+            if decision is not None and decision.condition.phase in ENDED_STEP_PHASES
+        }
+        before = list(self.failing)
+        seen = set(before)
+        while before:
+            position = before.pop()
+            decision = self.decisions[position]
+            if decision is None:
+                continue
+            if decision.condition.phase in (StepPhase.FAILED, StepPhase.COMPLETED):
+                if self.known[position] is None:
+                    found[position] = decision
+            targets = set(self.ctx.graph.targets[position]) - seen
+            seen |= targets
+            before.extend(targets)
+        return found
+
     def _note(self, position: int, decision: StepDecision, *, began: bool) -> None:
         met = self._waits(position, began=True).met() if began else None
         self.stopping.note(position, decision.condition.phase, met)
-
-    def _once_more(self) -> list[StepDecision]:
-        """With what has failed known from the start: which step came first makes no difference.
-        What had completed before it, and without which it had not begun, has completed."""
-        known = list(self.known)
-        for position in (*self.failing, *self._completed_before()):
-            known[position] = self.decisions[position]
-        again = PendingSteps(self.ctx, known)
-        decisions = again.run()
-        self.stopping = again.stopping
-        return decisions
-
-    def _completed_before(self) -> list[int]:
-        """The steps that have completed in this pass, without a vcjob, and that one which fails in
-        it is behind."""
-        found: list[int] = []
-        seen, left = set(self.failing), list(self.failing)
-        while left:
-            for target in self.ctx.graph.targets[left.pop()]:
-                decision = self.decisions[target]
-                if target in seen or decision is None:
-                    continue
-                seen.add(target)
-                left.append(target)
-                if self.known[target] is None and decision.condition.phase == StepPhase.COMPLETED:
-                    found.append(target)
-        return found
 
     # --------------------------------------------------------------- what a step comes to
 
@@ -158,10 +152,13 @@ class PendingSteps:
             return StepDecision(waiting(observed, StepReason.TERMINATING, message))
         if ctx.suspended:
             return StepDecision(waiting(observed, StepReason.SUSPENDED, ctx.suspended))
-        if _is_to_decide(observed) and ctx.allowance.spent:
-            condition = waiting(observed, StepReason.STARTING, "its conditions are being looked at")
-            return StepDecision(condition, wake_at=ctx.later)
-        decided = self._decided(observed)
+        decided: Decisions | NotTaken | Failure | None = observed.stored.decisions
+        if decided is None and decides(observed.step):
+            decided = ctx.answer(observed, "when", lambda: decide(observed.step, ctx.seen()))
+            if decided is None:
+                message = "its conditions are being looked at"
+                condition = waiting(observed, StepReason.STARTING, message)
+                return StepDecision(condition, wake_at=ctx.later)
         if isinstance(decided, Failure):
             return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
         if isinstance(decided, NotTaken):
@@ -188,12 +185,6 @@ class PendingSteps:
             return self._skipped(observed, StepEnd.STOPPED, said)
         because = f"waits until it is known how {listed(stopping.failing)} ended"
         return StepDecision(waiting(observed, "", because))
-
-    def _decided(self, observed: ObservedStep) -> Decisions | NotTaken | Failure | None:
-        """What holds of the step for good; None: there is nothing to decide about it."""
-        if not _is_to_decide(observed):
-            return observed.stored.decisions
-        return decide(observed.step, self.ctx.seen())
 
     # ---------------------------------------------------------------------- its targets
 
@@ -292,11 +283,6 @@ class PendingSteps:
         if decided is not None:
             condition = msgspec.structs.replace(condition, decisions=decided)
         return StepDecision(condition)
-
-
-def _is_to_decide(observed: ObservedStep) -> bool:
-    """Whether anything has to be decided about the step that is not yet."""
-    return observed.stored.decisions is None and decides(observed.step)
 
 
 def _ended(
