@@ -39,9 +39,6 @@ STATUS_SECONDS = 1.0
 SETTLE_SECONDS = 0.1
 """How long such a write is held back, so that what follows at once (a vcjob made, then Pending,
 then Running) is in it and not a second behind."""
-AGAIN_AT_ONCE = 8
-"""How often in a row a flow is planned again at once for the same answer, before it has to wait its
-backoff. One that asks for other things gets on: its jobs end one after the other."""
 
 
 @dataclass(slots=True)
@@ -209,8 +206,7 @@ class Reconciler:
         return View(
             templates=self._store.templates(flow.metadata.namespace),
             jobs=jobs,
-            deleted=deleted,
-            absent=frozenset(answers.absent - (jobs.keys() - deleted)),
+            deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
             held=answers.held,
@@ -243,14 +239,9 @@ class Reconciler:
     def _outcome(self, flow: JobFlow, due: Due, applied: Applied, answers: Answers) -> Outcome:
         if applied.status_written:
             answers.written_at, answers.changed_at = self._clock(), None
-        asked = due.questions(stale=applied.stale) if applied.again else []
-        times = answers.asks(asked)
         error = "; ".join(dict.fromkeys(applied.errors))
         answers.failed |= applied.failed
-        if times > AGAIN_AT_ONCE and not error:
-            error = "planned again and again without getting on"
-            answers.failed.update(asked)
-        if flow.final and not answers.failed and not answers.asked:
+        if flow.final and not answers.failed:
             self._memory.forget(key_of(flow))
         waits = [due.status_wait] if due.status_wait else []
         if due.plan.requeue_after is not None:

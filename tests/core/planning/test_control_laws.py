@@ -68,7 +68,7 @@ def test_the_order_of_the_steps_changes_no_decision(made) -> None:
 def test_a_plan_carried_out_leaves_nothing_to_do(made) -> None:
     world = lived(*made).world.settled()
     assert world.plan().nothing
-    again = replace(world, absent=frozenset(), read={}, aborts={}, refusals={})
+    again = replace(world, missing=frozenset(), read={}, aborts={}, refusals={})
     assert not again.plan().plan.events
 
 

@@ -43,7 +43,7 @@ def test_a_dependant_that_waits_says_for_what() -> None:
 
 def test_that_it_has_run_is_remembered() -> None:
     world = flow("x", a=step(daemon=True), b="a x").with_jobs(a="Running", x="Running").settled()
-    world = world.without_jobs("a").with_absent("f-a").settled()
+    world = world.without_jobs("a").with_missing("f-a").settled()
     assert world.plan().held_up == {"a": "JobLost"}
     assert world.ended("f-x", "Completed").plan().creates == ["f-b"]
 
@@ -99,12 +99,12 @@ def test_one_that_a_suspension_has_aborted_by_then_has_completed_too(resumed: bo
 
 
 def test_one_whose_job_is_gone_then_has_completed() -> None:
-    world = all_else_is_over().settled().without_jobs("a").with_absent("f-a")
+    world = all_else_is_over().settled().without_jobs("a").with_missing("f-a")
     assert (world.plan().phases["a"], world.plan().phase) == ("Completed", "Succeed")
 
 
 def test_one_between_two_attempts_is_not_made_again() -> None:
-    world = running().without_jobs("a").with_absent("f-a").settled()
+    world = running().without_jobs("a").with_missing("f-a").settled()
     assert world.plan().held_up["a"] == "JobLost"
     world = world.ended("f-b", "Completed").settled().ended("f-c", "Completed")
     assert (world.plan().phases["a"], world.plan().phase) == ("Completed", "Succeed")

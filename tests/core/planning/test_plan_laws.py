@@ -6,15 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES
-from jobflow.core.planning.actions import AbortJob, Confirm, CreateJob, DeleteCommand, DeleteJob
+from jobflow.core.planning.actions import AbortJob, CreateJob, DeleteCommand, DeleteJob
 from support.laws.effort_of_laws import tries
 from support.laws.random_walk import lived, lives
 from support.laws.reordered_views import seen_in_another_order, steps_in_another_order
 
 JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
 """What is done only when its reason is stored."""
-NEXT_ATTEMPT = (CreateJob, Confirm)
-"""What follows an attempt that has ended, once that is stored: at once after a suspension."""
 
 FIELDS = ("jobs", "templates", "refusals", "commands", "aborts", "pods", "read", "probes")
 """What a plan sees by name, in whatever order."""
@@ -93,7 +91,7 @@ def test_a_plan_carried_out_leaves_nothing_to_do(made) -> None:
         planned = world.plan()
         if not planned.plan.actions:
             rest = world.stored().plan()
-            follows = NEXT_ATTEMPT if planned.plan.urgent else ()
+            follows = (CreateJob,) if planned.plan.urgent else ()
             assert all(isinstance(a, JUSTIFIED_FIRST + follows) for a in rest.plan.actions)
             assert rest.status == planned.status
         done += planned.creates

@@ -198,7 +198,7 @@ def test_that_a_target_once_ran_is_remembered_though_its_histories_are_dropped()
     world = world.with_jobs(a="Running").settled()
     assert world.plan().conditions["c"].passed_targets == ["a"]
     status = msgspec.structs.replace(world.flow.status, job_status_list=None)
-    world = replace(world.with_status(status), absent=frozenset({"f-a"})).without_jobs("a")
+    world = replace(world.with_status(status), missing=frozenset({"f-a"})).without_jobs("a")
     world = world.settled().with_template("b").with_jobs(b="Running")
     assert world.plan().creates == ["f-c"]
 

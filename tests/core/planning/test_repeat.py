@@ -154,7 +154,7 @@ def test_the_next_run_waits_while_the_flow_is_suspended() -> None:
 def test_a_run_that_completed_never_starts_again() -> None:
     world = after_runs(NOT_YET)
     gone = World(world.flow, world.templates, {}, now=world.now)
-    assert gone.plan().confirms == ["f-a-1"]
+    assert gone.plan().job_reads == ["f-a-1"]
     assert gone.plan().creates == []
 
 

@@ -81,7 +81,7 @@ class Life:
     def crash(self) -> None:
         """In the middle of a plan; what only this process knew is lost."""
         self.plan(share=0.5, write=self.random.random() < 0.5)
-        self.world = replace(self.world, aborts={}, absent=frozenset(), read={})
+        self.world = replace(self.world, aborts={}, missing=frozenset(), read={})
 
     def move(self) -> None:
         if live := sorted(self.live()):
@@ -171,7 +171,7 @@ def test_every_loop_ends_and_nothing_runs_again_for_nothing(made) -> None:
 def test_a_plan_carried_out_leaves_nothing_to_do(made) -> None:
     world = lived(*made).world.settled()
     assert world.plan().nothing
-    again = replace(world, absent=frozenset(), read={}, aborts={})
+    again = replace(world, missing=frozenset(), read={}, aborts={})
     assert again.plan().creates == []
     assert again.plan().status == world.flow.status
 

@@ -105,7 +105,7 @@ class Life:
         if self.world.flow.final:
             if status.completion_time is None:
                 self.go_back(planned)
-            self.world = replace(self.world, refusals={}, held=None, absent=frozenset(), read={})
+            self.world = replace(self.world, refusals={}, held=None, missing=frozenset(), read={})
         self.world = self.world.with_status(status)
 
     def go_back(self, planned: Planned) -> None:
@@ -140,7 +140,7 @@ class Life:
 
     def restart(self) -> None:
         self.world = replace(
-            self.world, aborts={}, absent=frozenset(), read={}, probes={}, refusals={}, held=None
+            self.world, aborts={}, missing=frozenset(), read={}, probes={}, refusals={}, held=None
         )
 
     def live(self) -> dict[str, Key]:

@@ -21,10 +21,10 @@ from jobflow.api.jobflow import Condition, DependsOn, Step, Strategy
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import (
     AbortJob,
-    Confirm,
     CreateJob,
     DeleteCommand,
     DeleteJob,
+    ReadJob,
     ReadPods,
 )
 from support.laws.random_pods import SPEC, Insides, probes
@@ -204,7 +204,7 @@ class Life:
 
     def restart(self) -> None:
         """Another process goes on: what only the last one knew is lost."""
-        self.world = replace(self.world, aborts={}, absent=frozenset(), read={}, probes={})
+        self.world = replace(self.world, aborts={}, missing=frozenset(), read={}, probes={})
 
     def end_well(self) -> World:
         """From here on nothing is lost or refused and every vcjob ends somehow."""
@@ -233,7 +233,7 @@ class Life:
         for action in planned.plan.actions:
             if isinstance(action, CreateJob):
                 self.check_create(action, planned)
-            elif isinstance(action, Confirm):
+            elif isinstance(action, ReadJob):
                 assert action.name not in self.live()
             elif isinstance(action, DeleteCommand):
                 assert action.uid in (self.world.flow.status.handled_commands or ()), "too early"

@@ -6,8 +6,7 @@ Losing it (a restart) costs a request, never a second job: the next plan asks ag
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -39,7 +38,8 @@ class Answers:
     """Of one flow, as long as it has the same UID and has not ended."""
 
     uid: str
-    absent: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    """Vcjobs that a live read did not find."""
     holders: dict[str, Holder] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
@@ -65,23 +65,13 @@ class Answers:
     after it."""
     failed: set[str] = field(default_factory=set)
     """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
-    asked: Counter[str] = field(default_factory=Counter)
-    """How often each question was asked, since a plan asked for nothing."""
 
     def settle(self, name: str) -> None:
         """The vcjob is there and ours: nothing that was said about its name holds any more."""
-        self.absent.discard(name)
+        self.missing.discard(name)
         self.holders.pop(name, None)
         self.refusals.pop(name, None)
         self.refused.pop(name, None)
-
-    def asks(self, questions: Collection[str]) -> int:
-        """Count what a plan asked for whose answers another plan has to follow at once; how often
-        the same was asked since a plan asked for nothing (`[]`)."""
-        if not questions:
-            self.asked.clear()
-        self.asked.update(questions)
-        return max((self.asked[each] for each in questions), default=0)
 
     def joined(self, now: datetime, wait: timedelta) -> datetime:
         """Return when pods are asked for again: together with others of the flow if these come

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.planning.actions import Action, Confirm, CreateJob, DeleteFlow, Plan, ReadPods
+from jobflow.core.planning.actions import Action, CreateJob, DeleteFlow, Plan, ReadPods
 from jobflow.core.reasons import StepReason
 
 REQUESTS_AT_ONCE = 16
@@ -30,10 +30,10 @@ class Applied:
     held_back: bool = False
     """A quota or missing rights refused a create; the creates that were not sent yet are left to
     the next plan."""
+    outdated: bool = field(default=False, compare=False)
+    """The flow has changed since the plan was made, so nothing was sent."""
     answered: bool = field(default=False, compare=False)
     """A create succeeded."""
-    stale: bool = False
-    """The flow has changed since the plan was made, and was read again."""
 
 
 class Slots(asyncio.Semaphore):
@@ -79,13 +79,6 @@ class Due:
     def write(self) -> bool:
         """Whether the status is written now."""
         return self.status_wait == 0.0
-
-    def questions(self, *, stale: bool) -> list[str]:
-        """The requests whose answers are for another plan to follow; `stale`: so are those that
-        were made for an older version of the flow."""
-        kinds = (CreateJob, Confirm, ReadPods, *([DeleteFlow] if stale else []))
-        asked = [request_of(action) for action in self.plan.actions if isinstance(action, kinds)]
-        return [STATUS, *asked] if stale else asked
 
 
 def due_of(plan: Plan, status_wait: float | None, failed: Collection[str]) -> Due:

@@ -29,12 +29,12 @@ from jobflow.controller.probes.fair_slots import Turns
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
-    Confirm,
     CreateJob,
     DeleteCommand,
     DeleteFlow,
     DeleteJob,
     Plan,
+    ReadJob,
     ReadPods,
 )
 from jobflow.core.planning.view import PodsRead
@@ -73,16 +73,21 @@ class Applier:
         Raises nothing but what breaks this task off; an error is in the result.
         """
         applied = Applied()
+        if guarded := [request_of(action) for action in plan.actions if _is_guarded(action)]:
+            await self._guard(self._compare(flow, applied), applied, *guarded)
+            if applied.outdated:
+                return applied
         slots = Slots(flow, plan)
-        confirming = [action for action in plan.actions if isinstance(action, Confirm)]
+        reading = [action for action in plan.actions if isinstance(action, ReadJob)]
         work: list[Coroutine[Any, Any, None]] = [
-            self._within(slots, self._act(flow, action, applied), applied, request_of(action))
+            self._within(slots, self._act(flow, action, applied), applied, request)
             for action in plan.actions
-            if not isinstance(action, Confirm)
+            if (request := request_of(action)) not in applied.failed
+            and not isinstance(action, ReadJob)
         ]
-        if confirming:
-            reading = self._confirm(flow, confirming, applied)
-            work.append(self._guard(reading, applied, *map(request_of, confirming)))
+        if reading:
+            read = self._read_jobs(flow, reading, applied)
+            work.append(self._guard(read, applied, *map(request_of, reading)))
         if write_status:
             writing = self._write_status(flow, plan.status, applied)
             work.append(self._guard(writing, applied, STATUS))
@@ -150,13 +155,16 @@ class Applier:
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
         if applied.held_back:
             return
+        if action.guard is not None and action.guard.gone:
+            if await self._is_there(flow, action.guard.gone, applied):
+                return
         namespace = flow.metadata.namespace
         body = msgspec.json.encode(action.manifest)
         try:
             answer = await self._client.create(JOBS, namespace, body)
         except ApiError as error:
             if error.already_exists:
-                await self._met(flow, action.name, applied)
+                await self._take_in(flow, await self._job(flow, action.name), applied)
             elif is_refusal(error):
                 self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
@@ -170,16 +178,29 @@ class Applier:
             _say(flow, "job created", action)
         applied.answered = True
 
-    async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
-        """A vcjob of this name is there already: ours, or whose?"""
+    async def _compare(self, flow: JobFlow, applied: Applied) -> None:
+        """Read the flow live. If it is not as the plan saw it, the plan is outdated."""
+        live = await self._live(flow)
+        if live is not None and live.metadata.resource_version == flow.metadata.resource_version:
+            return
+        applied.outdated = True
+        if live is not None:
+            self._store.learn_flow(live)
+            applied.again = True
+
+    async def _is_there(self, flow: JobFlow, name: str, applied: Applied) -> bool:
+        """Whether a vcjob of the flow with this name exists; then the next plan sees it."""
         try:
             job = await self._job(flow, name)
         except ApiError as error:
             if not error.not_found:
                 raise
-            applied.again = True
-            return
-        await self._take_in(flow, job, applied)
+            return False
+        if not _is_owned(job, flow):
+            return False
+        applied.again = True
+        self._store.learn_job(job)
+        return True
 
     async def _take_in(self, flow: JobFlow, job: Job, applied: Applied) -> None:
         """A vcjob read live, that has a name which the flow wants."""
@@ -187,13 +208,12 @@ class Applier:
         applied.again = True
         if not self._store.learn_job(job):
             return
-        owner = job.metadata.controller
-        ours = owner is not None and owner.uid == flow.metadata.uid
+        ours = _is_owned(job, flow)
         if ours and job.metadata.deletion_timestamp is None:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
             return
-        alive = True if ours else await self._alive(flow, owner)
+        alive = True if ours else await self._alive(flow, job.metadata.controller)
         self._memory.hold(flow, job, owner_alive=alive, now=self._now())
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
@@ -264,7 +284,7 @@ class Applier:
 
     # ------------------------------------------------------------------ live reads
 
-    async def _confirm(self, flow: JobFlow, actions: list[Confirm], applied: Applied) -> None:
+    async def _read_jobs(self, flow: JobFlow, actions: list[ReadJob], applied: Applied) -> None:
         """Read the flow, then the vcjobs: what is not there then, no one has made for this flow."""
         meta = flow.metadata
         live = await self._live(flow)
@@ -279,7 +299,7 @@ class Applier:
             except ApiError as error:
                 if not error.not_found:
                     raise
-                self._memory.of(flow).absent.add(action.name)
+                self._memory.of(flow).missing.add(action.name)
                 log.info("job is not there", flow=_name(flow), job=action.name)
             else:
                 await self._take_in(flow, job, applied)
@@ -366,7 +386,16 @@ class Applier:
         if live.metadata.resource_version == flow.metadata.resource_version:
             raise conflict
         self._store.learn_flow(live)
-        applied.again = applied.stale = True
+        applied.again = True
+
+
+def _is_guarded(action: Action) -> bool:
+    return isinstance(action, CreateJob) and action.guard is not None
+
+
+def _is_owned(job: Job, flow: JobFlow) -> bool:
+    owner = job.metadata.controller
+    return owner is not None and owner.uid == flow.metadata.uid
 
 
 def is_refusal(error: ApiError) -> bool:

@@ -59,24 +59,6 @@ class Attempt:
     """What references in patches see; None: they stay as they stand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A vcjob that is to be made if there is room for it: all that its manifest is built of."""
-
-    step: Step
-    template: JobTemplate
-    attempt: Attempt
-
-    @property
-    def name(self) -> str:
-        """The vcjob's."""
-        return self.attempt.name
-
-    def built(self, flow: JobFlow) -> dict[str, Any] | Failure:
-        """Its manifest, as `build_job` gives it."""
-        return build_job(flow, self.step, self.template, self.attempt)
-
-
 def build_job(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
 ) -> dict[str, Any] | Failure:

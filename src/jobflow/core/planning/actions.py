@@ -17,13 +17,25 @@ from jobflow.api.flow_status import JobFlowStatus
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """The condition for creating a further attempt. It is read live just before the create."""
+
+    uid: str
+    """The flow has this UID and has not changed since the plan was made."""
+    gone: str = ""
+    """No vcjob of the flow has this name; "" if the latest attempt was seen to end."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateJob:
-    """Make this vcjob."""
+    """Create this vcjob."""
 
     step: str
     name: str
     manifest: Mapping[str, Any]
     """The whole object, ready to send."""
+    guard: Guard | None = None
+    """None for a first attempt: its name alone prevents a second vcjob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +47,8 @@ class DeleteJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
-    """Read the flow and this vcjob live: the answer is in the next View."""
+class ReadJob:
+    """Read the flow and this vcjob live; the answer is in the next View."""
 
     name: str
 
@@ -72,7 +84,7 @@ class ReadPods:
     uid: str
 
 
-Action = CreateJob | DeleteJob | Confirm | AbortJob | DeleteCommand | DeleteFlow | ReadPods
+Action = CreateJob | DeleteJob | ReadJob | AbortJob | DeleteCommand | DeleteFlow | ReadPods
 
 
 @dataclass(frozen=True, slots=True)

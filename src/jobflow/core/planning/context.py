@@ -22,11 +22,12 @@ from jobflow.api.flow_status import (
     StepCondition,
 )
 from jobflow.api.jobflow import JobFlow, Step
+from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.cel.expression import Failure
 from jobflow.core.cel.language.budget import LATER, Allowance
 from jobflow.core.cel.scope import EvaluationScope, Standing
-from jobflow.core.manifests.job import Draft
-from jobflow.core.planning.actions import Action, Probe, ReadPods
+from jobflow.core.manifests.job import Attempt, build_job
+from jobflow.core.planning.actions import Action, CreateJob, Guard, Probe, ReadPods
 from jobflow.core.planning.lifecycle import Lifecycle, stored_lifecycle
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.view import View
@@ -47,6 +48,28 @@ class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     attempts: int = 0
     """Number of vcjobs created for the step by then, its items and repeats together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A vcjob that is created if the flow has room for it."""
+
+    step: Step
+    template: JobTemplate
+    attempt: Attempt
+    guard: Guard | None = None
+
+    @property
+    def name(self) -> str:
+        """The vcjob's name."""
+        return self.attempt.name
+
+    def build(self, flow: JobFlow) -> CreateJob | Failure:
+        """Return the create, or the Failure of a reference in a patch that has no value."""
+        manifest = build_job(flow, self.step, self.template, self.attempt)
+        if isinstance(manifest, Failure):
+            return manifest
+        return CreateJob(self.step.name, self.name, manifest, self.guard)
 
 
 class StepDecision(msgspec.Struct, frozen=True):

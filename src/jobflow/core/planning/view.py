@@ -85,10 +85,8 @@ class View:
     """vcjobs by name whose controller owner is this flow's UID, and the last object seen of those
     that were deleted (until the flow's status holds their outcome)."""
     deleted: frozenset[str] = frozenset()
-    """Which of `jobs` are gone from the cluster."""
-    absent: frozenset[str] = frozenset()
-    """Answers to Confirm: vcjobs that a live read, after a live read of this very flow, did not
-    find."""
+    """Names of vcjobs that are gone from the cluster: some of `jobs`, and those that ReadJob did
+    not find."""
     holders: Mapping[str, Holder] = field(default_factory=dict)
     """Answers to creates that met a name already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)

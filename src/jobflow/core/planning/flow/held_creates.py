@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.core.manifests.job import Draft
-from jobflow.core.planning.context import StepDecision
+from jobflow.core.planning.context import Draft, StepDecision
 from jobflow.core.planning.view import Held
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import short

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from jobflow.core.cel.expression import Failure
-from jobflow.core.manifests.job import Draft
-from jobflow.core.planning.actions import Confirm, CreateJob
-from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.context import Draft, PlanContext, StepDecision
 from jobflow.core.planning.flow.held_creates import Turn, under_way, waits_instead
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
@@ -41,8 +40,6 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     turn = Turn(held, decisions, ctx.now, room) if held is not None and room != 0 else None
     found, faults = list(decisions), dict[str, Failure]()
     for position, decision in enumerate(decisions):
-        if room is not None and decision.actions:
-            room = max(room - _asked_about(decision), 0)
         if not (drafts := decision.drafts):
             continue
         tried = drafts if turn is None else turn.let_through(drafts)
@@ -74,20 +71,12 @@ def _built(
     for draft in drafts:
         if len(creates) == room:
             break
-        manifest = draft.built(ctx.flow)
-        if isinstance(manifest, Failure):
-            wrong[draft.name] = manifest
+        create = draft.build(ctx.flow)
+        if isinstance(create, Failure):
+            wrong[draft.name] = create
         else:
-            creates.append(CreateJob(draft.step.name, draft.name, manifest))
+            creates.append(create)
     return creates, wrong
-
-
-def _asked_about(decision: StepDecision) -> int:
-    """How many vcjobs have waited for room, and wait now for what a live read answers: they keep
-    their place, though a restart has forgotten that it was answered before."""
-    if decision.condition.reason != StepReason.PARALLELISM:
-        return 0
-    return sum(isinstance(action, Confirm) for action in decision.actions)
 
 
 def _alive(view: View) -> int:

@@ -14,9 +14,10 @@ import msgspec
 
 from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
 from jobflow.core.cel.expression import Failure
-from jobflow.core.manifests.job import Attempt, Draft, build_job
+from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.names import attempt_name
-from jobflow.core.planning.context import PlanContext, RunDecision
+from jobflow.core.planning.actions import Guard
+from jobflow.core.planning.context import Draft, PlanContext, RunDecision
 from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.planning.target_ends import ends_of_targets
 from jobflow.core.planning.view import Holder, Refusal
@@ -40,15 +41,16 @@ def first_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 
 
 def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """A run that has begun, and whose latest attempt is over."""
-    return _attempt(run, ctx, next_name(run, ctx), run.attempts + 1)
+    """Create the next attempt of a run whose latest attempt has ended or is gone.
 
-
-def next_name(run: ObservedRun, ctx: PlanContext) -> str:
-    """The next `-r<n>` that nothing was ever called."""
+    Its name is the next `-r<n>` that was never used.
+    """
     room = _pod_suffix(run, ctx)
     names = (attempt_name(run.key, again, room=room) for again in count(run.attempts))
-    return next(name for name in names if name not in ctx.taken)
+    name = next(name for name in names if name not in ctx.taken)
+    is_last_known = run.job is not None and not run.gone
+    gone = "" if is_last_known or not run.started else run.job_name
+    return _attempt(run, ctx, name, run.attempts + 1, Guard(ctx.flow.metadata.uid, gone))
 
 
 def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
@@ -110,7 +112,9 @@ def waiting(
     return memory if memory == condition else condition
 
 
-def _attempt(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> RunDecision:
+def _attempt(
+    run: ObservedRun, ctx: PlanContext, name: str, number: int, guard: Guard | None = None
+) -> RunDecision:
     needed = run.step.template_for(run.case)
     template = ctx.view.templates.get(needed)
     if template is None:
@@ -132,7 +136,7 @@ def _attempt(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> RunD
     if (fault := ctx.facts.faults.get(name)) is not None:
         return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
     planned = _planned(run, ctx, name, number)
-    return RunDecision(condition, draft=Draft(run.step, template, planned))
+    return RunDecision(condition, draft=Draft(run.step, template, planned, guard))
 
 
 def _planned(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> Attempt:

@@ -13,11 +13,11 @@ import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.api.job import Job
-from jobflow.core.planning.actions import Confirm
+from jobflow.core.planning.actions import ReadJob
 from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import abort, aborted, intent
-from jobflow.core.planning.runs.create import next_attempt, next_name, waiting
+from jobflow.core.planning.runs.create import next_attempt, waiting
 from jobflow.core.planning.runs.finish import ends_as, finish, held, running_as
 from jobflow.core.planning.runs.retry import retry_or_end
 from jobflow.core.planning.runs.timeout import is_over
@@ -57,15 +57,11 @@ def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Between two attempts, or retried with its flow: the next one, once it may be made."""
     memory = run.stored
     if (why := intent(run, ctx)) and why != StepReason.SUSPENDED:
-        return retry_or_end(run, _not_again(run, memory, why, ctx, sure=True), ctx)
+        return retry_or_end(run, _not_again(run, memory, why, ctx), ctx)
     if ctx.terminating or ctx.suspended:
         return RunDecision(memory)
     if _too_early(memory, ctx.now):
         return RunDecision(memory, wake_at=memory.next_attempt_time)
-    last_is_there = run.job is not None and not run.gone
-    name = next_name(run, ctx) if last_is_there or not run.started else run.job_name
-    if name not in ctx.view.absent:
-        return RunDecision(memory, Confirm(name))
     return next_attempt(run, ctx)
 
 
@@ -92,24 +88,17 @@ def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
         return RunDecision(_as_told(run, shown, end, ctx))
     if between:
         return next_attempt_when_due(run, ctx)
-    if why := intent(run, ctx):
-        return retry_or_end(run, _not_again(run, shown, why, ctx, sure=run.gone), ctx)
-    if ctx.terminating:
+    why, name = intent(run, ctx), run.job_name
+    if ctx.terminating and not why:
         return RunDecision(shown)
-    name = run.job_name
-    if name not in ctx.view.absent:
-        return RunDecision(shown, Confirm(name))
-    return _lost(run, ctx)
+    if name not in ctx.view.deleted and name not in ctx.view.holders:
+        return RunDecision(shown, ReadJob(name))
+    return retry_or_end(run, _not_again(run, shown, why, ctx), ctx) if why else _lost(run, ctx)
 
 
-def _not_again(
-    run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext, *, sure: bool
-) -> RunDecision:
+def _not_again(run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext) -> RunDecision:
     """The run was to be aborted and its vcjob is gone, or it is between two: that was its end."""
-    name = run.job_name
-    if not sure and name not in ctx.view.absent:
-        return RunDecision(shown, Confirm(name))
-    phase = ends_as(why)
+    name, phase = run.job_name, ends_as(why)
     there = run.job is not None and not run.gone
     gone = f"the job {name} is {'over' if there else 'gone'}"
     return RunDecision(
