@@ -11,7 +11,6 @@ import pytest
 
 from jobflow.api.flow_status import JobRecord
 from jobflow.api.jobflow import Step
-from jobflow.core.planning.runs.run import backoff
 from support.plan.foreign_jobs import stranger
 from support.plan.plan_world import (
     NOW,
@@ -83,11 +82,6 @@ def test_a_lost_job_whose_beginning_was_not_written_either() -> None:
     assert (planned.job_reads, planned.held_up) == ([], {"a": "JobLost"})
     world = world.stored().later(1)
     assert world.plan().creates == ["f-a-r1"]
-
-
-def test_backoff_doubles_up_to_five_minutes() -> None:
-    seconds = [backoff(attempts).total_seconds() for attempts in (1, 2, 3, 9, 10, 10_000)]
-    assert seconds == [1, 2, 4, 256, 300, 300]
 
 
 def test_a_job_lost_twice_waits_longer() -> None:

@@ -34,6 +34,7 @@ from jobflow.core.planning.runs.step_runs import begun_steps
 from jobflow.core.planning.status.events import flow_events, step_events
 from jobflow.core.planning.status.flow_state import is_over
 from jobflow.core.planning.status.status import flow_status, invalid_status
+from jobflow.core.planning.steps.next_jobs import next_jobs
 from jobflow.core.planning.steps.pending import PendingSteps
 from jobflow.core.planning.view import View
 from jobflow.core.timestamps import truncate_to_second
@@ -109,7 +110,7 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
     changes = lifecycle != ctx.lifecycle
     if changes:
         ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle)))
-    status = flow_status(ctx, decisions, commands.handled)
+    status = flow_status(ctx, decisions, next_jobs(ctx, decisions), commands.handled)
     kept = retention(flow, view, now)
     actions = [action for decision in decisions for action in decision.actions]
     reads = dict.fromkeys(read for decision in decisions for read in decision.reads)

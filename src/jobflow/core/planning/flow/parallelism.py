@@ -37,9 +37,13 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     made."""
     most, held = ctx.flow.spec.parallelism, ctx.view.held
     room = None if most is None or most < 1 else max(most - _alive(ctx.view), 0)
-    turn = Turn(held, decisions, ctx.now, room) if held is not None and room != 0 else None
+    order = in_place_order(ctx, range(len(decisions)))
+    turn = None
+    if held is not None and room != 0:
+        turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
     found, faults = list(decisions), dict[str, Failure]()
-    for position, decision in enumerate(decisions):
+    for position in order:
+        decision = decisions[position]
         if not (drafts := decision.drafts):
             continue
         tried = drafts if turn is None else turn.let_through(drafts)
@@ -60,6 +64,12 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
         else:
             found[position] = made if creates else _without_room(made, most or 0)
     return Made(found, faults)
+
+
+def in_place_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
+    """Return these steps in the order in which they take free places: the order of `spec.flows`,
+    then that of `finally`."""
+    return sorted(positions)
 
 
 def _built(

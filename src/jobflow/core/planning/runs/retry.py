@@ -26,7 +26,7 @@ from jobflow.core.timestamps import add, ceil_to_second
 DURATION = timedelta(seconds=1)
 FACTOR = 2.0
 LONGEST = timedelta(minutes=5)
-"""The backoff, where nothing else is said."""
+"""The backoff of a lost job, and of a step that does not set one."""
 
 _FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Recorded intents after which there is no other attempt."""
@@ -51,15 +51,14 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
     return RunDecision(_final(condition)) if retry is None else _retried(run, condition, retry, ctx)
 
 
-def backoff(retry: Retry, failures: int) -> timedelta:
-    """How long to wait after so many failed attempts. What admission would refuse counts as not
-    said."""
-    given = retry.backoff or Backoff()
-    first = _duration(given.duration, DURATION)
-    longest = _duration(given.max, LONGEST)
-    factor = given.factor if given.factor is not None and given.factor >= 1 else FACTOR
+def backoff(policy: Backoff, attempts: int) -> timedelta:
+    """Return the pause after so many attempts. A value that admission would refuse counts as not
+    set."""
+    first = _duration(policy.duration, DURATION)
+    longest = _duration(policy.max, LONGEST)
+    factor = policy.factor if policy.factor is not None and policy.factor >= 1 else FACTOR
     try:
-        seconds = first.total_seconds() * factor ** max(failures - 1, 0)
+        seconds = first.total_seconds() * factor ** max(attempts - 1, 0)
     except OverflowError:
         return longest
     return timedelta(seconds=min(seconds, longest.total_seconds()))
@@ -84,7 +83,7 @@ def _retried(
             return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))
         if not again:
             return RunDecision(_final(condition))
-    until = ceil_to_second(add(ctx.now, backoff(retry, failures)))
+    until = ceil_to_second(add(ctx.now, backoff(retry.backoff or Backoff(), failures)))
     waits = _waiting(
         run,
         condition,

@@ -7,10 +7,11 @@ status remembers as ended stays ended, whatever its vcjob does; without a vcjob 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
+from jobflow.api.control import Backoff
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.api.job import Job
 from jobflow.core.planning.actions import ReadJob
@@ -19,14 +20,11 @@ from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import abort, aborted, intent
 from jobflow.core.planning.runs.create import next_attempt, waiting
 from jobflow.core.planning.runs.finish import ends_as, finish, held, running_as
-from jobflow.core.planning.runs.retry import retry_or_end
+from jobflow.core.planning.runs.retry import backoff, retry_or_end
 from jobflow.core.planning.runs.timeout import is_over
 from jobflow.core.planning.target_ends import told_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.timestamps import add, ceil_to_second
-
-FIRST_BACKOFF = timedelta(seconds=1)
-LONGEST_BACKOFF = timedelta(minutes=5)
 
 Told = Callable[[], TargetEnd | None]
 """How a step ended, as its dependants tell (`target_ends.told`); worked out only if it matters."""
@@ -75,11 +73,6 @@ def _running(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     return RunDecision(running, wake_at=running.deadline)
 
 
-def backoff(attempts: int) -> timedelta:
-    """How long to wait after that many attempts: 1 s, doubling, at most 5 min."""
-    return min(FIRST_BACKOFF * (1 << min(attempts - 1, 30)), LONGEST_BACKOFF)
-
-
 def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
     """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
     between, job = run.between_attempts, run.job
@@ -123,7 +116,8 @@ def _too_early(memory: RunCondition, now: datetime) -> bool:
 
 
 def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    until = ceil_to_second(add(ctx.now, backoff(run.attempts - run.stored.past_attempts)))
+    pause = backoff(Backoff(), run.attempts - run.stored.past_attempts)
+    until = ceil_to_second(add(ctx.now, pause))
     message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
         waiting(run, StepReason.JOB_LOST, message, until),

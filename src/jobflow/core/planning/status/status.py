@@ -18,7 +18,6 @@ from jobflow.core.planning.status.flow_state import (
     pod_failure_ratio,
     progress,
 )
-from jobflow.core.planning.status.next_jobs import next_jobs
 from jobflow.core.planning.status.size_limit import fitted
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import SHOWN, go_duration, short
@@ -27,7 +26,10 @@ from jobflow.core.violations import Violation
 
 
 def flow_status(
-    ctx: PlanContext, decisions: Sequence[StepDecision], handled: list[str] | None = None
+    ctx: PlanContext,
+    decisions: Sequence[StepDecision],
+    next_jobs: list[str],
+    handled: list[str] | None = None,
 ) -> JobFlowStatus:
     """The whole status; the stored one itself if it says the same but for the duration, which time
     alone changes. `handled`: Commands."""
@@ -53,7 +55,7 @@ def flow_status(
             for observed, decision in zip(ctx.observed, decisions, strict=True)
         },
         job_status_list=records or None,
-        next_jobs=next_jobs(ctx, decisions) or None,
+        next_jobs=next_jobs or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
         handled_commands=handled,
         suspended_seconds=course.suspended_seconds,
