@@ -247,7 +247,7 @@ def test_while_the_rest_still_runs_a_failure_is_told_first() -> None:
 def test_a_step_that_stopped_names_what_stopped_it() -> None:
     world = flow("a", "b", c="b").settled().with_jobs(a="Failed", b="Running").settled().later(9)
     sentences = why(world, "c")
-    assert sentences[0].endswith("Stopped): it will not start, for a has failed.")
+    assert sentences[0].endswith("Stopped): it will not start, because a has failed.")
     assert sentences[1].startswith("Step a failed 9s ago")
 
 

@@ -64,7 +64,7 @@ def test_it_is_ended_when_all_other_steps_are_over() -> None:
     planned = world.plan()
     assert (planned.phase, planned.aborts, planned.plan.urgent) == ("Running", [], True)
     assert planned.conditions["a"].reason == "DaemonEnded"
-    assert planned.conditions["a"].message == "is being aborted: all other steps are over"
+    assert planned.conditions["a"].message == "is being aborted: all other steps have ended"
     world = world.stored()
     assert world.plan().aborts == ["f-a"]
     world = world.settled().ended("f-a", "Aborted").settled()
@@ -94,7 +94,7 @@ def test_one_that_a_suspension_has_aborted_by_then_has_completed_too(resumed: bo
     world = world.ended("f-a", "Aborted")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
-    assert condition.message == "all other steps are over; the job f-a is over"
+    assert condition.message == "all other steps have ended; the job f-a is over"
     assert world.plan().phase == "Succeed"
 
 

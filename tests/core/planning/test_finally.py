@@ -29,7 +29,7 @@ def a_ends(world: World, phase: str) -> World:
 
 def test_it_waits_until_all_other_steps_are_over() -> None:
     world = tidied()
-    assert world.plan().waiting["z"] == "waits until all other steps are over"
+    assert world.plan().waiting["z"] == "waits until all other steps have ended"
     assert world.flow.status.progress == "0/3"
     world = a_ends(world, "Completed").settled()
     assert world.plan().phases["z"] == "Waiting"

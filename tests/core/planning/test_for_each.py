@@ -99,7 +99,7 @@ def test_a_step_is_running_while_an_item_is() -> None:
     world = each(3)
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "Starting")
-    assert condition.message == "3 jobs are about to be made"
+    assert condition.message == "3 jobs are being created"
     world = world.settled()
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.attempts) == ("Running", "", 3)

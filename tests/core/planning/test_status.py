@@ -36,7 +36,7 @@ def test_every_step_has_a_condition_from_the_first_plan_on() -> None:
             "f-a": {
                 "phase": "Waiting",
                 "reason": "Starting",
-                "message": "the job f-a is about to be made",
+                "message": "the job f-a is being created",
                 "lastTransitionTime": "2026-01-01T12:00:00Z",
             },
             "f-b": {

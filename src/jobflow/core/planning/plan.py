@@ -41,10 +41,10 @@ from jobflow.core.timestamps import truncate_to_second
 
 
 def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
-    """What to do about `flow`, as it was read, seeing `view`, at `now` (aware, UTC).
+    """Return what to do about `flow`, as it was read, at `now` (aware, UTC).
 
-    Pure, deterministic and independent of the order of what it is given; linear in steps, targets
-    and vcjobs. Planning again after a plan was carried out and its status stored does nothing.
+    The result depends only on the arguments, not on their order. The time is linear in steps,
+    targets and vcjobs. After a plan was applied and its status stored, the next plan is empty.
     """
     if flow.final:
         return _final(flow, view, now)
@@ -57,47 +57,47 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     return _plan_unfinished(ctx)
 
 
-# ------------------------------------------------------------------------ a flow that is over
+# -------------------------------------------------------------------- a flow that has ended
 
 
 def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
-    """How it ended is left as it is, unless it is to be retried; vcjobs may still have to go, and
-    in the end the flow itself."""
+    """Plan an ended flow: retry it if a Command says so, else delete vcjobs that are due, and in
+    the end the flow itself."""
     second = truncate_to_second(now)
-    given = read_commands(flow, view, stored_lifecycle(flow, second), second, over=lambda: True)
-    if given.retry:
-        return _retried(flow, given, now)
+    commands = read_commands(flow, view, stored_lifecycle(flow, second), second, over=lambda: True)
+    if commands.retry:
+        return _retried(flow, commands, now)
     kept = retention(flow, view, now)
     lives = any(not job.ended for job in view.jobs.values())
     strays = unheard_of(PlanContext.of(flow, view, now)) if lives else ()
     status = flow.status
-    if given.handled != status.handled_commands:
-        status = msgspec.structs.replace(status, handled_commands=given.handled)
+    if commands.handled != status.handled_commands:
+        status = msgspec.structs.replace(status, handled_commands=commands.handled)
     goes, until = _expired(flow, now)
     return Plan(
-        actions=(*kept.deletes, *strays, *given.deletes, *goes),
+        actions=(*kept.deletes, *strays, *commands.deletes, *goes),
         status=status,
-        urgent=given.urgent,
-        events=given.events,
+        urgent=commands.urgent,
+        events=commands.events,
         requeue_after=_until((kept.wake_at, until), now),
     )
 
 
-def _retried(flow: JobFlow, given: CommandResult, now: datetime) -> Plan:
-    status = restarted(flow, now, given.handled)
-    again = Event(EventType.NORMAL, "FlowRetried", "the flow goes on from the steps that failed")
-    return Plan(given.deletes, status, urgent=True, events=(*given.events, again))
+def _retried(flow: JobFlow, commands: CommandResult, now: datetime) -> Plan:
+    status = restarted(flow, now, commands.handled)
+    again = Event(EventType.NORMAL, "FlowRetried", "the flow continues from the steps that failed")
+    return Plan(commands.deletes, status, urgent=True, events=(*commands.events, again))
 
 
 def _expired(flow: JobFlow, now: datetime) -> tuple[tuple[Action, ...], datetime | None]:
-    """The deletion of the flow if it is due, else when that will be."""
+    """Return the deletion of the flow if it is due, else its time."""
     until = expires(flow)
     if until is None or now < until:
         return (), until
     return (DeleteFlow(flow.metadata.uid),), None
 
 
-# ------------------------------------------------------------------------ a flow that goes on
+# ---------------------------------------------------------------- a flow that has not ended
 
 
 def _plan_unfinished(ctx: PlanContext) -> Plan:
@@ -181,7 +181,7 @@ def _more_facts(
 
 
 def _until(moments: Iterable[datetime | None], now: datetime) -> timedelta | None:
-    """Return the time until the first moment after `now`. This plan has decided what the others
-    change already: another plan at once would decide the same."""
+    """Return the time until the first moment after `now`. This plan has decided everything that is
+    due at earlier moments."""
     first = min((moment for moment in moments if moment is not None and now < moment), default=None)
     return None if first is None else first - now

@@ -1,4 +1,4 @@
-"""What the Commands on a flow come to: which are carried out, which are refused, which can go.
+"""Commands on a flow: which take effect, which are refused, which can be deleted.
 
 A Command is recorded by its UID in `handledCommands` with the status that carries it out or refuses
 it; it is deleted only once that status is stored, and forgotten when it is seen gone. So it acts
@@ -21,31 +21,30 @@ from jobflow.core.planning.view import View
 from jobflow.core.reasons import FlowReason
 
 AT_ONCE = 20
-"""Commands of one flow that may be handled and not yet gone, so that a status keeps its size."""
+"""Most handled Commands of a flow that are not deleted yet; bounds the size of the status."""
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What Commands ask for."""
+    """The effect of the Commands on a flow."""
 
     lifecycle: Lifecycle
-    """Where they send the flow."""
     handled: list[str] | None = None
-    """`handledCommands` as it is to be."""
+    """The new `handledCommands`."""
     retry: bool = False
-    """Whether the flow, which has failed, is to be taken up again."""
+    """Whether the failed flow is retried."""
     events: tuple[Event, ...] = ()
     deletes: tuple[DeleteCommand, ...] = ()
     urgent: bool = False
-    """Whether a Command's delete waits for the status."""
+    """Whether the delete of a Command waits for the status."""
 
 
 def read_commands(
     flow: JobFlow, view: View, lifecycle: Lifecycle, now: datetime, *, over: Callable[[], bool]
 ) -> CommandResult:
-    """Read the Commands of the View. `now`: whole seconds; `over`: whether the flow ends in this
-    very plan, were it not for a Command."""
+    """Return the effect of the Commands in the View. `now`: whole seconds; `over`: whether the flow
+    ends in this plan without them."""
     handled = flow.status.handled_commands or []
     if view.commands is None:
         return CommandResult(lifecycle, flow.status.handled_commands)
@@ -73,7 +72,6 @@ def _rank(command: Command) -> tuple[datetime, str]:
 
 
 def _gone(commands: Iterable[Command]) -> tuple[DeleteCommand, ...]:
-    """Those that are stored as handled are deleted, where nobody has done that yet."""
     return tuple(
         DeleteCommand(command.metadata.name, command.metadata.uid)
         for command in commands
@@ -82,8 +80,6 @@ def _gone(commands: Iterable[Command]) -> tuple[DeleteCommand, ...]:
 
 
 class _Reader:
-    """Reads one Command after another."""
-
     def __init__(
         self, flow: JobFlow, lifecycle: Lifecycle, now: datetime, over: Callable[[], bool]
     ) -> None:
@@ -95,17 +91,16 @@ class _Reader:
         self.events: list[Event] = []
 
     def read(self, commands: Iterable[Command]) -> Iterator[Command]:
-        """Those that are read now; what comes behind a retry finds the flow taken up again."""
+        """Yield the Commands that are handled now. Those after a retry wait for the next plan."""
         for command in commands:
             if self.retry:
                 return
-            if why := self._wrong(command) or _READINGS[command.action](self, command):
+            if why := self._fault(command) or _READINGS[command.action](self, command):
                 text = f"Command {command.metadata.name} ({command.action}) was refused: {why}"
                 self.events.append(Event(EventType.WARNING, "CommandRefused", text))
             yield command
 
-    def _wrong(self, command: Command) -> str:
-        """What is wrong with the Command itself."""
+    def _fault(self, command: Command) -> str:
         target, uid = command.target, self._flow.metadata.uid
         if target is None or target.uid != uid:
             other = f"another flow of this name (uid {target.uid})" if target and target.uid else ""
@@ -123,17 +118,15 @@ class _Reader:
         deleting = self._flow.metadata.deletion_timestamp is not None
         return "the flow is being deleted" if deleting else ""
 
-    # -------------------------------------------- carried out, or refused for what is returned
+    # ----------------------------- each returns why the Command is refused, or ""
 
     def cancel(self, command: Command) -> str:
-        """One more cancel is none."""
         if why := self._too_late():
             return why
         self.lifecycle = self.lifecycle.cancelled(self._now, command.message)
         return ""
 
     def cancel_now(self, command: Command) -> str:
-        """Also if the flow is being ended already."""
         if why := self._too_late():
             return why
         self.lifecycle = self.lifecycle.cancelled_now(self._now, command.message)

@@ -1,8 +1,8 @@
-"""`spec.parallelism`: the most vcjobs of a flow that are alive at once, in the order of its steps.
+"""`spec.parallelism`: the most vcjobs of a flow that exist at once, and who takes a free place.
 
-Which vcjobs are to be made is decided before, for steps that have begun (their next items and
-attempts) as for any others; here those that there is room for are built, and no others, for what
-waits in a wide flow is a thousand manifests a plan. A vcjob's end has the flow planned again.
+The drafts of all steps, of first attempts, further attempts and next items, are turned into creates
+as long as there is room. The others are not even built, because a wide flow may have a thousand of
+them waiting.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from jobflow.core.text import counted
 
 
 class Made(NamedTuple):
-    """What the drafts of all decisions have come to."""
+    """The decisions after their drafts were built."""
 
     decisions: list[StepDecision]
     """Without drafts: each is an action, waits for room, or could not be built."""
     faults: Mapping[str, Failure]
-    """Why, by the vcjob's name. Its step is as it was, and fails in the next judgement: of this
-    plan, or of the plan that follows as soon as the status is written."""
+    """The drafts that could not be built, by the vcjob's name. Their steps fail when they are
+    decided again, in this plan or the next."""
 
 
 def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
-    """The decisions with as many creates as there is room for; `spec.flows` first, then
-    `finally`. While a quota or missing rights refuse creates, only those whose turn it is are
-    made."""
+    """Return the decisions with as many creates as there is room for, in place order. While a quota
+    or missing rights refuse creates, only those whose turn it is are tried."""
     most, held = ctx.flow.spec.parallelism, ctx.view.held
     room = None if most is None or most < 1 else max(most - _alive(ctx.view), 0)
     order = in_place_order(ctx, range(len(decisions)))
@@ -47,17 +46,17 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
         if not (drafts := decision.drafts):
             continue
         tried = drafts if turn is None else turn.let_through(drafts)
-        creates, wrong = _built(ctx, tried, room)
-        faults |= wrong
+        creates, unbuilt = _built(ctx, tried, room)
+        faults |= unbuilt
         if room is not None:
             room -= len(creates)
         made = msgspec.structs.replace(
             decision,
             actions=(*decision.actions, *creates),
             drafts=(),
-            urgent=decision.urgent or bool(wrong),
+            urgent=decision.urgent or bool(unbuilt),
         )
-        if wrong:
+        if unbuilt:
             found[position] = made
         elif turn is not None:
             found[position] = turn.held_back(made, drafts)
@@ -75,18 +74,18 @@ def in_place_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
 def _built(
     ctx: PlanContext, drafts: Iterable[Draft], room: int | None
 ) -> tuple[list[CreateJob], dict[str, Failure]]:
-    """No more creates than that, and what could not be built on the way, which takes no room."""
+    """Return at most `room` creates, and the drafts that could not be built."""
     creates: list[CreateJob] = []
-    wrong: dict[str, Failure] = {}
+    unbuilt: dict[str, Failure] = {}
     for draft in drafts:
         if len(creates) == room:
             break
         create = draft.build(ctx.flow)
         if isinstance(create, Failure):
-            wrong[draft.name] = create
+            unbuilt[draft.name] = create
         else:
             creates.append(create)
-    return creates, wrong
+    return creates, unbuilt
 
 
 def _alive(view: View) -> int:
@@ -94,7 +93,6 @@ def _alive(view: View) -> int:
 
 
 def _without_room(decision: StepDecision, most: int) -> StepDecision:
-    """What else it does, and when it wakes, stays: other runs of the step are under way."""
     condition = decision.condition
     if under_way(condition):
         return decision

@@ -1,7 +1,7 @@
-"""Whether a run whose attempt has failed gets another one, and when: a step's `retry`.
+"""Retry of a failed run and its backoff: a step's `retry`.
 
-Only what became of a vcjob counts: one that was refused is not made again. What is brought to its
-end with the flow gets no other attempt; one that was aborted by a suspension gets one for nothing.
+A vcjob that was refused is not created again. A run that ends with its flow gets no further
+attempt. A run that was aborted by a suspension gets one that does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jobflow.core.cel.expression import Failure
 from jobflow.core.cel.scope import holds
 from jobflow.core.planning.context import PlanContext, RunDecision
 from jobflow.core.planning.observed import ObservedRun
-from jobflow.core.planning.runs.abort import aborted, halted
+from jobflow.core.planning.runs.abort import aborted, ending_reason
 from jobflow.core.planning.runs.finish import ends_as, not_judged
 from jobflow.core.planning.runs.timeout import duration
 from jobflow.core.reasons import StepReason
@@ -29,19 +29,18 @@ LONGEST = timedelta(minutes=5)
 """The backoff of a lost job, and of a step that does not set one."""
 
 _FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
-"""Recorded intents after which there is no other attempt."""
+"""Stored reasons after which no further attempt follows."""
 
 
 def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDecision:
-    """What follows the end of an attempt, as it would be recorded: that very end, or another
-    attempt."""
+    """Return the end of an attempt, or the wait for another attempt."""
     condition = end.condition
     if condition.phase != StepPhase.FAILED:
         return end
-    why = halted(run, ctx)
+    why = ending_reason(run, ctx)
     suspended = condition.reason == StepReason.SUSPENDED
     if suspended and why in ("", StepReason.SUSPENDED):
-        return _for_nothing(run, condition)
+        return _after_suspension(run, condition)
     if suspended:
         message = aborted(why, f"the job {condition.job} is over", run, ctx)
         return RunDecision(_final(condition, phase=ends_as(why), reason=why, message=message))
@@ -95,22 +94,20 @@ def _retried(
 
 
 def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Whether there is another attempt is decided by the next plan."""
+    """Leave the retry to the next plan."""
     job = run.job
     kept = RunDecision(run.stored) if job is None else not_judged(run, job, ctx)
     return msgspec.structs.replace(kept, wake_at=ctx.later)
 
 
-def _for_nothing(run: ObservedRun, condition: RunCondition) -> RunDecision:
-    """Aborted by a suspension: it begins again once the flow is resumed."""
+def _after_suspension(run: ObservedRun, condition: RunCondition) -> RunDecision:
     message = "the flow was suspended: it runs again once the flow is resumed"
     return RunDecision(
         _waiting(run, condition, reason=StepReason.SUSPENDED, message=message), urgent=True
     )
 
 
-def _waiting(run: ObservedRun, condition: RunCondition, **said: object) -> RunCondition:
-    """Between two attempts, of which the first ended so."""
+def _waiting(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
     kept = {
         "failures": condition.failures,
         "avoid_nodes": condition.avoid_nodes,
@@ -120,11 +117,11 @@ def _waiting(run: ObservedRun, condition: RunCondition, **said: object) -> RunCo
         "requested_hours": condition.requested_hours,
     }
     blank = run.anew(phase=StepPhase.WAITING, last_transition_time=run.now)
-    return msgspec.structs.replace(blank, **kept, **said)
+    return msgspec.structs.replace(blank, **kept, **changes)
 
 
-def _final(condition: RunCondition, **said: object) -> RunCondition:
-    return msgspec.structs.replace(condition, avoid_nodes=None, **said)
+def _final(condition: RunCondition, **changes: object) -> RunCondition:
+    return msgspec.structs.replace(condition, avoid_nodes=None, **changes)
 
 
 def _duration(text: str | None, default: timedelta) -> timedelta:

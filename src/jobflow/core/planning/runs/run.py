@@ -1,7 +1,7 @@
-"""What comes of a run that has begun: remembered, ended, running, or lost and made again.
+"""Decision about a run that has begun: ended, running, between attempts, or lost.
 
-It never looks at dependencies: a begun run carries on whatever became of the others. What the
-status remembers as ended stays ended, whatever its vcjob does; without a vcjob too.
+Dependencies do not matter to a run that has begun. A run that the status says has ended stays
+ended, whatever its vcjob does.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.timestamps import add, ceil_to_second
 
 Told = Callable[[], TargetEnd | None]
-"""How a step ended, as its dependants tell (`target_ends.told`); worked out only if it matters."""
+"""Returns how a step ended according to its dependants (`target_ends`); called only if needed."""
 
 
 def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | None:
-    """What comes of a run; None where it has not begun."""
+    """Return the decision about a run, or None if it has not begun."""
     if run.stored.phase in ENDED_STEP_PHASES:
         return RunDecision(run.stored)
     if not run.started:
@@ -52,7 +52,7 @@ def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | 
 
 
 def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Between two attempts, or retried with its flow: the next one, once it may be made."""
+    """Decide about a run between two attempts, or retried with its flow."""
     memory = run.stored
     if (why := intent(run, ctx)) and why != StepReason.SUSPENDED:
         return retry_or_end(run, _not_again(run, memory, why, ctx), ctx)
@@ -74,7 +74,7 @@ def _running(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 
 
 def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
-    """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
+    """Decide about a run that has begun and whose latest vcjob is gone or not in the View."""
     between, job = run.between_attempts, run.job
     shown = run.stored if between or job is None else running_as(run, job, ctx)
     if (end := told()) is not None:
@@ -90,7 +90,7 @@ def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
 
 
 def _not_again(run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext) -> RunDecision:
-    """The run was to be aborted and its vcjob is gone, or it is between two: that was its end."""
+    """Return the end of a run that is aborted while it has no vcjob."""
     name, phase = run.job_name, ends_as(why)
     there = run.job is not None and not run.gone
     gone = f"the job {name} is {'over' if there else 'gone'}"
@@ -129,7 +129,6 @@ def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 def _as_told(
     run: ObservedRun, shown: RunCondition, end: TargetEnd, ctx: PlanContext
 ) -> RunCondition:
-    """The end of a run whose vcjob is gone, as its step's dependants tell it."""
     return msgspec.structs.replace(
         shown,
         phase=end.phase,

@@ -1,7 +1,4 @@
-"""Puts a flow's status together from what was decided; equal to the stored one if nothing changed.
-
-It decides about no step: `begun` and `unstarted` did.
-"""
+"""The status of a flow, put together from the decisions about its steps."""
 
 from __future__ import annotations
 
@@ -31,22 +28,22 @@ def flow_status(
     next_jobs: list[str],
     handled: list[str] | None = None,
 ) -> JobFlowStatus:
-    """The whole status; the stored one itself if it says the same but for the duration, which time
-    alone changes. `handled`: Commands."""
+    """Return the whole status; the stored object itself if only the duration would change.
+    `handled`: UIDs of Commands."""
     stored = ctx.flow.status
     records = job_records(ctx, decisions)
     state = flow_state(ctx, decisions, records)
-    course = ctx.lifecycle
+    lifecycle = ctx.lifecycle
     if state.phase in FINAL_PHASES:
-        course = course.resumed(ctx.second)
+        lifecycle = lifecycle.resumed(ctx.second)
     ended = completion_time(ctx, state)
-    duration = go_duration((ended or ctx.second) - course.started)
+    duration = go_duration((ended or ctx.second) - lifecycle.started)
     known = msgspec.structs.replace(stored, duration=duration)
     lists = job_lists(records, decisions)
     status = JobFlowStatus(
         state=state,
         progress=progress(decisions),
-        start_time=course.started,
+        start_time=lifecycle.started,
         completion_time=ended,
         duration=duration,
         observed_generation=ctx.flow.metadata.generation,
@@ -58,10 +55,10 @@ def flow_status(
         next_jobs=next_jobs or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
         handled_commands=handled,
-        suspended_seconds=course.suspended_seconds,
-        suspended_at=course.suspended_at,
-        suspended_by=course.suspended_by,
-        finally_cancelled=course.finally_too,
+        suspended_seconds=lifecycle.suspended_seconds,
+        suspended_at=lifecycle.suspended_at,
+        suspended_by=lifecycle.suspended_by,
+        finally_cancelled=lifecycle.finally_too,
         **lists,
     )
     found = known if status == known else fitted(status, known)
@@ -69,15 +66,13 @@ def flow_status(
 
 
 def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlowStatus:
-    """Of a flow that came past a switched-off webhook: Failed, in the webhook's words."""
+    """Return the Failed status of a flow that admission would have refused, with its message."""
     words = [str(violation) for violation in violations]
     more = f"; and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
-    said = "; ".join(words[:SHOWN])
+    message = "; ".join(words[:SHOWN]) + more
     now = truncate_to_second(ctx.now)
     return JobFlowStatus(
-        state=FlowState(
-            phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=short(said + more)
-        ),
+        state=FlowState(phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=short(message)),
         progress=f"0/{len(ctx.steps)}",
         start_time=now,
         completion_time=now,

@@ -1,10 +1,9 @@
-"""What comes of a step that has not begun: it starts, waits, or is skipped. It sees no vcjobs.
+"""Decisions about steps that have not begun: start, wait, skip or fail.
 
-Targets are decided before those that depend on them, so one pass carries an end through the whole
-flow. Between being ready and starting stand, in this order: the flow is being deleted, or is
-suspended; what the step itself decides (`deciding`), stored before it starts; and the flow has
-stopped after a failure (`failure_policy`). A step that fails here is a failure to all others: then
-they are decided once more.
+Targets are decided before their dependants, so that one pass carries an end through the whole flow.
+A ready step is checked in this order: the flow is being deleted or is suspended; the step's own
+decisions (`decisions`), which are stored before it starts; the flow has stopped after a failure
+(`failure_policy`). If a step fails in a pass, all steps are decided again (`plan`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from jobflow.core.planning.runs.step_runs import begin
 from jobflow.core.planning.steps.decisions import NotTaken, decide, decides
 from jobflow.core.planning.steps.probes import ProbeState, Probing
 from jobflow.core.planning.steps.waiting import (
-    NOBODY,
+    NO_TARGETS,
     Waits,
     blocked_by,
     skipped_for,
@@ -42,10 +41,10 @@ _NOT_YET, _UNSATISFIABLE = TargetState.NOT_YET, TargetState.UNSATISFIABLE
 
 
 class PendingSteps:
-    """One pass over the steps in the order of their dependencies."""
+    """One pass over the steps in dependency order."""
 
     def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> None:
-        """`decisions`: of the steps that have begun; the others are None and are filled in."""
+        """`decisions`: those of the steps that have begun; None for all others."""
         self.ctx = ctx
         self.known = decisions
         self.decisions = list(decisions)
@@ -53,13 +52,13 @@ class PendingSteps:
             None if decision is None else end_of(ctx.steps[i], decision.condition)
             for i, decision in enumerate(decisions)
         ]
-        """How each step has ended, None while it has not; filled in along the way."""
+        """How each step has ended; None if it has not, or is not decided yet."""
         self.stopping = FailureStop(ctx, decisions)
         self.failing: list[int] = []
-        """Steps that fail in this pass, and stop the flow."""
+        """Steps that fail in this pass and stop the flow."""
 
     def run(self) -> list[StepDecision]:
-        """Every step's decision, by position."""
+        """Return the decision about every step, by position."""
         blocked, holds_up = self.ctx.layout.blocked, self.stopping.holds_up
         for position in self.ctx.graph.order:
             decision = self.decisions[position]
@@ -107,7 +106,7 @@ class PendingSteps:
         met = self._waits(position, began=True).met() if began else None
         self.stopping.note(position, decision.condition.phase, met)
 
-    # --------------------------------------------------------------- what a step comes to
+    # ------------------------------------------------------------------------- one step
 
     def _new(self, position: int) -> StepDecision:
         ctx = self.ctx
@@ -125,8 +124,8 @@ class PendingSteps:
                 observed, skip, skipped_for(skip, ctx, waits, self.stopping.failed)
             )
         if verdict is _UNSATISFIABLE:
-            said = unsatisfiable(ctx, waits)
-            return StepDecision(_ended(observed, StepReason.PROBE_UNSATISFIABLE, said))
+            message = unsatisfiable(ctx, waits)
+            return StepDecision(_ended(observed, StepReason.PROBE_UNSATISFIABLE, message))
         if verdict is _NOT_YET:
             decision = StepDecision(self._waiting(position, waits))
         else:
@@ -136,15 +135,14 @@ class PendingSteps:
         return decision
 
     def _last(self, position: int, observed: ObservedStep) -> StepDecision:
-        """A step of `finally`."""
         if self.ctx.lifecycle.finally_too:
             return self._skipped(observed, StepEnd.STOPPED, self.ctx.lifecycle.ending_message)
         if not self._rest_is_over and not self.ctx.terminating:
-            return StepDecision(waiting(observed, "", "waits until all other steps are over"))
-        return self._ready(position, NOBODY)
+            return StepDecision(waiting(observed, "", "waits until all other steps have ended"))
+        return self._ready(position, NO_TARGETS)
 
     def _ready(self, position: int, waits: Waits) -> StepDecision:
-        """Nothing that its targets do stands in the way any more."""
+        """Decide about a step that its targets let start."""
         ctx = self.ctx
         observed = ctx.observed[position]
         if ctx.terminating:
@@ -166,7 +164,7 @@ class PendingSteps:
         if (held := self._held_up(position, observed, waits)) is not None:
             return held
         if decided is not observed.stored.decisions:
-            condition = waiting(observed, StepReason.STARTING, "what it decided is being written")
+            condition = waiting(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
         if (old := _resumed(observed, ctx)) and observed.stored.past_attempts:
             message = f"waits until the old job {old}, which was resumed, has ended"
@@ -174,22 +172,22 @@ class PendingSteps:
         return begin(observed, ctx)
 
     def _held_up(self, position: int, observed: ObservedStep, waits: Waits) -> StepDecision | None:
-        """What a failure makes of a step that is ready; None: it may start."""
+        """Return the decision if a failure keeps a ready step from starting, else None."""
         stopping = self.stopping
         if not stopping.holds_up or position >= self.ctx.last_from:
             return None
         if stopping.admits(position, waits.met()):
             return None
         if stopping.failed:
-            said = skipped_for(StepEnd.STOPPED, self.ctx, waits, stopping.failed)
-            return self._skipped(observed, StepEnd.STOPPED, said)
-        because = f"waits until it is known how {listed(stopping.failing)} ended"
-        return StepDecision(waiting(observed, "", because))
+            message = skipped_for(StepEnd.STOPPED, self.ctx, waits, stopping.failed)
+            return self._skipped(observed, StepEnd.STOPPED, message)
+        message = f"waits until it is known how {listed(stopping.failing)} ended"
+        return StepDecision(waiting(observed, "", message))
 
     # ---------------------------------------------------------------------- its targets
 
     def _waits(self, position: int, *, began: bool = False) -> Waits:
-        """`began`: the step has, so that its probe, if it has one, is over."""
+        """`began`: a step that has begun does not need its probe any more."""
         ends, need = self.ends, self.ctx.layout.needs[position]
         if (probe := need.probe) is not None:
             if began:
@@ -232,9 +230,10 @@ class PendingSteps:
     def _lasting(
         self, position: int, decision: StepDecision, verdict: TargetState, waits: Waits
     ) -> StepDecision:
-        """With what is remembered of targets that are met, and what is still asked of the rest.
+        """Add the targets that stay met, and the probes and reads of the others.
 
-        Requests that have passed stay in the plan until that is stored: else it could be forgotten.
+        Probes that have passed stay in the plan until the status says so, so that the prober does
+        not forget them.
         """
         memory, names = self.ctx.observed[position].stored, self.ctx.graph.names
         met = [names[target] for target in waits.lasting()]
@@ -264,8 +263,8 @@ class PendingSteps:
     def _waiting(self, position: int, waits: Waits) -> StepCondition:
         observed, stopping = self.ctx.observed[position], self.stopping
         if stopping.failed and not stopping.may_yet(position):
-            because = f"will not start, for {stopping.failed[0]} has failed"
-            return waiting(observed, StepEnd.STOPPED, because)
+            message = f"will not start, because {stopping.failed[0]} has failed"
+            return waiting(observed, StepEnd.STOPPED, message)
         return waiting(observed, *waits_for(self.ctx, waits))
 
     def _blocked(self, position: int) -> StepDecision:
@@ -288,7 +287,7 @@ class PendingSteps:
 def _ended(
     observed: ObservedStep, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
 ) -> StepCondition:
-    """The end of a step that has not begun; of attempts before a retry it keeps what they were."""
+    """Return the end of a step that has not begun; it keeps attempts before a retry."""
     memory = observed.stored
     runs = [
         run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
@@ -308,7 +307,7 @@ def _ended(
 
 
 def _resumed(observed: ObservedStep, ctx: PlanContext) -> str:
-    """A vcjob from before a retry that somebody has resumed since; empty: there is none."""
+    """Return the name of a vcjob from before a retry that was resumed since, or ""."""
     gone = ctx.view.deleted
     names = (job.metadata.name for job in observed.jobs if not job.ended)
     return next((name for name in names if name not in gone), "")
