@@ -286,7 +286,7 @@ def test_what_comes_with_the_end_is_too_late(action: str) -> None:
     """All that is left is to write how the flow ended."""
     world = flow("a").with_jobs(a="Running").settled().ended("f-a", "Completed")
     world = world.with_command(action)
-    assert refused(world) == ["the flow is over"]
+    assert refused(world) == ["the flow has ended"]
     assert (world.plan().phase, world.plan().reason) == ("Succeed", "")
     assert world.settled().commands == {}
 
@@ -294,7 +294,7 @@ def test_what_comes_with_the_end_is_too_late(action: str) -> None:
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob", "ResumeJob"])
 def test_what_is_over_or_being_deleted_is_left_alone(action: str) -> None:
     over = flow("a").run().with_command(action)
-    assert refused(over) == ["the flow is over (Succeed)"]
+    assert refused(over) == ["the flow has ended (Succeed)"]
     assert over.settled().commands == {}
     going = running().being_deleted().with_command(action)
     assert refused(going) == ["the flow is being deleted"]

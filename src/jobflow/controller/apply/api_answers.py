@@ -1,6 +1,6 @@
-"""What the API server answered that is in no object: kept in memory between two plans of a flow.
+"""Answers of the API server that no object holds, kept in memory between the plans of a flow.
 
-Losing it (a restart) costs a request, never a second job: the next plan asks again.
+Losing them in a restart costs a request, never a second job.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFINITE = (403, 404)
 
 @dataclass(slots=True)
 class Answers:
-    """Of one flow, as long as it has the same UID and has not ended."""
+    """The answers about one flow, as long as it has this UID and has not ended."""
 
     uid: str
     missing: set[str] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Answers:
     read: dict[str, PodsRead] = field(default_factory=dict)
     """The pods of vcjobs as they were read live, by the vcjob's UID."""
     unread: dict[str, int] = field(default_factory=dict)
-    """How often in a row reading them failed, by the same."""
+    """How often in a row reading them failed, by the vcjob's UID."""
     next_read: datetime | None = None
     """When pods that could not be read last are asked for again."""
     written_at: float | None = None
@@ -67,7 +67,7 @@ class Answers:
     """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
 
     def settle(self, name: str) -> None:
-        """The vcjob is there and ours: nothing that was said about its name holds any more."""
+        """Forget the answers about the name of a vcjob that exists and is the flow's."""
         self.missing.discard(name)
         self.holders.pop(name, None)
         self.refusals.pop(name, None)
@@ -113,7 +113,7 @@ class Memory:
         return len(self._answers)
 
     def of(self, flow: JobFlow) -> Answers:
-        """The answers of this very flow; none yet where its name had another UID before."""
+        """Return the answers about this flow; empty if its name had another UID before."""
         key, uid = key_of(flow), flow.metadata.uid
         known = self._answers.get(key)
         if known is not None and known.uid == uid:
@@ -123,22 +123,22 @@ class Memory:
         return answers
 
     def forget(self, flow: Key) -> None:
-        """The flow is gone or over."""
+        """Forget a flow that is gone or has ended."""
         known = self._answers.pop(flow, None)
         for name in known.holders if known is not None else ():
             self._no_longer((flow[0], name), flow)
 
     def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
-        """The name is in use by a vcjob that is not this flow's. Its end is told by an event; the
-        backoff is for an event that never comes."""
+        """Note that the name is in use by a vcjob of somebody else. An event tells when it is gone;
+        the backoff is for a missing event."""
         answers, name = self.of(flow), job.metadata.name
         retry_at = now + self._wait(answers, name)
         answers.holders[name] = Holder(job, owner_alive, retry_at)
         self._waiting.setdefault((flow.metadata.namespace, name), set()).add(key_of(flow))
 
     def released(self, job: Key) -> set[Key]:
-        """Something happened to a vcjob: which flows waited for its name. They have to try again,
-        so what they were told about it is void."""
+        """Return the flows that wait for the name of a vcjob that has changed, and forget the
+        answers about it."""
         flows = self._waiting.pop(job, set())
         for flow in flows:
             if (known := self._answers.get(flow)) is not None:
@@ -201,7 +201,7 @@ class Memory:
         return answers.read[job_uid]
 
     def lift(self, flow: Key) -> None:
-        """What was refused may be taken now: its template changed."""
+        """Forget refusals, because a template has changed."""
         if (known := self._answers.get(flow)) is not None:
             known.refusals.clear()
             known.refused.clear()

@@ -1,4 +1,4 @@
-"""The result of carrying a plan out, and how many of its requests are sent at once."""
+"""The result of applying a plan, and the limit of its concurrent requests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ REQUESTS_AT_ONCE = 16
 
 @dataclass(slots=True)
 class Applied:
-    """The result of carrying a plan out, for the one place that handles outcomes."""
+    """The result of applying a plan; the reconciler handles it in one place."""
 
     again: bool = False
-    """An answer is there that no watch event will bring: plan again at once."""
+    """Plan again at once: no watch event brings what was learned."""
     errors: list[str] = field(default_factory=list)
     """Errors after which a later try may succeed."""
     failed: set[str] = field(default_factory=set)

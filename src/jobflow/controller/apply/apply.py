@@ -1,7 +1,7 @@
-"""Carries out a Plan: sends its requests and brings the answers home. Decides nothing.
+"""Applier: sends the requests of a Plan and keeps their answers. It decides nothing.
 
-Answers that are objects go into the store before `apply` returns, so that the next plan sees its
-own writes; the others go into the flow's Answers.
+Objects in answers are in the store before `apply` returns, so that the next plan sees its own
+writes. Other answers are in the flow's Answers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Applier:
-    """Sends what plans ask for."""
+    """Sends the requests of plans."""
 
     def __init__(
         self,
@@ -67,10 +67,11 @@ class Applier:
         a flow with many of them does not keep the others waiting."""
 
     async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
-        """Carry out the plan's actions, and write its status if asked to, all at once.
+        """Send the plan's actions, and its status if `write_status`, all at once.
 
-        Returns when every request has ended, however it ended: two plans of one flow never overlap.
-        Raises nothing but what breaks this task off; an error is in the result.
+        A plan with guarded creates is sent only if the flow has not changed since it was made.
+        Returns when every request has ended, so that two plans of one flow never overlap. Errors
+        are in the result; only a cancellation is raised.
         """
         applied = Applied()
         if guarded := [request_of(action) for action in plan.actions if _is_guarded(action)]:
@@ -112,8 +113,8 @@ class Applier:
     async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
         """Make every error of these requests a part of the outcome.
 
-        Only a cancellation of this task passes: then nobody waits for the outcome. One that comes
-        from inside a request, such as from connections that are being closed, is an error too.
+        Only a cancellation of this task is raised. One from inside a request, such as from
+        connections that are being closed, is an error too.
         """
         try:
             await work
@@ -203,7 +204,7 @@ class Applier:
         return True
 
     async def _take_in(self, flow: JobFlow, job: Job, applied: Applied) -> None:
-        """A vcjob read live, that has a name which the flow wants."""
+        """Keep a vcjob that was read live and has a name which the flow needs."""
         name = job.metadata.name
         applied.again = True
         if not self._store.learn_job(job):
@@ -218,8 +219,8 @@ class Applier:
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
     async def _alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
-        """Whether the owner of a vcjob is there and not being deleted. True where it has none, and
-        where this account cannot find out: then it is left to its owner."""
+        """Whether the owner of a vcjob exists and is not being deleted. True without an owner, and
+        if this account may not read it."""
         if owner is None:
             return True
         async with self._reads.turn(key_of(flow)):
@@ -239,7 +240,7 @@ class Applier:
     async def _delete(
         self, resource: Resource, flow: JobFlow, action: DeleteJob | DeleteCommand
     ) -> None:
-        """Delete this very object; that another has its name by now (409) is success too."""
+        """Delete the object with this UID; success too if another has its name by now (409)."""
         try:
             namespace = flow.metadata.namespace
             await self._client.delete(resource, namespace, action.name, uid=action.uid)
@@ -248,7 +249,7 @@ class Applier:
                 raise
 
     async def _delete_flow(self, flow: JobFlow, action: DeleteFlow, applied: Applied) -> None:
-        """Only as it was when that was decided: it may have been taken up again since."""
+        """Delete the flow unless it has changed since the plan: it may have been retried."""
         meta = flow.metadata
         try:
             await self._client.delete(
@@ -266,8 +267,8 @@ class Applier:
             log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
 
     async def _abort(self, flow: JobFlow, action: AbortJob) -> None:
-        """A Command of this name that is still there will do. Where none can be made, the vcjob
-        will be deleted in the end: no reason to ask more often."""
+        """Create the Command unless it exists. If it cannot be created, the vcjob is deleted after
+        some time, so the create is not repeated more often."""
         body = encoded(abort_command(flow, action))
         refused = ""
         try:
@@ -285,7 +286,7 @@ class Applier:
     # ------------------------------------------------------------------ live reads
 
     async def _read_jobs(self, flow: JobFlow, actions: list[ReadJob], applied: Applied) -> None:
-        """Read the flow, then the vcjobs: what is not there then, no one has made for this flow."""
+        """Read the flow, then the vcjobs, so that no vcjob of the flow is missed."""
         meta = flow.metadata
         live = await self._live(flow)
         if live is None:
@@ -305,7 +306,7 @@ class Applier:
                 await self._take_in(flow, job, applied)
 
     async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
-        """Read the pods of a vcjob. A failure is an answer too, which says whether to try again."""
+        """Read the pods of a vcjob. An error is an answer too; it says when to try again."""
         applied.again = True
         try:
             async with self._reads.turn(key_of(flow)):
@@ -333,7 +334,7 @@ class Applier:
             return Job(metadata=found.metadata)
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
-        """The flow as it is now; None where it is gone."""
+        """Read the flow live; None if it is gone."""
         try:
             return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
         except ApiError as error:
@@ -379,7 +380,7 @@ class Applier:
         )
 
     async def _catch_up(self, flow: JobFlow, applied: Applied, conflict: ApiError) -> None:
-        """The flow was not what we knew: read it, so that the next plan starts from what it is."""
+        """Read the flow, which has changed since the plan, for the next plan."""
         live = await self._live(flow)
         if live is None:
             return
@@ -399,7 +400,7 @@ def _is_owned(job: Job, flow: JobFlow) -> bool:
 
 
 def is_refusal(error: ApiError) -> bool:
-    """Whether a create was refused for what it is, not for the state the server is in."""
+    """Whether a create was refused because of its content, not the state of the server."""
     return 400 <= error.code < 500 and error.code not in (401, 408, 409, 429)
 
 

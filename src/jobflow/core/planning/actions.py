@@ -131,7 +131,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now about one flow."""
+    """Everything to do now about one flow."""
 
     actions: tuple[Action, ...]
     status: JobFlowStatus

@@ -105,8 +105,8 @@ class RunDecision(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What this plan has found out about the flow as a whole. Every field is set at most once,
-    except `ended`, which only gets more entries."""
+    """The facts that this plan has found about the flow as a whole. Every field is set at most
+    once, except `ended`, which only gets more entries."""
 
     lifecycle: Lifecycle
     ended: Mapping[int, StepDecision] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Facts:
 
 @dataclass(slots=True)
 class Progress:
-    """What the decisions of one plan note for those after them. Each entry is written once a plan;
+    """Notes that the decisions of one plan make for later ones. Each entry is written once a plan;
     `standing` and `target_ends` once in every round of decisions."""
 
     standing: list[StepCondition]
@@ -158,7 +158,7 @@ class PlanContext:
     records: Mapping[str, JobRecord]
     """The stored records of vcjobs, by name."""
     observed: Sequence[ObservedStep]
-    """By position, as in `steps`."""
+    """The observed steps, by position."""
     facts: Facts
     progress: Progress
 

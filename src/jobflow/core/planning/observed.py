@@ -116,7 +116,7 @@ class ObservedRun:
         """Its item with forEach, else UNSET."""
         return item_of(self.step, self.decided, self.index)
 
-    def anew(self, **fields: Any) -> RunCondition:
+    def new_condition(self, **fields: Any) -> RunCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
         return RunCondition(index=self.index, **self._kept(), **fields)
 
@@ -155,7 +155,7 @@ class ObservedStep(ObservedRun):
         known = self.stored.attempts
         return known if self.job is None else max(known, attempt_of(self.job))
 
-    def anew(self, **fields: Any) -> StepCondition:
+    def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
         return StepCondition(decisions=self.stored.decisions, **self._kept(), **fields)
 

@@ -111,8 +111,8 @@ class _Reader:
 
     def _too_late(self) -> str:
         if self._flow.final:
-            return f"the flow is over ({self._flow.status.state.phase})"
-        return self._deleted() or ("the flow is over" if self._over() else "")
+            return f"the flow has ended ({self._flow.status.state.phase})"
+        return self._deleted() or ("the flow has ended" if self._over() else "")
 
     def _deleted(self) -> str:
         deleting = self._flow.metadata.deletion_timestamp is not None

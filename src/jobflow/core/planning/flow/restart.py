@@ -43,7 +43,7 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
         condition = observed.stored
         if position in back:
             fresh = position >= ctx.last_from or _from_anew(observed, position in changed)
-            condition = _waiting(ctx, position, anew=fresh)
+            condition = _waiting(ctx, position, again=fresh)
         conditions[observed.key] = condition
     stored = flow.status
     begun = any(record.state != JobPhase.PENDING for record in stored.job_status_list or ())
@@ -108,9 +108,9 @@ def _from_anew(observed: ObservedStep, changed: bool) -> bool:
     return all(run.phase == StepPhase.COMPLETED for run in observed.stored.runs or ())
 
 
-def _waiting(ctx: PlanContext, position: int, *, anew: bool) -> StepCondition:
+def _waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
     memory = ctx.observed[position].stored
-    runs = [_kept(run) if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
+    runs = [_kept(run) if _stays(run, again) else _run_waiting(run) for run in memory.runs or ()]
     return StepCondition(
         phase=StepPhase.WAITING,
         message=_AGAIN,
@@ -123,8 +123,8 @@ def _waiting(ctx: PlanContext, position: int, *, anew: bool) -> StepCondition:
     )
 
 
-def _stays(run: RunCondition, anew: bool) -> bool:
-    return run.phase == StepPhase.COMPLETED and not anew
+def _stays(run: RunCondition, again: bool) -> bool:
+    return run.phase == StepPhase.COMPLETED and not again
 
 
 def _kept(run: RunCondition) -> RunCondition:

@@ -208,5 +208,5 @@ def _longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     if template is None:
         return 0
     manifest = build_job(ctx.flow, run.step, template, Attempt(run.key, case=run.case))
-    assert not isinstance(manifest, Failure)  # its references stay as they stand
+    assert not isinstance(manifest, Failure)  # without `seen`, references are not replaced
     return len(pod_names(manifest["spec"]).longest)

@@ -103,7 +103,7 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     which Volcano drops in between."""
     memory = run.stored
     kept = memory.phase == job.phase and not memory.reason
-    condition = run.anew(
+    condition = run.new_condition(
         phase=job.phase,
         message=_without_pods(job),
         create_time=job.metadata.creation_timestamp,
@@ -186,7 +186,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
-    condition = run.anew(
+    condition = run.new_condition(
         phase=phase,
         reason=reason,
         message=short(message),

@@ -86,7 +86,7 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop 
     """Return the decisions about a step that has begun; None if it has not.
 
     If its dependants tell that it ended after more attempts than are known, it ends so once the
-    runs that are known are over.
+    known runs have ended.
     """
     loop = _known(observed, ctx, told)
     end = told()
@@ -167,7 +167,7 @@ def _continue(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
 def _items(loop: Loop, ctx: PlanContext) -> None:
     """Begin the next items, or end the step.
 
-    The step ends when all items that have begun are over and no other item may begin: because all
+    The step ends when all items that have begun have ended and no other item may begin: because all
     have begun, because one failed and the step does not run every item, or because the flow is
     brought to its end. A flow that is suspended or being deleted only holds items up.
     """

@@ -80,7 +80,7 @@ def _condition(
     if memory.passed_targets is not None and attempts <= memory.past_attempts:
         shown["passed_targets"] = memory.passed_targets
     shown.setdefault("create_time", memory.create_time or _first_made(runs))
-    return observed.anew(
+    return observed.new_condition(
         runs=runs or None,
         attempts=attempts,
         last_transition_time=memory.last_transition_time,
@@ -90,7 +90,7 @@ def _condition(
     )
 
 
-# ------------------------------------------------------------------------ where it stands
+# ------------------------------------------------------------------------- while it lasts
 
 
 def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:

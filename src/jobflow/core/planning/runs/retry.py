@@ -116,7 +116,7 @@ def _waiting(run: ObservedRun, condition: RunCondition, **changes: object) -> Ru
         "attempts": condition.attempts,
         "requested_hours": condition.requested_hours,
     }
-    blank = run.anew(phase=StepPhase.WAITING, last_transition_time=run.now)
+    blank = run.new_condition(phase=StepPhase.WAITING, last_transition_time=run.now)
     return msgspec.structs.replace(blank, **kept, **changes)
 
 

@@ -1,7 +1,7 @@
 """Decision about a run that has begun: ended, running, between attempts, or lost.
 
-Dependencies do not matter to a run that has begun. A run that the status says has ended stays
-ended, whatever its vcjob does.
+Dependencies do not matter to a run that has begun. A run that has ended by the stored status stays
+ended.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     """Return the names of the vcjobs that would be created once every vcjob that exists, or is
     created now, has completed, in the order in which steps take free places.
 
-    A probe passes on a target that completes. A step is listed once, as if it ran, if nobody can
-    know yet how its `when`, `switch`, `until` or `forEach.from` turns out.
+    A probe passes on a target that completes. A step whose `when`, `switch`, `until` or
+    `forEach.from` is not evaluated yet is listed once, as if it ran.
     """
     if ctx.terminating or ctx.suspended:
         return []
