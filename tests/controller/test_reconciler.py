@@ -10,10 +10,8 @@ import pytest
 
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import JOBFLOWS
 from jobflow.controller import reconciler as module
-from jobflow.controller.reconciler import AGAIN_AT_ONCE
-from jobflow.core.planning.actions import Confirm, Event, EventType, Plan
+from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.view import View
 from support.sandbox.manual_reconciler import KEY, World, planning, saying
 from support.sandbox.running_controller import NAMESPACE, cluster, flow, template
@@ -86,45 +84,6 @@ async def test_events_are_told_with_the_status_that_they_belong_to(
     await world.reconciler.reconcile(KEY)
     await world.recorder.flush()
     assert [told["count"] for told in await world.servers.events()] == [1]
-
-
-async def test_a_flow_that_spins_has_to_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    planning(monkeypatch, actions=(Confirm("f-a"),))
-    outcomes = [await world.reconciler.reconcile(KEY) for _ in range(AGAIN_AT_ONCE + 1)]
-    assert all(outcome.again and not outcome.error for outcome in outcomes[:-1])
-    assert "without getting on" in outcomes[-1].error
-
-
-async def test_one_that_gets_on_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its jobs end one after the other, and each time something is to be read live."""
-    for number in range(5 * AGAIN_AT_ONCE):
-        planning(monkeypatch, actions=(Confirm(f"f-a-{number}"),))
-        outcome = await world.reconciler.reconcile(KEY)
-        assert (outcome.again, outcome.error) == (True, "")
-
-
-async def test_nor_one_that_asks_for_the_same_from_time_to_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for _ in range(2 * AGAIN_AT_ONCE):
-        planning(monkeypatch, actions=(Confirm("f-a"),))
-        assert (await world.reconciler.reconcile(KEY)).error == ""
-        planning(monkeypatch)
-        assert not (await world.reconciler.reconcile(KEY)).again
-
-
-async def test_one_whose_status_always_comes_too_late_has_to_wait(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outcomes = []
-    for number in range(AGAIN_AT_ONCE + 1):
-        note = {"metadata": {"labels": {"note": str(number)}}}
-        await world.servers.client.patch(JOBFLOWS, *KEY, msgspec.json.encode(note))
-        planning(monkeypatch, says=str(number), urgent=True)
-        outcomes.append(await world.reconciler.reconcile(KEY))
-    assert all(outcome.again and not outcome.error for outcome in outcomes[:-1])
-    assert "without getting on" in outcomes[-1].error
-    assert world.writes == 0
 
 
 async def test_a_flow_that_is_gone_needs_nothing(world: World) -> None:

@@ -34,7 +34,7 @@ def started() -> World:
 
 
 def lost() -> World:
-    return started().without_jobs("a").with_absent("f-a")
+    return started().without_jobs("a").with_missing("f-a")
 
 
 def without_outputs() -> World:

@@ -190,7 +190,7 @@ class Carried:
             if not self.crashed():
                 self.world = self.world.with_status(planned.status)
             if self.crashed():
-                self.world = replace(self.world, aborts={}, absent=frozenset(), read={})
+                self.world = replace(self.world, aborts={}, missing=frozenset(), read={})
             self.plans += 1
             if self.interrupted is not None and self.plans == self.interrupted[0]:
                 return False

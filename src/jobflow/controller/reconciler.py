@@ -39,9 +39,6 @@ STATUS_SECONDS = 1.0
 SETTLE_SECONDS = 0.1
 """Delay of such a write, so that it includes changes that follow at once (a job created, then
 Pending, then Running)."""
-AGAIN_AT_ONCE = 8
-"""Maximum number of plans in a row, without a pause, that request the same information. After that
-the flow waits for its backoff. A flow that requests other information makes progress."""
 
 
 @dataclass(slots=True)
@@ -209,8 +206,7 @@ class Reconciler(Listener):
         return View(
             templates=self._store.templates(flow.metadata.namespace),
             jobs=jobs,
-            deleted=deleted,
-            absent=frozenset(answers.absent - (jobs.keys() - deleted)),
+            deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
             held=answers.held,
@@ -245,14 +241,9 @@ class Reconciler(Listener):
     ) -> ReconcileOutcome:
         if applied.status_written:
             answers.written_at, answers.changed_at = self._clock(), None
-        asked = due.questions(stale=applied.stale) if applied.again else []
-        times = answers.asks(asked)
         error = "; ".join(dict.fromkeys(applied.errors))
         answers.failed |= applied.failed
-        if times > AGAIN_AT_ONCE and not error:
-            error = "planned again and again without getting on"
-            answers.failed.update(asked)
-        if flow.final and not answers.failed and not answers.asked:
+        if flow.final and not answers.failed:
             self._memory.forget(key_of(flow))
         waits = [due.status_wait] if due.status_wait else []
         if due.plan.requeue_after is not None:

@@ -10,8 +10,7 @@ import pytest
 
 from jobflow.api.job import Job
 from jobflow.api.resources import JOBFLOWS
-from jobflow.controller.reconciler import AGAIN_AT_ONCE
-from jobflow.core.planning.actions import AbortJob, Confirm, DeleteFlow
+from jobflow.core.planning.actions import AbortJob, DeleteFlow
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
@@ -41,17 +40,6 @@ async def world() -> AsyncIterator[World]:
 async def test_nothing_is_remembered_of_a_flow_that_has_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planning(monkeypatch)
-    await world.reconciler.reconcile(KEY)
-    assert len(world.memory) == 0
-
-
-async def test_an_ended_flow_that_spins_has_to_wait_and_is_forgotten_afterwards(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planning(monkeypatch, actions=(Confirm("f-a"),))
-    outcomes = [await world.reconciler.reconcile(KEY) for _ in range(AGAIN_AT_ONCE + 1)]
-    assert "without getting on" in outcomes[-1].error
     planning(monkeypatch)
     await world.reconciler.reconcile(KEY)
     assert len(world.memory) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,13 +15,20 @@ from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.controller.apply.applied import Applied
-from jobflow.core.planning.actions import AbortJob, Confirm, DeleteCommand, DeleteFlow, DeleteJob
+from jobflow.core.planning.actions import AbortJob, DeleteCommand, DeleteFlow, DeleteJob, ReadJob
 from jobflow.kube.client import UnreadableAnswer
 from jobflow.sandbox.apiserver.failures import Failure, failure
 from support.sandbox.applier_world import NOW, World
-from support.sandbox.running_controller import NAMESPACE, flow
+from support.sandbox.running_controller import NAMESPACE, cluster, flow
 
 KIND_OF_COMMAND = {"apiVersion": COMMANDS.api_version, "kind": "Command"}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with cluster() as servers:
+        await servers.apply(flow("f", {"a": ""}))
+        yield World(servers, await servers.flow("f"))
 
 
 async def test_a_job_is_in_the_store_before_apply_returns(world: World) -> None:
@@ -49,7 +57,7 @@ async def unreadable(world: World, **owner: Any) -> None:
 
 async def test_our_own_job_that_cannot_be_read_is_adopted_by_its_metadata(world: World) -> None:
     await unreadable(world)
-    for action in (world.create(), Confirm("f-a")):
+    for action in (world.create(), ReadJob("f-a")):
         assert await world.apply(action) == Applied(again=True)
         jobs = world.store.jobs_of(world.flow.metadata.uid)
         assert {name: job.ended for name, job in jobs.items()} == {"f-a": False}
@@ -77,28 +85,80 @@ async def test_the_owner_of_a_name_in_use_may_be_alive(world: World) -> None:
     assert await owner_alive(world, name="g", uid=other.uid)
 
 
-@pytest.mark.parametrize(
-    ("owner", "alive"),
-    [
-        ({"name": "gone", "uid": "x"}, False),
-        ({"uid": "first-life-of-f"}, False),
-        ({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "x"}, False),
-        ({"apiVersion": "none.example/v1", "kind": "None", "uid": "x"}, True),
-    ],
-    ids=["gone", "another of its name", "of another kind", "of a kind that is not served"],
-)
-async def test_or_not(world: World, owner: dict[str, str], alive: bool) -> None:
-    assert await owner_alive(world, **owner) == alive
+async def test_or_gone(world: World) -> None:
+    assert not await owner_alive(world, name="gone", uid="x")
+
+
+async def test_or_another_of_the_same_name(world: World) -> None:
+    assert not await owner_alive(world, uid="first-life-of-f")
+
+
+async def test_or_of_a_kind_that_is_looked_up(world: World) -> None:
+    assert not await owner_alive(world, apiVersion="v1", kind="Pod", name="p", uid="x")
+
+
+async def test_or_of_a_kind_that_nobody_serves_and_then_it_is_left_to_it(world: World) -> None:
+    assert await owner_alive(world, apiVersion="none.example/v1", kind="None", uid="x")
 
 
 async def test_or_nobody_and_then_it_is_left_alone(world: World) -> None:
     assert await owner_alive(world, controller=False)
 
 
-async def test_a_job_that_went_between_create_and_read_is_made_at_once(world: World) -> None:
+async def test_a_job_that_went_between_create_and_read_is_created_by_the_next_try(
+    world: World,
+) -> None:
     world.fails("POST", "/jobs", failure(409, "AlreadyExists", "exists"))
-    assert await world.apply(world.create()) == Applied(again=True)
+    applied = await world.apply(world.create())
+    assert (applied.failed, applied.again) == ({"CreateJob f-a"}, False)
     assert world.answers.holders == {}
+
+
+@pytest.mark.parametrize(("gone", "reads"), [("", []), ("f-a", ["GET f-a"])])
+async def test_a_further_attempt_is_created_once_the_flow_was_read(
+    world: World, gone: str, reads: list[str]
+) -> None:
+    assert await world.apply(world.create_again(gone)) == Applied()
+    assert world.requests()[-2 - len(reads) :] == ["GET f", *reads, "POST jobs"]
+    assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a-r1"}
+
+
+async def test_a_further_attempt_is_not_created_while_the_latest_exists(world: World) -> None:
+    await world.there()
+    assert await world.apply(world.create_again("f-a")) == Applied(again=True)
+    assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
+
+
+async def test_a_job_of_somebody_else_does_not_prevent_a_further_attempt(world: World) -> None:
+    await world.there(uid="x", name="other")
+    assert await world.apply(world.create_again("f-a")) == Applied()
+    assert world.requests()[-1] == "POST jobs"
+
+
+async def test_a_plan_with_a_further_attempt_is_not_sent_if_the_flow_has_changed(
+    world: World,
+) -> None:
+    note = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
+    await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", note)
+    actions = world.create_again(), world.create("f-b")
+    assert await world.apply(*actions, status=JobFlowStatus()) == Applied(again=True)
+    assert world.requests()[-1] == "GET f"
+    changed = world.store.flow(NAMESPACE, "f")
+    assert changed is not None
+    assert changed.metadata.labels == {"x": "y"}
+
+
+async def test_nor_if_the_flow_is_gone(world: World) -> None:
+    await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
+    assert await world.apply(world.create_again()) == Applied()
+    assert world.requests()[-1] == "GET f"
+
+
+async def test_if_the_flow_cannot_be_read_the_rest_of_the_plan_is_sent(world: World) -> None:
+    world.fails("GET", "/f", failure(500, "InternalError", "broken"))
+    applied = await world.apply(world.create_again(), world.create("f-b"))
+    assert applied.failed == {"CreateJob f-a-r1"}
+    assert world.requests()[-1] == "POST jobs"
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 413, 422])
@@ -172,8 +232,8 @@ async def test_a_flow_is_deleted_as_it_was_read(world: World) -> None:
 async def test_one_that_has_changed_since_is_read_and_planned_again(world: World) -> None:
     body = json.dumps({"metadata": {"labels": {"keep": "me"}}}).encode()
     await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", body)
-    stale = Applied(again=True, stale=True)
-    assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == stale
+    outdated = Applied(again=True)
+    assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == outdated
     known = world.store.flow(NAMESPACE, "f")
     assert known is not None
     assert known.metadata.labels == {"keep": "me"}
@@ -193,17 +253,16 @@ async def test_a_flow_that_may_not_be_deleted_is_an_error(world: World) -> None:
     assert "no" in error
 
 
-async def test_absent_is_what_a_live_read_did_not_find(world: World) -> None:
-    assert (await world.apply(Confirm("f-a"))).again
-    assert world.answers.absent == {"f-a"}
-    paths = [seen.path.rsplit("/", 1)[-1] for seen in world.cluster.server.requests]
-    assert paths[-2:] == ["f", "f-a"], "the flow is read before the job"
+async def test_missing_is_a_job_that_a_live_read_did_not_find(world: World) -> None:
+    assert (await world.apply(ReadJob("f-a"))).again
+    assert world.answers.missing == {"f-a"}
+    assert world.requests()[-2:] == ["GET f", "GET f-a"], "the flow is read before the job"
 
 
 async def test_a_job_that_the_watch_has_not_brought_is_found(world: World) -> None:
     await world.there()
-    await world.apply(Confirm("f-a"))
-    assert world.answers.absent == set()
+    await world.apply(ReadJob("f-a"))
+    assert world.answers.missing == set()
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
 
 
@@ -214,8 +273,8 @@ async def test_nothing_is_said_about_a_flow_that_is_another_by_now(
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     if again:
         await world.cluster.apply(flow("f", {"a": ""}))
-    await world.apply(Confirm("f-a"))
-    assert world.answers.absent == set()
+    await world.apply(ReadJob("f-a"))
+    assert world.answers.missing == set()
 
 
 async def test_a_status_is_written_for_the_version_it_was_made_from(world: World) -> None:

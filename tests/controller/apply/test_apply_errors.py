@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus
 from jobflow.controller.apply.applied import STATUS, Applied, request_of
-from jobflow.core.planning.actions import Confirm, DeleteFlow, ReadPods
+from jobflow.core.planning.actions import DeleteFlow, ReadJob, ReadPods
 from support.sandbox.applier_world import World
 
 RUNNING = JobFlowStatus(state=FlowState(phase="Running"))
@@ -72,7 +72,7 @@ async def test_so_is_that_of_a_single_request(
 
 async def test_what_succeeded_is_not_among_what_failed(world: World) -> None:
     Requests(world, status=mistaken)
-    applied = await world.apply(world.create(), Confirm("f-b"), status=RUNNING)
+    applied = await world.apply(world.create(), ReadJob("f-b"), status=RUNNING)
     assert (applied.failed, applied.again) == ({STATUS}, True)
 
 
@@ -92,7 +92,7 @@ async def test_a_plan_that_is_broken_off_ends_with_all_its_requests(
 async def test_requests_that_are_the_same_in_the_next_plan_have_the_same_name(
     world: World,
 ) -> None:
-    actions = [Confirm("f-a"), ReadPods("f-a", "uid-a"), DeleteFlow("uid-f"), world.create()]
-    names = ["Confirm f-a", "ReadPods uid-a", "DeleteFlow uid-f", "CreateJob f-a"]
+    actions = [ReadJob("f-a"), ReadPods("f-a", "uid-a"), DeleteFlow("uid-f"), world.create()]
+    names = ["ReadJob f-a", "ReadPods uid-a", "DeleteFlow uid-f", "CreateJob f-a"]
     assert [request_of(action) for action in actions] == names
     assert await world.apply() == Applied()

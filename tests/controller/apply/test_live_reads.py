@@ -12,7 +12,7 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.live_pods import READS_AT_ONCE
-from jobflow.core.planning.actions import Action, Confirm, Plan, ReadPods
+from jobflow.core.planning.actions import Action, Plan, ReadJob, ReadPods
 from jobflow.kube.client import Client
 from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.credentials import Credentials, Login
@@ -68,7 +68,7 @@ def test_the_reads_of_all_flows_are_bounded() -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(32):
                 name = f"f{number}"
-                group.create_task(world.apply(name, *reads(name, MANY // 4), Confirm("x")))
+                group.create_task(world.apply(name, *reads(name, MANY // 4), ReadJob("x")))
         return world
 
     client = in_virtual_time(main()).client

@@ -171,7 +171,7 @@ def test_a_target_that_has_run_is_not_waited_for() -> None:
 def test_a_target_that_has_run_and_runs_again_is_not_waited_for_either() -> None:
     world = flow("a", "b", c=after("a b", condition="Running")).settled()
     world = world.with_jobs(a="Running", b="Pending").settled()
-    world = world.without_jobs("a").with_absent("f-a").settled()
+    world = world.without_jobs("a").with_missing("f-a").settled()
     assert world.plan().held_up["a"] == "JobLost"
     assert why(world, "c")[0].endswith(" for b (Pending) to run.")
     assert why(world, "c")[1].startswith("Step b has been Pending")
@@ -247,7 +247,7 @@ def test_while_the_rest_still_runs_a_failure_is_told_first() -> None:
 def test_a_step_that_stopped_names_what_stopped_it() -> None:
     world = flow("a", "b", c="b").settled().with_jobs(a="Failed", b="Running").settled().later(9)
     sentences = why(world, "c")
-    assert sentences[0].endswith("Stopped): it will not start, for a has failed.")
+    assert sentences[0].endswith("Stopped): it will not start, because a has failed.")
     assert sentences[1].startswith("Step a failed 9s ago")
 
 
@@ -280,7 +280,7 @@ def test_a_flow_that_was_cancelled_says_so(running: World) -> None:
 
 
 def test_a_job_that_was_made_again_is_told_with_its_attempt() -> None:
-    world = flow("a").with_jobs(a="Running").settled().without_jobs("a").with_absent("f-a")
+    world = flow("a").with_jobs(a="Running").settled().without_jobs("a").with_missing("f-a")
     world = world.settled().later(1).settled()
     assert why(world, "a")[0].startswith(
         "Step a has been Pending for 0s (since 12:00:01 UTC) as the job f-a-r1 (attempt 2)"

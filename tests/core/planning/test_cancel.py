@@ -65,13 +65,13 @@ def test_a_flow_that_runs_nothing_ends_at_once(world: World) -> None:
 
 def test_a_step_between_two_attempts_gets_no_other() -> None:
     world = flow("a", b="a").with_jobs(a="Running").settled().without_jobs("a")
-    world = world.with_absent("f-a").settled()
+    world = world.with_missing("f-a").settled()
     assert world.plan().held_up == {"a": "JobLost"}
     planned = cancel(world)
     assert (planned.failed, planned.skipped) == ({"a": "Cancelled"}, {"b": "Stopped"})
     assert planned.conditions["a"].message == "the flow was cancelled; the job f-a is gone"
     assert planned.conditions["a"].next_attempt_time is None
-    assert (planned.phase, planned.creates, planned.confirms) == ("Failed", [], [])
+    assert (planned.phase, planned.creates, planned.job_reads) == ("Failed", [], [])
 
 
 def test_when_a_lost_job_ended_is_written_once() -> None:
@@ -88,7 +88,7 @@ def test_when_a_lost_job_ended_is_written_once() -> None:
 def test_a_job_that_nobody_sees_is_looked_for_before_it_is_given_up() -> None:
     world = flow("a").with_jobs(a="Running").settled().without_jobs("a")
     planned = cancel(world)
-    assert (planned.confirms, planned.phase, planned.reason) == (["f-a"], "Running", "Cancelled")
+    assert (planned.job_reads, planned.phase, planned.reason) == (["f-a"], "Running", "Cancelled")
     world = world.with_command().carried_out()
     assert world.plan().failed == {"a": "Cancelled"}
     assert world.plan().phase == "Failed"

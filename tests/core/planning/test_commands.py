@@ -119,7 +119,7 @@ def test_cancelling_what_is_over_is_refused(end: str, phase: str) -> None:
     world = over(end)
     before = world.flow.status
     world = world.with_command()
-    assert refusals(world) == [f"the flow is over ({phase})"]
+    assert refusals(world) == [f"the flow has ended ({phase})"]
     assert world.plan().plan.urgent
     settled = world.settled()
     assert settled.commands == {}
@@ -128,12 +128,12 @@ def test_cancelling_what_is_over_is_refused(end: str, phase: str) -> None:
 
 def test_cancelling_what_was_cancelled_is_refused() -> None:
     world = flow("a").cancelled()
-    assert refusals(world.with_command(name="again")) == ["the flow is over (Failed)"]
+    assert refusals(world.with_command(name="again")) == ["the flow has ended (Failed)"]
 
 
 def test_a_cancel_that_comes_with_the_end_is_too_late() -> None:
     world = flow("a").with_jobs(a="Running").settled().ended("f-a", "Completed").with_command()
-    assert refusals(world) == ["the flow is over"]
+    assert refusals(world) == ["the flow has ended"]
     assert (world.plan().phase, world.plan().reason) == ("Succeed", "")
     assert world.settled().commands == {}
 

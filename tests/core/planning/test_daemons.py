@@ -43,7 +43,7 @@ def test_a_dependant_that_waits_says_for_what() -> None:
 
 def test_that_it_has_run_is_remembered() -> None:
     world = flow("x", a=step(daemon=True), b="a x").with_jobs(a="Running", x="Running").settled()
-    world = world.without_jobs("a").with_absent("f-a").settled()
+    world = world.without_jobs("a").with_missing("f-a").settled()
     assert world.plan().held_up == {"a": "JobLost"}
     assert world.ended("f-x", "Completed").plan().creates == ["f-b"]
 
@@ -64,7 +64,7 @@ def test_it_is_ended_when_all_other_steps_are_over() -> None:
     planned = world.plan()
     assert (planned.phase, planned.aborts, planned.plan.urgent) == ("Running", [], True)
     assert planned.conditions["a"].reason == "DaemonEnded"
-    assert planned.conditions["a"].message == "is being aborted: all other steps are over"
+    assert planned.conditions["a"].message == "is being aborted: all other steps have ended"
     world = world.stored()
     assert world.plan().aborts == ["f-a"]
     world = world.settled().ended("f-a", "Aborted").settled()
@@ -94,17 +94,17 @@ def test_one_that_a_suspension_has_aborted_by_then_has_completed_too(resumed: bo
     world = world.ended("f-a", "Aborted")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
-    assert condition.message == "all other steps are over; the job f-a is over"
+    assert condition.message == "all other steps have ended; the job f-a is over"
     assert world.plan().phase == "Succeed"
 
 
 def test_one_whose_job_is_gone_then_has_completed() -> None:
-    world = all_else_is_over().settled().without_jobs("a").with_absent("f-a")
+    world = all_else_is_over().settled().without_jobs("a").with_missing("f-a")
     assert (world.plan().phases["a"], world.plan().phase) == ("Completed", "Succeed")
 
 
 def test_one_between_two_attempts_is_not_made_again() -> None:
-    world = running().without_jobs("a").with_absent("f-a").settled()
+    world = running().without_jobs("a").with_missing("f-a").settled()
     assert world.plan().held_up["a"] == "JobLost"
     world = world.ended("f-b", "Completed").settled().ended("f-c", "Completed")
     assert (world.plan().phases["a"], world.plan().phase) == ("Completed", "Succeed")

@@ -172,7 +172,7 @@ def test_the_template_of_the_case_is_the_one_that_is_waited_for() -> None:
 def test_a_lost_job_is_made_again_in_the_same_case() -> None:
     world = switching(Case(when="false", template="x"), Case(template="y"))
     world = world.settled().with_jobs(b="Running").settled()
-    world = world.without_jobs("b").with_absent("f-b").settled().later(1)
+    world = world.without_jobs("b").with_missing("f-b").settled().later(1)
     assert world.plan().creates == ["f-b-r1"]
     annotations = made(world).manifest["metadata"]["annotations"]
     assert annotations["volcano.sh/createdByJobTemplate"] == "ns.y"

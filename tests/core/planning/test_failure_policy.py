@@ -121,7 +121,7 @@ def test_who_runs_behind_an_ordinary_target_of_a_handler_too_is_aborted() -> Non
 
 
 def test_a_step_between_two_attempts_gets_no_other() -> None:
-    world = two_branches("Abort").without_jobs("x").with_absent("f-x").settled()
+    world = two_branches("Abort").without_jobs("x").with_missing("f-x").settled()
     assert world.plan().held_up["x"] == "JobLost"
     planned = world.ended("f-a", "Failed").plan()
     assert planned.failed == {"a": "JobFailed", "x": "FailurePolicy"}

@@ -29,7 +29,7 @@ def a_ends(world: World, phase: str) -> World:
 
 def test_it_waits_until_all_other_steps_are_over() -> None:
     world = tidied()
-    assert world.plan().waiting["z"] == "waits until all other steps are over"
+    assert world.plan().waiting["z"] == "waits until all other steps have ended"
     assert world.flow.status.progress == "0/3"
     world = a_ends(world, "Completed").settled()
     assert world.plan().phases["z"] == "Waiting"
@@ -110,7 +110,7 @@ def test_it_does_not_run_in_a_flow_that_is_being_deleted() -> None:
 def test_a_new_process_makes_it_once() -> None:
     world = flow("a").with_last("z").with_jobs(a="Completed").stored()
     [create] = [a for a in world.plan().plan.actions if isinstance(a, CreateJob)]
-    world = replace(world.acted(create), absent=frozenset())
+    world = replace(world.acted(create), missing=frozenset())
     assert world.plan().creates == []
 
 
@@ -169,7 +169,7 @@ def test_it_sees_every_step() -> None:
 def test_a_lost_one_runs_again() -> None:
     world = a_ends(flow("a").with_last("z").with_jobs(a="Running").settled(), "Completed")
     world = world.settled().with_jobs(z="Running").settled().without_jobs("z")
-    world = world.with_absent("f-z").settled().later(1)
+    world = world.with_missing("f-z").settled().later(1)
     assert world.plan().creates == ["f-z-r1"]
 
 

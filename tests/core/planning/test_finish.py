@@ -120,7 +120,7 @@ def test_a_step_whose_end_is_still_read_is_not_lost_with_its_job() -> None:
     world = with_job(running_flow(), "a", "Failed", watched=False)
     world = world.with_status(world.plan().status).last_seen("a")
     assert world.settled().plan().failed == {"a": "JobFailed"}
-    assert world.plan().confirms == []
+    assert world.plan().job_reads == []
 
 
 def test_pods_that_cannot_be_read_leave_an_end_without_insight() -> None:
@@ -322,7 +322,7 @@ def test_restarts_count_every_time_that_the_job_ran() -> None:
 def test_a_lost_attempt_counts_until_its_end_was_noticed_and_only_once() -> None:
     world = with_phases(flow("a"), ("Pending", 0), ("Running", 100), cpu="1").settled()
     lost = world.later(3700).last_seen("a")
-    lost = lost.with_absent("f-a").stored()
+    lost = lost.with_missing("f-a").stored()
     assert lost.plan().held_up == {"a": "JobLost"}
     assert hours(lost) == RequestedHours(cpu="3")
     lost = lost.later(2).settled()

@@ -105,7 +105,7 @@ def test_a_flow_that_is_being_deleted_is_aborted_too() -> None:
 
 
 def test_a_step_that_waits_for_its_next_attempt_gets_none() -> None:
-    world = timed().without_jobs("a").with_absent("f-a").settled().later(60)
+    world = timed().without_jobs("a").with_missing("f-a").settled().later(60)
     assert world.plan().failed == {"a": "Timeout"}
 
 

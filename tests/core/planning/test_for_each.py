@@ -99,7 +99,7 @@ def test_a_step_is_running_while_an_item_is() -> None:
     world = each(3)
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "Starting")
-    assert condition.message == "3 jobs are about to be made"
+    assert condition.message == "3 jobs are being created"
     world = world.settled()
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.attempts) == ("Running", "", 3)
@@ -189,9 +189,9 @@ def test_several_failures_are_counted_and_the_first_is_told() -> None:
 def test_an_item_whose_job_is_lost_runs_again_by_itself() -> None:
     world = begun(2)
     world = ends(world, "Completed", "f-a-0")
-    world = world.with_absent("f-a-1").later(1)
+    world = world.with_missing("f-a-1").later(1)
     jobs = {name: job for name, job in world.jobs.items() if name != "f-a-1"}
-    world = World(world.flow, world.templates, jobs, absent=world.absent, now=world.now).settled()
+    world = World(world.flow, world.templates, jobs, missing=world.missing, now=world.now).settled()
     assert world.plan().held_up == {"a": "JobLost"}
     assert runs(world.plan()) == {0: "Completed", 1: "Waiting JobLost"}
     world = waited(world)
@@ -438,8 +438,8 @@ def test_a_run_whose_job_was_dropped_from_the_status_is_known_by_its_name() -> N
         msgspec.structs.replace(world.flow.status, conditions={"f-a": condition})
     )
     names = ["f-a-0-r1", "f-a-1-r1"]
-    assert replace(small, jobs={}).plan().confirms == names
-    gone = replace(small, jobs={}).with_absent(*names).plan()
+    assert replace(small, jobs={}).plan().job_reads == names
+    gone = replace(small, jobs={}).with_missing(*names).plan()
     assert [run(gone, index).job for index in (0, 1)] == names
     assert runs(gone) == {0: "Waiting JobLost", 1: "Waiting JobLost"}
 

@@ -128,7 +128,7 @@ def test_one_that_cannot_be_built_gives_its_turn_away() -> None:
 
 def test_a_further_attempt_waits_for_its_turn_too() -> None:
     world = flow(a=step(retry=Retry(limit=2))).with_jobs(a="Failed").stored().later(60)
-    world = world.with_absent("f-a-r1").with_held(retry_in=1)
+    world = world.with_missing("f-a-r1").with_held(retry_in=1)
     planned = world.plan()
     assert (planned.creates, planned.held_up) == ([], {"a": "CreateRefused"})
     world = world.stored()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.control import Backoff, ForEach, Repeat, Retry
 from jobflow.api.flow_status import ENDED_STEP_PHASES
-from jobflow.core.planning.actions import AbortJob, Confirm, CreateJob, DeleteCommand, DeleteJob
+from jobflow.core.planning.actions import AbortJob, CreateJob, DeleteCommand, DeleteJob
 from model.random_flows import EVERY
 from support.laws.effort_of_laws import tries
 from support.laws.random_walk import Walk, controlled_flows, flows_with_probes, walks
@@ -21,8 +21,6 @@ from support.plan.loop_worlds import stepped
 
 JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
 """Actions that wait until their reason is stored."""
-NEXT_ATTEMPT = (CreateJob, Confirm)
-"""Actions that follow an attempt whose end is stored, at once after a suspension."""
 SEEN = ("jobs", "templates", "refusals", "commands", "aborts", "pods", "live", "read", "probes")
 """Mappings of the view."""
 ORDER_TELLS = frozenset({"parallelism", "refused"})
@@ -127,7 +125,7 @@ def test_a_status_without_actions_allows_only_what_waited_for_it(walk: Walk) -> 
         planned = world.plan()
         if not planned.plan.actions:
             rest = world.stored().plan()
-            follows = NEXT_ATTEMPT if planned.plan.urgent else ()
+            follows = (CreateJob,) if planned.plan.urgent else ()
             assert all(isinstance(a, JUSTIFIED_FIRST + follows) for a in rest.plan.actions)
             assert rest.status == planned.status
         created += planned.creates
@@ -141,7 +139,7 @@ def test_a_status_without_actions_allows_only_what_waited_for_it(walk: Walk) -> 
 def test_after_the_last_plan_a_restart_finds_nothing_to_do(walk: Walk) -> None:
     world = walk.world.settled()
     assert world.plan().nothing
-    again = replace(world, absent=frozenset(), read={}, aborts={}, refusals={})
+    again = replace(world, missing=frozenset(), read={}, aborts={}, refusals={})
     assert not again.plan().plan.events
     if not walk.world.refusals:
         assert again.plan().creates == []

@@ -60,7 +60,7 @@ def test_what_waits_for_something_else_is_not_told() -> None:
     world = flow("a", "b", c="a b").without_template("b").with_jobs(a="Running")
     assert coming(world) == []
     lost = flow("a", b="a").with_jobs(a="Running").settled().without_jobs("a")
-    lost = lost.with_absent("f-a").stored()
+    lost = lost.with_missing("f-a").stored()
     assert lost.plan().held_up == {"a": "JobLost"}
     assert coming(lost) == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -84,7 +83,7 @@ def test_finally_takes_room_too() -> None:
 
 def test_a_step_before_them_that_has_to_be_made_again_goes_first() -> None:
     world = of(1, "a", "b").with_jobs(a="Running").settled()
-    world = world.without_jobs("a").with_absent("f-a").settled()
+    world = world.without_jobs("a").with_missing("f-a").settled()
     world = world.settled()
     assert world.plan().held_up == {"a": "JobLost"}  # b took the room meanwhile
     world = world.later(2)
@@ -93,18 +92,6 @@ def test_a_step_before_them_that_has_to_be_made_again_goes_first() -> None:
     assert planned.conditions["a"].attempts == 1
     world = world.settled().ended("f-b", "Completed")
     assert world.plan().creates == ["f-a-r1"]
-
-
-def test_who_waited_for_room_keeps_its_place_though_a_restart_forgot_that_its_job_is_gone() -> None:
-    retry = Retry(limit=3, backoff=Backoff(duration="5s", factor=1))
-    steps = {"a": step(retry=retry), "b": step(), "c": step()}
-    world = flow(**steps).with_spec(parallelism=1, failure_policy="Continue").settled()
-    world = ends(world, "Failed", "f-a").later(20).settled()
-    assert world.plan().held_up == {"a": "Parallelism", "c": "Parallelism"}
-    began_anew = replace(world.later(1).ended("f-b", "Completed"), absent=frozenset())
-    asks = began_anew.plan()
-    assert (asks.creates, asks.confirms) == ([], ["f-a-r1"])
-    assert began_anew.carried_out().plan().creates == ["f-a-r1"]
 
 
 def test_one_that_waits_for_room_has_not_begun() -> None:

@@ -266,9 +266,7 @@ def test_an_invalid_flow_that_has_jobs_is_carried_on_as_far_as_it_goes() -> None
         "loop2": "Blocked",
     }
     assert planned.conditions["b"].message == "waits for x, which this flow does not have"
-    assert (
-        planned.conditions["loop1"].message == "waits for a step that in the end waits for itself"
-    )
+    assert planned.conditions["loop1"].message == "waits for a step that waits for itself"
     assert world.with_jobs(loop2="Completed").plan().creates == ["f-ok"]
 
 

@@ -153,8 +153,7 @@ def _items_to_retry(count: int, patch: Patch) -> World:
     """They have run, two at once, and failed; there is room for four attempts."""
     retry = Retry(limit=3, backoff=Backoff(duration="1s"))
     world = with_step(each(count, retry=retry), "a", patch=patch).settled()
-    world = ends(world, "Failed", *world.jobs).with_spec(parallelism=4).later(60)
-    return world.carried_out()
+    return ends(world, "Failed", *world.jobs).with_spec(parallelism=4).later(60)
 
 
 @pytest.mark.parametrize("ready", [_ready_steps, _ready_items, _items_to_retry])

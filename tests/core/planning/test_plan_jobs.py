@@ -81,14 +81,14 @@ def test_the_highest_attempt_is_the_current_one() -> None:
 def test_a_finished_job_that_is_deleted_is_not_run_again() -> None:
     world = flow("a", b="a").with_jobs(a="Completed").settled()
     planned = world.without_jobs("a").plan()
-    assert (planned.creates, planned.confirms, planned.phases["a"]) == ([], [], "Completed")
+    assert (planned.creates, planned.job_reads, planned.phases["a"]) == ([], [], "Completed")
 
 
 @pytest.mark.parametrize(("end", "then"), [("Completed", "Completed"), ("Aborted", "Failed")])
 def test_a_deleted_job_counts_as_it_was_last_seen(end: str, then: str) -> None:
     world = flow("a", b="a").with_jobs(a="Running").settled().with_jobs(a=end).last_seen("a")
     planned = world.plan()
-    assert (planned.phases["a"], planned.confirms) == (then, [])
+    assert (planned.phases["a"], planned.job_reads) == (then, [])
 
 
 def test_what_the_status_remembers_is_not_changed_by_a_job() -> None:

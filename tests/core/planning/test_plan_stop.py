@@ -64,11 +64,11 @@ def test_after_a_failure_nothing_new_starts() -> None:
     world = flow("a", "b", c="b").with_jobs(a="Failed", b="Running")
     planned = world.plan()
     assert planned.held_up == {"c": "Stopped"}
-    assert planned.conditions["c"].message == "will not start, for a has failed"
+    assert planned.conditions["c"].message == "will not start, because a has failed"
     assert (planned.phase, planned.reason) == ("Running", "StepFailed")
     planned = world.with_jobs(b="Completed").plan()
     assert planned.skipped == {"c": "Stopped"}
-    assert planned.conditions["c"].message == "the flow stopped, for a failed"
+    assert planned.conditions["c"].message == "the flow stopped because a failed"
     assert planned.phase == "Failed"
 
 
@@ -126,7 +126,7 @@ def test_behind_a_handler_that_was_not_taken_nothing_starts() -> None:
     world = flow("a", "ok", "x", bad=after("ok", condition="Failed"), y="bad x")
     planned = world.with_jobs(a="Failed", ok="Completed", x="Running").plan()
     assert planned.skipped == {"bad": "NotTaken"}
-    assert planned.conditions["y"].message == "will not start, for a has failed"
+    assert planned.conditions["y"].message == "will not start, because a has failed"
 
 
 def test_stopped_satisfies_nothing() -> None:

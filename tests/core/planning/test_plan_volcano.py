@@ -40,7 +40,7 @@ def midflight() -> World:
 def test_volcanos_flow_is_carried_on() -> None:
     world = midflight()
     planned = world.plan()
-    assert (planned.creates, planned.confirms, planned.events) == ([], [], [])
+    assert (planned.creates, planned.job_reads, planned.events) == ([], [], [])
     assert planned.phases == {
         "a": "Completed",
         "b": "Completed",
@@ -68,7 +68,7 @@ def test_volcanos_ended_jobs_may_be_gone() -> None:
     world = midflight()
     world = replace(world, jobs={"test-c": world.jobs["test-c"]})
     planned = world.plan()
-    assert (planned.creates, planned.confirms) == ([], [])
+    assert (planned.creates, planned.job_reads) == ([], [])
     assert planned.status.completed_jobs == ["test-a", "test-b", "test-d"]
 
 
@@ -80,14 +80,14 @@ def test_volcanos_job_status_list_remembers_where_its_conditions_do_not() -> Non
     world = world.with_status(msgspec.structs.replace(status, conditions=running))
     world = replace(world, jobs={"test-c": world.jobs["test-c"]})
     planned = world.plan()
-    assert (planned.creates, planned.confirms, planned.status.progress) == ([], [], "3/5")
+    assert (planned.creates, planned.job_reads, planned.status.progress) == ([], [], "3/5")
     assert planned.conditions["a"].create_time == world.records["test-a"].start_timestamp
 
 
 def test_a_running_job_of_volcano_that_is_lost_is_confirmed_and_run_again() -> None:
     world = replace(midflight(), jobs={})
-    assert world.plan().confirms == ["test-c"]
-    world = world.with_absent("test-c").settled().later(1)
+    assert world.plan().job_reads == ["test-c"]
+    world = world.with_missing("test-c").settled().later(1)
     assert world.plan().creates == ["test-c-r1"]
 
 
@@ -100,5 +100,5 @@ def test_what_volcano_remembers_of_jobs_that_are_gone(phase: str, then: str, rea
     world = flow("a", "b").with_status(JobFlowStatus(conditions=conditions)).with_jobs(b="Running")
     planned = world.plan()
     assert planned.conditions["a"].reason == reason
-    assert planned.confirms == ([] if then else ["f-a"])
+    assert planned.job_reads == ([] if then else ["f-a"])
     assert template("a").metadata.name not in planned.creates

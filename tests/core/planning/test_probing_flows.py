@@ -118,7 +118,7 @@ def test_a_target_that_was_stopped_stops_the_step() -> None:
 def test_a_step_that_has_passed_does_not_start_in_a_flow_that_has_stopped() -> None:
     world = flow("x", "a", c=probed("a", PORT)).with_jobs(x="Failed", a="Running")
     planned = known(world)
-    assert planned.conditions["c"].message == "will not start, for x has failed"
+    assert planned.conditions["c"].message == "will not start, because x has failed"
     assert known(world.with_probe("c", "a", passed=True)).skipped == {"c": "Stopped"}
 
 
@@ -198,7 +198,7 @@ def test_that_a_target_once_ran_is_remembered_though_its_histories_are_dropped()
     world = world.with_jobs(a="Running").settled()
     assert world.plan().conditions["c"].passed_targets == ["a"]
     status = msgspec.structs.replace(world.flow.status, job_status_list=None)
-    world = replace(world.with_status(status), absent=frozenset({"f-a"})).without_jobs("a")
+    world = replace(world.with_status(status), missing=frozenset({"f-a"})).without_jobs("a")
     world = world.settled().with_template("b").with_jobs(b="Running")
     assert world.plan().creates == ["f-c"]
 

@@ -44,7 +44,7 @@ def test_the_next_run_begins_only_once_the_end_of_the_last_is_stored() -> None:
     assert planned.plan.urgent
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "Starting")
-    assert condition.message == "the job f-a-0 is over, and the next one follows"
+    assert condition.message == "the job f-a-0 has ended, and the next one follows"
     assert world.plan().creates == []
     assert world.stored().plan().creates == ["f-a-1"]
 
@@ -154,7 +154,7 @@ def test_the_next_run_waits_while_the_flow_is_suspended() -> None:
 def test_a_run_that_completed_never_starts_again() -> None:
     world = after_runs(NOT_YET)
     gone = World(world.flow, world.templates, {}, now=world.now)
-    assert gone.plan().confirms == ["f-a-1"]
+    assert gone.plan().job_reads == ["f-a-1"]
     assert gone.plan().creates == []
 
 

@@ -29,7 +29,7 @@ def retried(world: World) -> World:
 
 def confirmed(world: World) -> World:
     """It was read live that nobody has made the job of the next attempt yet."""
-    return world.with_absent("f-b-r1")
+    return world.with_missing("f-b-r1")
 
 
 def refused(world: World) -> list[str]:
@@ -58,8 +58,8 @@ def test_it_is_written_before_anything_is_made() -> None:
     assert planned.status.start_time == world.now
     assert planned.status.handled_commands == ["uid-c"]
     planned = world.stored().plan()
-    assert (planned.confirms, planned.command_deletes) == (["f-b-r1"], ["c"])
-    assert world.stored().carried_out().plan().creates == ["f-b-r1"]
+    assert (planned.creates, planned.must_be_gone) == (["f-b-r1"], [""])
+    assert planned.command_deletes == ["c"]
 
 
 def test_then_it_goes_to_its_end() -> None:
@@ -225,7 +225,7 @@ def test_what_is_decided_anew_forgets_no_item() -> None:
     world = flow(a=step(for_each=ForEach(from_='["x", "y"]'))).settled()
     world = world.ended("f-a-0", "Completed").ended("f-a-1", "Failed").settled()
     world = world.with_command("RestartJob").stored()
-    for _ in range(3):
+    for _ in range(2):
         runs = world.plan().conditions["a"].runs or []
         assert [run.phase for run in runs] == ["Completed", "Waiting"]
         world = world.carried_out()
@@ -289,7 +289,7 @@ def test_old_jobs_are_not_judged_again() -> None:
 def test_a_new_process_makes_nothing_twice() -> None:
     world = diamond().with_command("RestartJob").stored()
     made = confirmed(world).carried_out(write=False)
-    assert replace(made, absent=frozenset()).plan().creates == []
+    assert replace(made, missing=frozenset()).plan().creates == []
     assert made.plan().conditions["b"].attempts == 2
 
 
@@ -302,7 +302,7 @@ def test_a_job_that_somebody_resumed_has_to_end_first() -> None:
 def test_a_lost_job_after_a_retry_runs_again() -> None:
     world = retried(diamond()).settled()
     left = {name: job for name, job in world.jobs.items() if name != "f-b-r1"}
-    world = replace(world, jobs=left).with_absent("f-b-r1").settled().later(1)
+    world = replace(world, jobs=left).with_missing("f-b-r1").settled().later(1)
     assert world.plan().creates == ["f-b-r2"]
 
 

@@ -43,12 +43,11 @@ from support.plan.plan_world import World
     ids=["default", "longer", "to a limit", "even", "none", "past admission"],
 )
 def test_how_long_to_wait_after_so_many_failures(given: Backoff | None, waits: list[float]) -> None:
-    retry = Retry(limit=9, backoff=given)
-    assert [backoff(retry, n).total_seconds() for n in (1, 2, 3, 4)] == waits
+    assert [backoff(given or Backoff(), n).total_seconds() for n in (1, 2, 3, 4)] == waits
 
 
 def test_no_backoff_is_longer_than_its_limit() -> None:
-    assert backoff(Retry(backoff=Backoff(factor=100.0)), 10_000) == timedelta(minutes=5)
+    assert backoff(Backoff(factor=100.0), 10_000) == timedelta(minutes=5)
 
 
 # ------------------------------------------------------------------------------ attempts
@@ -94,11 +93,10 @@ def test_a_step_is_completed_once_an_attempt_is() -> None:
 def test_the_next_attempt_is_made_once_the_end_of_the_last_is_stored() -> None:
     world = retried(backoff=Backoff(duration="0s")).settled().later(1).ended("f-a", "Failed")
     planned = world.plan()
-    assert (planned.creates, planned.confirms) == ([], [])
+    assert planned.creates == []
     assert planned.plan.urgent
-    world = world.stored()
-    assert (world.plan().creates, world.plan().confirms) == ([], ["f-a-r1"])
-    assert world.carried_out().plan().creates == ["f-a-r1"]
+    planned = world.stored().plan()
+    assert (planned.creates, planned.must_be_gone) == (["f-a-r1"], [""])
 
 
 def test_where_the_next_attempt_is_there_it_is_taken_over() -> None:
@@ -207,9 +205,9 @@ def away_from(*nodes: str) -> object:
 def test_the_next_attempts_keep_off_nodes_where_pods_failed() -> None:
     world = leaves(retried(avoid_nodes=True).settled(), "f-a", "", phase="Failed").settled()
     assert world.plan().conditions["a"].avoid_nodes == ["n-f-a"]
-    world = world.later(1).carried_out()
+    world = world.later(1)
     assert affinity(world, "f-a-r1") == away_from("n-f-a")
-    world = leaves(world.settled(), "f-a-r1", "", phase="Failed").settled().later(1).carried_out()
+    world = leaves(world.settled(), "f-a-r1", "", phase="Failed").settled().later(1)
     assert affinity(world, "f-a-r2") == away_from("n-f-a", "n-f-a-r1")
     world = leaves(world.settled(), "f-a-r2", "", phase="Failed").settled()
     assert world.plan().failed == {"a": "JobFailed"}
@@ -219,7 +217,7 @@ def test_the_next_attempts_keep_off_nodes_where_pods_failed() -> None:
 def test_without_that_nodes_do_not_matter() -> None:
     world = leaves(retried().settled(), "f-a", "", phase="Failed").settled()
     assert world.plan().conditions["a"].avoid_nodes is None
-    assert affinity(world.later(1).carried_out(), "f-a-r1") is None
+    assert affinity(world.later(1), "f-a-r1") is None
 
 
 # -------------------------------------------------------------------- of items and repeats

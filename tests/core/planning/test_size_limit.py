@@ -196,7 +196,7 @@ def test_five_thousand_jobs_at_once_fit_and_stand_still() -> None:
     assert replace(world, jobs=ended).plan().phase == "Succeed"
     lost = sorted(world.jobs)[0]
     left = {name: job for name, job in world.jobs.items() if name != lost}
-    assert replace(world, jobs=left).plan().confirms == [lost]
+    assert replace(world, jobs=left).plan().job_reads == [lost]
 
 
 def test_steps_that_all_run_again_fit_and_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_steps_that_all_run_again_fit_and_stand_still(monkeypatch: pytest.Monkey
     assert size(world.plan().status) < room
     first = list(world.jobs)
     again = [f"{name}-r1" for name in first]
-    world = world.with_absent(*again).carried_out()
+    world = world.with_missing(*again).carried_out()
     assert sorted(world.jobs) == sorted([*first, *again])
     for name in again:
         world = world.ended(name, "Running")
@@ -220,4 +220,4 @@ def test_steps_that_all_run_again_fit_and_stand_still(monkeypatch: pytest.Monkey
     assert planned.nothing
     assert (planned.status.running_jobs, planned.status.failed_jobs) == (again, None)
     left = {name: world.jobs[name] for name in world.jobs if name != again[0]}
-    assert replace(world, jobs=left, absent=frozenset()).plan().confirms == [again[0]]
+    assert replace(world, jobs=left, missing=frozenset()).plan().job_reads == [again[0]]

@@ -36,7 +36,7 @@ def test_every_step_has_a_condition_from_the_first_plan_on() -> None:
             "f-a": {
                 "phase": "Waiting",
                 "reason": "Starting",
-                "message": "the job f-a is about to be made",
+                "message": "the job f-a is being created",
                 "lastTransitionTime": "2026-01-01T12:00:00Z",
             },
             "f-b": {
@@ -184,7 +184,7 @@ def test_lists_are_in_the_order_of_the_spec_and_hold_only_jobs_that_there_were()
 
 def test_earlier_attempts_stay_beside_their_step() -> None:
     world = flow("a", "b").with_jobs(a="Running", b="Running").settled().without_jobs("a")
-    world = world.with_absent("f-a").stored().later(1).settled()
+    world = world.with_missing("f-a").stored().later(1).settled()
     names = [record.name for record in world.flow.status.job_status_list or []]
     assert names == ["f-a", "f-a-r1", "f-b"]
     world = world.later(1).ended("f-a-r1", "Completed").settled()
@@ -329,7 +329,7 @@ def test_a_resumed_job_has_no_end() -> None:
 
 def test_a_lost_job_that_is_there_after_all_has_no_end() -> None:
     world = flow("a").with_jobs(a="Running").settled()
-    gone = world.without_jobs("a").with_absent("f-a").stored()
+    gone = world.without_jobs("a").with_missing("f-a").stored()
     assert gone.records["f-a"].end_timestamp is not None
     back = gone.with_job(world.jobs["f-a"]).settled()
     assert back.records["f-a"].end_timestamp is None

@@ -80,7 +80,7 @@ def test_a_failure_does_not_show_before_it_goes_on() -> None:
 
 
 def test_a_lost_job_is_not_made_again_meanwhile() -> None:
-    world = suspended().without_jobs("a").with_absent("f-a").settled().later(10)
+    world = suspended().without_jobs("a").with_missing("f-a").settled().later(10)
     assert world.plan().creates == []
     assert world.plan().phases["a"] == "Waiting"
     assert resumed(world).plan().phases["a"] == "Pending"
@@ -133,7 +133,7 @@ def test_one_that_fails_by_itself_meanwhile_has_failed(end: str) -> None:
     world = suspended("AbortJob").ended("f-a", end).settled()
     assert world.plan().failed == {"a": f"Job{end}"}
     assert world.plan().conditions["a"].message == f"the job f-a ended {end}"
-    world = resumed(world).with_absent("f-a-r1").settled()
+    world = resumed(world).with_missing("f-a-r1").settled()
     assert "f-a-r1" not in world.jobs
 
 
@@ -201,7 +201,7 @@ def test_that_it_was_resumed_outlives_every_process() -> None:
     """Nothing but the status says so: the spec says that it is suspended, for good."""
     world = created_suspended().settled().with_command("ResumeJob").stored()
     for stage in (world, world.carried_out(), world.settled()):
-        fresh = replace(stage, aborts={}, absent=frozenset(), read={}, commands={})
+        fresh = replace(stage, aborts={}, missing=frozenset(), read={}, commands={})
         assert fresh.plan().status.suspended_at is None
         assert fresh.settled().plan().phases["a"] == "Pending"
 
@@ -286,7 +286,7 @@ def test_what_comes_with_the_end_is_too_late(action: str) -> None:
     """All that is left is to write how the flow ended."""
     world = flow("a").with_jobs(a="Running").settled().ended("f-a", "Completed")
     world = world.with_command(action)
-    assert refused(world) == ["the flow is over"]
+    assert refused(world) == ["the flow has ended"]
     assert (world.plan().phase, world.plan().reason) == ("Succeed", "")
     assert world.settled().commands == {}
 
@@ -294,7 +294,7 @@ def test_what_comes_with_the_end_is_too_late(action: str) -> None:
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob", "ResumeJob"])
 def test_what_is_over_or_being_deleted_is_left_alone(action: str) -> None:
     over = flow("a").run().with_command(action)
-    assert refused(over) == ["the flow is over (Succeed)"]
+    assert refused(over) == ["the flow has ended (Succeed)"]
     assert over.settled().commands == {}
     going = running().being_deleted().with_command(action)
     assert refused(going) == ["the flow is being deleted"]
@@ -302,7 +302,7 @@ def test_what_is_over_or_being_deleted_is_left_alone(action: str) -> None:
 
 def test_a_new_process_goes_on_with_it() -> None:
     world = suspended("AbortJob")
-    world = replace(world, aborts={}, absent=frozenset(), read={})
+    world = replace(world, aborts={}, missing=frozenset(), read={})
     assert (world.plan().aborts, world.plan().reason) == (["f-a"], "Suspended")
     assert world.plan().events == []
 

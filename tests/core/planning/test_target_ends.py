@@ -166,7 +166,7 @@ def started(phase: str, *names: str, **fields: Any) -> World:
 @pytest.mark.parametrize(("phase", "reason"), [("Completed", ""), ("Failed", "JobFailed")], ids=str)
 def test_a_step_whose_status_and_vcjob_are_lost_is_not_run_again(phase: str, reason: str) -> None:
     planned = forgotten(started(phase)).plan()
-    assert (planned.creates, planned.confirms) == ([], [])
+    assert (planned.creates, planned.job_reads) == ([], [])
     assert planned.phases == {"a": phase, "b": "Pending"}
     condition = planned.conditions["a"]
     assert (condition.reason, condition.attempts, condition.job) == (reason, 1, "f-a")
@@ -225,7 +225,7 @@ def test_a_later_attempt_makes_what_is_told_void() -> None:
     assert later.plan().phases["a"] == "Running"
     runs_on = StepCondition(phase="Running", job="f-a-r1", attempts=2)
     gone = world.with_status(JobFlowStatus(conditions={"f-a": runs_on}))
-    assert gone.plan().confirms == ["f-a-r1"]
+    assert gone.plan().job_reads == ["f-a-r1"]
 
 
 def test_an_earlier_attempt_that_is_still_there_does_not() -> None:
@@ -333,7 +333,7 @@ def test_items_of_a_step_that_has_ended_are_not_run_again() -> None:
     for gone in (("f-a-0",), ("f-a-1",), ("f-a-0", "f-a-1")):
         left = {name: job for name, job in world.jobs.items() if name not in gone}
         planned = forgotten(replace(world, jobs=left)).plan()
-        assert (planned.creates, planned.confirms) == ([], [])
+        assert (planned.creates, planned.job_reads) == ([], [])
         assert planned.phases["a"] == "Completed"
         assert runs(planned) == {i: "Completed" for i in range(2) if f"f-a-{i}" in left}
 

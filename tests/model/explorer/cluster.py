@@ -10,12 +10,12 @@ from jobflow.api import labels
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
-    Confirm,
     CreateJob,
     DeleteCommand,
     DeleteFlow,
     DeleteJob,
     Plan,
+    ReadJob,
     ReadPods,
 )
 from model.explorer.sight import Sight
@@ -41,6 +41,8 @@ class Part:
 def carried_out(sight: Sight, state: State, plan: Plan, part: Part) -> State:
     """The state once this part of the plan has been carried out."""
     base = state.known
+    if part.acts and state.known != state.flow and any(map(_is_guarded, plan.actions)):
+        return replace(state, known=state.flow)
     if part.acts:
         for action in plan.actions:
             state = _ACTIONS[type(action)](sight, state, action, part.act_answers)
@@ -92,6 +94,8 @@ def seen(job: Vcjob, phases: int, *, gone: bool) -> Vcjob:
 def _create(sight: Sight, state: State, action: Action, answered: bool) -> State:
     """A vcjob of this name that exists already is as good."""
     assert isinstance(action, CreateJob)
+    if action.guard is not None and (latest := _there(state, action.guard.gone)) is not None:
+        return _found(state, latest)
     there = _there(state, action.name)
     if there is None:
         there = _new(sight, state, action)
@@ -146,16 +150,16 @@ def _delete_flow(sight: Sight, state: State, action: Action, answered: bool) -> 
     return replace(state, flow=replace(state.flow, gone=True))
 
 
-def _confirm(sight: Sight, state: State, action: Action, answered: bool) -> State:
+def _read_job(sight: Sight, state: State, action: Action, answered: bool) -> State:
     """Reads the flow, then the vcjob."""
-    assert isinstance(action, Confirm)
+    assert isinstance(action, ReadJob)
     if not answered:
         return state
     state = replace(state, known=state.flow)
     there = _there(state, action.name)
     if there is not None:
         return _found(state, there)
-    return replace(state, absent=state.absent | {action.name})
+    return replace(state, not_found=state.not_found | {action.name})
 
 
 def _read(sight: Sight, state: State, action: Action, answered: bool) -> State:
@@ -169,9 +173,13 @@ _ACTIONS: dict[type[Action], Callable[[Sight, State, Action, bool], State]] = {
     AbortJob: _abort,
     DeleteCommand: _delete_command,
     DeleteFlow: _delete_flow,
-    Confirm: _confirm,
+    ReadJob: _read_job,
     ReadPods: _read,
 }
+
+
+def _is_guarded(action: Action) -> bool:
+    return isinstance(action, CreateJob) and action.guard is not None
 
 
 def _there(state: State, name: str) -> Vcjob | None:
@@ -181,7 +189,7 @@ def _there(state: State, name: str) -> Vcjob | None:
 def _found(state: State, job: Vcjob) -> State:
     """The controller was answered with this vcjob."""
     state = changed(state, seen(job, len(job.phases), gone=False))
-    return replace(state, absent=state.absent - {job.name})
+    return replace(state, not_found=state.not_found - {job.name})
 
 
 # ------------------------------------------------------------------------------ the status
@@ -206,4 +214,4 @@ def _written(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> 
 def _forgotten(state: State) -> State:
     """What is remembered of a flow goes with its end."""
     jobs = tuple(replace(job, read=False) if job.read else job for job in state.jobs)
-    return replace(state, jobs=jobs, absent=frozenset(), aborts=(), probed=frozenset())
+    return replace(state, jobs=jobs, not_found=frozenset(), aborts=(), probed=frozenset())

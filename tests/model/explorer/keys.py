@@ -39,7 +39,7 @@ class Keys:
         same = state.known == state.flow
         known = flow if same else self._flow(state.known, state.now)
         asked = tuple((uid, min(state.now - at, ASKED_AGAIN)) for uid, at in state.aborts)
-        memory = state.absent, asked, state.probed, state.missing, state.round
+        memory = state.not_found, asked, state.probed, state.missing, state.round
         orders = state.commands, state.known_commands
         jobs = tuple(self._job(job, state.now) for job in state.jobs)
         return flow, known, *jobs, -1, self._number((memory, orders, state.events))

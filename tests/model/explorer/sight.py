@@ -55,7 +55,7 @@ class Sight:
             for j in state.jobs
             if j.seen
         )
-        remembered = state.absent, state.aborts, state.probed, state.known_commands
+        remembered = state.not_found, state.aborts, state.probed, state.known_commands
         key = state.known, now, jobs, remembered, state.missing
         plan = self._plans.get(key)
         if plan is None:
@@ -94,8 +94,7 @@ class Sight:
         return View(
             templates={n: made for n, made in templates.items() if n not in state.missing},
             jobs=jobs,
-            deleted=frozenset(deleted),
-            absent=frozenset(state.absent - (jobs.keys() - deleted)),
+            deleted=frozenset(deleted | (state.not_found - jobs.keys())),
             commands={command.name: _command(command) for command in state.known_commands},
             aborts={uid: NOW + timedelta(seconds=at) for uid, at in state.aborts},
             read={job.uid: PodsRead() for job in state.jobs if self._is_read(job)},

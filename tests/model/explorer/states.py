@@ -108,7 +108,7 @@ class State:
     known_commands: tuple[Command, ...] = ()
     missing: frozenset[str] = frozenset()
     """Templates that are not there."""
-    absent: frozenset[str] = frozenset()
+    not_found: frozenset[str] = frozenset()
     """What the controller remembers: vcjobs that a live read did not find."""
     aborts: tuple[tuple[str, int], ...] = ()
     """What it remembers: when it last asked to abort a vcjob, by UID."""

@@ -29,7 +29,7 @@ def _news(before: State, after: State) -> Iterator[str]:
             yield f"{job.name} is gone"
         elif job.asked and not was.asked:
             yield f"{job.name} is to abort"
-    for name in sorted(after.absent - before.absent):
+    for name in sorted(after.not_found - before.not_found):
         yield f"{name} is not there"
     if after.flow.status is not before.flow.status:
         yield from _changes(before.flow.status, after.flow.status)

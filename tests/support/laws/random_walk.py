@@ -25,10 +25,10 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import (
     AbortJob,
-    Confirm,
     CreateJob,
     DeleteCommand,
     DeleteJob,
+    ReadJob,
     ReadPods,
 )
 from jobflow.core.planning.view import Refusal
@@ -148,7 +148,7 @@ class Walk:
         if self.world.flow.final:
             if status.completion_time is None:
                 self.go_back(planned)
-            self.world = replace(self.world, refusals={}, held=None, absent=frozenset(), read={})
+            self.world = replace(self.world, refusals={}, held=None, missing=frozenset(), read={})
         self.world = self.world.with_status(status)
 
     def go_back(self, planned: Planned) -> None:
@@ -178,7 +178,7 @@ class Walk:
 
     def restart(self) -> None:
         self.world = replace(
-            self.world, aborts={}, absent=frozenset(), read={}, probes={}, refusals={}, held=None
+            self.world, aborts={}, missing=frozenset(), read={}, probes={}, refusals={}, held=None
         )
 
     def live(self) -> dict[str, Key]:
@@ -310,7 +310,7 @@ class Walk:
         for action in planned.plan.actions:
             if isinstance(action, CreateJob):
                 self.check_create(action, alive, planned)
-            elif isinstance(action, Confirm):
+            elif isinstance(action, ReadJob):
                 assert action.name not in live
             elif isinstance(action, DeleteCommand):
                 assert action.uid in (self.world.flow.status.handled_commands or ()), "too early"

@@ -135,7 +135,7 @@ class Odd:
             world,
             jobs=jobs,
             deleted=frozenset(name for name in jobs if self._rarely(5)),
-            absent=frozenset(name for name in _JOBS if self._rarely(3)),
+            missing=frozenset(name for name in _JOBS if self._rarely(3)),
         )
         return world.with_command(one(_COMMANDS), name="c") if self._rarely(3) else world
 

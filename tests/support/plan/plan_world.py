@@ -31,6 +31,7 @@ from jobflow.core.planning.actions import (
     DeleteCommand,
     DeleteFlow,
     DeleteJob,
+    Guard,
     ReadPods,
 )
 from jobflow.core.planning.observed import FAILURES
@@ -103,7 +104,8 @@ class World:
     templates: Mapping[str, JobTemplate]
     jobs: Mapping[str, Job] = field(default_factory=dict)
     deleted: frozenset[str] = frozenset()
-    absent: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
+    """Vcjobs that ReadJob did not find."""
     holders: Mapping[str, Holder] = field(default_factory=dict)
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     held: Held | None = None
@@ -125,8 +127,7 @@ class World:
         return View(
             templates=self.templates,
             jobs=self.jobs,
-            deleted=self.deleted,
-            absent=self.absent,
+            deleted=self.deleted | (self.missing - self.jobs.keys()),
             holders=self.holders,
             refusals=self.refusals,
             held=self.held,
@@ -225,8 +226,8 @@ class World:
         key = (step, f"uid-{self.name_of(target, run)}")
         return replace(self, probes={**self.probes, key: ProbeResult(passed, message)})
 
-    def with_absent(self, *names: str) -> World:
-        return replace(self, absent=self.absent | frozenset(names))
+    def with_missing(self, *names: str) -> World:
+        return replace(self, missing=self.missing | frozenset(names))
 
     def with_holder(self, step: str, holder: Holder) -> World:
         return replace(self, holders={**self.holders, self.name_of(step): holder})
@@ -311,6 +312,8 @@ class World:
     def acted(self, action: Action) -> World:
         """One action, carried out without fault; a vcjob that is asked to abort does not react."""
         match action:
+            case CreateJob(guard=Guard(gone=name)) if name in self.jobs.keys() - self.deleted:
+                return self
             case CreateJob():
                 assert action.name not in self.jobs or action.name in self.deleted, "made twice"
                 return self.with_job(self._made(action))
@@ -330,7 +333,7 @@ class World:
                 assert action.uid == FLOW_UID
                 return self.being_deleted()
         there = action.name in self.jobs and action.name not in self.deleted
-        return self if there else self.with_absent(action.name)
+        return self if there else self.with_missing(action.name)
 
     def _made(self, action: CreateJob) -> Job:
         metadata = msgspec.convert(action.manifest["metadata"], ObjectMeta)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from jobflow.api.flow_status import JobFlowStatus, StepCondition
 from jobflow.core.planning.actions import (
     AbortJob,
-    Confirm,
     CreateJob,
     DeleteCommand,
     DeleteJob,
     Plan,
+    ReadJob,
     ReadPods,
 )
 
@@ -42,8 +42,15 @@ class Planned:
         return [a.name for a in self.plan.actions if isinstance(a, DeleteJob)]
 
     @property
-    def confirms(self) -> list[str]:
-        return [a.name for a in self.plan.actions if isinstance(a, Confirm)]
+    def must_be_gone(self) -> list[str]:
+        """Names of the vcjobs that must not exist when further attempts are created."""
+        creates = [a for a in self.plan.actions if isinstance(a, CreateJob)]
+        return [create.guard.gone for create in creates if create.guard is not None]
+
+    @property
+    def job_reads(self) -> list[str]:
+        """Names of the vcjobs that are read live."""
+        return [a.name for a in self.plan.actions if isinstance(a, ReadJob)]
 
     @property
     def aborts(self) -> list[str]:

@@ -15,7 +15,7 @@ from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.controller.apply.api_answers import Answers, Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
-from jobflow.core.planning.actions import Action, CreateJob, Plan
+from jobflow.core.planning.actions import Action, CreateJob, Guard, Plan
 from jobflow.sandbox.apiserver.failures import Failure
 from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.server import Fault
@@ -45,8 +45,17 @@ class World:
         plan = Plan(actions=actions, status=status or self.flow.status)
         return await self.applier.apply(self.flow, plan, write_status=status is not None)
 
-    def create(self, name: str = "f-a") -> CreateJob:
-        return CreateJob("a", name, self.manifest(name))
+    def create(self, name: str = "f-a", guard: Guard | None = None) -> CreateJob:
+        return CreateJob("a", name, self.manifest(name), guard)
+
+    def create_again(self, gone: str = "") -> CreateJob:
+        """The create of a second attempt."""
+        return self.create("f-a-r1", Guard(self.flow.metadata.uid, gone))
+
+    def requests(self) -> list[str]:
+        """The requests of the cluster's client, as method and last part of the path."""
+        seen = self.cluster.server.requests
+        return [f"{each.method} {each.path.rsplit('/', 1)[-1]}" for each in seen]
 
     def manifest(self, job: str, **owner: Any) -> dict[str, Any]:
         meta = self.flow.metadata

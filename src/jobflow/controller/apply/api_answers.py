@@ -1,13 +1,12 @@
-"""Answers of the API server that are not objects, kept in memory between the plans of a flow.
+"""Answers of the API server that no object holds, kept in memory between the plans of a flow.
 
-If they are lost by a restart, the next plan sends the request again; no job is created twice.
+Losing them in a restart costs a request, never a second job.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -24,67 +23,59 @@ from jobflow.kube.client import ApiError
 FIRST_REFUSAL = 1.0
 LONGEST_REFUSAL = 300.0
 LONGEST_HELD = 60.0
-"""Longest time between two tries while creates are held back, in seconds."""
+"""Most seconds between two tries while creates are held back."""
 FREED = 16
-"""Concurrent creates after which no create is held back; before that they are 1, 2, 4 and 8."""
+"""The number of creates at once from which on none is held back: after 1, 2, 4 and 8."""
 FIRST_READ = 0.4
 LONGEST_READ = 30.0
-"""First and longest time until pods are read again, in seconds."""
+"""Seconds until pods are asked for again, at first and at most."""
 DEFINITE = (403, 404)
 """Codes after which pods are not read again."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """The answers for one flow, kept until it finishes or its UID changes."""
+    """The answers about one flow, as long as it has this UID and has not ended."""
 
     uid: str
-    absent: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    """Vcjobs that a live read did not find."""
     holders: dict[str, Holder] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
-    """Number of times in a row that the create of each job was refused or its name was in use."""
+    """How often in a row the create of each job was refused or met a name in use."""
     held: Held | None = None
-    """The answer because of which creates are held back."""
+    """The answer that holds back all creates but a few."""
     held_tries: int = 0
-    """Number of refused tries in a row since then."""
+    """How many tries in a row were refused meanwhile."""
     aborts: dict[str, datetime] = field(default_factory=dict)
-    """Time of the last AbortJob Command, by the vcjob's UID."""
+    """When the API server was last asked to take an AbortJob, by the vcjob's UID."""
     read: dict[str, PodsRead] = field(default_factory=dict)
-    """Pods that were read live, by the vcjob's UID."""
+    """The pods of vcjobs as they were read live, by the vcjob's UID."""
     unread: dict[str, int] = field(default_factory=dict)
-    """Number of failed reads of pods in a row, by the vcjob's UID."""
+    """How often in a row reading them failed, by the vcjob's UID."""
     next_read: datetime | None = None
-    """When pods whose read failed are read again."""
+    """When pods that could not be read last are asked for again."""
     written_at: float | None = None
     """Monotonic time of the last status write."""
     changed_at: float | None = None
-    """Monotonic time since when the status has unwritten changes."""
+    """Monotonic time since when there is a status to write that was not written yet."""
     sent: tuple[JobFlowStatus, str] | None = None
-    """The status last written (`timeless`), and the resource version of the flow after that."""
+    """The status last written, without what time alone changes, and the flow's resource version
+    after it."""
     failed: set[str] = field(default_factory=set)
-    """The failed requests, by `request_of`, which are not sent again during the flow's backoff."""
-    asked: Counter[str] = field(default_factory=Counter)
-    """How often each question was asked, since a plan asked for nothing."""
+    """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
 
     def settle(self, name: str) -> None:
-        """The vcjob is there and ours: nothing that was said about its name holds any more."""
-        self.absent.discard(name)
+        """Forget the answers about the name of a vcjob that exists and is the flow's."""
+        self.missing.discard(name)
         self.holders.pop(name, None)
         self.refusals.pop(name, None)
         self.refused.pop(name, None)
 
-    def asks(self, questions: Collection[str]) -> int:
-        """Count what a plan asked for whose answers another plan has to follow at once; how often
-        the same was asked since a plan asked for nothing (`[]`)."""
-        if not questions:
-            self.asked.clear()
-        self.asked.update(questions)
-        return max((self.asked[each] for each in questions), default=0)
-
-    def next_read_time(self, now: datetime, wait: timedelta) -> datetime:
-        """Return when to read pods again: together with other reads of the flow if these are within
-        twice the wait, so that a thousand jobs do not cause a thousand plans."""
+    def joined(self, now: datetime, wait: timedelta) -> datetime:
+        """Return when pods are asked for again: together with others of the flow if these come
+        within twice the wait, so that a thousand jobs are not planned a thousand times."""
         own, others = now + wait, self.next_read
         if others is None or not own <= others <= own + wait:
             self.next_read = own
@@ -92,8 +83,9 @@ class Answers:
         return others
 
     def outdate(self, jobs: Mapping[str, Job]) -> None:
-        """Drop answers that no longer apply: pods of vcjobs that do not exist or were resumed, and
-        aborts of vcjobs that have ended."""
+        """Forget answers that no longer apply. Pods that were read count as long as their vcjob
+        has ended; if it is gone or was resumed, they are read again. The time of an abort counts
+        until the vcjob has ended."""
         if self.read or self.unread or self.aborts:
             ended = {job.metadata.uid: job.ended for job in jobs.values()}
             for uid in self.read.keys() | self.unread.keys():
@@ -105,12 +97,12 @@ class Answers:
 
 
 def timeless(status: JobFlowStatus) -> JobFlowStatus:
-    """Return the status without the fields that change with time alone."""
+    """Return the status without what time alone changes."""
     return msgspec.structs.replace(status, duration="")
 
 
 class Memory:
-    """The answers for all flows, and the flows that wait for a name that another vcjob has."""
+    """The answers of all flows, and which flows wait for a name that another vcjob has."""
 
     def __init__(self, *, dice: Callable[[], float] = random.random) -> None:
         self._answers: dict[Key, Answers] = {}
@@ -121,7 +113,7 @@ class Memory:
         return len(self._answers)
 
     def of(self, flow: JobFlow) -> Answers:
-        """Return the answers for this flow, empty at first and if its UID has changed."""
+        """Return the answers about this flow; empty if its name had another UID before."""
         key, uid = key_of(flow), flow.metadata.uid
         known = self._answers.get(key)
         if known is not None and known.uid == uid:
@@ -131,22 +123,22 @@ class Memory:
         return answers
 
     def forget(self, flow: Key) -> None:
-        """Drop the answers for a flow that was deleted or has finished."""
+        """Forget a flow that is gone or has ended."""
         known = self._answers.pop(flow, None)
         for name in known.holders if known is not None else ():
             self._no_longer((flow[0], name), flow)
 
     def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
-        """Note that another owner's vcjob has the name. A watch event tells when it is deleted;
-        the backoff is for an event that never comes."""
+        """Note that the name is in use by a vcjob of somebody else. An event tells when it is gone;
+        the backoff is for a missing event."""
         answers, name = self.of(flow), job.metadata.name
         retry_at = now + self._wait(answers, name)
         answers.holders[name] = Holder(job, owner_alive, retry_at)
         self._waiting.setdefault((flow.metadata.namespace, name), set()).add(key_of(flow))
 
     def released(self, job: Key) -> set[Key]:
-        """Return the flows that wait for the name of a vcjob that has changed, and drop their
-        answers about it, so that they try again."""
+        """Return the flows that wait for the name of a vcjob that has changed, and forget the
+        answers about it."""
         flows = self._waiting.pop(job, set())
         for flow in flows:
             if (known := self._answers.get(flow)) is not None:
@@ -154,22 +146,20 @@ class Memory:
         return flows
 
     def refuse(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
-        """Note that a create was refused.
-
-        If a quota or missing rights refuse it, all creates of the flow are held back, and one is
-        tried after a backoff of 1 s to 1 min, or never if the namespace is being deleted. Any other
-        refusal holds back only this vcjob, for 1 s to 5 min.
-        """
+        """Note that a create was refused. If a quota or missing rights refuse it, the flow's other
+        creates are held back too, and one of them may be tried after a backoff of 1 s to 1 min, or
+        never if the namespace is being deleted. Any other refusal holds back this vcjob alone, for
+        a backoff of 1 s to 5 min."""
         answers = self.of(flow)
-        if reason := error.for_the_namespace:
-            self._hold_back(answers, name, reason, None if error.namespace_gone else now)
+        if why := error.for_the_namespace:
+            self._hold_back(answers, name, why, None if error.namespace_gone else now)
             return
         retry_at = now + self._wait(answers, name)
         answers.refusals[name] = Refusal(error.code, error.message, retry_at)
 
-    def _hold_back(self, answers: Answers, name: str, reason: str, now: datetime | None) -> None:
-        """Hold back creates. Concurrent ones count as one try. `now` is None if no create can
-        succeed any more."""
+    def _hold_back(self, answers: Answers, name: str, why: str, now: datetime | None) -> None:
+        """Hold back creates. Those that were under way together count as one try. `now`: None if
+        no create can succeed any more."""
         held, retry_at = answers.held, None
         if now is not None and held is not None and not held.is_due(now):
             retry_at = held.retry_at
@@ -182,10 +172,10 @@ class Memory:
         answers.refusals.pop(name, None)
         before = held.tried if held is not None else ()
         tried = (*(each for each in before if each != name), name)
-        answers.held = Held(reason, retry_at, tried)
+        answers.held = Held(why, retry_at, tried)
 
     def let_in(self, flow: JobFlow, name: str, now: datetime) -> None:
-        """Note that a create succeeded. If others are held back, one more may be sent at once."""
+        """Note that a create succeeded: if others are held back, one more may be tried at once."""
         answers = self.of(flow)
         answers.settle(name)
         held = answers.held
@@ -197,8 +187,8 @@ class Memory:
         answers.held = more if more.room < FREED else None
 
     def unread(self, flow: JobFlow, job_uid: str, error: Exception, now: datetime) -> PodsRead:
-        """Note that the pods of a vcjob could not be read. They are read again after a backoff and
-        the time that the server asks to wait, but not after one of the DEFINITE answers."""
+        """Note that the pods of a vcjob could not be read. They may be read again after a backoff,
+        not before the time that the server asks for, and never if the answer is definite."""
         answers = self.of(flow)
         trouble, retry_at = str(error) or type(error).__name__, None
         if not isinstance(error, ApiError) or error.code not in DEFINITE:
@@ -206,12 +196,12 @@ class Memory:
             answers.unread[job_uid] = tries + 1
             wait = delay(tries, first=FIRST_READ, most=LONGEST_READ, dice=self._dice)
             asked = error.retry_after if isinstance(error, ApiError) else None
-            retry_at = answers.next_read_time(now, timedelta(seconds=max(wait, asked or 0.0)))
+            retry_at = answers.joined(now, timedelta(seconds=max(wait, asked or 0.0)))
         answers.read[job_uid] = PodsRead(trouble=trouble, retry_at=retry_at)
         return answers.read[job_uid]
 
     def lift(self, flow: Key) -> None:
-        """Drop the refusals of a flow whose template has changed."""
+        """Forget refusals, because a template has changed."""
         if (known := self._answers.get(flow)) is not None:
             known.refusals.clear()
             known.refused.clear()

@@ -1,4 +1,4 @@
-"""The result of applying a plan, the limit of concurrent requests, and the part that is due."""
+"""The result of applying a plan, and the limit of its concurrent requests."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.core.planning.actions import Action, Confirm, CreateJob, DeleteFlow, Plan, ReadPods
+from jobflow.core.planning.actions import Action, CreateJob, DeleteFlow, Plan, ReadPods
 from jobflow.core.reasons import StepReason
 
 REQUESTS_AT_ONCE = 16
-"""Maximum concurrent requests of one plan."""
+"""Most requests of one plan that are under way at once."""
 
 
 @dataclass(slots=True)
 class Applied:
-    """The result of applying a plan."""
+    """The result of applying a plan; the reconciler handles it in one place."""
 
     again: bool = False
-    """There is an answer that no watch event brings, so plan again at once."""
+    """Plan again at once: no watch event brings what was learned."""
     errors: list[str] = field(default_factory=list)
     """Errors after which a later try may succeed."""
     failed: set[str] = field(default_factory=set)
-    """The requests with these errors, by `request_of`; the status write is STATUS."""
+    """The requests that had them, by `request_of`; the status write is STATUS."""
     retry_after: float = 0.0
-    """Longest time that the server asked to wait, in seconds."""
+    """Seconds the server asked to wait; the longest."""
     status_written: bool = False
     held_back: bool = False
     """A quota or missing rights refused a create; the creates that were not sent yet are left to
     the next plan."""
+    outdated: bool = field(default=False, compare=False)
+    """The flow has changed since the plan was made, so nothing was sent."""
     answered: bool = field(default=False, compare=False)
     """A create succeeded."""
-    stale: bool = False
-    """The flow has changed since the plan was made, and was read again."""
 
 
 class Slots(asyncio.Semaphore):
-    """Limits the concurrent requests of a plan. If there are many creates, or the stored status
-    says that creates are refused, the limit is one until the first create is answered, so that one
-    try shows that the namespace takes no more jobs."""
+    """How many requests of a plan are under way at once. If there are many creates, or the stored
+    status says that creates are refused, it is one until the first create is answered: so one try
+    is enough to learn that the namespace takes no more."""
 
     def __init__(self, flow: JobFlow, plan: Plan) -> None:
         creates = sum(isinstance(action, CreateJob) for action in plan.actions)
@@ -56,13 +56,13 @@ class Slots(asyncio.Semaphore):
 
 
 STATUS = "status"
-"""The name of the status write, as by `request_of`."""
+"""The status write among the requests of a plan."""
 
 
 def request_of(action: Action) -> str:
-    """Return a name for the request of an action, which is the same in later plans."""
-    target = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
-    return f"{type(action).__name__} {target}"
+    """Return a name for the request of an action; equal requests of later plans have the same."""
+    what = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
+    return f"{type(action).__name__} {what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +71,18 @@ class Due:
 
     plan: Plan
     status_wait: float | None
-    """Seconds until the status may be written; None if it is not to be written."""
+    """Seconds until the status may be written; None: it is not written."""
     held: bool = False
-    """Whether a part of the plan waits for the backoff."""
+    """Whether a part of the plan waits for the end of the backoff."""
 
     @property
     def write(self) -> bool:
         """Whether the status is written now."""
         return self.status_wait == 0.0
 
-    def questions(self, *, stale: bool) -> list[str]:
-        """The requests whose answers are for another plan to follow; `stale`: so are those that
-        were made for an older version of the flow."""
-        kinds = (CreateJob, Confirm, ReadPods, *([DeleteFlow] if stale else []))
-        asked = [request_of(action) for action in self.plan.actions if isinstance(action, kinds)]
-        return [STATUS, *asked] if stale else asked
-
 
 def due_of(plan: Plan, status_wait: float | None, failed: Collection[str]) -> Due:
-    """Return the plan without the requests that are in backoff."""
+    """The plan without the requests that failed in the backoff that still lasts."""
     if not failed:
         return Due(plan, status_wait)
     actions = tuple(each for each in plan.actions if request_of(each) not in failed)

@@ -1,7 +1,7 @@
-"""Applies a Plan: sends its requests and stores the answers.
+"""Applier: sends the requests of a Plan and keeps their answers. It decides nothing.
 
-Answers that are objects go into the store before `apply` returns, so that the next plan sees the
-writes of this one. Other answers go into the flow's Answers.
+Objects in answers are in the store before `apply` returns, so that the next plan sees its own
+writes. Other answers are in the flow's Answers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
-    Confirm,
     CreateJob,
     DeleteCommand,
     DeleteFlow,
     DeleteJob,
     Plan,
+    ReadJob,
     ReadPods,
 )
 from jobflow.core.planning.view import PodsRead
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Applier:
-    """Applies plans."""
+    """Sends the requests of plans."""
 
     def __init__(
         self,
@@ -63,26 +63,32 @@ class Applier:
         self._memory = memory
         self._now = now
         self._reads: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
-        """Limits concurrent live reads, because they share connections with the watches, and shares
-        them fairly among flows."""
+        """Live reads of all flows. They share connections with the watches, so they are bounded;
+        a flow with many of them does not keep the others waiting."""
 
     async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
-        """Send the plan's actions and, if `write_status`, its status, all concurrently.
+        """Send the plan's actions, and its status if `write_status`, all at once.
 
-        Returns when every request has ended, so plans of one flow never overlap. Errors are in the
-        result; only the cancellation of this task is raised.
+        A plan with guarded creates is sent only if the flow has not changed since it was made.
+        Returns when every request has ended, so that two plans of one flow never overlap. Errors
+        are in the result; only a cancellation is raised.
         """
         applied = Applied()
+        if guarded := [request_of(action) for action in plan.actions if _is_guarded(action)]:
+            await self._guard(self._compare(flow, applied), applied, *guarded)
+            if applied.outdated:
+                return applied
         slots = Slots(flow, plan)
-        confirming = [action for action in plan.actions if isinstance(action, Confirm)]
+        reading = [action for action in plan.actions if isinstance(action, ReadJob)]
         work: list[Coroutine[Any, Any, None]] = [
-            self._within(slots, self._act(flow, action, applied), applied, request_of(action))
+            self._within(slots, self._act(flow, action, applied), applied, request)
             for action in plan.actions
-            if not isinstance(action, Confirm)
+            if (request := request_of(action)) not in applied.failed
+            and not isinstance(action, ReadJob)
         ]
-        if confirming:
-            reading = self._confirm(flow, confirming, applied)
-            work.append(self._guard(reading, applied, *map(request_of, confirming)))
+        if reading:
+            read = self._read_jobs(flow, reading, applied)
+            work.append(self._guard(read, applied, *map(request_of, reading)))
         if write_status:
             writing = self._write_status(flow, plan.status, applied)
             work.append(self._guard(writing, applied, STATUS))
@@ -94,6 +100,8 @@ class Applier:
                     group.create_task(each)
         return applied
 
+    # ------------------------------------------------------------------ errors
+
     async def _within(
         self, slots: Slots, work: Awaitable[None], applied: Applied, request: str
     ) -> None:
@@ -103,10 +111,10 @@ class Applier:
             slots.widen()
 
     async def _guard(self, work: Awaitable[None], applied: Applied, *requests: str) -> None:
-        """Add every error of these requests to the result.
+        """Make every error of these requests a part of the outcome.
 
-        A cancellation of this task is raised. A cancellation from inside a request, such as by
-        closed connections, is an error.
+        Only a cancellation of this task is raised. One from inside a request, such as from
+        connections that are being closed, is an error too.
         """
         try:
             await work
@@ -148,56 +156,71 @@ class Applier:
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
         if applied.held_back:
             return
+        if action.guard is not None and action.guard.gone:
+            if await self._is_there(flow, action.guard.gone, applied):
+                return
         namespace = flow.metadata.namespace
         body = msgspec.json.encode(action.manifest)
         try:
             answer = await self._client.create(JOBS, namespace, body)
         except ApiError as error:
             if error.already_exists:
-                await self._met(flow, action.name, applied)
+                await self._take_in(flow, await self._job(flow, action.name), applied)
             elif is_refusal(error):
                 self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
                 applied.held_back |= bool(error.for_the_namespace)
-                _log(flow, "job refused", action, code=error.code, message=error.message)
+                _say(flow, "job refused", action, code=error.code, message=error.message)
             else:
                 raise
         else:
             self._memory.let_in(flow, action.name, self._now())
             self._store.learn_job(decoder(Job).decode(answer))
-            _log(flow, "job created", action)
+            _say(flow, "job created", action)
         applied.answered = True
 
-    async def _met(self, flow: JobFlow, name: str, applied: Applied) -> None:
-        """A vcjob of this name is there already: ours, or whose?"""
+    async def _compare(self, flow: JobFlow, applied: Applied) -> None:
+        """Read the flow live. If it is not as the plan saw it, the plan is outdated."""
+        live = await self._live(flow)
+        if live is not None and live.metadata.resource_version == flow.metadata.resource_version:
+            return
+        applied.outdated = True
+        if live is not None:
+            self._store.learn_flow(live)
+            applied.again = True
+
+    async def _is_there(self, flow: JobFlow, name: str, applied: Applied) -> bool:
+        """Whether a vcjob of the flow with this name exists; then the next plan sees it."""
         try:
             job = await self._job(flow, name)
         except ApiError as error:
             if not error.not_found:
                 raise
-            applied.again = True
-            return
-        await self._take_in(flow, job, applied)
+            return False
+        if not _is_owned(job, flow):
+            return False
+        applied.again = True
+        self._store.learn_job(job)
+        return True
 
     async def _take_in(self, flow: JobFlow, job: Job, applied: Applied) -> None:
-        """A vcjob read live, that has a name which the flow wants."""
+        """Keep a vcjob that was read live and has a name which the flow needs."""
         name = job.metadata.name
         applied.again = True
         if not self._store.learn_job(job):
             return
-        owner = job.metadata.controller
-        ours = owner is not None and owner.uid == flow.metadata.uid
+        ours = _is_owned(job, flow)
         if ours and job.metadata.deletion_timestamp is None:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
             return
-        alive = True if ours else await self._alive(flow, owner)
+        alive = True if ours else await self._alive(flow, job.metadata.controller)
         self._memory.hold(flow, job, owner_alive=alive, now=self._now())
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
 
     async def _alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
-        """Return whether the owner of a vcjob exists and is not being deleted. True if the vcjob
-        has no owner, or if this account has no right to read it."""
+        """Whether the owner of a vcjob exists and is not being deleted. True without an owner, and
+        if this account may not read it."""
         if owner is None:
             return True
         async with self._reads.slot(key_of(flow)):
@@ -217,7 +240,7 @@ class Applier:
     async def _delete(
         self, resource: Resource, flow: JobFlow, action: DeleteJob | DeleteCommand
     ) -> None:
-        """Delete the object with this UID. If another has its name (409), it is already deleted."""
+        """Delete the object with this UID; success too if another has its name by now (409)."""
         try:
             namespace = flow.metadata.namespace
             await self._client.delete(resource, namespace, action.name, uid=action.uid)
@@ -226,7 +249,7 @@ class Applier:
                 raise
 
     async def _delete_flow(self, flow: JobFlow, action: DeleteFlow, applied: Applied) -> None:
-        """Delete the flow only if it has not changed, because it may have been retried."""
+        """Delete the flow unless it has changed since the plan: it may have been retried."""
         meta = flow.metadata
         try:
             await self._client.delete(
@@ -244,8 +267,8 @@ class Applier:
             log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
 
     async def _abort(self, flow: JobFlow, action: AbortJob) -> None:
-        """Create the Command unless it exists. If it is refused, this counts as sent, because the
-        planner deletes the vcjob in the end."""
+        """Create the Command unless it exists. If it cannot be created, the vcjob is deleted after
+        some time, so the create is not repeated more often."""
         body = encoded(abort_command(flow, action))
         refused = ""
         try:
@@ -262,8 +285,8 @@ class Applier:
 
     # ------------------------------------------------------------------ live reads
 
-    async def _confirm(self, flow: JobFlow, actions: list[Confirm], applied: Applied) -> None:
-        """Read the flow, then the vcjobs: what is not there then, no one has made for this flow."""
+    async def _read_jobs(self, flow: JobFlow, actions: list[ReadJob], applied: Applied) -> None:
+        """Read the flow, then the vcjobs, so that no vcjob of the flow is missed."""
         meta = flow.metadata
         live = await self._live(flow)
         if live is None:
@@ -277,13 +300,13 @@ class Applier:
             except ApiError as error:
                 if not error.not_found:
                     raise
-                self._memory.of(flow).absent.add(action.name)
+                self._memory.of(flow).missing.add(action.name)
                 log.info("job is not there", flow=_name(flow), job=action.name)
             else:
                 await self._take_in(flow, job, applied)
 
     async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
-        """Read the pods of a vcjob. A failure is stored too, with the time of the next try."""
+        """Read the pods of a vcjob. An error is an answer too; it says when to try again."""
         applied.again = True
         try:
             async with self._reads.slot(key_of(flow)):
@@ -301,8 +324,8 @@ class Applier:
             self._memory.of(flow).read[action.uid] = PodsRead(pods)
 
     async def _job(self, flow: JobFlow, name: str) -> Job:
-        """Read a vcjob live. If it cannot be decoded, return only its metadata, which has the
-        owner."""
+        """Read a vcjob live. If the rest cannot be read, return only its metadata, which is enough
+        to know its owner, and does not tell whether it has ended."""
         try:
             return await self._get(flow, JOBS, name, Job)
         except UnreadableAnswer as error:
@@ -311,7 +334,7 @@ class Applier:
             return Job(metadata=found.metadata)
 
     async def _live(self, flow: JobFlow) -> JobFlow | None:
-        """Read the flow live; None if it does not exist."""
+        """Read the flow live; None if it is gone."""
         try:
             return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
         except ApiError as error:
@@ -320,9 +343,11 @@ class Applier:
             raise
 
     async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
-        """Read an object of the flow's namespace live."""
+        """Read an object of the flow's namespace live, in turn with other flows' reads."""
         async with self._reads.slot(key_of(flow)):
             return await self._client.get(resource, flow.metadata.namespace, name, type)
+
+    # ------------------------------------------------------------------ status
 
     async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
         meta, answers = flow.metadata, self._memory.of(flow)
@@ -355,18 +380,27 @@ class Applier:
         )
 
     async def _catch_up(self, flow: JobFlow, applied: Applied, conflict: ApiError) -> None:
-        """Read the flow after a conflict, so that the next plan is for its present version."""
+        """Read the flow, which has changed since the plan, for the next plan."""
         live = await self._live(flow)
         if live is None:
             return
         if live.metadata.resource_version == flow.metadata.resource_version:
             raise conflict
         self._store.learn_flow(live)
-        applied.again = applied.stale = True
+        applied.again = True
+
+
+def _is_guarded(action: Action) -> bool:
+    return isinstance(action, CreateJob) and action.guard is not None
+
+
+def _is_owned(job: Job, flow: JobFlow) -> bool:
+    owner = job.metadata.controller
+    return owner is not None and owner.uid == flow.metadata.uid
 
 
 def is_refusal(error: ApiError) -> bool:
-    """Return whether a create was refused because of its content, not of the server's state."""
+    """Whether a create was refused because of its content, not the state of the server."""
     return 400 <= error.code < 500 and error.code not in (401, 408, 409, 429)
 
 
@@ -374,5 +408,5 @@ def _name(flow: JobFlow) -> str:
     return f"{flow.metadata.namespace}/{flow.metadata.name}"
 
 
-def _log(flow: JobFlow, event: str, action: CreateJob, **more: object) -> None:
-    log.info(event, flow=_name(flow), step=action.step, job=action.name, **more)
+def _say(flow: JobFlow, what: str, action: CreateJob, **more: object) -> None:
+    log.info(what, flow=_name(flow), step=action.step, job=action.name, **more)

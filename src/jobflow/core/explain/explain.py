@@ -60,7 +60,7 @@ def describe_unknown_step(flow: JobFlow, name: str) -> str:
 
 def explain(flow: JobFlow, *, now: datetime) -> Explanation:
     """Explain a flow at `now` (aware). Linear in steps and targets."""
-    explainer = FlowExplainer(PlanContext(flow, View(), now))
+    explainer = FlowExplainer(PlanContext.of(flow, View(), now))
     status = flow.status
     return Explanation(
         phase=status.state.phase or FlowPhase.PENDING,
@@ -73,7 +73,7 @@ def explain(flow: JobFlow, *, now: datetime) -> Explanation:
 
 def explain_step(flow: JobFlow, name: str, *, now: datetime) -> Explanation:
     """Explain a step and its root causes. Raises KeyError if the flow has no such step."""
-    ctx = PlanContext(flow, View(), now)
+    ctx = PlanContext.of(flow, View(), now)
     step = ctx.graph.index[name]
     explainer = StepExplainer(ctx)
     condition = explainer.condition(step)

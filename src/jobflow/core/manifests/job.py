@@ -59,24 +59,6 @@ class Attempt:
     """Values of references in patches; None: references stay."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A vcjob to create if there is room for it: the arguments of its manifest."""
-
-    step: Step
-    template: JobTemplate
-    attempt: Attempt
-
-    @property
-    def name(self) -> str:
-        """Name of the vcjob."""
-        return self.attempt.name
-
-    def built(self, flow: JobFlow) -> dict[str, Any] | EvaluationFailure:
-        """Return its manifest (`build_job`)."""
-        return build_job(flow, self.step, self.template, self.attempt)
-
-
 def build_job(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
 ) -> dict[str, Any] | EvaluationFailure:

@@ -1,7 +1,7 @@
-"""`jobStatusList` and the `…Jobs` lists: one record a vcjob, in Volcano's shape.
+"""`jobStatusList` and the `…Jobs` lists: one record for each vcjob, in Volcano's format.
 
-A record outlives its vcjob. What has not changed is the same object as before, and timestamps
-that were once written do not move.
+A record outlives its vcjob. An unchanged record is the same object as before, and written
+timestamps do not change.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _LISTS: Mapping[str, str] = {
     JobPhase.ABORTING: "terminated_jobs",
     JobPhase.ABORTED: "terminated_jobs",
 }
-"""The list of a vcjob by its phase (docs/reference.md, Status)."""
+"""The list of a vcjob, by its phase, as in Volcano."""
 UNKNOWN_LIST = "un_know_jobs"
-"""The list of those in another phase, and of those that are gone with no end seen."""
+"""The list of vcjobs in another phase, and of those that are gone and whose end was not seen."""
 JOB_LISTS = frozenset({*_LISTS.values(), UNKNOWN_LIST})
 
 _ROOM = 32
-"""Bits of a record's rank that a run's index takes; the step's position is above them."""
+"""Bits of a record's rank for the run's index; the step's position is above them."""
 _PENDING = JobPhase.PENDING
 
 _CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
@@ -60,14 +60,13 @@ _PHASE_OF: Mapping[str, str] = {
     StepReason.OUTPUTS_TOO_LARGE: JobPhase.COMPLETED,
     StepReason.RETRYING: JobPhase.FAILED,
 }
-"""How the vcjob of a run has ended, by the run's reason; otherwise as its phase says."""
+"""The phase of an ended vcjob, by its run's reason; for other reasons the run's phase."""
 
 
 def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[JobRecord]:
-    """Every record, old and new, in the order of the steps, within one of the runs, and within one
-    of the attempts.
+    """Return all records, ordered by step, run and attempt.
 
-    The end of a vcjob is recorded together with its run's, never before it.
+    The end of a vcjob is recorded together with the end of its run, never before.
     """
     old = ctx.records
     new: dict[str, JobRecord] = {}
@@ -104,7 +103,6 @@ def _of_run(
     decision: StepDecision,
     ctx: PlanContext,
 ) -> None:
-    """The records of the vcjobs of a run that are in the View."""
     for job in run.jobs:
         name = job.metadata.name
         known = ctx.records.get(name)
@@ -120,14 +118,13 @@ def _of_run(
 
 
 def _without_jobs(observed: ObservedStep, now: StepCondition) -> Iterator[RunCondition]:
-    """The conditions of the runs whose latest vcjob is not there."""
     missing = {run.index for run in observed.runs if run.job is None or run.gone}
     if missing:
         yield from (run for run in now.runs or () if run.index in missing)
 
 
 def job_record(job: Job, old: JobRecord | None, ctx: PlanContext) -> JobRecord:
-    """What is to be remembered of a vcjob; `old` itself where that says it already."""
+    """Return the record of a vcjob; `old` itself if nothing has changed."""
     gone = job.metadata.name in ctx.view.deleted
     if old is not None and _says_it(old, job, gone):
         return old
@@ -142,16 +139,16 @@ def job_record(job: Job, old: JobRecord | None, ctx: PlanContext) -> JobRecord:
 
 
 def ended(record: JobRecord) -> bool:
-    """Whether the vcjob's end is remembered."""
+    """Whether the record holds the vcjob's end."""
     return record.state in ENDED_PHASES
 
 
 def job_lists(
     records: Sequence[JobRecord], decisions: Sequence[StepDecision]
 ) -> dict[str, list[str]]:
-    """The `…Jobs` lists by field name; those with nothing in them are left out.
+    """Return the `…Jobs` lists by field name, without empty ones.
 
-    A vcjob whose record was dropped for the status's size is told by its step's condition.
+    If the record of a vcjob was dropped for the status's size, its run's condition counts.
     """
     lists: dict[str, list[str]] = {}
     recorded = {record.name for record in records}
@@ -171,8 +168,8 @@ def job_lists(
 
 
 def _dropped(run: ObservedRun, job: Job) -> bool:
-    """Whether the status once held the vcjob's record: the end of an attempt and that of its vcjob
-    are written together, so what is missing now was dropped for the status's size."""
+    """Whether the vcjob's record was dropped for the status's size: the end of an attempt is
+    written together with its vcjob's record."""
     memory = run.stored
     if not job.ended:
         return False
@@ -199,7 +196,7 @@ def _end(job: Job, now: datetime) -> datetime:
 
 
 def running_time(record: JobRecord, until: datetime) -> timedelta:
-    """How long the vcjob was Running, as far as its record goes back; if it still is, `until`."""
+    """Return how long the vcjob was Running by its record; `until` ends a phase that lasts."""
     spans = (
         (entry.end_timestamp or until) - entry.start_timestamp
         for entry in record.running_histories or ()
@@ -209,7 +206,7 @@ def running_time(record: JobRecord, until: datetime) -> timedelta:
 
 
 def before_its_end(job: Job) -> Job:
-    """The vcjob as it was before it ended, as far as it says."""
+    """Return the vcjob as it was before it ended, by its own conditions."""
     entries = [c for c in job.status.conditions or () if c.status not in ENDED_PHASES]
     phase = entries[-1].status if entries else JobPhase.PENDING
     since = entries[-1].last_transition_time if entries else job.metadata.creation_timestamp
@@ -219,10 +216,10 @@ def before_its_end(job: Job) -> Job:
 
 
 def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
-    """The phases the vcjob was in, from its own `conditions`; without them, what was seen.
+    """Return the phases of the vcjob, by its `conditions` or its current phase.
 
-    What the old record says of the same phases is kept, also when Volcano no longer says it: its
-    conditions hold each phase once, at the last time.
+    Entries of the old record are kept, because Volcano's conditions hold each phase only once, with
+    its last time.
     """
     known = list((old.running_histories if old is not None else None) or ())
     for state, since in _new_phases(known, _phases(job, now)):
@@ -235,7 +232,7 @@ def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunnin
 def _new_phases(
     known: Sequence[JobRunningHistory], seen: Sequence[tuple[str, datetime]]
 ) -> Sequence[tuple[str, datetime]]:
-    """What of `seen` comes after `known`, where the two overlap most."""
+    """Return the part of `seen` after `known`, at the largest overlap."""
     for shared in range(len(seen), 0, -1):
         ended_in = seen[max(shared - len(known), 0) : shared]
         if known and all(map(_same, known[-len(ended_in) :], ended_in)):
@@ -244,13 +241,13 @@ def _new_phases(
 
 
 def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
-    """Whether both tell of the same phase. Volcano moves a phase's time while it lasts."""
+    # Volcano moves the time of a phase while it lasts
     state, since = seen
     return known.state == state and (known.end_timestamp is None or since <= known.end_timestamp)
 
 
 def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
-    """(phase, since when) of each phase known; a vcjob is Pending from its making."""
+    """Return (phase, since when) of each known phase; a vcjob is Pending since its creation."""
     status, made = job.status, job.metadata.creation_timestamp
     fallback = status.state.last_transition_time or truncate_to_second(now)
     phases = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
@@ -266,9 +263,8 @@ def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
 def _close(
     new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, ctx: PlanContext
 ) -> None:
-    """Record the end of a vcjob that is gone and has no end on record: as its run has ended or, if
-    the run waits for its next attempt, an unknown end. A vcjob that is there tells its own end,
-    whichever run names it."""
+    """Record the end of a vcjob that is gone without a recorded end: the end of its run or, if the
+    run waits for its next attempt, an unknown end. An existing vcjob tells its own end."""
     if run.job in ctx.view.jobs and run.job not in ctx.view.deleted:
         return
     record = new.get(run.job) or old.get(run.job)
@@ -280,15 +276,14 @@ def _close(
 
 
 def _phase_of(run: RunCondition) -> str:
-    """The phase in which the last vcjob of a run has ended that is over or between two attempts."""
     return _PHASE_OF.get(run.reason, run.phase)
 
 
 def _ordered(
     records: dict[str, JobRecord], ranks: Mapping[str, int], positions: Mapping[str, int]
 ) -> list[JobRecord]:
-    """By run, of `positions` the steps with a single one; a vcjob that is gone and that no run
-    names stays behind the one before it."""
+    """Return the records by rank; one that no run names stays behind the one before it.
+    `positions`: those of steps, by key."""
     ranked: list[tuple[int, JobRecord]] = []
     last = -1
     for name, record in records.items():

@@ -1,7 +1,6 @@
-"""What holds for a flow as a whole: whether it is being brought to its end, or is suspended.
+"""Lifecycle of a flow as a whole: running, suspended, or ended by a cancel or its timeout.
 
-A value, read from the stored status and changed by Commands (`orders`) and by time
-(`flow_timeout`). It says nothing about any step.
+It is read from the stored status and changed by Commands (`read_commands`) and time (`deadline`).
 """
 
 from __future__ import annotations
@@ -17,33 +16,33 @@ from jobflow.core.text import shorten
 from jobflow.core.timestamps import add
 
 BY_SPEC = "spec.suspend"
-"""What has suspended a flow that was created so."""
+"""`suspendedBy` of a flow that was created suspended."""
 HALTS = frozenset({CANCELLED, TIMEOUT})
-"""Reasons for which a flow is brought to its end."""
+"""Reasons that end a flow before its steps do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """Where a flow is going."""
+    """The state of a flow as a whole."""
 
     started: datetime
-    """When it was taken up, or last retried; whole seconds."""
+    """When it was started or last retried; whole seconds."""
     ending_reason: str = ""
-    """Why it is being brought to its end, for good: Cancelled or Timeout; empty: it is not."""
+    """Cancelled or Timeout if it is being ended for good, else ""."""
     ending_message: str = ""
-    """The same in a sentence."""
+    """The sentence for `ending_reason`."""
     finally_too: bool = False
-    """Whether `finally` is brought to its end with the rest."""
+    """Whether the steps of `finally` are ended too."""
     suspended_at: datetime | None = None
-    """Since when nothing starts; None: it is not suspended."""
+    """Since when no step starts; None if it is not suspended."""
     suspended_by: str = ""
     """The Command's action, or BY_SPEC."""
     suspended_seconds: int | None = None
-    """How long it was suspended, as far as that is over."""
+    """How long it was suspended before."""
 
     @property
     def suspended(self) -> str:
-        """That it is suspended, in a sentence; empty: it is not."""
+        """The sentence that says that it is suspended, or ""."""
         if self.suspended_at is None:
             return ""
         created = self.suspended_by == BY_SPEC
@@ -51,34 +50,34 @@ class Lifecycle:
 
     @property
     def aborts_what_runs(self) -> bool:
-        """Whether what runs is not even to run out while it is suspended."""
+        """Whether running vcjobs are aborted while it is suspended."""
         return self.suspended_at is not None and self.suspended_by == Action.ABORT_JOB
 
-    def cancelled(self, now: datetime, said: str = "") -> Lifecycle:
-        """Brought to its end, and no longer suspended, so that `finally` runs."""
+    def cancelled(self, now: datetime, message: str = "") -> Lifecycle:
+        """Return it cancelled, and no longer suspended, so that `finally` runs."""
         if self.ending_reason:
             return self
-        said = f": {said}" if said else ""
-        sentence = shorten(f"the flow was cancelled{said}")
+        clause = f": {message}" if message else ""
+        sentence = shorten(f"the flow was cancelled{clause}")
         return replace(self.resumed(now), ending_reason=CANCELLED, ending_message=sentence)
 
-    def cancelled_now(self, now: datetime, said: str = "") -> Lifecycle:
-        """Cancelled, and `finally` too; a flow that is ended already keeps the reason for it."""
-        return replace(self.cancelled(now, said), finally_too=True)
+    def cancelled_now(self, now: datetime, message: str = "") -> Lifecycle:
+        """Return it cancelled with `finally`; a reason to end that is set already stays."""
+        return replace(self.cancelled(now, message), finally_too=True)
 
     def timed_out(self, timeout: str) -> Lifecycle:
-        """Brought to its end by its own timeout."""
+        """Return it ended by its own timeout."""
         sentence = f"the flow took longer than its timeout of {timeout}"
         return replace(self, ending_reason=TIMEOUT, ending_message=sentence)
 
     def suspended_for(self, action: str, now: datetime) -> Lifecycle:
-        """Suspended by a Command; `now`: whole seconds. AbortJob goes further than the others."""
+        """Return it suspended by a Command; AbortJob replaces other actions. `now`: seconds."""
         if self.suspended_at is None:
             return replace(self, suspended_at=now, suspended_by=action)
         return replace(self, suspended_by=action) if action == Action.ABORT_JOB else self
 
     def resumed(self, now: datetime) -> Lifecycle:
-        """No longer suspended; `now`: whole seconds."""
+        """Return it not suspended. `now`: whole seconds."""
         if self.suspended_at is None:
             return self
         seconds = (self.suspended_seconds or 0) + max(
@@ -88,24 +87,24 @@ class Lifecycle:
 
 
 def untouched(flow: JobFlow) -> bool:
-    """Whether nobody has ever written a status of the flow."""
+    """Whether the flow has no status yet."""
     status = flow.status
     return not (status.state.phase or status.conditions or status.job_status_list)
 
 
-def stored_course(flow: JobFlow, now: datetime) -> Lifecycle:
-    """As the flow's status has it; `now`: whole seconds."""
+def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
+    """Return the lifecycle in the flow's status. `now`: whole seconds."""
     status = flow.status
     state = status.state
-    halted = state.reason in HALTS
+    ends = state.reason in HALTS
     if flow.spec.suspend and untouched(flow):
         suspended: tuple[datetime | None, str] = (now, BY_SPEC)
     else:
         suspended = (status.suspended_at, status.suspended_by)
     return Lifecycle(
         started=_started(flow, now),
-        ending_reason=state.reason if halted else "",
-        ending_message=state.message if halted else "",
+        ending_reason=state.reason if ends else "",
+        ending_message=state.message if ends else "",
         finally_too=status.finally_cancelled,
         suspended_at=suspended[0],
         suspended_by=suspended[1],
@@ -114,7 +113,7 @@ def stored_course(flow: JobFlow, now: datetime) -> Lifecycle:
 
 
 def _started(flow: JobFlow, now: datetime) -> datetime:
-    """When the flow was taken up: now, or, where Volcano's controller did, when it was made."""
+    # a flow that Volcano's controller started counts from its creation
     status = flow.status
     if status.start_time is not None:
         return status.start_time
@@ -122,15 +121,13 @@ def _started(flow: JobFlow, now: datetime) -> datetime:
     return made if status.state.phase and made is not None else now
 
 
-def deadline(timeout: str | None, course: Lifecycle) -> datetime | None:
-    """When the flow's time is over; None: it is not limited, or does not run now.
-
-    A timeout that is none came past admission, which names it where the flow has not begun.
-    """
-    if not timeout or course.ending_reason or course.suspended_at is not None:
+def deadline(timeout: str | None, lifecycle: Lifecycle) -> datetime | None:
+    """Return when the flow's timeout ends it; None without a timeout, or while it is suspended or
+    ending. A timeout that admission would refuse counts as not set."""
+    if not timeout or lifecycle.ending_reason or lifecycle.suspended_at is not None:
         return None
     try:
         allowed = parse_duration(timeout)
     except ValueError:
         return None
-    return add(course.started, allowed + (course.suspended_seconds or 0))
+    return add(lifecycle.started, allowed + (lifecycle.suspended_seconds or 0))

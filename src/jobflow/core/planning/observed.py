@@ -1,9 +1,9 @@
-"""What is known of each step and its runs before anything is decided: the status and the vcjobs.
+"""Observed steps and runs: what the stored status and the vcjobs say, before any decision.
 
-A run is one line of attempts, each one vcjob, the next made when the last is over. A step has one
-run, which it is itself; with forEach one an item; with repeat one after another. A vcjob belongs to
-the step and the run that its annotations or labels name; one that Volcano's own controller made
-carries neither, and is known by its name. Nothing here decides what comes of a step.
+A run is a sequence of attempts, each of them one vcjob. A plain step is its own only run; a step
+with forEach has one run an item, a step with repeat one after another. A vcjob belongs to the step
+and run that its annotations or labels name; one that Volcano's own controller created has neither
+and is known by its name.
 """
 
 from __future__ import annotations
@@ -27,50 +27,50 @@ from jobflow.core.spec.compiled import CompiledFlow
 from jobflow.core.spec.items import get_item
 
 NOTHING = StepCondition()
-"""The memory of a step that no status has said anything about."""
+"""The stored condition of a step without one."""
 
 FAILURES: Mapping[str, str] = {
     JobPhase.FAILED: StepReason.JOB_FAILED,
     JobPhase.TERMINATED: StepReason.JOB_TERMINATED,
     JobPhase.ABORTED: StepReason.JOB_ABORTED,
 }
-"""Reason of a Failed step by the phase in which its vcjob ended."""
+"""Reason of a Failed step, by the phase in which its vcjob ended."""
 
 C = TypeVar("C", bound=RunCondition)
 
 _OWN_PHASES = frozenset({StepPhase.WAITING, StepPhase.SKIPPED})
 _EMPTY: Mapping[str, str] = {}
 _DIGITS = 10
-"""More than the number of a run or an attempt ever has."""
+"""More digits than the number of a run or an attempt has."""
 _LOOKED_BACK = 1000
-"""Attempts whose records are looked for: a label can say any number."""
+"""Most attempts whose records are looked up: a label can have any number."""
 
 
 @dataclass
 class ObservedRun:
-    """What is known of one run of a step."""
+    """The stored condition and the vcjobs of one run of a step."""
 
     step: Step
     key: str
     """The name of its first vcjob: `<flow>-<step>`, with an index `<flow>-<step>-<index>`."""
     stored: RunCondition
-    """What the flow's status says of it, in our own terms also where Volcano wrote it."""
+    """Its condition in the flow's status, in JobFlow's terms also if Volcano wrote it."""
     now: datetime
-    """The second that has begun."""
+    """The time of the plan in whole seconds."""
     index: int | None = None
-    """Which item or repeat it is, from 0; None: the step is its own only run."""
+    """Index of the item or repeat, from 0; None if the step is its own run."""
     decided: Decisions | None = None
-    """What was decided about its step before it began."""
+    """The decisions of its step (when, switch, items)."""
     jobs: Sequence[Job] = field(default=(), init=False)
-    """Its vcjobs in the View, those that are gone included, by attempt."""
+    """Its vcjobs in the View, also deleted ones, by attempt."""
     job: Job | None = field(default=None, init=False)
-    """The vcjob of its latest attempt; None where that is not in the View."""
+    """The vcjob of its latest attempt; None if it is not in the View."""
     gone: bool = field(default=False, init=False)
-    """Whether `job` is gone from the cluster."""
+    """Whether `job` is deleted from the cluster."""
 
     @property
     def attempts(self) -> int:
-        """How many vcjobs were made for it, as far as anyone has seen."""
+        """The number of vcjobs created for it."""
         known = self.stored.attempts
         return known if self.job is None else max(known, attempt_of(self.job))
 
@@ -84,7 +84,7 @@ class ObservedRun:
 
     @property
     def started(self) -> bool:
-        """Whether it has begun; where the flow was retried, since then."""
+        """Whether it has begun, since the last retry of the flow."""
         return self.attempts > self.stored.past_attempts
 
     @property
@@ -94,12 +94,12 @@ class ObservedRun:
 
     @property
     def job_name(self) -> str:
-        """The vcjob of its latest attempt; meaningful once it has begun."""
+        """The name of the vcjob of its latest attempt; only for a run that has begun."""
         return self.job.metadata.name if self.job is not None else self.stored.job or self.key
 
     @property
     def between_attempts(self) -> bool:
-        """Whether its latest attempt is over, and the next has not begun."""
+        """Whether its latest attempt has ended and the next has not begun."""
         memory = self.stored
         return (
             memory.phase == StepPhase.WAITING
@@ -108,17 +108,17 @@ class ObservedRun:
 
     @property
     def case(self) -> Case | None:
-        """The case of `switch` that was taken."""
+        """The chosen case of `switch`."""
         return self.step.case_of(self.decided)
 
     @property
     def item(self) -> Any:
-        """Its item, with forEach; else UNSET."""
+        """Its item with forEach, else UNSET."""
         return get_item(self.step, self.decided, self.index)
 
-    def anew(self, **said: Any) -> RunCondition:
-        """A condition that says this, and keeps what holds from one attempt to the next."""
-        return RunCondition(index=self.index, **self._kept(), **said)
+    def new_condition(self, **fields: Any) -> RunCondition:
+        """Return a new condition that keeps what lasts from one attempt to the next."""
+        return RunCondition(index=self.index, **self._kept(), **fields)
 
     def _kept(self) -> dict[str, Any]:
         memory = self.stored
@@ -131,33 +131,33 @@ class ObservedRun:
 
 @dataclass
 class ObservedStep(ObservedRun):
-    """What is known of one step: of its only run, or of all of them together."""
+    """The stored condition and the vcjobs of one step."""
 
     stored: StepCondition
     loops: bool = False
     """Whether it has runs of its own, by forEach or repeat."""
     runs: Sequence[ObservedRun] = ()
-    """With forEach and repeat: the runs of which anything is known, by index. Then `jobs` are the
-    vcjobs of all of them, and `job` is that of the last repeat, and none of an item."""
+    """With forEach and repeat: the known runs, by index. Then `jobs` are the vcjobs of all runs,
+    and `job` is the vcjob of the last repeat, or None with forEach."""
     ran: bool | None = field(default=None, init=False)
-    """The answer of `has_run` for one with runs, once it was asked."""
+    """The result of `has_run` for a step with runs, once it was needed."""
 
     @property
     def each(self) -> Sequence[ObservedRun]:
-        """Its runs that have begun; itself where it is its only run."""
+        """Its known runs; the step itself if it is its own run."""
         return self.runs if self.loops else (self,)
 
     @property
     def attempts(self) -> int:
-        """Of all its runs together."""
+        """The number of vcjobs created for all its runs."""
         if self.runs:
             return sum(run.attempts for run in self.runs)
         known = self.stored.attempts
         return known if self.job is None else max(known, attempt_of(self.job))
 
-    def anew(self, **said: Any) -> StepCondition:
-        """The same for a step."""
-        return StepCondition(decisions=self.stored.decisions, **self._kept(), **said)
+    def new_condition(self, **fields: Any) -> StepCondition:
+        """Return a new condition that keeps what lasts from one attempt to the next."""
+        return StepCondition(decisions=self.stored.decisions, **self._kept(), **fields)
 
 
 def gather(
@@ -167,7 +167,7 @@ def gather(
     records: Mapping[str, JobRecord],
     now: datetime,
 ) -> list[ObservedStep]:
-    """What is known of each step, by position. `records`: the status's, by name."""
+    """Return the observed steps by position. `records`: those of the status, by name."""
     remembered = (flow.status.conditions or {}).get
     found = []
     for step, key, again in zip(layout.steps, layout.keys, layout.loops, strict=True):
@@ -186,14 +186,14 @@ def gather(
 
 
 def fresh(observed: ObservedStep, flow: str, index: int) -> ObservedRun:
-    """A run of which nothing is known, in this flow."""
+    """Return a run of this flow without stored condition and vcjobs."""
     key = format_job_name(flow, observed.step.name, index=index)
     memory = RunCondition(index=index)
     return ObservedRun(observed.step, key, memory, observed.now, index, observed.decided)
 
 
 def attempt_of(job: Job) -> int:
-    """Which run of its step a vcjob is, from 1; 1 where no label says so."""
+    """Return the number of a vcjob's attempt, from 1; 1 without a label."""
     text = (job.metadata.labels or _EMPTY).get(labels.ATTEMPT, "1")
     if text == "1":
         return 1
@@ -201,7 +201,7 @@ def attempt_of(job: Job) -> int:
 
 
 def index_of(job: Job) -> int | None:
-    """Which item or repeat of its step a vcjob is; None where it does not say."""
+    """Return the index of a vcjob's run, or None."""
     meta = job.metadata
     text = (meta.annotations or _EMPTY).get(labels.INDEX) or (meta.labels or _EMPTY).get(
         labels.INDEX, ""
@@ -210,7 +210,7 @@ def index_of(job: Job) -> int | None:
 
 
 def has_run(observed: ObservedStep, now: StepCondition, records: Mapping[str, JobRecord]) -> bool:
-    """Whether a vcjob of the step has ever been Running; remembered by the histories. `now`: its
+    """Whether a vcjob of the step has ever been Running, also by the stored histories. `now`: its
     condition."""
     if not observed.loops:
         return _has_run(observed, now, records)
@@ -245,11 +245,10 @@ def _ran(record: JobRecord) -> bool:
 
 
 def _volcanos(memory: StepCondition, record: JobRecord | None, key: str) -> StepCondition:
-    """A condition that Volcano's controller wrote (it writes no attempts and no reasons), or none
-    at all, in our terms.
+    """Return the condition that Volcano's controller wrote in JobFlow's terms.
 
-    It drops the condition of a vcjob that is gone; then `jobStatusList` still says how it
-    ended. Of what it began it made one vcjob, named `key`.
+    Volcano writes no attempts and reasons, and drops the condition of a deleted vcjob; then
+    `jobStatusList` still says how it ended. It creates one vcjob for each step, named `key`.
     """
     if not memory.phase and record is None:
         return NOTHING if memory == NOTHING else _started(memory, key, JobPhase.PENDING)
@@ -270,7 +269,6 @@ def _started(memory: StepCondition, key: str, phase: str) -> StepCondition:
 
 
 def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> list[ObservedRun]:
-    """The runs of which the status says that they have begun, by index."""
     found: dict[int, ObservedRun] = {}
     for known in memory.runs or ():
         index = known.index
@@ -288,7 +286,7 @@ def _named(memory: C, key: str) -> C:
 
 
 def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: str) -> None:
-    """Hand every vcjob of the View to its step and run, and choose the latest of each run."""
+    """Assign every vcjob of the View to its step and run, and choose the latest of each run."""
     jobs_of: dict[int, list[Job]] = {}
     for job in view.jobs.values():
         position = _position(job, layout)
@@ -310,7 +308,6 @@ def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flo
 
 
 def _position(job: Job, layout: CompiledFlow) -> int | None:
-    """The step of a vcjob."""
     meta = job.metadata
     name = (meta.annotations or _EMPTY).get(labels.STEP)
     if name is not None:
@@ -320,8 +317,7 @@ def _position(job: Job, layout: CompiledFlow) -> int | None:
 
 
 def _share_out(observed: ObservedStep, flow: str) -> None:
-    """Hand the vcjobs of a step to its runs. One that says of none that it belongs to it was not
-    made by us and is nobody's."""
+    """Assign the vcjobs of a step to its runs. A vcjob without an index is not JobFlow's."""
     runs = {run.index or 0: run for run in observed.runs}
     jobs_of: dict[int, list[Job]] = {}
     for job in observed.jobs:
@@ -337,8 +333,8 @@ def _share_out(observed: ObservedStep, flow: str) -> None:
 
 
 def _choose(run: ObservedRun, view: View) -> None:
-    """The latest attempt, unless the status remembers a later one that is no longer there, or the
-    flow was retried since."""
+    """Choose the latest attempt, unless the status has a later one whose vcjob is gone, or the flow
+    was retried since."""
     memory = run.stored
     if len(run.jobs) > 1:
         run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))

@@ -1,9 +1,9 @@
-"""How the targets of a step ended, as recorded by the vcjobs that started after them.
+"""Ends of targets, as recorded in an annotation of the vcjobs that started after them.
 
-The theory. A create and the status that holds its reason are sent together, so that a crash can
+A create and the status that holds its reason are sent together, so that a crash can
 leave only the create. Therefore a vcjob carries the ends of its step's targets as an annotation,
 and tells them only while the stored status does not know that vcjob: the status that first knows it
-holds these ends too. A later attempt of a target makes void what was told about it; attempts count
+holds these ends too. A later attempt of a target voids an older entry; attempts count
 on when a flow is retried. Everyone who can create vcjobs of the flow can write the annotation, so
 its value is data: an entry that is not about a target of the step, or that no step can end as, is
 ignored.
@@ -88,12 +88,12 @@ def _end(entry: msgspec.Raw) -> TargetEnd | None:
 
 def ends_of_targets(step: Step, ctx: PlanContext) -> str:
     """Return the annotation's value for a vcjob of this step that is made now."""
-    text = ctx.target_ends.get(step.name)
+    text = ctx.progress.target_ends.get(step.name)
     if text is None:
         graph = ctx.graph
         targets = graph.targets[graph.index[step.name]]
         text = written({graph.names[target]: ctx.standing[target] for target in targets})
-        ctx.target_ends[step.name] = text
+        ctx.progress.target_ends[step.name] = text
     return text
 
 
@@ -120,9 +120,9 @@ def told(position: int, ctx: PlanContext) -> TargetEnd | None:
 def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
     """Return the ends in the annotations of vcjobs that the stored status does not know, by the
     position of the target; gathered once a plan."""
-    if ctx.told is not None:
-        return ctx.told
-    found = ctx.told = dict[int, TargetEnd]()
+    if ctx.progress.told is not None:
+        return ctx.progress.told
+    found = ctx.progress.told = dict[int, TargetEnd]()
     graph = ctx.graph
     for position, observed in enumerate(ctx.observed):
         if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:
@@ -147,8 +147,8 @@ def _rank(end: TargetEnd) -> tuple[int, str, str]:
 
 
 def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
-    """Return the same of a step that has begun; if no annotation names the step, the one end that
-    a dependant which has started must have waited for (docs/decisions/lost-jobs.md)."""
+    """Return how a step that has begun ended. If no annotation names it, return the one end that a
+    started dependant must have waited for (docs/decisions/lost-jobs.md)."""
     if (end := told(position, ctx)) is not None:
         return end
     step = ctx.steps[position]

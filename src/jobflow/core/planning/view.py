@@ -1,4 +1,4 @@
-"""What `plan` may look at: values only."""
+"""View: everything that `plan` reads besides the flow and the time, as values."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A vcjob, read live, that has a name which we wanted and which is not ours."""
+    """A vcjob of somebody else, read live, that has a name which the flow needs."""
 
     job: Job
     owner_alive: bool
-    """False when its controller owner is gone or being deleted; True when it has no owner."""
+    """False if its controller owner is gone or being deleted; True if it has no owner."""
     retry_at: datetime | None = None
-    """When the create may be tried again, if the name may become free; until then the answer
-    stands. None: as soon as the answer is no longer in the View."""
+    """When the create may be tried again, if the name may become free. None: as soon as the answer
+    is no longer in the View."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The API server's answer to a create, if it holds back only this vcjob."""
+    """The answer to a create that was refused for a reason that applies to this vcjob only."""
 
     code: int
-    """HTTP status: 422 is for good; 400 and 403 may be lifted (another webhook)."""
+    """HTTP status: 422 is final; 400 and 403 may change (another webhook)."""
     message: str
     retry_at: datetime | None
     """When the create may be tried again; None: never."""
@@ -60,53 +60,50 @@ class PodsRead:
 
     pods: tuple[Pod, ...] = ()
     trouble: str = ""
-    """Why they could not be read; empty: they were."""
+    """Why they could not be read, or ""."""
     retry_at: datetime | None = None
-    """When they may be asked for again; None: the answer is definite."""
+    """When they may be read again; None: the answer is final."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """How a Probe stands."""
+    """The result of a Probe so far."""
 
     passed: bool = False
     message: str = ""
-    """What is in the way, as last seen: `pod x-ps-0 answers 503`; empty: nothing is known yet.
-    It holds no counts and no times, so that it changes only when the matter does."""
+    """Why it has not passed yet: `pod x-ps-0 answers 503`; "" if nothing is known. It holds no
+    counts and no times, so that it changes only with the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A frozen snapshot of all that a plan may look at, for one flow."""
+    """A frozen snapshot of the cluster for one flow."""
 
     templates: Mapping[str, JobTemplate] = field(default_factory=dict)
-    """Templates of the flow's namespace by name; one that is not there does not exist yet."""
+    """Templates of the flow's namespace, by name."""
     jobs: Mapping[str, Job] = field(default_factory=dict)
-    """vcjobs by name whose controller owner is this flow's UID, and the last object seen of those
-    that were deleted (until the flow's status holds their outcome)."""
+    """vcjobs by name whose controller owner is this flow's UID. A deleted vcjob stays, as it was
+    last seen, until the flow's status holds its end."""
     deleted: frozenset[str] = frozenset()
-    """Which of `jobs` are gone from the cluster."""
-    absent: frozenset[str] = frozenset()
-    """Answers to Confirm: vcjobs that a live read, after a live read of this very flow, did not
-    find."""
+    """Names of vcjobs that are gone from the cluster: some of `jobs`, and those that ReadJob did
+    not find."""
     holders: Mapping[str, Holder] = field(default_factory=dict)
-    """Answers to creates that met a name already in use, by vcjob name."""
+    """Answers to creates whose name was already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """Answers to refused creates that hold back only one vcjob, by its name."""
+    """Answers to creates that were refused for one vcjob only, by its name."""
     held: Held | None = None
-    """The answer that holds back all creates of the flow but a few; None: nothing does."""
+    """The answer that holds back all creates of the flow but a few, or None."""
     commands: Mapping[str, Command] | None = field(default_factory=dict)
-    """Commands by name that target a flow of this name, be it this one or an earlier one; None:
-    not known."""
+    """Commands by name that target this flow or an earlier one of this name; None: not known."""
     aborts: Mapping[str, datetime] = field(default_factory=dict)
-    """When AbortJob was last carried out, by the vcjob's UID. Forgetting it costs one Command."""
+    """When AbortJob was last sent, by the vcjob's UID. Losing it costs one Command."""
     pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
-    """Pods by their vcjob's UID and by name, as they were last watched: good enough to see that
-    something has come about, never to conclude that it has not."""
+    """Pods by their vcjob's UID and by name, as last watched. They may be behind: they can show
+    that something has happened, never that it has not."""
     pods_followed: bool = True
-    """False: pods cannot be watched at present, so that a vcjob without any in `pods` may have
-    some."""
+    """False if pods cannot be watched at present, so that a vcjob without entry in `pods` may have
+    pods."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
     """Answers to ReadPods, by the vcjob's UID."""
     probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
-    """How the Probes of the last plan stand, by step and target's vcjob UID."""
+    """Results of the last plan's Probes, by step and UID of the target's vcjob."""

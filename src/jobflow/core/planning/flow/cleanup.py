@@ -1,7 +1,6 @@
-"""Which vcjobs are to be deleted, and when: by the flow's policy, or by their template's ttl.
+"""Deletion of vcjobs by jobRetainPolicy and their ttl, and of flows by their ttl.
 
-A delete is planned only when the status as it was read holds what justifies it, never on the word
-of a status that is still to be written.
+A delete is planned only if the stored status holds the reason, never the status of the same plan.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from jobflow.core.timestamps import add
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What to delete now, and when to look again."""
+    """The vcjobs to delete now, and when to look again."""
 
     deletes: tuple[DeleteJob, ...] = ()
     wake_at: datetime | None = None
     urgent: bool = False
-    """Whether a delete that is due waits only for the status to be written."""
+    """Whether a delete that is due waits for the status."""
 
 
 def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
-    """Judged by the flow's status as it was read."""
+    """Return the vcjobs that the stored status allows to delete."""
     if (
         flow.spec.job_retain_policy == RetainPolicy.DELETE
         and flow.status.state.phase == FlowPhase.SUCCEED
@@ -42,17 +41,16 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
         return Retention()
     timed = [(job, due) for job in _there(view) if (due := _due(job)) is not None]
     recorded = _recorded(flow)
-    add = [due for _, due in timed if due > now]
+    later = [due for _, due in timed if due > now]
     over = [job for job, due in timed if due <= now]
     return Retention(
         deletes=tuple(_delete(job) for job in over if job.metadata.name in recorded),
-        wake_at=min(add, default=None),
+        wake_at=min(later, default=None),
         urgent=any(job.metadata.name not in recorded for job in over),
     )
 
 
 def _there(view: View) -> Iterator[Job]:
-    """The vcjobs that nobody has deleted yet, by name."""
     for name in sorted(view.jobs):
         job = view.jobs[name]
         if name not in view.deleted and job.metadata.deletion_timestamp is None:
@@ -60,7 +58,6 @@ def _there(view: View) -> Iterator[Job]:
 
 
 def _due(job: Job) -> datetime | None:
-    """When the ttl of an ended vcjob is over; None where it has none."""
     ttl = (job.metadata.annotations or {}).get(labels.TTL_SECONDS)
     if ttl is None or not job.ended or not (ttl.isascii() and ttl.isdigit()):
         return None
@@ -71,7 +68,6 @@ def _due(job: Job) -> datetime | None:
 
 
 def _recorded(flow: JobFlow) -> frozenset[str]:
-    """The vcjobs whose outcome the status holds."""
     status = flow.status
     names = {record.name for record in status.job_status_list or () if ended(record)}
     for key, condition in (status.conditions or {}).items():
@@ -86,7 +82,7 @@ def _delete(job: Job) -> DeleteJob:
 
 
 def expires(flow: JobFlow) -> datetime | None:
-    """When the flow is to go, by its stored status; None: it stays, or is on its way already."""
+    """Return when the flow is deleted by its ttl; None if it stays or is being deleted."""
     ttl, ended = flow.spec.ttl_seconds_after_finished, flow.status.completion_time
     if ttl is None or ended is None or not flow.final:
         return None

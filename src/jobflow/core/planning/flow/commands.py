@@ -1,10 +1,9 @@
-"""What the Commands on a flow come to: which are carried out, which are refused, which can go.
+"""Commands on a flow: which take effect, which are refused, which can be deleted.
 
 A Command is recorded by its UID in `handledCommands` with the status that carries it out or refuses
 it; it is deleted only once that status is stored, and forgotten when it is seen gone. So it acts
 once, wherever a process stops. Several that come together are read one after another, by
-creationTimestamp and name, each on the course that the one before it has left. What a course means
-to the steps is others' business.
+creationTimestamp and name, each on the lifecycle that the one before it has left.
 """
 
 from __future__ import annotations
@@ -22,45 +21,44 @@ from jobflow.core.planning.view import View
 from jobflow.core.reasons import FlowReason
 
 AT_ONCE = 20
-"""Commands of one flow that may be handled and not yet gone, so that a status keeps its size."""
+"""Most handled Commands of a flow that are not deleted yet; bounds the size of the status."""
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What Commands ask for."""
+    """The effect of the Commands on a flow."""
 
-    course: Lifecycle
-    """Where they send the flow."""
+    lifecycle: Lifecycle
     handled: list[str] | None = None
-    """`handledCommands` as it is to be."""
+    """The new `handledCommands`."""
     retry: bool = False
-    """Whether the flow, which has failed, is to be taken up again."""
+    """Whether the failed flow is retried."""
     events: tuple[Event, ...] = ()
     deletes: tuple[DeleteCommand, ...] = ()
     urgent: bool = False
-    """Whether a Command's delete waits for the status."""
+    """Whether the delete of a Command waits for the status."""
 
 
 def read_commands(
-    flow: JobFlow, view: View, course: Lifecycle, now: datetime, *, over: Callable[[], bool]
+    flow: JobFlow, view: View, lifecycle: Lifecycle, now: datetime, *, over: Callable[[], bool]
 ) -> CommandResult:
-    """Read the Commands of the View. `now`: whole seconds; `over`: whether the flow ends in this
-    very plan, were it not for a Command."""
+    """Return the effect of the Commands in the View. `now`: whole seconds; `over`: whether the flow
+    ends in this plan without them."""
     handled = flow.status.handled_commands or []
     if view.commands is None:
-        return CommandResult(course, flow.status.handled_commands)
+        return CommandResult(lifecycle, flow.status.handled_commands)
     if not view.commands and not handled:
-        return CommandResult(course)
+        return CommandResult(lifecycle)
     known = frozenset(handled)
     there = {command.metadata.uid for command in view.commands.values()}
     kept = [uid for uid in handled if uid in there]
     ordered = sorted(view.commands.values(), key=_rank)
     new = [command for command in ordered if command.metadata.uid not in known]
-    reader = _Reader(flow, course, now, over)
+    reader = _Reader(flow, lifecycle, now, over)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
     return CommandResult(
-        course=reader.course,
+        lifecycle=reader.lifecycle,
         handled=[*kept, *read] or None,
         retry=reader.retry,
         events=tuple(reader.events),
@@ -74,7 +72,6 @@ def _rank(command: Command) -> tuple[datetime, str]:
 
 
 def _gone(commands: Iterable[Command]) -> tuple[DeleteCommand, ...]:
-    """Those that are stored as handled are deleted, where nobody has done that yet."""
     return tuple(
         DeleteCommand(command.metadata.name, command.metadata.uid)
         for command in commands
@@ -83,30 +80,27 @@ def _gone(commands: Iterable[Command]) -> tuple[DeleteCommand, ...]:
 
 
 class _Reader:
-    """Reads one Command after another."""
-
     def __init__(
-        self, flow: JobFlow, course: Lifecycle, now: datetime, over: Callable[[], bool]
+        self, flow: JobFlow, lifecycle: Lifecycle, now: datetime, over: Callable[[], bool]
     ) -> None:
         self._flow = flow
         self._now = now
         self._over = over
-        self.course = course
+        self.lifecycle = lifecycle
         self.retry = False
         self.events: list[Event] = []
 
     def read(self, commands: Iterable[Command]) -> Iterator[Command]:
-        """Those that are read now; what comes behind a retry finds the flow taken up again."""
+        """Yield the Commands that are handled now. Those after a retry wait for the next plan."""
         for command in commands:
             if self.retry:
                 return
-            if why := self._wrong(command) or _READINGS[command.action](self, command):
+            if why := self._fault(command) or _READINGS[command.action](self, command):
                 text = f"Command {command.metadata.name} ({command.action}) was refused: {why}"
                 self.events.append(Event(EventType.WARNING, "CommandRefused", text))
             yield command
 
-    def _wrong(self, command: Command) -> str:
-        """What is wrong with the Command itself."""
+    def _fault(self, command: Command) -> str:
         target, uid = command.target, self._flow.metadata.uid
         if target is None or target.uid != uid:
             other = f"another flow of this name (uid {target.uid})" if target and target.uid else ""
@@ -117,43 +111,41 @@ class _Reader:
 
     def _too_late(self) -> str:
         if self._flow.final:
-            return f"the flow is over ({self._flow.status.state.phase})"
-        return self._deleted() or ("the flow is over" if self._over() else "")
+            return f"the flow has ended ({self._flow.status.state.phase})"
+        return self._deleted() or ("the flow has ended" if self._over() else "")
 
     def _deleted(self) -> str:
         deleting = self._flow.metadata.deletion_timestamp is not None
         return "the flow is being deleted" if deleting else ""
 
-    # -------------------------------------------- carried out, or refused for what is returned
+    # ----------------------------- each returns why the Command is refused, or ""
 
     def cancel(self, command: Command) -> str:
-        """One more cancel is none."""
         if why := self._too_late():
             return why
-        self.course = self.course.cancelled(self._now, command.message)
+        self.lifecycle = self.lifecycle.cancelled(self._now, command.message)
         return ""
 
     def cancel_now(self, command: Command) -> str:
-        """Also if the flow is being ended already."""
         if why := self._too_late():
             return why
-        self.course = self.course.cancelled_now(self._now, command.message)
+        self.lifecycle = self.lifecycle.cancelled_now(self._now, command.message)
         return ""
 
     def suspend(self, command: Command) -> str:
         if why := self._too_late():
             return why
-        if self.course.ending_reason:
-            return f"the flow ends already, for {self.course.ending_message}"
-        self.course = self.course.suspended_for(command.action, self._now)
+        if self.lifecycle.ending_reason:
+            return f"the flow ends already, for {self.lifecycle.ending_message}"
+        self.lifecycle = self.lifecycle.suspended_for(command.action, self._now)
         return ""
 
     def resume(self, command: Command) -> str:
         if why := self._too_late():
             return why
-        if self.course.suspended_at is None:
+        if self.lifecycle.suspended_at is None:
             return "the flow is not suspended"
-        self.course = self.course.resumed(self._now)
+        self.lifecycle = self.lifecycle.resumed(self._now)
         return ""
 
     def restart(self, command: Command) -> str:
@@ -162,7 +154,7 @@ class _Reader:
             return why
         if state.phase != FlowPhase.FAILED:
             phase = state.phase or FlowPhase.PENDING
-            if self.course.suspended_at is not None:
+            if self.lifecycle.suspended_at is not None:
                 phase = "suspended: resume it first"
             return f"only a flow that has failed can be retried, and this one is {phase}"
         if state.reason == FlowReason.INVALID:

@@ -1,9 +1,9 @@
-"""What still starts once a step has failed, and what is aborted: `spec.failurePolicy`.
+"""`spec.failurePolicy`: which steps start after a failure, and which are aborted.
 
-Stop (the default) and Abort start nothing new, except steps whose own condition Failed or Finished
-is met and what becomes ready behind those; Abort also aborts what runs, these excepted. Continue
-goes on with what does not depend on the failure. A failure that the step's own continueOnFailure
-forgives is none, and what becomes of `finally` changes nothing for the others.
+Stop (the default) and Abort start no further steps, except handlers (steps whose own condition
+Failed or Finished is met) and steps behind a handler. Abort also aborts all other running steps.
+Continue starts every step that does not depend on the failure. A failure that the step's
+continueOnFailure forgives does not count, nor does a failure in `finally`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from jobflow.core.spec.readiness import fails_flow, get_condition, get_probe
 from jobflow.core.text import join_names
 
 HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
-"""Whoever waits for one of these may start although the flow has stopped."""
+"""Conditions of the steps that may start although the flow has stopped."""
 
 _POLICIES = {str(policy): policy for policy in FailurePolicy}
 
 
 def policy_of(flow: JobFlow) -> FailurePolicy:
-    """What becomes of the other steps; the default where admission would refuse the word."""
+    """Return the flow's policy; the default for a value that admission would refuse."""
     return _POLICIES.get(flow.spec.failure_policy or "", FailurePolicy.STOP)
 
 
@@ -40,8 +40,7 @@ def runs_every_item(flow: JobFlow, step: Step) -> bool:
 
 
 def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[str]:
-    """The steps that have failed the flow by themselves, in order; those of `finally` are not
-    looked at."""
+    """Return the names of the steps before `finally` that fail the flow by themselves, in order."""
     steps, failed = ctx.steps, StepPhase.FAILED.value
     return [
         steps[position].name
@@ -55,16 +54,16 @@ def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[s
 
 
 def stored_failures(ctx: PlanContext) -> str:
-    """What has failed by the stored status, in words: asked for each run that is aborted."""
-    if ctx.stored_failures is None:
-        known = [StepDecision(observed.stored) for observed in ctx.observed]
-        ctx.stored_failures = f"{join_names(broken(ctx, known)) or 'another step'} failed"
-    return ctx.stored_failures
+    """Return the clause that names the failed steps of the stored status."""
+    if ctx.progress.stored_failures is None:
+        stored = [StepDecision(observed.stored) for observed in ctx.observed]
+        names = join_names(broken(ctx, stored)) or "another step"
+        ctx.progress.stored_failures = f"{names} failed"
+    return ctx.progress.stored_failures
 
 
 def _failing(ctx: PlanContext, known: Sequence[StepDecision | None]) -> Iterator[str]:
-    """Where the failed vcjob of a run is still asked for its reason, and nothing else of the step
-    goes on."""
+    """Yield the steps that have failed except that their reason is still being read."""
     for position, decision in enumerate(known):
         if decision is None or not decision.unjudged or position >= ctx.last_from:
             continue
@@ -79,27 +78,27 @@ def _failing(ctx: PlanContext, known: Sequence[StepDecision | None]) -> Iterator
 
 
 def _is_retried(run: ObservedRun) -> bool:
-    """Whether it certainly gets another attempt."""
+    # for certain: `retry.when` is not known yet
     retry = run.step.retry
     return retry is not None and retry.when is None and run.stored.failures < (retry.limit or 0)
 
 
 def is_handler(step: Step) -> bool:
-    """Whether the step itself waits for failures, or for an end of either kind."""
+    """Whether the step waits for targets to fail or to finish."""
     return bool(step.targets) and get_condition(step) in HANDLES and get_probe(step) is None
 
 
 class FailureStop:
-    """What may start although the flow has stopped, gathered in the order of the dependencies."""
+    """The steps that may start although the flow has stopped, noted in dependency order."""
 
     def __init__(self, ctx: PlanContext, known: Sequence[StepDecision | None]) -> None:
-        """`known`: what is decided already, by position."""
-        goes_on = policy_of(ctx.flow) is FailurePolicy.CONTINUE
-        self.failed = [] if goes_on else broken(ctx, known)
-        """For which the flow has stopped; nothing: it has not."""
-        self.failing = [] if goes_on else list(_failing(ctx, known))
-        """Steps that have failed but for what is still to be read of them: no others start."""
-        self._goes_on = goes_on
+        """`known`: decisions that are made already, by position."""
+        continues = policy_of(ctx.flow) is FailurePolicy.CONTINUE
+        self.failed = [] if continues else broken(ctx, known)
+        """Steps for whose failure the flow has stopped; empty if it has not."""
+        self.failing = [] if continues else list(_failing(ctx, known))
+        """Steps that have failed but whose reason is being read: no other step starts."""
+        self._continues = continues
         self._steps = ctx.steps
         self._last_from = ctx.last_from
         self._targets = ctx.graph.targets
@@ -107,39 +106,38 @@ class FailureStop:
 
     @property
     def holds_up(self) -> bool:
-        """Whether there are steps that may not start, or may not start yet."""
+        """Whether steps may not start, or not yet."""
         return bool(self.failed or self.failing)
 
     @property
     def why(self) -> str:
-        """The same in words."""
+        """The clause that names the failed steps."""
         return f"{join_names(self.failed)} failed"
 
     def stopped_by(self, position: int, condition: StepCondition) -> bool:
-        """Whether the flow stops, or has stopped, for what this step has come to."""
+        """Whether this condition of a step stops the flow."""
         last = position >= self._last_from
-        return not last and not self._goes_on and fails_flow(self._steps[position], condition)
+        return not last and not self._continues and fails_flow(self._steps[position], condition)
 
     def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
-        """Where the step now stands. `met`: the targets by which it has started; None: it has not,
-        and may by any of its targets."""
+        """Note the phase of a step. `met`: the targets that let it start; None if it has not
+        started, so that any target may."""
         if self.holds_up and phase != StepPhase.SKIPPED:
             by = self._targets[position] if met is None else met
             self._handling[position] = self.admits(position, by)
 
     def may_yet(self, position: int) -> bool:
-        """Whether a step that waits may yet start."""
+        """Whether a waiting step may still start."""
         return self.admits(position, self._targets[position])
 
     def admits(self, position: int, met: Iterable[int]) -> bool:
-        """Whether a step that these targets make ready handles a failure, or is behind one that
-        does."""
+        """Whether a step that these targets make ready is a handler, or behind a handler."""
         if is_handler(self._steps[position]):
             return True
         return any(self._handling[target] for target in met)
 
     def spared(self, decisions: Sequence[StepDecision]) -> frozenset[str]:
-        """Of the steps that run, those that Abort leaves alone."""
+        """Return the running steps that Abort does not abort."""
         return frozenset(
             step.name
             for position, step in enumerate(self._steps)

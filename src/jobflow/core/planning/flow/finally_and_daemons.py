@@ -1,7 +1,7 @@
-"""The steps of `spec.finally`: they run, in parallel, when the rest is over, whatever came of it.
+"""When `spec.finally` starts, and when daemons end.
 
-They stand behind all others in the PlanContext. That the rest is over is irreversible for them, so
-they begin only once the stored status says it.
+The steps of `finally` start in parallel when all other steps have ended, in any way. That cannot be
+undone, so they start only once the stored status says so.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from jobflow.core.planning.context import PlanContext, StepDecision
 
 
 def may_begin(ctx: PlanContext) -> bool:
-    """Whether every other step has ended by the stored status, and none of their vcjobs is left
-    that may do anything."""
+    """Whether every other step has ended by the stored status, and so have all their vcjobs."""
     rest = ctx.observed[: ctx.last_from]
     if any(observed.stored.phase not in ENDED_STEP_PHASES for observed in rest):
         return False
@@ -23,7 +22,7 @@ def may_begin(ctx: PlanContext) -> bool:
 
 
 def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
-    """Whether the rest is over by what is decided now, and only the status has yet to say so."""
+    """Whether the other steps end in this plan, so that `finally` waits for the status."""
     if ctx.last_from == len(ctx.steps):
         return False
     rest = range(ctx.last_from)
@@ -33,7 +32,7 @@ def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool
 
 
 def are_done(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
-    """Whether there are daemons that have not ended, and nobody left who could need them."""
+    """Whether only daemons have not ended, so that no step needs them any more."""
     left = False
     for step, decision in zip(ctx.steps[: ctx.last_from], decisions, strict=False):
         if decision.condition.phase not in ENDED_STEP_PHASES:

@@ -2,7 +2,7 @@
 
 A full quota or a missing right refuses every vcjob of the flow, so only a few are tried: first
 those that were never tried, in the order of the flow, then those that were refused longest ago.
-Every vcjob gets its turn, and a smaller one can be created even if another cannot. `actions.Held`
+Every vcjob gets its turn, and a smaller one can be created even if another cannot. `Held`
 says when the next try is made, and how many are tried at once.
 """
 
@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.core.manifests.job import Draft
-from jobflow.core.planning.context import StepDecision
+from jobflow.core.planning.context import Draft, StepDecision
 from jobflow.core.planning.view import Held
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
@@ -24,12 +23,12 @@ from jobflow.core.timestamps import ceil_to_second
 
 
 class Turn:
-    """Whose turn it is, of all vcjobs that are to be made."""
+    """The vcjobs whose turn it is to be tried."""
 
     def __init__(
         self, held: Held, decisions: Iterable[StepDecision], now: datetime, most: int | None
     ) -> None:
-        """`most`: how many vcjobs the flow has room for; None: any number."""
+        """`most`: the number of vcjobs that the flow has room for; None: any number."""
         self._held = held
         self._is_due = held.is_due(now)
         refused = {name: place for place, name in enumerate(held.tried)}
@@ -42,8 +41,8 @@ class Turn:
         return [draft for draft in drafts if self._is_due and draft.name in self._names]
 
     def held_back(self, decision: StepDecision, drafts: Iterable[Draft]) -> StepDecision:
-        """Return the decision with the reason why its step waits. `drafts`: its vcjobs that are to
-        be made, tried now or not, so that a try alone does not change the condition."""
+        """Return the decision with the reason why its step waits. `drafts`: its
+        vcjobs, tried now or not, so that a try alone does not change the condition."""
         retry_at = self._held.retry_at
         is_next = any(draft.name in self._names for draft in drafts)
         made = msgspec.structs.replace(decision, condition=self._waiting(decision, is_next))
@@ -68,14 +67,14 @@ class Turn:
         )
 
 
-def waits_instead(condition: StepCondition, **said: Any) -> StepCondition:
+def waits_instead(condition: StepCondition, **changes: Any) -> StepCondition:
     """Return the condition of a step that would start now, if it waits instead."""
     return msgspec.structs.replace(
-        condition, phase=StepPhase.WAITING, last_transition_time=None, **said
+        condition, phase=StepPhase.WAITING, last_transition_time=None, **changes
     )
 
 
 def under_way(condition: StepCondition) -> bool:
-    """Whether the step, or with forEach and repeat any of its runs, has a vcjob that goes on."""
+    """Whether the step, or any of its runs, has a vcjob that has not ended."""
     runs = condition.runs or (condition,)
     return any(run.phase not in (StepPhase.WAITING, *ENDED_STEP_PHASES) for run in runs)

@@ -1,8 +1,8 @@
-"""`spec.parallelism`: the most vcjobs of a flow that are alive at once, in the order of its steps.
+"""`spec.parallelism`: the most vcjobs of a flow that exist at once, and who takes a free place.
 
-Which vcjobs are to be made is decided before, for steps that have begun (their next items and
-attempts) as for any others; here those that there is room for are built, and no others, for what
-waits in a wide flow is a thousand manifests a plan. A vcjob's end has the flow planned again.
+The drafts of all steps, of first attempts, further attempts and next items, are turned into creates
+as long as there is room. The others are not even built, because a wide flow may have a thousand of
+them waiting.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.manifests.job import Draft
-from jobflow.core.planning.actions import Confirm, CreateJob
-from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.context import Draft, PlanContext, StepDecision
 from jobflow.core.planning.flow.held_creates import Turn, under_way, waits_instead
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
@@ -23,40 +22,41 @@ from jobflow.core.text import format_count
 
 
 class Made(NamedTuple):
-    """What the drafts of all decisions have come to."""
+    """The decisions after their drafts were built."""
 
     decisions: list[StepDecision]
     """Without drafts: each is an action, waits for room, or could not be built."""
     faults: Mapping[str, EvaluationFailure]
-    """Why, by the vcjob's name. Its step is as it was, and fails in the next judgement: of this
-    plan, or of the plan that follows as soon as the status is written."""
+    """The drafts that could not be built, by the vcjob's name. Their steps fail when they are
+    decided again, in this plan or the next."""
 
 
 def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
-    """The decisions with as many creates as there is room for; `spec.flows` first, then
-    `finally`. While a quota or missing rights refuse creates, only those whose turn it is are
-    made."""
+    """Return the decisions with as many creates as there is room for, in place order. While a quota
+    or missing rights refuse creates, only those whose turn it is are tried."""
     most, held = ctx.flow.spec.parallelism, ctx.view.held
     room = None if most is None or most < 1 else max(most - _alive(ctx.view), 0)
-    turn = Turn(held, decisions, ctx.now, room) if held is not None and room != 0 else None
+    order = in_place_order(ctx, range(len(decisions)))
+    turn = None
+    if held is not None and room != 0:
+        turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
     found, faults = list(decisions), dict[str, EvaluationFailure]()
-    for position, decision in enumerate(decisions):
-        if room is not None and decision.actions:
-            room = max(room - _asked_about(decision), 0)
+    for position in order:
+        decision = decisions[position]
         if not (drafts := decision.drafts):
             continue
         tried = drafts if turn is None else turn.let_through(drafts)
-        creates, wrong = _built(ctx, tried, room)
-        faults |= wrong
+        creates, unbuilt = _built(ctx, tried, room)
+        faults |= unbuilt
         if room is not None:
             room -= len(creates)
         made = msgspec.structs.replace(
             decision,
             actions=(*decision.actions, *creates),
             drafts=(),
-            urgent=decision.urgent or bool(wrong),
+            urgent=decision.urgent or bool(unbuilt),
         )
-        if wrong:
+        if unbuilt:
             found[position] = made
         elif turn is not None:
             found[position] = turn.held_back(made, drafts)
@@ -65,29 +65,27 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     return Made(found, faults)
 
 
+def in_place_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
+    """Return these steps in the order in which they take free places: the order of `spec.flows`,
+    then that of `finally`."""
+    return sorted(positions)
+
+
 def _built(
     ctx: PlanContext, drafts: Iterable[Draft], room: int | None
 ) -> tuple[list[CreateJob], dict[str, EvaluationFailure]]:
-    """No more creates than that, and what could not be built on the way, which takes no room."""
+    """Return at most `room` creates, and the drafts that could not be built."""
     creates: list[CreateJob] = []
-    wrong: dict[str, EvaluationFailure] = {}
+    unbuilt: dict[str, EvaluationFailure] = {}
     for draft in drafts:
         if len(creates) == room:
             break
-        manifest = draft.built(ctx.flow)
-        if isinstance(manifest, EvaluationFailure):
-            wrong[draft.name] = manifest
+        create = draft.build(ctx.flow)
+        if isinstance(create, EvaluationFailure):
+            unbuilt[draft.name] = create
         else:
-            creates.append(CreateJob(draft.step.name, draft.name, manifest))
-    return creates, wrong
-
-
-def _asked_about(decision: StepDecision) -> int:
-    """How many vcjobs have waited for room, and wait now for what a live read answers: they keep
-    their place, though a restart has forgotten that it was answered before."""
-    if decision.condition.reason != StepReason.PARALLELISM:
-        return 0
-    return sum(isinstance(action, Confirm) for action in decision.actions)
+            creates.append(create)
+    return creates, unbuilt
 
 
 def _alive(view: View) -> int:
@@ -95,7 +93,6 @@ def _alive(view: View) -> int:
 
 
 def _without_room(decision: StepDecision, most: int) -> StepDecision:
-    """What else it does, and when it wakes, stays: other runs of the step are under way."""
     condition = decision.condition
     if under_way(condition):
         return decision

@@ -1,9 +1,9 @@
-"""A flow that has failed is taken up again from the steps that failed: what its status becomes.
+"""Retry of a failed flow: the status from which it continues.
 
 Failed, UpstreamFailed and Stopped steps go back to Waiting, and so does every Skipped step behind
-one of them, what was decided about it forgotten; `finally` runs again. A daemon that was ended with
-its flow goes back too where a step behind it does, for that needs its service. What has completed
-stays, items and repeats included. Attempts count on: `pastAttempts` says how many were made before,
+one of them, without its decisions; `finally` runs again. A daemon that was ended with
+its flow goes back too if a step behind it does, because that needs its service. Completed steps,
+items and repeats stay. Attempts count on: `pastAttempts` says how many were made before,
 and a step or run that has made no other since has not begun. Nothing is started here.
 """
 
@@ -34,8 +34,8 @@ _AGAIN = "is to run again, for the flow was retried"
 
 
 def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlowStatus:
-    """The status of a Failed flow from which it goes on. `handled`: Commands."""
-    ctx = PlanContext(flow, View(), now)
+    """Return the status from which a Failed flow continues. `handled`: UIDs of Commands."""
+    ctx = PlanContext.of(flow, View(), now)
     back = _back(ctx)
     changed = _behind(ctx, back)
     conditions = {}
@@ -43,7 +43,7 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
         condition = observed.stored
         if position in back:
             fresh = position >= ctx.last_from or _from_anew(observed, position in changed)
-            condition = _waiting(ctx, position, anew=fresh)
+            condition = _waiting(ctx, position, again=fresh)
         conditions[observed.key] = condition
     stored = flow.status
     begun = any(record.state != JobPhase.PENDING for record in stored.job_status_list or ())
@@ -66,7 +66,6 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
 
 
 def _back(ctx: PlanContext) -> set[int]:
-    """The steps that go back to Waiting, by position."""
     memories = [observed.stored for observed in ctx.observed]
     back = {p for p, memory in enumerate(memories) if _failed(memory) or p >= ctx.last_from}
     graph = ctx.graph
@@ -84,7 +83,7 @@ def _failed(memory: StepCondition) -> bool:
 
 
 def _services(ctx: PlanContext, back: set[int]) -> set[int]:
-    """The daemons that were ended with their flow and that something going back is behind."""
+    """Return the daemons that ended with the flow and that a step going back depends on."""
     graph = ctx.graph
     ahead: set[int] = set()
     for position in reversed(graph.order):
@@ -94,7 +93,6 @@ def _services(ctx: PlanContext, back: set[int]) -> set[int]:
 
 
 def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
-    """The steps that depend, directly or not, on one that goes back."""
     found: set[int] = set()
     for position in ctx.graph.order:
         if any(target in back or target in found for target in ctx.graph.targets[position]):
@@ -103,16 +101,16 @@ def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
 
 
 def _from_anew(observed: ObservedStep, changed: bool) -> bool:
-    """Whether a loop's runs all run again: its items may be others now, or each of its repeats has
-    completed and the last had not come far enough."""
+    """Whether all runs of a loop run again: its items may differ now, or all of its repeats have
+    completed and `until` did not hold."""
     if (each := observed.step.for_each) is not None:
         return each.from_ is not None and changed
     return all(run.phase == StepPhase.COMPLETED for run in observed.stored.runs or ())
 
 
-def _waiting(ctx: PlanContext, position: int, *, anew: bool) -> StepCondition:
+def _waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
     memory = ctx.observed[position].stored
-    runs = [_kept(run) if _stays(run, anew) else _run_waiting(run) for run in memory.runs or ()]
+    runs = [_kept(run) if _stays(run, again) else _run_waiting(run) for run in memory.runs or ()]
     return StepCondition(
         phase=StepPhase.WAITING,
         message=_AGAIN,
@@ -125,12 +123,12 @@ def _waiting(ctx: PlanContext, position: int, *, anew: bool) -> StepCondition:
     )
 
 
-def _stays(run: RunCondition, anew: bool) -> bool:
-    return run.phase == StepPhase.COMPLETED and not anew
+def _stays(run: RunCondition, again: bool) -> bool:
+    return run.phase == StepPhase.COMPLETED and not again
 
 
 def _kept(run: RunCondition) -> RunCondition:
-    """What has run before the retry does not count as having run since."""
+    """Attempts before the retry do not count as started since."""
     return msgspec.structs.replace(run, past_attempts=run.attempts)
 
 

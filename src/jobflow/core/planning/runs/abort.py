@@ -1,10 +1,10 @@
-"""How vcjobs that are not to go on are brought to their end, whether Volcano listens or not.
+"""Abort of running vcjobs, also if Volcano does not react.
 
-The theory (docs/decisions/commands-and-cancel.md). First the intent is written: the reason and
-`abortTime` of the step's condition. Once it is stored, Volcano is asked to abort the vcjob, again
-every AGAIN while that shows no effect, and after PATIENCE the vcjob is deleted. When it has ended,
-or is gone, the recorded intent gives the reason. Whether to abort at all is decided by what holds
-for the flow as a whole; `finally` is aborted by a suspension and by TerminateNow alone.
+Aborting is level-triggered (docs/decisions/commands-and-cancel.md). The intent is stored first: the
+reason and `abortTime` of the condition. Then Volcano gets an AbortJob Command, again every AGAIN
+without effect, and after PATIENCE the vcjob is deleted. When it has ended or is gone, the stored
+intent gives the reason. The facts about the flow decide whether to abort; the steps of `finally`
+are aborted only by a suspension with AbortJob and by TerminateNow.
 """
 
 from __future__ import annotations
@@ -29,20 +29,19 @@ from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 
 AGAIN = timedelta(seconds=10)
-"""Until a vcjob that is not Aborting is asked again."""
+"""Time until another Command for a vcjob that is not Aborting."""
 PATIENCE = timedelta(seconds=60)
-"""Until a vcjob that has not ended is deleted."""
+"""Time until a vcjob that has not ended is deleted."""
 
 _WHY: Mapping[str, str] = {
     StepReason.CANCELLED: "the flow was cancelled",
     StepReason.SUSPENDED: "the flow was suspended",
-    StepReason.DAEMON_ENDED: "all other steps are over",
+    StepReason.DAEMON_ENDED: "all other steps have ended",
 }
 
 
 def brings_to_end(ctx: PlanContext) -> bool:
-    """Whether the stored status says that all that runs is to be aborted for good, as what is
-    irreversible needs it."""
+    """Whether the stored status says that all running steps are aborted for good."""
     flow = ctx.flow
     if flow.status.state.reason in HALTS:
         return True
@@ -52,45 +51,45 @@ def brings_to_end(ctx: PlanContext) -> bool:
 
 
 def intent(run: ObservedRun, ctx: PlanContext) -> str:
-    """Why a run is not to go on, nor its vcjob; the recorded reason first; empty: it is."""
-    return halted(run, ctx) if run.stored.abort_time is None else run.stored.reason
+    """Return the reason to abort this run, or "" if it may continue. A stored reason wins."""
+    return ending_reason(run, ctx) if run.stored.abort_time is None else run.stored.reason
 
 
-def halted(run: ObservedRun, ctx: PlanContext) -> str:
-    """The same from what holds for the flow as a whole, whatever is recorded of the run."""
-    course, name = ctx.lifecycle, run.step.name
+def ending_reason(run: ObservedRun, ctx: PlanContext) -> str:
+    """Return the reason to abort this run by the facts about the flow, or ""."""
+    lifecycle, name = ctx.lifecycle, run.step.name
     if name not in ctx.layout.finally_names:
-        if course.ending_reason:
-            return course.ending_reason
-        if ctx.aborted_for and name not in ctx.spared:
+        if lifecycle.ending_reason:
+            return lifecycle.ending_reason
+        if ctx.facts.aborted_for and name not in ctx.facts.spared:
             return StepReason.FAILURE_POLICY
-        if ctx.daemons_done and run.step.daemon:
+        if ctx.facts.daemons_done and run.step.daemon:
             return StepReason.DAEMON_ENDED
-    elif course.finally_too:
+    elif lifecycle.finally_too:
         return StepReason.CANCELLED
-    return StepReason.SUSPENDED if course.aborts_what_runs else ""
+    return StepReason.SUSPENDED if lifecycle.aborts_what_runs else ""
 
 
 def why_in_words(why: str, run: ObservedRun, ctx: PlanContext) -> str:
-    """The intent in words."""
+    """Return the clause for the reason of an abort."""
     if why == StepReason.FAILURE_POLICY:
-        return ctx.aborted_for or stored_failures(ctx)
+        return ctx.facts.aborted_for or stored_failures(ctx)
     if why != TIMEOUT:
-        return _WHY.get(why, why or "it was to be aborted")
+        return _WHY.get(why, why or "it was aborted")
     if ctx.lifecycle.ending_reason == TIMEOUT and run.step.name not in ctx.layout.finally_names:
         return ctx.lifecycle.ending_message
     return f"it took longer than its timeout of {run.step.timeout}"
 
 
 def aborted(why: str, what: str, run: ObservedRun, ctx: PlanContext) -> str:
-    """The message of a step that was aborted."""
+    """Return the message of an aborted step. `what`: what happened to its vcjob."""
     return shorten(f"{why_in_words(why, run, ctx)}; {what}")
 
 
 def abort(
     run: ObservedRun, job: Job, running: RunCondition, why: str, ctx: PlanContext
 ) -> RunDecision:
-    """What to do about a vcjob that is there and has not ended. `running`: its run's condition."""
+    """Return the decision about a vcjob that has not ended. `running`: its run's condition."""
     memory = run.stored
     since = memory.abort_time
     condition = msgspec.structs.replace(
@@ -117,8 +116,8 @@ def abort(
 
 
 def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
-    """Vcjobs of a flow brought to its end that do not matter to any step, and that it would wait
-    for: of an earlier attempt, or of a run that has ended. How they end changes nothing."""
+    """Yield deletes of the vcjobs that would only delay the end of a flow: those of earlier
+    attempts and of runs that have ended."""
     for observed in ctx.observed:
         for run in observed.each:
             over = run.stored.phase in ENDED_STEP_PHASES
@@ -128,11 +127,11 @@ def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
 
 
 def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
-    """Vcjobs whose create landed after their run, or the whole flow, was over.
+    """Yield deletes of vcjobs that were created after their run, or the whole flow, had ended.
 
-    Deleted is only a vcjob that this version made for this very flow (it carries the annotation of
-    its target's ends, and the View holds no vcjobs of other flows), that has not ended, and that
-    the stored status does not know: one that it knows may have been resumed by somebody.
+    Only vcjobs that this version created are deleted (they have the annotation of their targets'
+    ends), that have not ended, and that the stored status does not know: a user may have resumed
+    one that it knows.
     """
     for observed in ctx.observed:
         for run in observed.each:
@@ -144,7 +143,6 @@ def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
 
 
 def _is_over(run: ObservedRun, observed: ObservedStep) -> bool:
-    """Whether the stored status says that the run has ended, or its step."""
     phases = (run.stored.phase, observed.stored.phase)
     return any(phase in ENDED_STEP_PHASES for phase in phases)
 

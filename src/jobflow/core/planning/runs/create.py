@@ -1,7 +1,6 @@
-"""Whether and how the next vcjob of a run is made, once only room for it stands before it.
+"""Creation of the next vcjob of a run that may start, except for room.
 
-What an earlier create was answered (refused, or a name in use) decides; so does a template that is
-not there yet. Whether the run may start at all was decided before.
+The answer to an earlier create (refused, or the name in use) and a missing template decide.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ import msgspec
 
 from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.manifests.job import Attempt, Draft, build_job
+from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.names import format_attempt_name
-from jobflow.core.planning.context import PlanContext, RunDecision
+from jobflow.core.planning.actions import Guard
+from jobflow.core.planning.context import Draft, PlanContext, RunDecision
 from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.planning.target_ends import ends_of_targets
 from jobflow.core.planning.view import Holder, Refusal
@@ -28,32 +28,33 @@ from jobflow.core.timestamps import add, ceil_to_second
 UNPROCESSABLE = 422
 """HTTP status of a create that is refused for good."""
 NAME_AGAIN = timedelta(seconds=5)
-"""How long a name that will become free is left alone, where the answer does not say."""
+"""Time until a name in use is tried again if the answer does not say when."""
 
 _WAITING = StepPhase.WAITING.value
 
 
 def first_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """A run that has not begun: its vcjob has the name that everybody knows beforehand, so that a
-    second create, by whoever did not see the first, changes nothing."""
+    """Create the first attempt of a run. The name of its vcjob follows from the spec, so that a
+    second create changes nothing."""
     return _attempt(run, ctx, run.key, 1)
 
 
 def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """A run that has begun, and whose latest attempt is over."""
-    return _attempt(run, ctx, next_name(run, ctx), run.attempts + 1)
+    """Create the next attempt of a run whose latest attempt has ended or is gone.
 
-
-def next_name(run: ObservedRun, ctx: PlanContext) -> str:
-    """The next `-r<n>` that nothing was ever called."""
+    Its name is the next `-r<n>` that was never used.
+    """
     room = _pod_suffix(run, ctx)
     names = (format_attempt_name(run.key, again, room=room) for again in count(run.attempts))
-    return next(name for name in names if name not in ctx.taken)
+    name = next(name for name in names if name not in ctx.taken)
+    is_last_known = run.job is not None and not run.gone
+    gone = "" if is_last_known or not run.started else run.job_name
+    return _attempt(run, ctx, name, run.attempts + 1, Guard(ctx.flow.metadata.uid, gone))
 
 
 def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
-    """Failed, where the create of a run that has not begun was answered by a 422, or by a vcjob
-    of that name that is somebody else's; None otherwise."""
+    """Return the failure of a run that has not begun if its create was refused for good or its name
+    belongs to somebody else, else None."""
     refusal = ctx.view.refusals.get(run.key)
     if refusal is not None and refusal.code == UNPROCESSABLE:
         return _refused(run, ctx, refusal)
@@ -74,8 +75,8 @@ def waiting(
 def waiting(
     run: ObservedRun, reason: str, message: str, until: datetime | None = None
 ) -> RunCondition:
-    """The run waits, between two attempts or before the first; what it remembers is kept, but for
-    what is said of an attempt alone."""
+    """Return the condition of a run that waits for an attempt. It keeps what is not about a single
+    attempt."""
     memory, attempts = run.stored, run.attempts
     still = memory.phase == _WAITING and memory.reason == reason
     message = shorten(message)
@@ -110,14 +111,16 @@ def waiting(
     return memory if memory == condition else condition
 
 
-def _attempt(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> RunDecision:
+def _attempt(
+    run: ObservedRun, ctx: PlanContext, name: str, number: int, guard: Guard | None = None
+) -> RunDecision:
     needed = run.step.template_for(run.case)
     template = ctx.view.templates.get(needed)
     if template is None:
         message = f"waits for the JobTemplate {needed}"
         return RunDecision(waiting(run, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := ctx.view.refusals.get(name)) is not None:
-        if refusal.code == UNPROCESSABLE or _stands(refusal.retry_at, ctx.now):
+        if refusal.code == UNPROCESSABLE or _applies(refusal.retry_at, ctx.now):
             return _refused(run, ctx, refusal)
         condition = _create_refused(run, refusal, ceil_to_second(refusal.retry_at or ctx.now))
     elif (holder := ctx.view.holders.get(name)) is not None:
@@ -128,11 +131,11 @@ def _attempt(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> RunD
     elif run.attempts:
         condition = run.stored
     else:
-        condition = waiting(run, StepReason.STARTING, f"the job {name} is about to be made")
-    if (fault := ctx.faults.get(name)) is not None:
+        condition = waiting(run, StepReason.STARTING, f"the job {name} is being created")
+    if (fault := ctx.facts.faults.get(name)) is not None:
         return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
     planned = _planned(run, ctx, name, number)
-    return RunDecision(condition, draft=Draft(run.step, template, planned))
+    return RunDecision(condition, draft=Draft(run.step, template, planned, guard))
 
 
 def _planned(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> Attempt:
@@ -147,8 +150,7 @@ def _planned(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> Atte
     )
 
 
-def _stands(retry_at: datetime | None, now: datetime) -> bool:
-    """Whether a refusal still stands; for ever where it says nothing."""
+def _applies(retry_at: datetime | None, now: datetime) -> bool:
     return retry_at is None or now < retry_at
 
 
@@ -165,7 +167,6 @@ def _create_refused(run: ObservedRun, refusal: Refusal, until: datetime | None) 
 
 
 def _goes_away(holder: Holder) -> bool:
-    """Whether the name will become free by itself."""
     return holder.job.metadata.deletion_timestamp is not None or not holder.owner_alive
 
 
@@ -194,11 +195,11 @@ def _failed(run: ObservedRun, reason: str, message: str) -> RunCondition:
 
 
 def _pod_suffix(run: ObservedRun, ctx: PlanContext) -> int:
-    """Characters that Volcano will append to the vcjob's name for the longest of its pods' names;
-    0 where the template is not there. The same for all runs of a step."""
-    known = ctx.pod_suffixes.get(run.step.name)
+    """Return how many characters Volcano appends to the vcjob's name for its longest pod name; 0
+    without a template."""
+    known = ctx.progress.pod_suffixes.get(run.step.name)
     if known is None:
-        known = ctx.pod_suffixes[run.step.name] = _longest_suffix(run, ctx)
+        known = ctx.progress.pod_suffixes[run.step.name] = _longest_suffix(run, ctx)
     return known
 
 
@@ -207,5 +208,5 @@ def _longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     if template is None:
         return 0
     manifest = build_job(ctx.flow, run.step, template, Attempt(run.key, case=run.case))
-    assert not isinstance(manifest, EvaluationFailure)  # its references stay as they stand
+    assert not isinstance(manifest, EvaluationFailure)  # references stay without `seen`
     return len(predict_pod_names(manifest["spec"]).longest)

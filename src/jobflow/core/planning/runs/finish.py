@@ -1,14 +1,12 @@
-"""How the end of a vcjob becomes the end of its step: once, with all that is to be kept of it.
+"""End of a run whose vcjob has ended, with everything that is kept of it.
 
-What the pods of a vcjob say goes with them, so it is recorded together with the end: by which pod
-it failed, its outputs, its tasks. Where the watched pods do not say it, they are first read live,
-and until the answer is there the step and the vcjob's record stay as they were before the end. A
-read that fails for now is tried again, for PATIENCE since the status says so; then the end is
-recorded with what there is. A vcjob that was to be aborted and did not complete is not asked about:
-of its outputs is kept what watched pods show. Its end is ours, for the reason that is recorded,
-with one exception: a vcjob that was to be aborted for a suspension and ends Failed or Terminated
-has failed by itself, because what is aborted for a suspension ends Aborted, and runs again without
-counting as a failure.
+Pods are deleted with their vcjob, so their information is stored together with the end: the pod
+that failed, the outputs, the counts of tasks. If the watched pods do not tell it, the pods are read
+live first; until then the step and the vcjob's record stay as before the end. A read that fails is
+tried again for PATIENCE since the status says so; then the end is stored without it. The pods of an
+aborted vcjob that did not complete are not read. Such a vcjob ends for the stored reason, with one
+exception: a vcjob that was aborted for a suspension ends Aborted, so if it ends Failed or
+Terminated, it has failed by itself.
 """
 
 from __future__ import annotations
@@ -46,24 +44,24 @@ from jobflow.core.timestamps import add, truncate_to_second
 PATIENCE = timedelta(minutes=5)
 """How long JobFlow tries to read pods that cannot be read at present."""
 MOST_AVOIDED = 10
-"""Nodes that an attempt keeps off."""
+"""Most nodes that an attempt avoids."""
 
 
 class Insight(NamedTuple):
-    """What the pods say of the end of their vcjob."""
+    """The information of pods about the end of their vcjob."""
 
     pods: tuple[Pod, ...] = ()
     blamed: PodFailure | None = None
     said: str | None = None
-    """The termination message that is the step's outputs; None: there is none to be had."""
+    """The termination message with the step's outputs; None if it is not known."""
     enough: bool = True
-    """Whether everything is known that a live read would tell."""
+    """Whether a live read would tell nothing more."""
     missing: str = ""
-    """Why outputs that are needed are not to be had; empty: they are, or nobody needs them."""
+    """Why outputs that another step needs are not known, else ""."""
 
 
 def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
-    """The end of a run whose vcjob, there or gone, has ended."""
+    """Return the end of a run whose vcjob has ended, or the read that it needs first."""
     insight = _insight(run, job, ctx)
     waits = None if insight.enough else unread(job, ctx.view, ctx.now)
     if waits is None:
@@ -81,8 +79,8 @@ def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 
 
 def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
-    """Until when pods that cannot be read for now are asked for, counted from when the status says
-    so; None: the run is to be aborted, so its end does not wait for them."""
+    """Return until when reading the pods is tried again, counted from the status that says so. None
+    if the run is aborted, so that its end does not wait."""
     memory = run.stored
     if memory.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
         return None
@@ -98,7 +96,7 @@ def _not_yet_read(run: ObservedRun, shown: RunCondition, trouble: str) -> RunCon
 
 
 def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
-    """As before the end of its vcjob: it is not decided yet what that means."""
+    """Return the run as before the end of its vcjob, which is not decided yet."""
     memory = run.stored
     known = memory.attempts and memory.job == job.metadata.name
     if not known or memory.phase == StepPhase.WAITING:
@@ -107,11 +105,11 @@ def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 
 
 def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
-    """The condition of a run while its vcjob stands as it does; the counts of its tasks, which
-    Volcano drops in between, are the last ones known."""
+    """Return the condition of a run for the phase of its vcjob. It keeps the last counts of tasks,
+    which Volcano drops in between."""
     memory = run.stored
     kept = memory.phase == job.phase and not memory.reason
-    condition = run.anew(
+    condition = run.new_condition(
         phase=job.phase,
         message=_without_pods(job),
         create_time=job.metadata.creation_timestamp,
@@ -135,8 +133,8 @@ def _without_pods(job: Job) -> str:
 
 
 def held(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
-    """What a run's vcjobs held of the cluster, now that the last of them is over: where nobody
-    saw its end, until now. What an attempt held is added once, when it is over."""
+    """Return the requested hours of a run whose latest vcjob has ended; until now if its end was
+    not seen. The hours of an attempt are added once, at its end."""
     memory, job = run.stored, run.job
     if job is None or run.between_attempts:
         return memory.requested_hours
@@ -186,18 +184,17 @@ def _said(job: Job, pods: Iterable[Pod]) -> str | None:
 def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> RunCondition:
     reason, message = _why(run, job, insight, ctx)
     phase = ends_as(reason)
-    outputs = None
-    try:
-        outputs = _outputs(insight, ctx)
-    except OutputsTooLarge as excess:
-        said = f"the outputs of {run.step.name} {excess}"
+    outputs = _outputs(job, insight, ctx)
+    if isinstance(outputs, OutputsTooLarge):
+        said = f"the outputs of {run.step.name} {outputs}"
+        outputs = None
         if not reason:
             phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
         message = f"{message}; {said}" if message else said
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
-    condition = run.anew(
+    condition = run.new_condition(
         phase=phase,
         reason=reason,
         message=shorten(message),
@@ -218,14 +215,13 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
 
 
 def ends_as(reason: str) -> StepPhase:
-    """How a run ends whose vcjob ended for this reason; empty: for none."""
+    """Return the phase of a run that ends for this reason; "" is success."""
     well = not reason or reason == StepReason.DAEMON_ENDED
     return StepPhase.COMPLETED if well else StepPhase.FAILED
 
 
 def _avoided(run: ObservedRun, insight: Insight) -> list[str] | None:
-    """The nodes that the next attempt keeps off: where pods failed, this time and before. The last
-    ones, for a cluster has only so many."""
+    """Return the nodes that the next attempt avoids: the last ones on which pods failed."""
     retry = run.step.retry
     if retry is None or not retry.avoid_nodes:
         return None
@@ -236,11 +232,20 @@ def _avoided(run: ObservedRun, insight: Insight) -> list[str] | None:
     return [*before, *sorted(failed - {""})][-MOST_AVOIDED:] or None
 
 
-def _outputs(insight: Insight, ctx: PlanContext) -> dict[str, object] | None:
-    outputs = parse_outputs(insight.said) if insight.said else None
-    if outputs is not None:
-        ctx.outputs_room.take(outputs)
-    return outputs
+def _outputs(
+    job: Job, insight: Insight, ctx: PlanContext
+) -> dict[str, object] | OutputsTooLarge | None:
+    """Return the outputs; they take their room once a plan."""
+    noted, uid = ctx.progress.outputs, job.metadata.uid
+    if uid not in noted:
+        try:
+            outputs = parse_outputs(insight.said) if insight.said else None
+            if outputs is not None:
+                ctx.outputs_room.take(outputs)
+            noted[uid] = outputs
+        except OutputsTooLarge as excess:
+            noted[uid] = excess
+    return noted[uid]
 
 
 def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tuple[str, str]:
@@ -264,14 +269,13 @@ def _is_aborted(run: ObservedRun, job: Job) -> bool:
 
 
 def _lasted(job: Job) -> str:
-    """From its making to its end, which is what Volcano's runningDuration counts (it may come
-    with a later event)."""
+    """Return the time from creation to end, as Volcano's runningDuration, which may come with a
+    later event."""
     begin, end = job.metadata.creation_timestamp, job.status.state.last_transition_time
     return format_go_duration(end - begin) if begin is not None and end is not None else ""
 
 
 def _since(job: Job) -> datetime | None:
-    """Since when a vcjob is in its phase, as it says itself."""
     return job.status.state.last_transition_time
 
 
@@ -285,8 +289,8 @@ def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
 
 
 def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
-    """The last counts known, brought up to date by the pods: Volcano drops them when it goes on to
-    Completing, before it has counted what ended last. Task by task whoever knows of more ends."""
+    """Return the last counts, updated from the pods, because Volcano drops its counts in Completing
+    before the last pods are counted. For each task the source with more ended pods wins."""
     counts = dict(_last_counts(run, job) or {})
     seen: dict[str, Counter[str]] = {}
     for pod in pods:
@@ -300,7 +304,7 @@ def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskSt
 
 
 def _further(seen: Mapping[str, int], known: Mapping[str, int]) -> bool:
-    """Whether the pods say more than the counts do; pods that are gone were counted."""
+    # pods that are gone are in the counts only
     if sum(seen.values()) < sum(known.values()):
         return False
     return _ends(seen) > _ends(known) or not known
@@ -314,7 +318,7 @@ class Unread(NamedTuple):
     """The pods have not been read yet."""
 
     trouble: str = ""
-    """Why the last try failed; empty: there was none."""
+    """Why the last read failed, or ""."""
     read: ReadPods | None = None
     """The read, if it is due now."""
     wake_at: datetime | None = None
@@ -322,7 +326,7 @@ class Unread(NamedTuple):
 
 
 def unread(job: Job, view: View, now: datetime) -> Unread | None:
-    """Return how the read of the vcjob's pods stands; None: its answer is there and definite."""
+    """Return the read of the vcjob's pods that is needed, or None if its answer is final."""
     name, uid = job.metadata.name, job.metadata.uid
     answer = view.read.get(uid, PodsRead(retry_at=now))
     if answer.retry_at is None:

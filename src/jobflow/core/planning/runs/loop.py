@@ -1,11 +1,10 @@
-"""Which runs of a step with forEach or repeat carry on, which begin, and whether the step is over.
+"""Runs of a step with forEach or repeat: which continue, which start, and when the step ends.
 
-The theory. Every run that has begun is decided about by itself (`decide_run`). Then the next ones
-are begun: items in their order, as many as may be under way at once; a repeat once the one before
-it has completed, that is stored, and its `until` does not hold. Once an item has failed for good no
-further one begins, unless the step runs every item (`failure_policy.runs_every_item`), and those
-that have begun carry on. What holds up the flow, or brings it to its end, holds up what has not
-begun. What the runs come to together is `folding`'s business.
+Every run that has begun is decided by itself (`decide_run`). Then the next runs start: items in
+their order, up to `forEach.parallelism`; a repeat when the one before has completed, its end is
+stored, and `until` does not hold. After an item has failed for good, no further item starts unless
+the step runs every item (`runs_every_item`). A suspension or the end of the flow stops only runs
+that have not begun. `summarize` makes one condition of all runs.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from jobflow.core.limits import MAX_RUNS
 from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import runs_every_item
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, fresh
-from jobflow.core.planning.runs.abort import aborted, halted
+from jobflow.core.planning.runs.abort import aborted, ending_reason
 from jobflow.core.planning.runs.create import first_attempt, refused_for_good
 from jobflow.core.planning.runs.run import Told, decide_run, next_attempt_when_due
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 
 
-class Verdict(NamedTuple):
-    """That a step is over, and why it failed where no run of it did."""
+class LoopEnd(NamedTuple):
+    """The end of a step, with a reason if it fails although no run has failed."""
 
     reason: str = ""
     message: str = ""
@@ -38,27 +37,27 @@ class Verdict(NamedTuple):
 
 @dataclass(slots=True)
 class Loop:
-    """What is decided about the runs of one step."""
+    """The decisions about the runs of one step."""
 
     observed: ObservedStep
     total: int
-    """How many runs there are at most."""
+    """The most runs."""
     known: Mapping[int | None, ObservedRun]
-    """The runs of which anything is known, by index."""
+    """The runs in the status or with a vcjob, by index."""
     every: bool = False
     """Whether every item starts, however the others end."""
     decided: dict[int, tuple[ObservedRun, RunDecision]] = field(default_factory=dict)
-    """By index: those that have begun, or are to begin now."""
-    verdict: Verdict | None = None
-    """None: the step goes on."""
+    """Runs that have begun or start now, by index."""
+    verdict: LoopEnd | None = None
+    """None if the step has not ended."""
     stores_first: bool = False
-    """Whether the next run waits until it is stored how the last has ended."""
+    """Whether the next run waits until the end of the last is stored."""
     wake_at: datetime | None = None
-    """When to look again, although no run asks for it."""
+    """When to plan again although no run needs it."""
 
     @property
     def runs(self) -> list[tuple[ObservedRun, RunDecision]]:
-        """What is decided, by index."""
+        """The decided runs, by index."""
         return [self.decided[index] for index in sorted(self.decided)]
 
     @property
@@ -68,7 +67,7 @@ class Loop:
 
     @property
     def not_started(self) -> int:
-        """How many of the runs have not begun."""
+        """The number of runs that have not begun."""
         return self.total - sum(index < self.total for index in self.decided)
 
     @property
@@ -77,7 +76,6 @@ class Loop:
         return self.failed and not self.every
 
     def start(self, index: int, ctx: PlanContext) -> RunDecision:
-        """Begin a run."""
         run = self.known.get(index) or fresh(self.observed, ctx.flow.metadata.name, index)
         decision = next_attempt_when_due(run, ctx) if run.attempts else first_attempt(run, ctx)
         self.decided[index] = run, decision
@@ -88,23 +86,23 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop 
     """Return the decisions about a step that has begun; None if it has not.
 
     If its dependants tell that it ended after more attempts than are known, it ends so once the
-    runs that are known are over.
+    known runs have ended.
     """
     loop = _known(observed, ctx, told)
     end = told()
     if end is not None and end.attempts > observed.attempts:
         _end_as(loop, end)
     elif observed.started or loop.failed:
-        _go_on(loop, ctx, end)
+        _continue(loop, ctx, end)
     else:
         return None
     return loop
 
 
 def begin(observed: ObservedStep, ctx: PlanContext) -> Loop:
-    """What comes of a step that may start now."""
+    """Return the decisions about a step that starts now."""
     loop = _known(observed, ctx, _nothing)
-    _go_on(loop, ctx, None)
+    _continue(loop, ctx, None)
     return loop
 
 
@@ -138,7 +136,6 @@ def _most(observed: ObservedStep) -> int:
 
 
 def _refused(loop: Loop, ctx: PlanContext) -> Iterator[tuple[int, ObservedRun, RunDecision]]:
-    """Runs that have not begun, and whose first create was answered for good."""
     if not (ctx.view.refusals or ctx.view.holders):
         return
     for index in range(loop.total):
@@ -152,12 +149,12 @@ def _end_as(loop: Loop, end: TargetEnd) -> None:
     if any(d.condition.phase not in ENDED_STEP_PHASES for _, d in loop.decided.values()):
         return
     if end.phase == StepPhase.COMPLETED or loop.failed:
-        loop.verdict = Verdict()
+        loop.verdict = LoopEnd()
     else:
-        loop.verdict = Verdict(end.reason, "a job that started after it recorded its end")
+        loop.verdict = LoopEnd(end.reason, "a job that started after it recorded its end")
 
 
-def _go_on(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
+def _continue(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
     if loop.observed.step.for_each is not None:
         _items(loop, ctx)
     else:
@@ -170,26 +167,26 @@ def _go_on(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
 def _items(loop: Loop, ctx: PlanContext) -> None:
     """Begin the next items, or end the step.
 
-    The step ends when all items that have begun are over and no other item may begin: because all
+    The step ends when all items that have begun have ended and no other item may begin: because all
     have begun, because one failed and the step does not run every item, or because the flow is
     brought to its end. A flow that is suspended or being deleted only holds items up.
     """
     ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
-    why = halted(loop.observed, ctx)
+    why = ending_reason(loop.observed, ctx)
     if not (why or ctx.terminating or ctx.suspended or loop.starts_no_more):
         ended += _next_items(loop, ctx, len(loop.decided) - ended)
     if ended < len(loop.decided):
         return
     for_good = why not in ("", StepReason.SUSPENDED)
     if not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
-        loop.verdict = Verdict()
+        loop.verdict = LoopEnd()
     elif for_good:
         over = f"{ended} of {loop.total} items were over"
-        loop.verdict = Verdict(why, aborted(why, over, loop.observed, ctx))
+        loop.verdict = LoopEnd(why, aborted(why, over, loop.observed, ctx))
 
 
 def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
-    """Begin as many items as there is room for. Return how many of them failed at once."""
+    """Start as many items as there is room for. Return how many of them failed at once."""
     each = loop.observed.step.for_each
     most = each.parallelism if each is not None else None
     room = loop.total if most is None or most < 1 else most
@@ -210,7 +207,7 @@ def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
 
 
 def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
-    """Begin the next repeat, or end the step. `sure`: a dependant tells that it has completed."""
+    """Start the next repeat, or end the step. `sure`: a dependant tells that it has completed."""
     for index in range(loop.total):
         if index not in loop.decided:
             _next_repeat(loop, index, ctx)
@@ -220,38 +217,46 @@ def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
         if condition.phase not in ENDED_STEP_PHASES:
             return
         if condition.phase == StepPhase.FAILED:
-            loop.verdict = Verdict()
+            loop.verdict = LoopEnd()
             return
         if index + 1 in loop.decided:
             continue
-        if not sure and ctx.allowance.spent:
-            loop.wake_at = ctx.later
-            return
-        loop.verdict = Verdict() if sure else _until(loop, run, condition, ctx)
-        if loop.verdict is not None:
+        if sure:
+            loop.verdict = LoopEnd()
+        else:
+            _until(loop, run, condition, ctx)
+        if loop.verdict is not None or loop.wake_at is not None:
             return
 
 
-def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> Verdict | None:
-    """Whether the step is over with this run, which has completed; None: another one follows."""
+def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) -> None:
+    """End the step with this run, which has completed, if `until` holds or no run may follow."""
     repeat = loop.observed.step.repeat
     until = repeat.until if repeat is not None else None
     if until is not None:
-        done = evaluate_condition("repeat.until", until, ctx.seen(run, ended))
+        done = ctx.answer(
+            run, "until", lambda: evaluate_condition("repeat.until", until, ctx.seen(run, ended))
+        )
+        if done is None:
+            loop.wake_at = ctx.later
+            return
         if isinstance(done, EvaluationFailure):
-            return Verdict(StepReason.EXPRESSION_ERROR, done.message)
+            loop.verdict = LoopEnd(StepReason.EXPRESSION_ERROR, done.message)
+            return
         if done:
-            return Verdict()
-    if (run.index or 0) + 1 < loop.total:
-        return None
-    runs = "1 run" if loop.total == 1 else f"{loop.total} runs"
-    return Verdict(StepReason.UNTIL_NOT_REACHED, f"`{until}` does not hold after {runs}")
+            loop.verdict = LoopEnd()
+            return
+    if (run.index or 0) + 1 >= loop.total:
+        runs = "1 run" if loop.total == 1 else f"{loop.total} runs"
+        loop.verdict = LoopEnd(
+            StepReason.UNTIL_NOT_REACHED, f"`{until}` does not hold after {runs}"
+        )
 
 
 def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:
-    if (why := halted(loop.observed, ctx)) and why != StepReason.SUSPENDED:
+    if (why := ending_reason(loop.observed, ctx)) and why != StepReason.SUSPENDED:
         over = f"{index} of at most {loop.total} runs were over"
-        loop.verdict = Verdict(why, aborted(why, over, loop.observed, ctx))
+        loop.verdict = LoopEnd(why, aborted(why, over, loop.observed, ctx))
         return
     if ctx.terminating or ctx.suspended:
         return
@@ -260,4 +265,4 @@ def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:
         return
     loop.start(index, ctx)
     if loop.failed:
-        loop.verdict = Verdict()
+        loop.verdict = LoopEnd()

@@ -1,6 +1,6 @@
-"""What the runs of a step with forEach or repeat come to together: its condition and what to do.
+"""Condition of a step with forEach or repeat, made of the decisions about its runs.
 
-It decides nothing. A forEach shows how many of its items are where, a repeat the run that it is at.
+A forEach shows counts of its items, a repeat its current run.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import JobPhase, TaskState
-from jobflow.core.planning.context import RunDecision, StepDecision, timed_as
+from jobflow.core.planning.context import RunDecision, StepDecision, with_time
 from jobflow.core.planning.observed import ObservedStep
-from jobflow.core.planning.runs.loop import Loop, Verdict
+from jobflow.core.planning.runs.loop import Loop, LoopEnd
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count, shorten
 
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
-"""Reasons of a failed run that did not fail by itself."""
+"""Reasons of a run that failed with the flow, not by itself."""
 
 
 def summarize(loop: Loop) -> StepDecision:
-    """The step's decision."""
+    """Return the step's decision."""
     observed = loop.observed
     made = [decision for _, decision in loop.runs]
     runs = _runs(loop)
@@ -52,12 +52,11 @@ def _moments(loop: Loop, made: Sequence[RunDecision]) -> Iterator[datetime | Non
 
 
 def _runs(loop: Loop) -> list[RunCondition]:
-    """What is to be remembered of the runs: of those that have begun, and of those that ended
-    before they could."""
+    """Return the conditions to store: of runs that have begun, or ended before they began."""
     observed = loop.observed
     found = {run.index or 0: run.stored for run in observed.runs}
     for run, decision in loop.runs:
-        found[run.index or 0] = timed_as(decision.condition, run.stored, observed.now)
+        found[run.index or 0] = with_time(decision.condition, run.stored, observed.now)
     stored = [found[index] for index in sorted(found)]
     return [run for run in stored if run.attempts or run.phase in ENDED_STEP_PHASES]
 
@@ -81,7 +80,7 @@ def _condition(
     if memory.passed_targets is not None and attempts <= memory.past_attempts:
         shown["passed_targets"] = memory.passed_targets
     shown.setdefault("create_time", memory.create_time or _first_made(runs))
-    return observed.anew(
+    return observed.new_condition(
         runs=runs or None,
         attempts=attempts,
         last_transition_time=memory.last_transition_time,
@@ -91,23 +90,22 @@ def _condition(
     )
 
 
-# ------------------------------------------------------------------------ where it stands
+# ------------------------------------------------------------------------- while it lasts
 
 
 def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
-    """Before its first job has been seen."""
     starting = [c for c in conditions if c.phase == StepPhase.WAITING]
     first = next((c for c in starting if c.reason != StepReason.STARTING), None)
     if first is not None:
         return _waits(loop.observed, first)
-    message = f"{format_count(len(starting), 'job')} are about to be made"
+    message = f"{format_count(len(starting), 'job')} are being created"
     if len(starting) < 2:
         message = "".join(c.message for c in starting)
     return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
 
 
 def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
-    """Of a forEach: Running while there is a job of it, or one is about to be made."""
+    """A forEach is Running while it has a job or creates one."""
     waiting = [c for c in conditions if c.phase == StepPhase.WAITING]
     ended = sum(c.phase in ENDED_STEP_PHASES for c in conditions)
     held_up = next((c for c in waiting if c.reason != StepReason.STARTING), None)
@@ -129,10 +127,10 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
 
 
 def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
-    """Of a repeat: what the run shows that it has come to; between two it is about to go on."""
+    """A repeat shows its current run; between two runs it waits."""
     last = conditions[-1]
     if last.phase in ENDED_STEP_PHASES:
-        message = f"the job {last.job} is over, and the next one follows"
+        message = f"the job {last.job} has ended, and the next one follows"
         return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
     return {
         "phase": last.phase,
@@ -165,7 +163,7 @@ def _has_job(condition: RunCondition) -> bool:
 
 
 def _aborted(running: Iterable[RunCondition]) -> RunCondition | None:
-    """Where all that runs is being aborted, the first of it."""
+    """Return the first of the running items if all of them are being aborted."""
     found = list(running)
     return found[0] if found and all(c.abort_time is not None for c in found) else None
 
@@ -173,7 +171,7 @@ def _aborted(running: Iterable[RunCondition]) -> RunCondition | None:
 # ------------------------------------------------------------------------------ its end
 
 
-def _over(loop: Loop, verdict: Verdict, runs: Sequence[RunCondition]) -> dict[str, Any]:
+def _over(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[str, Any]:
     failed = [run for run in runs if run.phase == StepPhase.FAILED]
     shown: dict[str, Any]
     if verdict.reason:
@@ -193,8 +191,8 @@ def _over(loop: Loop, verdict: Verdict, runs: Sequence[RunCondition]) -> dict[st
 
 
 def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
-    """By the first run that failed by itself. The counts come first, so that a long message does
-    not cut them off."""
+    """Show the first run that failed by itself, after the counts, which a long message must not cut
+    off."""
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
     message = by.message  # of a repeat, which names the job
     if loop.observed.step.for_each is not None:
@@ -219,7 +217,7 @@ def _first_made(runs: Iterable[RunCondition]) -> Any:
 
 
 def _counts(observed: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:
-    """Of a forEach those of all its items together, of a repeat those of its last run."""
+    """A forEach has the counts of all its items together, a repeat those of its last run."""
     memory = observed.stored
     if observed.step.repeat is not None:
         return runs[-1].task_status_count if runs else None

@@ -1,7 +1,7 @@
-"""Whether a run whose attempt has failed gets another one, and when: a step's `retry`.
+"""Retry of a failed run and its backoff: a step's `retry`.
 
-Only what became of a vcjob counts: one that was refused is not made again. What is brought to its
-end with the flow gets no other attempt; one that was aborted by a suspension gets one for nothing.
+A vcjob that was refused is not created again. A run that ends with its flow gets no further
+attempt. A run that was aborted by a suspension gets one that does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import evaluate_condition
 from jobflow.core.planning.context import PlanContext, RunDecision
 from jobflow.core.planning.observed import ObservedRun
-from jobflow.core.planning.runs.abort import aborted, halted
+from jobflow.core.planning.runs.abort import aborted, ending_reason
 from jobflow.core.planning.runs.finish import ends_as, not_judged
 from jobflow.core.planning.runs.timeout import duration
 from jobflow.core.reasons import StepReason
@@ -26,22 +26,21 @@ from jobflow.core.timestamps import add, ceil_to_second
 DURATION = timedelta(seconds=1)
 FACTOR = 2.0
 LONGEST = timedelta(minutes=5)
-"""The backoff, where nothing else is said."""
+"""The backoff of a lost job, and of a step that does not set one."""
 
 _FOR_GOOD = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
-"""Recorded intents after which there is no other attempt."""
+"""Stored reasons after which no further attempt follows."""
 
 
 def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDecision:
-    """What follows the end of an attempt, as it would be recorded: that very end, or another
-    attempt."""
+    """Return the end of an attempt, or the wait for another attempt."""
     condition = end.condition
     if condition.phase != StepPhase.FAILED:
         return end
-    why = halted(run, ctx)
+    why = ending_reason(run, ctx)
     suspended = condition.reason == StepReason.SUSPENDED
     if suspended and why in ("", StepReason.SUSPENDED):
-        return _for_nothing(run, condition)
+        return _after_suspension(run, condition)
     if suspended:
         message = aborted(why, f"the job {condition.job} is over", run, ctx)
         return RunDecision(_final(condition, phase=ends_as(why), reason=why, message=message))
@@ -51,15 +50,14 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
     return RunDecision(_final(condition)) if retry is None else _retried(run, condition, retry, ctx)
 
 
-def backoff(retry: Retry, failures: int) -> timedelta:
-    """How long to wait after so many failed attempts. What admission would refuse counts as not
-    said."""
-    given = retry.backoff or Backoff()
-    first = _duration(given.duration, DURATION)
-    longest = _duration(given.max, LONGEST)
-    factor = given.factor if given.factor is not None and given.factor >= 1 else FACTOR
+def backoff(policy: Backoff, attempts: int) -> timedelta:
+    """Return the pause after so many attempts. A value that admission would refuse counts as not
+    set."""
+    first = _duration(policy.duration, DURATION)
+    longest = _duration(policy.max, LONGEST)
+    factor = policy.factor if policy.factor is not None and policy.factor >= 1 else FACTOR
     try:
-        seconds = first.total_seconds() * factor ** max(failures - 1, 0)
+        seconds = first.total_seconds() * factor ** max(attempts - 1, 0)
     except OverflowError:
         return longest
     return timedelta(seconds=min(seconds, longest.total_seconds()))
@@ -73,15 +71,20 @@ def _retried(
     if failures > limit:
         return RunDecision(_final(condition))
     if retry.when is not None:
-        if ctx.allowance.spent:
+        when = retry.when
+        again = ctx.answer(
+            run,
+            "retry.when",
+            lambda: evaluate_condition("retry.when", when, ctx.seen(run, condition)),
+        )
+        if again is None:
             return _later(run, ctx)
-        again = evaluate_condition("retry.when", retry.when, ctx.seen(run, condition))
         if isinstance(again, EvaluationFailure):
             why = shorten(f"{again.message}; {condition.message}")
             return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))
         if not again:
             return RunDecision(_final(condition))
-    until = ceil_to_second(add(ctx.now, backoff(retry, failures)))
+    until = ceil_to_second(add(ctx.now, backoff(retry.backoff or Backoff(), failures)))
     waits = _waiting(
         run,
         condition,
@@ -93,22 +96,20 @@ def _retried(
 
 
 def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Whether there is another attempt is decided by the next plan."""
+    """Leave the retry to the next plan."""
     job = run.job
     kept = RunDecision(run.stored) if job is None else not_judged(run, job, ctx)
     return msgspec.structs.replace(kept, wake_at=ctx.later)
 
 
-def _for_nothing(run: ObservedRun, condition: RunCondition) -> RunDecision:
-    """Aborted by a suspension: it begins again once the flow is resumed."""
+def _after_suspension(run: ObservedRun, condition: RunCondition) -> RunDecision:
     message = "the flow was suspended: it runs again once the flow is resumed"
     return RunDecision(
         _waiting(run, condition, reason=StepReason.SUSPENDED, message=message), urgent=True
     )
 
 
-def _waiting(run: ObservedRun, condition: RunCondition, **said: object) -> RunCondition:
-    """Between two attempts, of which the first ended so."""
+def _waiting(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
     kept = {
         "failures": condition.failures,
         "avoid_nodes": condition.avoid_nodes,
@@ -117,12 +118,12 @@ def _waiting(run: ObservedRun, condition: RunCondition, **said: object) -> RunCo
         "attempts": condition.attempts,
         "requested_hours": condition.requested_hours,
     }
-    blank = run.anew(phase=StepPhase.WAITING, last_transition_time=run.now)
-    return msgspec.structs.replace(blank, **kept, **said)
+    blank = run.new_condition(phase=StepPhase.WAITING, last_transition_time=run.now)
+    return msgspec.structs.replace(blank, **kept, **changes)
 
 
-def _final(condition: RunCondition, **said: object) -> RunCondition:
-    return msgspec.structs.replace(condition, avoid_nodes=None, **said)
+def _final(condition: RunCondition, **changes: object) -> RunCondition:
+    return msgspec.structs.replace(condition, avoid_nodes=None, **changes)
 
 
 def _duration(text: str | None, default: timedelta) -> timedelta:

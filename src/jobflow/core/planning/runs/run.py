@@ -1,39 +1,37 @@
-"""What comes of a run that has begun: remembered, ended, running, or lost and made again.
+"""Decision about a run that has begun: ended, running, between attempts, or lost.
 
-It never looks at dependencies: a begun run carries on whatever became of the others. What the
-status remembers as ended stays ended, whatever its vcjob does; without a vcjob too.
+Dependencies do not matter to a run that has begun. A run that has ended by the stored status stays
+ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
+from jobflow.api.control import Backoff
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.api.job import Job
-from jobflow.core.planning.actions import Confirm
+from jobflow.core.planning.actions import ReadJob
 from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import abort, aborted, intent
-from jobflow.core.planning.runs.create import next_attempt, next_name, waiting
+from jobflow.core.planning.runs.create import next_attempt, waiting
 from jobflow.core.planning.runs.finish import ends_as, finish, held, running_as
-from jobflow.core.planning.runs.retry import retry_or_end
+from jobflow.core.planning.runs.retry import backoff, retry_or_end
 from jobflow.core.planning.runs.timeout import is_over
 from jobflow.core.planning.target_ends import told_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.timestamps import add, ceil_to_second
 
-FIRST_BACKOFF = timedelta(seconds=1)
-LONGEST_BACKOFF = timedelta(minutes=5)
-
 Told = Callable[[], TargetEnd | None]
-"""How a step ended, as its dependants tell (`target_ends.told`); worked out only if it matters."""
+"""Returns how a step ended according to its dependants (`target_ends`); called only if needed."""
 
 
 def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | None:
-    """What comes of a run; None where it has not begun."""
+    """Return the decision about a run, or None if it has not begun."""
     if run.stored.phase in ENDED_STEP_PHASES:
         return RunDecision(run.stored)
     if not run.started:
@@ -54,18 +52,14 @@ def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | 
 
 
 def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Between two attempts, or retried with its flow: the next one, once it may be made."""
+    """Decide about a run between two attempts, or retried with its flow."""
     memory = run.stored
     if (why := intent(run, ctx)) and why != StepReason.SUSPENDED:
-        return retry_or_end(run, _not_again(run, memory, why, ctx, sure=True), ctx)
+        return retry_or_end(run, _not_again(run, memory, why, ctx), ctx)
     if ctx.terminating or ctx.suspended:
         return RunDecision(memory)
     if _too_early(memory, ctx.now):
         return RunDecision(memory, wake_at=memory.next_attempt_time)
-    last_is_there = run.job is not None and not run.gone
-    name = next_name(run, ctx) if last_is_there or not run.started else run.job_name
-    if name not in ctx.view.absent:
-        return RunDecision(memory, Confirm(name))
     return next_attempt(run, ctx)
 
 
@@ -79,37 +73,25 @@ def _running(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     return RunDecision(running, wake_at=running.deadline)
 
 
-def backoff(attempts: int) -> timedelta:
-    """How long to wait after that many attempts: 1 s, doubling, at most 5 min."""
-    return min(FIRST_BACKOFF * (1 << min(attempts - 1, 30)), LONGEST_BACKOFF)
-
-
 def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
-    """Begun, but its latest vcjob is gone and nobody has seen how it ended."""
+    """Decide about a run that has begun and whose latest vcjob is gone or not in the View."""
     between, job = run.between_attempts, run.job
     shown = run.stored if between or job is None else running_as(run, job, ctx)
     if (end := told()) is not None:
         return RunDecision(_as_told(run, shown, end, ctx))
     if between:
         return next_attempt_when_due(run, ctx)
-    if why := intent(run, ctx):
-        return retry_or_end(run, _not_again(run, shown, why, ctx, sure=run.gone), ctx)
-    if ctx.terminating:
+    why, name = intent(run, ctx), run.job_name
+    if ctx.terminating and not why:
         return RunDecision(shown)
-    name = run.job_name
-    if name not in ctx.view.absent:
-        return RunDecision(shown, Confirm(name))
-    return _lost(run, ctx)
+    if name not in ctx.view.deleted and name not in ctx.view.holders:
+        return RunDecision(shown, ReadJob(name))
+    return retry_or_end(run, _not_again(run, shown, why, ctx), ctx) if why else _lost(run, ctx)
 
 
-def _not_again(
-    run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext, *, sure: bool
-) -> RunDecision:
-    """The run was to be aborted and its vcjob is gone, or it is between two: that was its end."""
-    name = run.job_name
-    if not sure and name not in ctx.view.absent:
-        return RunDecision(shown, Confirm(name))
-    phase = ends_as(why)
+def _not_again(run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext) -> RunDecision:
+    """Return the end of a run that is aborted while it has no vcjob."""
+    name, phase = run.job_name, ends_as(why)
     there = run.job is not None and not run.gone
     gone = f"the job {name} is {'over' if there else 'gone'}"
     return RunDecision(
@@ -134,7 +116,8 @@ def _too_early(memory: RunCondition, now: datetime) -> bool:
 
 
 def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    until = ceil_to_second(add(ctx.now, backoff(run.attempts - run.stored.past_attempts)))
+    pause = backoff(Backoff(), run.attempts - run.stored.past_attempts)
+    until = ceil_to_second(add(ctx.now, pause))
     message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
         waiting(run, StepReason.JOB_LOST, message, until),
@@ -146,7 +129,6 @@ def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 def _as_told(
     run: ObservedRun, shown: RunCondition, end: TargetEnd, ctx: PlanContext
 ) -> RunCondition:
-    """The end of a run whose vcjob is gone, as its step's dependants tell it."""
     return msgspec.structs.replace(
         shown,
         phase=end.phase,

@@ -1,4 +1,4 @@
-"""A step's decision from those about its runs. A step without forEach and repeat is its own run."""
+"""Decisions about steps that have begun. A step without forEach and repeat is its own run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from jobflow.core.planning.target_ends import (
 
 
 def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
-    """What comes of each step that has begun, by position; None where it has not. Targets come
-    before those that depend on them, for what a step's runs begin with may depend on theirs."""
+    """Return the decision about each step that has begun, by position; None for the others. Targets
+    are decided first, because a run may use their outputs."""
     found: list[StepDecision | None] = [None] * len(ctx.steps)
     answered = bool(ctx.view.refusals or ctx.view.holders)
     named_ends = named(ctx)
     for position in ctx.layout.order:
+        if (ended := ctx.facts.ended.get(position)) is not None:
+            found[position] = ended
+            ctx.standing[position] = ended.condition
+            continue
         observed = ctx.observed[position]
         memory = observed.stored
         if memory.phase in ENDED_STEP_PHASES:
@@ -46,7 +50,7 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
 
 
 def begin(observed: ObservedStep, ctx: PlanContext) -> StepDecision:
-    """The first vcjobs of a step that may start; after a retry of the flow, of what is left."""
+    """Start a step; after a retry of the flow, the runs that are left."""
     if observed.loops:
         return summarize(looping.begin(observed, ctx))
     return _of_step(
@@ -65,7 +69,7 @@ def _carried_on(position: int, observed: ObservedStep, ctx: PlanContext) -> Step
 
 
 def _of_step(decision: RunDecision) -> StepDecision:
-    """Of a step that is its own only run."""
+    """Return the decision about a step that is its own run."""
     condition, action, draft = decision.condition, decision.action, decision.draft
     assert isinstance(condition, StepCondition)
     return StepDecision(

@@ -1,7 +1,6 @@
-"""When the time of an attempt is over: a step's `timeout`, counted from its vcjob's first Running.
+"""Deadline of an attempt: a step's `timeout`, counted from its vcjob's first Running.
 
-Queueing does not count, being restarted by Volcano does. What becomes of the vcjob then is
-`aborting`'s business.
+Time in a queue does not count, restarts by Volcano do.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from jobflow.core.timestamps import add, ceil_to_second
 
 
 def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
-    """When the attempt that is this vcjob has to be over; None where it has all the time there is,
-    or has not been Running. Once known it is remembered, for what Volcano says of a phase's time
-    moves when a vcjob comes into that phase again."""
+    """Return the deadline of this vcjob; None without a timeout, or before it was Running. A stored
+    deadline stays, because Volcano moves the time of a phase that is entered again."""
     text = run.step.timeout
     if not text:
         return None
@@ -33,12 +31,12 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
 
 
 def is_over(deadline: datetime | None, ctx: PlanContext) -> bool:
-    """Whether that time has come."""
+    """Whether the deadline has passed."""
     return deadline is not None and deadline <= ctx.now
 
 
 def duration(text: str) -> timedelta | None:
-    """A duration of the spec; None for what admission would refuse."""
+    """Return a duration of the spec; None for a value that admission would refuse."""
     try:
         return timedelta(seconds=parse_duration(text))
     except ValueError:
@@ -46,7 +44,6 @@ def duration(text: str) -> timedelta | None:
 
 
 def _running(job: Job, record: JobRecord | None) -> Iterator[datetime]:
-    """When the vcjob came into Running, as far as it or its record says."""
     status = job.status
     for condition in status.conditions or ():
         if condition.status == JobPhase.RUNNING and condition.last_transition_time is not None:

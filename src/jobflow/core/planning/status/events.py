@@ -1,8 +1,8 @@
-"""What is worth telling as Events: only what changes from the stored status to the next one.
+"""Events of a flow: the changes from the stored status to the next one.
 
-So what was written once is not told again, by whichever process plans next. Skipped steps are
-told together, one event a kind, and so are steps that cannot start for the same cause, so that a
-failure in a large flow is not a thousand events.
+So a change is told once, whichever process plans next. Steps that are skipped for one reason share
+one Event, and so do steps that cannot start for one cause, so that a failure in a large flow is not
+a thousand Events.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ TROUBLES: frozenset[str] = frozenset(
         StepReason.RETRYING,
     }
 )
-"""Reasons of a waiting step that deserve a warning, once, when they set in."""
+"""Reasons of a waiting step that are told once as a warning."""
 
 
 _HALTED: Mapping[str, tuple[EventType, str]] = {
     CANCELLED: (EventType.NORMAL, "FlowCancelled"),
     TIMEOUT: (EventType.WARNING, "FlowTimedOut"),
 }
-"""Type and reason of the Event of a flow that is brought to its end."""
+"""Type and reason of the Event of a cancelled or timed out flow."""
 
 
 def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator[Event]:
-    """Of every step that changed, in the order of `spec.flows`; at most three a step."""
+    """Yield the Events of changed steps, in spec order; at most three a step."""
     skipped: dict[str, list[str]] = {}
     troubles: dict[tuple[str, str], list[str]] = {}
     for observed, decision in zip(ctx.observed, decisions, strict=True):
         old, new = observed.stored, decision.condition
-        if new is old:  # which every step is that had ended before
+        if new is old:  # so is every step that had ended before
             continue
         name = observed.step.name
         if observed.loops:
@@ -71,16 +71,16 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
 
 
 def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
-    """Of what is done to it as a whole, and of its end, when they come."""
+    """Yield the Events of the flow as a whole: cancel, timeout, suspension and end."""
     phase, reason = status.state.phase, status.state.reason
     if reason in _HALTED and reason != flow.status.state.reason:
         yield Event(*_HALTED[reason], status.state.message)
     if (flow.status.suspended_at is None) != (status.suspended_at is None):
         if status.suspended_at is not None:
-            said = f"nothing starts until it is resumed ({status.suspended_by})"
-            yield Event(EventType.NORMAL, "FlowSuspended", said)
+            message = f"nothing starts until it is resumed ({status.suspended_by})"
+            yield Event(EventType.NORMAL, "FlowSuspended", message)
         elif phase not in FINAL_PHASES:
-            yield Event(EventType.NORMAL, "FlowResumed", "the flow goes on")
+            yield Event(EventType.NORMAL, "FlowResumed", "steps start again")
     if flow.status.state.phase == phase or phase not in FINAL_PHASES:
         return
     if phase == FlowPhase.SUCCEED:
@@ -90,7 +90,6 @@ def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
 
 
 def _steps(names: Sequence[str]) -> str:
-    """`step a`, `steps a and b`."""
     return f"{'step' if len(names) == 1 else 'steps'} {join_names(names)}"
 
 
@@ -114,8 +113,8 @@ NOTHING = RunCondition()
 def run_events(
     step: Step, old: StepCondition, new: StepCondition, troubles: frozenset[str]
 ) -> Iterator[Event]:
-    """Of the runs that changed: which jobs were made, which runs failed while others go on, and
-    which came into trouble."""
+    """Yield the Events of changed runs: created jobs, runs that failed while others continue, and
+    new troubles."""
     before: Mapping[int | None, RunCondition] = {run.index: run for run in old.runs or ()}
     made: list[str] = []
     told: dict[str, list[RunCondition]] = {}

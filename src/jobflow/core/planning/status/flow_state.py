@@ -1,4 +1,4 @@
-"""The phase of a whole flow, why, and its times, from what was decided about its steps."""
+"""Phase, reason, progress and completion time of a flow, from the decisions about its steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_PODS: Mapping[str, int] = {}
 def flow_state(
     ctx: PlanContext, decisions: Sequence[StepDecision], records: Sequence[JobRecord]
 ) -> FlowState:
-    """Where the flow stands after this plan."""
+    """Return phase, reason and message of the flow."""
     failed: list[tuple[str, StepCondition]] = []
     held_up: list[tuple[Step, StepCondition]] = []
     over = not ctx.terminating
@@ -43,16 +43,18 @@ def flow_state(
         elif condition.phase != _COMPLETED and fails_flow(step, condition):
             failed.append((step.name, condition))
     over = over and not _alive(ctx)
-    course = ctx.lifecycle
-    phase = _phase(ctx, records, over=over, failed=bool(failed or course.ending_reason))
+    lifecycle = ctx.lifecycle
+    phase = _phase(ctx, records, over=over, failed=bool(failed or lifecycle.ending_reason))
     if phase is FlowPhase.TERMINATING:
         message = "the flow is being deleted"
-        return FlowState(phase=phase, reason=course.ending_reason, message=message)
-    if course.ending_reason:
-        return FlowState(phase=phase, reason=course.ending_reason, message=course.ending_message)
+        return FlowState(phase=phase, reason=lifecycle.ending_reason, message=message)
+    if lifecycle.ending_reason:
+        return FlowState(
+            phase=phase, reason=lifecycle.ending_reason, message=lifecycle.ending_message
+        )
     reason, message = "", ""
-    if course.suspended and not over:
-        reason, message = FlowReason.SUSPENDED, course.suspended
+    if lifecycle.suspended and not over:
+        reason, message = FlowReason.SUSPENDED, lifecycle.suspended
     elif failed:
         reason, message = _failure(failed)
     elif held_up:
@@ -66,12 +68,12 @@ def is_over(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
 
 
 def progress(decisions: Sequence[StepDecision]) -> str:
-    """`3/5`: ended steps, skipped ones included, of all."""
+    """Return `3/5`: the ended steps, also skipped ones, of all."""
     return format_progress([decision.condition for decision in decisions])
 
 
 def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
-    """`0.25`: failed pods of all that the last counts of the steps know; empty for no pods."""
+    """Return `0.25`: the share of failed pods in the last counts of the steps; "" without pods."""
     pods = failed = 0
     for decision in decisions:
         counts = decision.condition.task_status_count
@@ -86,14 +88,14 @@ def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
 
 
 def completion_time(ctx: PlanContext, state: FlowState) -> datetime | None:
-    """When the flow ended."""
+    """Return when the flow ended, or None."""
     if state.phase not in FINAL_PHASES:
         return None
     return ctx.flow.status.completion_time or truncate_to_second(ctx.now)
 
 
 def _alive(ctx: PlanContext) -> bool:
-    """Whether a vcjob of any step, also of one that has ended, may still do something."""
+    """Whether any vcjob has not ended, also one of an ended step."""
     deleted = ctx.view.deleted
     return any(
         not job.ended and job.metadata.name not in deleted
@@ -116,7 +118,7 @@ def _phase(
 
 
 def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
-    """What holds up the first of the steps that wait for something else than other steps."""
+    """Return reason and message of the first step that does not wait for other steps."""
     step, condition = held_up[0]
     if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
         missing = [
@@ -131,7 +133,7 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
 
 
 def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
-    """Of one failed step its message; of several their names."""
+    """Return reason and message: those of a single failed step, or the names of several."""
     name, condition = failed[0]
     conflict = condition.reason == StepReason.NAME_CONFLICT
     reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED

@@ -1,8 +1,7 @@
-"""Size limit of a status: what is dropped, and in which order (docs/reference.md, Status).
+"""Size limit of a status: what is dropped from a status that is too large, and in which order.
 
-Never dropped: phase, reason, attempts, passedTargets, decisions and outputs of a step and of its
-runs, and the lists of vcjobs. What was dropped of an ended vcjob is gone for good, since it is only
-remembered here.
+Phase, reason, attempts, passedTargets, decisions and outputs of steps and runs are never dropped,
+nor the lists of vcjobs. Details of an ended vcjob that are dropped are lost.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from jobflow.core.planning.job_records import JOB_LISTS, ended
 from jobflow.core.reasons import StepReason
 
 LIMIT = 256 * 1024
-"""Bytes of a status as JSON, above which something is dropped."""
+"""Bytes of a status as JSON above which parts of it are dropped."""
 
 MOST = 1024 * 1024
-"""Bytes that a status must not pass: admission (`core.status_rules`) counts on it."""
+"""Most bytes of a status; admission (`rules.status_size`) relies on it."""
 
 _replace = msgspec.structs.replace
 
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 
 C = TypeVar("C", bound=RunCondition)
-"""The condition of a step, or of one of its runs."""
+"""The condition of a step or of one of its runs."""
 
 
 def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
-    """The status with no more dropped than makes it fit; with everything dropped if nothing does.
+    """Return the status with as little dropped as possible to fit.
 
-    Where `stored` is this status with something dropped, that is the answer: otherwise what can
-    be told again would come and go.
+    If `stored` is this status with more dropped, return it; otherwise dropped parts would come and
+    go.
     """
     fits = status if _size(status) <= LIMIT else None
     if fits is not None and not (_cut(stored) and _uncut(status) == _uncut(stored)):
@@ -65,14 +64,13 @@ def _size(status: JobFlowStatus) -> int:
 
 
 def _cut(stored: JobFlowStatus) -> bool:
-    """Whether something may have been dropped from it: then its histories were the first to go."""
+    # histories are dropped first
     return bool(stored.conditions) and not any(
         len(record.running_histories or ()) > 1 for record in stored.job_status_list or ()
     )
 
 
 def _uncut(status: JobFlowStatus) -> JobFlowStatus:
-    """What nothing is dropped from."""
     return _replace(status, conditions=None, job_status_list=None, pod_failure_ratio="")
 
 
@@ -89,7 +87,7 @@ def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
-    """`lastTransitionTime` of steps whose vcjob's last history tells it."""
+    """Drop `lastTransitionTime` of steps whose vcjob's last history has it."""
     having = [
         key
         for key, each in _steps(status)
@@ -101,7 +99,6 @@ def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
-    """And what is counted from them."""
     having = [
         key for key, each in _steps(status) if each.runs or each.task_status_count is not None
     ]
@@ -126,7 +123,6 @@ def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _timed(condition: RunCondition) -> bool:
-    """Whether `_without_times` changes it."""
     return (
         condition.create_time is not None
         or bool(condition.running_duration)
@@ -136,7 +132,6 @@ def _timed(condition: RunCondition) -> bool:
 
 
 def _without_times(condition: C) -> C:
-    """And without what else is only told of an end."""
     return _replace(
         condition,
         create_time=None,
@@ -162,10 +157,9 @@ def _without_transition(condition: C) -> C:
 
 
 def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
-    """The last resort, for thousands of jobs at once: all that a job which is there says itself,
-    the name of every job that is called as its attempt is (`observed` knows it), the jobs of
-    attempts that others have followed, when the server is asked again what it refused, and the
-    nodes that a next attempt would do well to avoid."""
+    """Drop, for thousands of jobs at once: everything that an existing job says itself, names of
+    jobs that follow from their attempt (`observed` restores them), jobs of earlier attempts, the
+    time of the next try of a refused create, and the nodes to avoid."""
     latest = {run.job for _, each in _steps(status) for run in each.runs or (each,)}
     lists: dict[str, list[str] | None] = {}
     for field in JOB_LISTS:
@@ -176,8 +170,7 @@ def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _least(key: str, condition: C) -> C:
-    """Which attempts were made before a retry of the flow is needed until there is another; then
-    it says no more than that the jobs from before did not run, and is dropped beside a time."""
+    """Drop `pastAttempts` only beside a time and after another attempt: until then it is needed."""
     attempts, past = condition.attempts, condition.past_attempts
     told_again = condition.reason in _ASKED_AGAIN
     until = None if told_again else condition.next_attempt_time
@@ -204,7 +197,6 @@ DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
 
 
 def _records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:
-    """With these records; itself where they are the same."""
     same = records == (status.job_status_list or [])
     return status if same else _replace(status, job_status_list=records or None)
 
@@ -214,14 +206,14 @@ def _steps(status: JobFlowStatus) -> Iterable[tuple[str, StepCondition]]:
 
 
 class _Change(Protocol):
-    """What becomes of one condition; the key is the name that its first vcjob has."""
+    """Changes one condition; the key is the name of its first vcjob."""
 
     def __call__(self, key: str, condition: C, /) -> C: ...
 
 
 def _conditions(status: JobFlowStatus, having: Collection[str], change: _Change) -> JobFlowStatus:
-    """With this change of the conditions with these keys, and of those of their runs. Of most
-    there is nothing to change, for it was changed when they were written."""
+    """Change the conditions with these keys and those of their runs. Most conditions of a large
+    status were changed when they were written."""
     changed = dict(status.conditions or {})
     for key in having:
         each = changed[key]

@@ -1,7 +1,4 @@
-"""Puts a flow's status together from what was decided; equal to the stored one if nothing changed.
-
-It decides about no step: `begun` and `unstarted` did.
-"""
+"""The status of a flow, put together from the decisions about its steps."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from jobflow.core.planning.status.flow_state import (
     pod_failure_ratio,
     progress,
 )
-from jobflow.core.planning.status.next_jobs import next_jobs
 from jobflow.core.planning.status.size_limit import fitted
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import MAX_NAMES, format_go_duration, shorten
@@ -27,24 +23,27 @@ from jobflow.core.violations import Violation
 
 
 def flow_status(
-    ctx: PlanContext, decisions: Sequence[StepDecision], handled: list[str] | None = None
+    ctx: PlanContext,
+    decisions: Sequence[StepDecision],
+    next_jobs: list[str],
+    handled: list[str] | None = None,
 ) -> JobFlowStatus:
-    """The whole status; the stored one itself if it says the same but for the duration, which time
-    alone changes. `handled`: Commands."""
+    """Return the whole status; the stored object itself if only the duration would change.
+    `handled`: UIDs of Commands."""
     stored = ctx.flow.status
     records = job_records(ctx, decisions)
     state = flow_state(ctx, decisions, records)
-    course = ctx.lifecycle
+    lifecycle = ctx.lifecycle
     if state.phase in FINAL_PHASES:
-        course = course.resumed(ctx.second)
+        lifecycle = lifecycle.resumed(ctx.second)
     ended = completion_time(ctx, state)
-    duration = format_go_duration((ended or ctx.second) - course.started)
+    duration = format_go_duration((ended or ctx.second) - lifecycle.started)
     known = msgspec.structs.replace(stored, duration=duration)
     lists = job_lists(records, decisions)
     status = JobFlowStatus(
         state=state,
         progress=progress(decisions),
-        start_time=course.started,
+        start_time=lifecycle.started,
         completion_time=ended,
         duration=duration,
         observed_generation=ctx.flow.metadata.generation,
@@ -53,13 +52,13 @@ def flow_status(
             for observed, decision in zip(ctx.observed, decisions, strict=True)
         },
         job_status_list=records or None,
-        next_jobs=next_jobs(ctx, decisions) or None,
+        next_jobs=next_jobs or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
         handled_commands=handled,
-        suspended_seconds=course.suspended_seconds,
-        suspended_at=course.suspended_at,
-        suspended_by=course.suspended_by,
-        finally_cancelled=course.finally_too,
+        suspended_seconds=lifecycle.suspended_seconds,
+        suspended_at=lifecycle.suspended_at,
+        suspended_by=lifecycle.suspended_by,
+        finally_cancelled=lifecycle.finally_too,
         **lists,
     )
     found = known if status == known else fitted(status, known)
@@ -67,14 +66,14 @@ def flow_status(
 
 
 def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlowStatus:
-    """Of a flow that came past a switched-off webhook: Failed, in the webhook's words."""
+    """Return the Failed status of a flow that admission would have refused, with its message."""
     words = [str(violation) for violation in violations]
     more = f"; and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else ""
-    said = "; ".join(words[:MAX_NAMES])
+    message = "; ".join(words[:MAX_NAMES]) + more
     now = truncate_to_second(ctx.now)
     return JobFlowStatus(
         state=FlowState(
-            phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=shorten(said + more)
+            phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=shorten(message)
         ),
         progress=f"0/{len(ctx.steps)}",
         start_time=now,

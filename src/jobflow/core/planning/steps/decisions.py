@@ -1,7 +1,7 @@
-"""What is decided once about a step, when its dependencies are met: `when`, `switch`, its items.
+"""Decisions that a step makes once its dependencies are met: `when`, `switch`, `forEach.from`.
 
-The result is stored before the step's first vcjob is made, and is the answer from then on, so that
-a restart takes the same branch. It starts nothing.
+They are stored before the step's first vcjob is created and never change, so that a restart of the
+controller takes the same branch.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from jobflow.core.spec.items import drop_null_keys
 
 @dataclass(frozen=True, slots=True)
 class NotTaken:
-    """What was decided is that the step does not run."""
+    """The decision that the step does not run."""
 
     decisions: Decisions
     why: str
 
 
 def decides(step: Step) -> bool:
-    """Whether anything has to be decided about such a step at all."""
+    """Whether the step has expressions to decide."""
     each = step.for_each
     return (
         step.when is not None
@@ -37,7 +37,7 @@ def decides(step: Step) -> bool:
 
 
 def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | EvaluationFailure:
-    """All that has to be decided about a step, in the order in which it can end the matter."""
+    """Return the decisions of a step; the first that skips or fails it ends the evaluation."""
     made = Decisions()
     if step.when is not None:
         taken = evaluate_condition("when", step.when, seen)
@@ -62,7 +62,7 @@ def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | Evaluati
 
 
 def _case(cases: list[Case], seen: EvaluationScope) -> int | None | EvaluationFailure:
-    """The first case that holds; one without `when` always does."""
+    """Return the index of the first case that holds; a case without `when` always holds."""
     for at, case in enumerate(cases):
         taken = (
             True if case.when is None else evaluate_condition(f"switch[{at}].when", case.when, seen)

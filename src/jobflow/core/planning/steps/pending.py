@@ -1,10 +1,9 @@
-"""What comes of a step that has not begun: it starts, waits, or is skipped. It sees no vcjobs.
+"""Decisions about steps that have not begun: start, wait, skip or fail.
 
-Targets are decided before those that depend on them, so one pass carries an end through the whole
-flow. Between being ready and starting stand, in this order: the flow is being deleted, or is
-suspended; what the step itself decides (`deciding`), stored before it starts; and the flow has
-stopped after a failure (`failure_policy`). A step that fails here is a failure to all others: then
-they are decided once more.
+Targets are decided before their dependants, so that one pass carries an end through the whole flow.
+A ready step is checked in this order: the flow is being deleted or is suspended; the step's own
+decisions (`decisions`), which are stored before it starts; the flow has stopped after a failure
+(`failure_policy`). If a step fails in a pass, all steps are decided again (`plan`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from jobflow.core.planning.runs.step_runs import begin
 from jobflow.core.planning.steps.decisions import NotTaken, decide, decides
 from jobflow.core.planning.steps.probes import ProbeState, Probing
 from jobflow.core.planning.steps.waiting import (
-    NOBODY,
+    NO_TARGETS,
     Waits,
     blocked_by,
     skipped_for,
@@ -49,10 +48,10 @@ _NOT_YET, _UNSATISFIABLE = TargetState.NOT_YET, TargetState.UNSATISFIABLE
 
 
 class PendingSteps:
-    """One pass over the steps in the order of their dependencies."""
+    """One pass over the steps in dependency order."""
 
     def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> None:
-        """`decisions`: of the steps that have begun; the others are None and are filled in."""
+        """`decisions`: those of the steps that have begun; None for all others."""
         self.ctx = ctx
         self.known = decisions
         self.decisions = list(decisions)
@@ -60,13 +59,13 @@ class PendingSteps:
             None if decision is None else get_end(ctx.steps[i], decision.condition)
             for i, decision in enumerate(decisions)
         ]
-        """How each step has ended, None while it has not; filled in along the way."""
+        """How each step has ended; None if it has not, or is not decided yet."""
         self.stopping = FailureStop(ctx, decisions)
         self.failing: list[int] = []
-        """Steps that fail in this pass, and stop the flow."""
+        """Steps that fail in this pass and stop the flow."""
 
     def run(self) -> list[StepDecision]:
-        """Every step's decision, by position."""
+        """Return the decision about every step, by position."""
         blocked, holds_up = self.ctx.layout.blocked, self.stopping.holds_up
         for position in self.ctx.graph.order:
             decision = self.decisions[position]
@@ -76,8 +75,6 @@ class PendingSteps:
                 self._take(position, decision)
             if holds_up:
                 self._note(position, decision, began=began)
-        if self.failing:
-            return self._once_more()
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
 
     def _take(self, position: int, decision: StepDecision) -> None:
@@ -89,38 +86,34 @@ class PendingSteps:
             if self.stopping.stopped_by(position, condition):
                 self.failing.append(position)
 
+    def ended(self) -> dict[int, StepDecision]:
+        """Return the decisions that more facts do not change, by position: those of steps that had
+        begun and have ended, that fail in this pass, and that completed before one that fails."""
+        found = {
+            position: decision
+            for position, decision in enumerate(self.known)
+            if decision is not None and decision.condition.phase in ENDED_STEP_PHASES
+        }
+        before = list(self.failing)
+        seen = set(before)
+        while before:
+            position = before.pop()
+            decision = self.decisions[position]
+            if decision is None:
+                continue
+            if decision.condition.phase in (StepPhase.FAILED, StepPhase.COMPLETED):
+                if self.known[position] is None:
+                    found[position] = decision
+            targets = set(self.ctx.graph.targets[position]) - seen
+            seen |= targets
+            before.extend(targets)
+        return found
+
     def _note(self, position: int, decision: StepDecision, *, began: bool) -> None:
         met = self._waits(position, began=True).met() if began else None
         self.stopping.note(position, decision.condition.phase, met)
 
-    def _once_more(self) -> list[StepDecision]:
-        """With what has failed known from the start: which step came first makes no difference.
-        What had completed before it, and without which it had not begun, has completed."""
-        known = list(self.known)
-        for position in (*self.failing, *self._completed_before()):
-            known[position] = self.decisions[position]
-        again = PendingSteps(self.ctx, known)
-        decisions = again.run()
-        self.stopping = again.stopping
-        return decisions
-
-    def _completed_before(self) -> list[int]:
-        """The steps that have completed in this pass, without a vcjob, and that one which fails in
-        it is behind."""
-        found: list[int] = []
-        seen, left = set(self.failing), list(self.failing)
-        while left:
-            for target in self.ctx.graph.targets[left.pop()]:
-                decision = self.decisions[target]
-                if target in seen or decision is None:
-                    continue
-                seen.add(target)
-                left.append(target)
-                if self.known[target] is None and decision.condition.phase == StepPhase.COMPLETED:
-                    found.append(target)
-        return found
-
-    # --------------------------------------------------------------- what a step comes to
+    # ------------------------------------------------------------------------- one step
 
     def _new(self, position: int) -> StepDecision:
         ctx = self.ctx
@@ -138,8 +131,8 @@ class PendingSteps:
                 observed, skip, skipped_for(skip, ctx, waits, self.stopping.failed)
             )
         if verdict is _UNSATISFIABLE:
-            said = unsatisfiable(ctx, waits)
-            return StepDecision(_ended(observed, StepReason.PROBE_UNSATISFIABLE, said))
+            message = unsatisfiable(ctx, waits)
+            return StepDecision(_ended(observed, StepReason.PROBE_UNSATISFIABLE, message))
         if verdict is _NOT_YET:
             decision = StepDecision(self._waiting(position, waits))
         else:
@@ -149,15 +142,14 @@ class PendingSteps:
         return decision
 
     def _last(self, position: int, observed: ObservedStep) -> StepDecision:
-        """A step of `finally`."""
         if self.ctx.lifecycle.finally_too:
             return self._skipped(observed, StepEnd.STOPPED, self.ctx.lifecycle.ending_message)
         if not self._rest_is_over and not self.ctx.terminating:
-            return StepDecision(waiting(observed, "", "waits until all other steps are over"))
-        return self._ready(position, NOBODY)
+            return StepDecision(waiting(observed, "", "waits until all other steps have ended"))
+        return self._ready(position, NO_TARGETS)
 
     def _ready(self, position: int, waits: Waits) -> StepDecision:
-        """Nothing that its targets do stands in the way any more."""
+        """Decide about a step that its targets let start."""
         ctx = self.ctx
         observed = ctx.observed[position]
         if ctx.terminating:
@@ -165,10 +157,13 @@ class PendingSteps:
             return StepDecision(waiting(observed, StepReason.TERMINATING, message))
         if ctx.suspended:
             return StepDecision(waiting(observed, StepReason.SUSPENDED, ctx.suspended))
-        if _is_to_decide(observed) and ctx.allowance.spent:
-            condition = waiting(observed, StepReason.STARTING, "its conditions are being looked at")
-            return StepDecision(condition, wake_at=ctx.later)
-        decided = self._decided(observed)
+        decided: Decisions | NotTaken | EvaluationFailure | None = observed.stored.decisions
+        if decided is None and decides(observed.step):
+            decided = ctx.answer(observed, "when", lambda: decide(observed.step, ctx.seen()))
+            if decided is None:
+                message = "its conditions are being looked at"
+                condition = waiting(observed, StepReason.STARTING, message)
+                return StepDecision(condition, wake_at=ctx.later)
         if isinstance(decided, EvaluationFailure):
             return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
         if isinstance(decided, NotTaken):
@@ -176,7 +171,7 @@ class PendingSteps:
         if (held := self._held_up(position, observed, waits)) is not None:
             return held
         if decided is not observed.stored.decisions:
-            condition = waiting(observed, StepReason.STARTING, "what it decided is being written")
+            condition = waiting(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
         if (old := _resumed(observed, ctx)) and observed.stored.past_attempts:
             message = f"waits until the old job {old}, which was resumed, has ended"
@@ -184,28 +179,22 @@ class PendingSteps:
         return begin(observed, ctx)
 
     def _held_up(self, position: int, observed: ObservedStep, waits: Waits) -> StepDecision | None:
-        """What a failure makes of a step that is ready; None: it may start."""
+        """Return the decision if a failure keeps a ready step from starting, else None."""
         stopping = self.stopping
         if not stopping.holds_up or position >= self.ctx.last_from:
             return None
         if stopping.admits(position, waits.met()):
             return None
         if stopping.failed:
-            said = skipped_for(StepEnd.STOPPED, self.ctx, waits, stopping.failed)
-            return self._skipped(observed, StepEnd.STOPPED, said)
-        because = f"waits until it is known how {join_names(stopping.failing)} ended"
-        return StepDecision(waiting(observed, "", because))
-
-    def _decided(self, observed: ObservedStep) -> Decisions | NotTaken | EvaluationFailure | None:
-        """What holds of the step for good; None: there is nothing to decide about it."""
-        if not _is_to_decide(observed):
-            return observed.stored.decisions
-        return decide(observed.step, self.ctx.seen())
+            message = skipped_for(StepEnd.STOPPED, self.ctx, waits, stopping.failed)
+            return self._skipped(observed, StepEnd.STOPPED, message)
+        message = f"waits until it is known how {join_names(stopping.failing)} ended"
+        return StepDecision(waiting(observed, "", message))
 
     # ---------------------------------------------------------------------- its targets
 
     def _waits(self, position: int, *, began: bool = False) -> Waits:
-        """`began`: the step has, so that its probe, if it has one, is over."""
+        """`began`: a step that has begun does not need its probe any more."""
         ends, need = self.ends, self.ctx.layout.needs[position]
         if (probe := need.probe) is not None:
             if began:
@@ -248,9 +237,10 @@ class PendingSteps:
     def _lasting(
         self, position: int, decision: StepDecision, verdict: TargetState, waits: Waits
     ) -> StepDecision:
-        """With what is remembered of targets that are met, and what is still asked of the rest.
+        """Add the targets that stay met, and the probes and reads of the others.
 
-        Requests that have passed stay in the plan until that is stored: else it could be forgotten.
+        Probes that have passed stay in the plan until the status says so, so that the prober does
+        not forget them.
         """
         memory, names = self.ctx.observed[position].stored, self.ctx.graph.names
         met = [names[target] for target in waits.lasting()]
@@ -280,8 +270,8 @@ class PendingSteps:
     def _waiting(self, position: int, waits: Waits) -> StepCondition:
         observed, stopping = self.ctx.observed[position], self.stopping
         if stopping.failed and not stopping.may_yet(position):
-            because = f"will not start, for {stopping.failed[0]} has failed"
-            return waiting(observed, StepEnd.STOPPED, because)
+            message = f"will not start, because {stopping.failed[0]} has failed"
+            return waiting(observed, StepEnd.STOPPED, message)
         return waiting(observed, *waits_for(self.ctx, waits))
 
     def _blocked(self, position: int) -> StepDecision:
@@ -301,15 +291,10 @@ class PendingSteps:
         return StepDecision(condition)
 
 
-def _is_to_decide(observed: ObservedStep) -> bool:
-    """Whether anything has to be decided about the step that is not yet."""
-    return observed.stored.decisions is None and decides(observed.step)
-
-
 def _ended(
     observed: ObservedStep, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
 ) -> StepCondition:
-    """The end of a step that has not begun; of attempts before a retry it keeps what they were."""
+    """Return the end of a step that has not begun; it keeps attempts before a retry."""
     memory = observed.stored
     runs = [
         run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
@@ -329,7 +314,7 @@ def _ended(
 
 
 def _resumed(observed: ObservedStep, ctx: PlanContext) -> str:
-    """A vcjob from before a retry that somebody has resumed since; empty: there is none."""
+    """Return the name of a vcjob from before a retry that was resumed since, or ""."""
     gone = ctx.view.deleted
     names = (job.metadata.name for job in observed.jobs if not job.ended)
     return next((name for name in names if name not in gone), "")

@@ -1,11 +1,11 @@
-"""What a step's probe comes to on one target: passed, still possible, or never. It asks nobody.
+"""State of a step's probe on one target: passed, still possible, or impossible.
 
-The theory. Every entry of a probe is a question about the pods of one task, and all have to be
-answered by yes. How many pods have reached a phase is answered by whoever saw most of them: the
-pods as they are watched, Volcano's own count, the count last remembered, pods that were read live.
-Each of these may be behind, so each can show that it has come about, and none that it has not;
-except, once the vcjob has ended, the live read. Requests to pods are made elsewhere, for as long as
-plans ask for them: from the vcjob's making to its end, and until it is stored that they passed.
+Every entry of a probe is a question about the pods of one task, and all must be answered by yes.
+The number of pods that have reached a phase is the largest of several counts: watched pods,
+Volcano's own count, the stored count, and pods that were read live. Each of them may be behind, so
+each can show that the number is reached, but only the live read after the vcjob has ended can show
+that it is not. The prober sends requests to pods as long as plans contain them: from the creation
+of the vcjob to its end, and until the status says that they passed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ REACHED: Mapping[str | None, frozenset[str]] = {
     PodPhase.SUCCEEDED: frozenset({PodPhase.SUCCEEDED}),
     PodPhase.FAILED: frozenset({PodPhase.FAILED}),
 }
-"""The phases of pods that have reached a phase, or have passed it. A pod whose node is lost
-(Unknown) was Pending once; whether it runs, nobody knows."""
+"""The phases of pods that have reached a phase or passed it. A pod whose node is lost (Unknown) was
+Pending; it is not known whether it runs."""
 
 _HIGHEST_PORT = 65535
 _UNSEEN: Mapping[StepEnd, TargetState] = {
@@ -44,32 +44,32 @@ _UNSEEN: Mapping[StepEnd, TargetState] = {
     StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
     StepEnd.STOPPED: TargetState.STOPPED,
 }
-"""Of targets that ended without anything in them to look at."""
+"""States of targets that ended without a vcjob."""
 
 
 class ProbeState(NamedTuple):
-    """How one target stands to a probe."""
+    """The state of a probe on one target."""
 
     reach: TargetState
     said: str = ""
-    """What is in the way, or what makes it impossible; empty where there is nothing to see yet."""
+    """Why it has not passed yet or cannot pass; "" if nothing is known yet."""
     probe: Probe | None = None
-    """What has to be asked of its pods, or is not to be forgotten yet."""
+    """The requests to its pods, also those that passed and are not stored yet."""
     read: ReadPods | None = None
-    """What has to be known before it can be said to be impossible."""
+    """The read that is needed before it is called impossible."""
     wake_at: datetime | None = None
-    """When that may be asked again."""
+    """When that read may be sent again."""
 
 
 class Probing:
-    """Looks into targets, in one plan."""
+    """The probes of one plan. Counts of a target are kept."""
 
     def __init__(self, view: View, now: datetime) -> None:
         self._view = view
         self._now = now
         self._counts: dict[str, list[Counts]] = {}
         self._sizes: dict[str, Mapping[str, int]] = {}
-        """How many pods each task has; by target, as what was counted."""
+        """Replicas of each task, by target."""
 
     def look(
         self,
@@ -79,8 +79,8 @@ class Probing:
         now: StepCondition,
         end: StepEnd | None,
     ) -> ProbeState:
-        """How the target stands, whose condition is `now` and that has ended so, to the probe of a
-        step that it has not passed before."""
+        """Return the state of a step's probe that has not passed on this target before. `now` is
+        the target's condition."""
         job = target.job
         if end is not None and end in _UNSEEN:
             return ProbeState(_UNSEEN[end])
@@ -89,8 +89,8 @@ class Probing:
         if job is None:
             return self._from_memory(probe, target, now)
         sizes = self._tasks(target)
-        if flaw := next(_flaws(probe, sizes, job.metadata.name), ""):
-            return ProbeState(TargetState.UNSATISFIABLE, flaw)
+        if fault := next(_faults(probe, sizes, job.metadata.name), ""):
+            return ProbeState(TargetState.UNSATISFIABLE, fault)
         checks = tuple(_checks(probe, sizes))
         uid, name = job.metadata.uid, job.metadata.name
         asked = Probe(step.name, name, uid, checks) if checks else None
@@ -118,21 +118,21 @@ class Probing:
     def _from_memory(
         self, probe: api.Probe, target: ObservedStep, now: StepCondition
     ) -> ProbeState:
-        """Of a target that has ended and whose vcjob nobody sees any more, if there was one."""
+        """Return the state on a target that has ended and whose vcjob is gone."""
         if not now.job:
             return ProbeState(
                 TargetState.UNSATISFIABLE, f"{target.step.name} ended before it had a job"
             )
         missing = self._missing(probe, target, now)
         if missing or probe.http_get_list or probe.tcp_socket_list:
-            why = missing or "nobody can be asked any more"
+            why = missing or "its pods cannot answer any more"
             return ProbeState(TargetState.UNSATISFIABLE, f"the job {now.job} is gone, and {why}")
         return ProbeState(TargetState.MET)
 
     # ----------------------------------------------------------------- phases of pods
 
     def _missing(self, probe: api.Probe, target: ObservedStep, now: StepCondition) -> str:
-        """Of the first task that has not come as far as it should, how far it has; else empty."""
+        """Return the message about the first task with too few pods in the phase, or ""."""
         sizes = self._tasks(target)
         for entry in probe.task_status_list or ():
             task = entry.task_name or ""
@@ -146,7 +146,6 @@ class Probing:
         return ""
 
     def _tasks(self, target: ObservedStep) -> Mapping[str, int]:
-        """A task without a name has the one that Volcano gives it."""
         sizes = self._sizes.get(target.key)
         if sizes is None:
             tasks = (target.job.spec.tasks if target.job is not None else None) or ()
@@ -155,7 +154,6 @@ class Probing:
         return sizes
 
     def _seen(self, target: ObservedStep, now: StepCondition, task: str, phase: str | None) -> int:
-        """How many pods of a task have reached the phase, according to whoever saw most."""
         counts = self._counts.get(target.key)
         if counts is None:
             counts = self._counts[target.key] = list(self._sources(target, now))
@@ -179,8 +177,7 @@ class Probing:
 
 
 def _tally(pods: Iterable[Pod]) -> dict[str, Counter[str]]:
-    """As Volcano counts; but of pods that are being deleted it counts none, and one that has ended
-    has ended all the same."""
+    # as Volcano counts, except that an ended pod counts although it is being deleted
     counts: dict[str, Counter[str]] = {}
     for pod in pods:
         if pod.ended or pod.metadata.deletion_timestamp is None:
@@ -211,8 +208,8 @@ def _unanswered(result: ProbeResult, checks: Iterable[Check]) -> str:
     return result.message or f"task {first.task} has not answered at port {first.port} yet"
 
 
-def _flaws(probe: api.Probe, sizes: Mapping[str, int], job: str) -> Iterator[str]:
-    """What makes a probe impossible from the start. Admission refuses it where it can know."""
+def _faults(probe: api.Probe, sizes: Mapping[str, int], job: str) -> Iterator[str]:
+    # admission refuses these if it knows the template
     requests = (*(probe.http_get_list or ()), *(probe.tcp_socket_list or ()))
     for entry in (*requests, *(probe.task_status_list or ())):
         if (entry.task_name or "") not in sizes:
@@ -226,10 +223,10 @@ def _flaws(probe: api.Probe, sizes: Mapping[str, int], job: str) -> Iterator[str
         if get.path and not get.path.startswith("/"):
             yield f"the path {get.path} does not begin with a slash"
     for entry in probe.task_status_list or ():
-        yield from _phase_flaws(entry, sizes.get(entry.task_name or "", 0), job)
+        yield from _phase_faults(entry, sizes.get(entry.task_name or "", 0), job)
 
 
-def _phase_flaws(entry: TaskStatusProbe, size: int, job: str) -> Iterator[str]:
+def _phase_faults(entry: TaskStatusProbe, size: int, job: str) -> Iterator[str]:
     if entry.phase not in REACHED:
         yield f"{entry.phase or 'nothing'} is no phase that a pod reaches"
     if entry.count is not None and entry.count > size:

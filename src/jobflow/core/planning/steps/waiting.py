@@ -1,4 +1,4 @@
-"""How the targets of a step stand to it, and what that is in words. It decides nothing."""
+"""Messages of waiting and skipped steps: "waits for c (Running)"."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ _NOT_YET, _ANY = TargetState.NOT_YET, Strategy.ANY
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """How the targets of a step stand to it, in the order in which it names them."""
+    """The states of a step's targets, in the order of the spec."""
 
     need: Requirement
     reaches: Sequence[TargetState]
     looks: Sequence[ProbeState] = ()
-    """What its probe came to; nothing where it has none."""
+    """The states of its probe by target; empty without a probe."""
 
     def met(self) -> list[int]:
-        """The targets that have been reached."""
+        """Return the targets that are met."""
         pairs = zip(self.need.targets, self.reaches, strict=True)
         return [target for target, reach in pairs if reach is TargetState.MET]
 
     def lasting(self) -> list[int]:
-        """The targets that have been reached for good though they may go on."""
+        """Return the targets that stay met although they may still run."""
         targets = self.need.targets
         kept = range(len(targets)) if self.looks else self.need.to_run
         return [targets[i] for i in kept if self.reaches[i] is TargetState.MET]
 
 
-NOBODY = Waits(build_requirement(Step(), ()), ())
-"""Of a step that has no targets."""
+NO_TARGETS = Waits(build_requirement(Step(), ()), ())
+"""The value for a step without targets."""
 
 
 def waits_for(ctx: PlanContext, waits: Waits) -> tuple[str, str]:
-    """Reason and message of a step whose targets have not all come so far."""
+    """Return reason and message of a step that waits for targets."""
     need = waits.need
     last = "or" if need.how is _ANY else "and"
     if need.probe is not None:
@@ -68,13 +68,13 @@ def waits_for(ctx: PlanContext, waits: Waits) -> tuple[str, str]:
 
 
 def unsatisfiable(ctx: PlanContext, waits: Waits) -> str:
-    """What a step fails for whose probe can no longer pass."""
+    """Return the message of a step whose probe can no longer pass."""
     which = [i for i, reach in enumerate(waits.reaches) if reach is TargetState.UNSATISFIABLE]
     return shorten(f"the probe cannot pass any more on {_seen(ctx, which, waits, 'and')}")
 
 
 def skipped_for(how: StepEnd, ctx: PlanContext, waits: Waits, failed: Sequence[str]) -> str:
-    """What a step is skipped for. `failed`: what the flow has stopped for."""
+    """Return the message of a skipped step. `failed`: the steps for which the flow has stopped."""
     names = [
         ctx.graph.names[target]
         for target, why in zip(waits.need.targets, waits.reaches, strict=True)
@@ -85,21 +85,22 @@ def skipped_for(how: StepEnd, ctx: PlanContext, waits: Waits, failed: Sequence[s
     elif how is StepEnd.NOT_TAKEN:
         message = f"{join_names(names)} did not fail" if names else "no target was taken"
     else:
-        message = f"the flow stopped, for {join_names(failed)} failed"
+        message = f"the flow stopped because {join_names(failed)} failed"
     return shorten(message)
 
 
 def blocked_by(ctx: PlanContext, step: Step) -> str:
-    """Past admission, or Volcano's: a step that waits for what is no step, or for itself."""
+    """Return the message of a step that waits for an unknown step or for itself. Admission refuses
+    both; flows without admission have them."""
     known = ctx.graph.index
-    strange = [name for name in step.targets if name not in known]
-    if strange:
-        return f"waits for {join_names(strange)}, which this flow does not have"
-    return "waits for a step that in the end waits for itself"
+    unknown = [name for name in step.targets if name not in known]
+    if unknown:
+        return f"waits for {join_names(unknown)}, which this flow does not have"
+    return "waits for a step that waits for itself"
 
 
 def _to(waits: Waits) -> str:
-    """What the targets have to do some of which only have to run, where it is the same for all."""
+    """Return " to run" or similar if it applies to all pending targets of a mixed step."""
     to_run = waits.need.to_run
     pending = {i for i, reach in enumerate(waits.reaches) if reach is _NOT_YET}
     if pending.isdisjoint(to_run):
@@ -112,7 +113,7 @@ def _state(ctx: PlanContext, target: int) -> str:
 
 
 def _seen(ctx: PlanContext, which: Sequence[int], waits: Waits, last: str) -> str:
-    """What was seen of targets: of a single one in full."""
+    """Return the probe messages of targets; in full for a single target."""
     names, targets = ctx.graph.names, waits.need.targets
     if len(which) == 1 and (said := waits.looks[which[0]].said):
         return f"{names[targets[which[0]]]}: {said}"
