@@ -70,6 +70,7 @@ async def test_a_refusal_keeps_code_reason_and_causes(api: Server, asked: Hook) 
     [
         ({"message": "no"}, 400, f"{DENIED}no"),
         ({"reason": "Forbidden", "code": 403}, 403, f"{DENIED}Forbidden"),
+        ({"code": 200}, 400, DENIED.replace(": ", " without explanation")),
         (None, 400, DENIED.replace(": ", " without explanation")),
     ],
 )

@@ -86,8 +86,7 @@ async def test_wait_label_patch_and_delete(api: Server) -> None:
     await api.made(api.flows, jobflow("f", {"a": []}))
     waiting = asyncio.create_task(
         kubectl(
-            api,
-            *("wait", "--for=jsonpath={.status.state.phase}=Succeed", "jf/f", "--timeout=30s"),
+            api, *("wait", "--for=jsonpath={.status.state.phase}=Succeed", "jf/f", "--timeout=30s")
         )
     )
     await api.patch(f"{api.flows}/f/status", {"status": {"state": {"phase": "Succeed"}}})

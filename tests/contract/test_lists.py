@@ -57,7 +57,7 @@ async def test_field_selectors(api: Server) -> None:
     assert found == FIELDS
 
 
-@pytest.mark.parametrize("text", ["a in", "=", "a b", "x in (1", "x,,t"])
+@pytest.mark.parametrize("text", ["a in", "=", "a b", "a=b=c", "x in (1", "x,,t"])
 async def test_a_label_selector_that_is_none(api: Server, text: str) -> None:
     answer = await api.get(api.vcjobs, labelSelector=text)
     assert (answer.code, answer.reason) == (400, "BadRequest")
@@ -84,6 +84,8 @@ async def test_pages_show_one_moment(api: Server) -> None:
     assert answer.message == "specifying resource version is not allowed when using continue"
     selected = await api.get(api.vcjobs, limit="1", labelSelector="x")
     assert selected.meta["continue"] and "remainingItemCount" not in selected.meta
+    token = {"continue": selected.meta["continue"]}
+    assert (await api.get(api.vcjobs, limit="1", labelSelector="x", **token)).names == ["b"]
 
 
 async def test_a_page_of_long_ago_is_gone(api: Server) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
 from jobflow.sandbox.apiserver.bodies import protobuf
 from jobflow.sandbox.apiserver.failures import failure
@@ -23,12 +21,6 @@ kind: JobFlow
 metadata: {name: f}
 spec: {flows: [{name: a}]}
 """
-
-
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[Rest]:
-    async with rest() as client:
-        yield client
 
 
 def varint(value: int) -> bytes:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from support.sandbox.rest_client import DEFINITIONS, FLOWS, TABLE, Rest, flow, rest
+from support.sandbox.rest_client import DEFINITIONS, FLOWS, TABLE, Rest, flow
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 THINGS = "/apis/x.io/v1/things"
-
-
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[Rest]:
-    async with rest() as client:
-        yield client
 
 
 def version(name: str, *, storage: bool = True, **more: Any) -> dict[str, Any]:
@@ -40,12 +32,7 @@ def definition(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def thing(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "x.io/v1",
-        "kind": "Thing",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
 async def test_a_defined_kind_is_served(api: Rest) -> None:
@@ -126,8 +113,7 @@ async def test_printer_columns(api: Rest) -> None:
         (
             definition(
                 version(
-                    "v1",
-                    schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": {}}}},
+                    "v1", schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": {}}}}
                 )
             ),
             "spec.versions[0].schema.openAPIV3Schema.properties[spec].type",

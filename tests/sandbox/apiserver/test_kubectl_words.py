@@ -30,15 +30,6 @@ def kubectl(world: Served) -> Iterator[Kubectl]:
     world.kubectl("delete", "validatingwebhookconfiguration,jf,events", "--all")
 
 
-def test_api_resources_and_versions(kubectl: Kubectl) -> None:
-    rows = kubectl("api-resources", "--api-group=flow.volcano.sh").rows
-    assert rows[1] == ["jobflows", "jf", "flow.volcano.sh/v1alpha1", "true", "JobFlow"]
-    assert rows[2] == ["jobtemplates", "jt", "flow.volcano.sh/v1alpha1", "true", "JobTemplate"]
-    versions = kubectl("api-versions").out.split()
-    assert {"v1", "flow.volcano.sh/v1alpha1", "batch.volcano.sh/v1alpha1"} <= set(versions)
-    assert "Server Version: v1.32" in kubectl("version").out
-
-
 def test_explain(kubectl: Kubectl) -> None:
     said = kubectl("explain", "jf.spec.flows.dependsOn").out
     assert "FIELD: dependsOn <Object>" in said and "targets\t<[]string>" in said
@@ -85,24 +76,6 @@ def test_events_where_people_look_for_them(kubectl: Kubectl) -> None:
         assert head == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
         assert row[1:3] == ["Warning", "StepFailed"] and row[3].lower() == "jobflow/f"
     assert kubectl("get", "events.events.k8s.io", "-o", "name").out == "event.events.k8s.io/e\n"
-
-
-def unknown_fields() -> str:
-    wrong = flow()
-    wrong["spec"] |= {"JobRetainPolicy": "delete"}
-    wrong["spec"]["flows"][0]["foo"] = 1
-    return json.dumps(wrong)
-
-
-def test_unknown_fields_are_refused_or_warned_of(kubectl: Kubectl) -> None:
-    assert kubectl.refused("apply", "-f", "-", stdin=unknown_fields()) == (
-        'Error from server (BadRequest): error when creating "STDIN": JobFlow in version '
-        '"v1alpha1" cannot be handled as a JobFlow: strict decoding error: unknown field '
-        '"spec.JobRetainPolicy", unknown field "spec.flows[0].foo"\n'
-    )
-    warned = kubectl("apply", "-f", "-", "--validate=warn", stdin=unknown_fields())
-    assert 'Warning: unknown field "spec.JobRetainPolicy"' in warned.err
-    assert warned.out == "jobflow.flow.volcano.sh/f created\n"
 
 
 def test_types_are_refused_with_every_cause(kubectl: Kubectl) -> None:

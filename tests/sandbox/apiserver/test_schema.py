@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from jobflow.sandbox.apiserver.resources.schema import Node, SchemaRules
-from support.sandbox.rest_client import FLOWS, Rest, flow, rest
-
-
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[Rest]:
-    async with rest() as client:
-        yield client
+from support.sandbox.rest_client import FLOWS, Rest, flow
 
 
 def said(schema: dict[str, Any], value: Any) -> list[str]:
@@ -154,34 +146,6 @@ def test_what_was_wrong_before_may_stay_wrong() -> None:
     assert [violation.path for violation in checked.violations(worse, old)] == ["spec.a"]
 
 
-BAD = {**flow(), "spec": {"JobRetainPolicy": "x", "flows": [{"name": "a", "foo": 1}]}}
-
-
-async def test_strict_refuses_unknown_fields(api: Rest) -> None:
-    answer = await api.post(FLOWS, BAD, fieldValidation="Strict")
-    assert (answer.code, answer.reason) == (400, "BadRequest")
-    assert answer.message == (
-        'JobFlow in version "v1alpha1" cannot be handled as a JobFlow: strict decoding error: '
-        'unknown field "spec.JobRetainPolicy", unknown field "spec.flows[0].foo"'
-    )
-
-
-async def test_warn_drops_them_with_a_warning_each(api: Rest) -> None:
-    for query in ({"fieldValidation": "Warn"}, {}):
-        answer = await api.post(FLOWS, BAD, dryRun="All", **query)
-        assert answer.json["spec"] == {"flows": [{"name": "a"}]}
-        assert answer.warnings == [
-            r'299 - "unknown field \"spec.JobRetainPolicy\""',
-            r'299 - "unknown field \"spec.flows[0].foo\""',
-        ]
-
-
-async def test_ignore_drops_them_in_silence(api: Rest) -> None:
-    answer = await api.post(FLOWS, BAD, fieldValidation="Ignore")
-    assert answer.json["spec"] == {"flows": [{"name": "a"}]} and answer.warnings == []
-    assert (await api.post(FLOWS, BAD, fieldValidation="Maybe")).code == 422
-
-
 async def test_strict_refuses_duplicate_keys_with_their_paths(api: Rest) -> None:
     types = '"apiVersion":"flow.volcano.sh/v1alpha1","kind":"JobFlow","metadata":{"name":"f"}'
     body = f'{{{types},"spec":{{"flows":[{{"name":"a","name":"b"}}],"flows":[]}}}}'.encode()
@@ -199,30 +163,6 @@ async def test_strict_judges_a_patch_by_what_comes_of_it(api: Rest) -> None:
     assert answer.causes["patch"].endswith('strict decoding error: unknown field "spec.x"')
     warned = await api.patch(f"{FLOWS}/f", {"metadata": {"x": 1}})
     assert warned.warnings == [r'299 - "unknown field \"metadata.x\""']
-
-
-async def test_all_that_is_wrong_is_said_at_once(api: Rest) -> None:
-    wrong = {**flow(labels={"a": "-"}), "spec": {"flows": [{"name": 1, "dependsOn": []}]}}
-    answer = await api.post(FLOWS, wrong)
-    assert (answer.code, answer.reason) == (422, "Invalid")
-    assert sorted(answer.causes) == [
-        "metadata.labels",
-        "spec.flows[0].dependsOn",
-        "spec.flows[0].name",
-    ]
-    assert answer.message.startswith('JobFlow.flow.volcano.sh "f" is invalid: [metadata.labels: ')
-    details = answer.json["details"]
-    assert (details["kind"], details["group"], details["name"]) == (
-        "JobFlow",
-        "flow.volcano.sh",
-        "f",
-    )
-
-
-async def test_a_status_is_checked_too(api: Rest) -> None:
-    await api.made(FLOWS, flow())
-    answer = await api.patch(f"{FLOWS}/f/status", {"status": {"progress": 3}})
-    assert answer.code == 422 and list(answer.causes) == ["status.progress"]
 
 
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"

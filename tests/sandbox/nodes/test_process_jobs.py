@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from jobflow.api.resources import JOBS, PODS
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
-from support.sandbox.processes import Json, Pids, living, pod_task, process_runner, sh
+from support.sandbox.processes import Json, Pids, living, pod_task, sh
 from support.sandbox.vcjobs import vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
-
-
-@pytest.fixture
-def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
-    with process_runner(tmp_path / "logs") as made:
-        yield made
-
-
-@pytest.fixture
-def pids(tmp_path: Path) -> Iterator[Pids]:
-    made = Pids(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

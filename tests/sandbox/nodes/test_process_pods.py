@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +32,6 @@ from support.sandbox.processes import (
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 STANDARD_SIGNALS = (1 << 31) - 1
-
-
-@pytest.fixture
-def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
-    with process_runner(tmp_path / "logs") as made:
-        yield made
-
-
-@pytest.fixture
-def pids(tmp_path: Path) -> Iterator[Pids]:
-    made = Pids(tmp_path)
-    yield made
-    made.close()
 
 
 async def test_a_command_runs_and_its_output_is_its_log(runner: ProcessRunner) -> None:

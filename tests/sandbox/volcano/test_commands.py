@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -10,15 +9,9 @@ import pytest
 
 from jobflow.api.resources import COMMANDS, CRDS, JOBS
 from support.sandbox.vcjobs import vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
+from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
 JOB = (JOBS.api_version, JOBS.kind)
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with small_world() as world:
-        yield world
 
 
 async def order(

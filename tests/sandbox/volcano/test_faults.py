@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,13 +14,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import Fault
 from support.sandbox.vcjobs import task, vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with small_world() as world:
-        yield world
+from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
 
 class Dying(Client):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -12,13 +11,7 @@ from jobflow.api.labels import ATTEMPT
 from jobflow.api.resources import EVENTS, JOBS, PODS
 from jobflow.kube.client import MERGE_PATCH
 from support.sandbox.vcjobs import task, vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with small_world() as world:
-        yield world
+from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
 
 async def test_a_job_completes(world: World) -> None:
