@@ -1,6 +1,6 @@
-"""Writes of the stand-in to the API server: few at a time, and again after a passing failure.
+"""Writes of the sandbox's job controller: a few at a time, repeated after temporary errors.
 
-Nothing is decided here. A write that the server will not take for good raises.
+A write that the API server refuses permanently raises Refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jobflow.sandbox.jobs.pods import PodObject
 T = TypeVar("T")
 
 AT_ONCE = 16
-"""Requests under way at the same time."""
+"""Maximum number of requests in flight."""
 JSON_PATCH = "application/json-patch+json"
 
 _pod = msgspec.json.Decoder(PodObject).decode
@@ -32,11 +32,11 @@ _job = msgspec.json.Decoder(VcjobObject).decode
 
 
 class Gone(Exception):
-    """The object is no longer there, or another one has its name."""
+    """The object no longer exists, or another object has its name."""
 
 
 class Refused(Exception):
-    """The server does not take this write; the text is its sentence."""
+    """The server refused the write permanently; the text is the server's message."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.message)
@@ -44,16 +44,16 @@ class Refused(Exception):
 
 
 class Writes:
-    """What the stand-in does to the API server."""
+    """Create, update and delete pods, vcjobs, Commands and Events."""
 
     def __init__(self, client: Client, *, at_once: int = AT_ONCE) -> None:
         self._client = client
         self._room = asyncio.Semaphore(at_once)
 
     async def create_pod(self, namespace: str, pod: dict[str, Any]) -> PodObject:
-        """Make a pod. Where its name is in use, the pod that has it is the answer.
+        """Create a pod, or return the existing pod of that name.
 
-        Raises Refused, and Gone where the other pod has gone meanwhile.
+        Raises Refused, and Gone if the existing pod disappears meanwhile.
         """
         body = msgspec.json.encode(pod)
         try:
@@ -65,7 +65,7 @@ class Writes:
         return _pod(await self._existing(lambda: self._client.request("GET", path)))
 
     async def set_pod_status(self, pod: PodObject, status: dict[str, Any]) -> PodObject:
-        """Merge into a pod's status, if it still is this very pod. Raises Gone, Refused."""
+        """Merge into the status of this pod, identified by its UID. Raises Gone, Refused."""
         meta = pod.metadata
         body = msgspec.json.encode({"metadata": {"uid": meta.uid}, "status": status})
         return _pod(
@@ -77,8 +77,8 @@ class Writes:
         )
 
     async def delete_pod(self, pod: PodObject, *, gracefully: bool = False) -> None:
-        """Delete a pod: at once, as its node would confirm it, or with its grace period. Gone
-        already is success. Raises Refused."""
+        """Delete a pod, immediately or with its grace period. A missing pod is a success. Raises
+        Refused."""
         meta = pod.metadata
         options: dict[str, Any] = {
             "apiVersion": "v1",
@@ -95,8 +95,7 @@ class Writes:
             return
 
     async def set_job_status(self, job: VcjobObject, status: Any) -> VcjobObject:
-        """Put a vcjob's status in place of the old, if it still is this vcjob. Raises Gone,
-        Refused."""
+        """Replace the status of this vcjob, identified by its UID. Raises Gone, Refused."""
         meta = job.metadata
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": meta.uid},
@@ -117,7 +116,7 @@ class Writes:
         )
 
     async def delete_job(self, job: VcjobObject) -> None:
-        """Delete a vcjob after its pods (foreground), as Volcano does when its ttl is over."""
+        """Delete a vcjob after its pods (foreground), as Volcano does when its ttl expires."""
         meta = job.metadata
         try:
             await self._existing(
@@ -129,15 +128,15 @@ class Writes:
             return
 
     async def delete_command(self, command: Command) -> None:
-        """Delete a Command, so that nobody else carries it out. Raises Gone, where somebody does,
-        and Refused."""
+        """Delete a Command, so that it acts once. Raises Gone if another process did, and
+        Refused."""
         meta = command.metadata
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
         path, body = COMMANDS.path(meta.namespace, meta.name), msgspec.json.encode(options)
         await self._existing(lambda: self._client.request("DELETE", path, body=body))
 
     async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
-        """A Warning event on a vcjob. Raises Refused."""
+        """Create a Warning event on a vcjob. Raises Refused."""
         meta = job.metadata
         at = now.replace(microsecond=0)
         event = {
@@ -169,7 +168,7 @@ class Writes:
             raise Refused(error) from error
 
     async def _existing(self, request: Callable[[], Awaitable[T]]) -> T:
-        """A request about one very object: a name or UID that no longer fits means Gone."""
+        """Send a request about one object. Raises Gone if its name or UID no longer matches."""
         try:
             return await self._send(request)
         except ApiError as error:
@@ -178,7 +177,7 @@ class Writes:
             raise Refused(error) from error
 
     async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Send until there is an answer that stands. Raises ApiError."""
+        """Send until the answer is final. Raises ApiError."""
         backoff = Backoff(first=0.05, most=5.0)
         while True:
             try:

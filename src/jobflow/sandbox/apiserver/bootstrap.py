@@ -1,4 +1,4 @@
-"""What is there before the first request: namespaces, the CRDs of our kinds and Volcano's."""
+"""Objects that exist before the first request: namespaces and CRDs, ours and Volcano's."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _REFERENCE = {
         **{name: {"type": "boolean"} for name in ("controller", "blockOwnerDeletion")},
     },
 }
-"""metav1.OwnerReference, as the CRD of Volcano's Commands has it for `target`."""
+"""Schema of metav1.OwnerReference, which is the `target` of Volcano's Commands."""
 
 
 def _definition(group: str, version: str, kind: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """A CRD of a namespaced kind of Volcano's, with these top-level properties."""
+    """Return a CRD of a namespaced Volcano kind with these top-level properties."""
     plural = kind.lower() + "s"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -58,7 +58,7 @@ def _definition(group: str, version: str, kind: str, properties: dict[str, Any])
 def _permissive(
     group: str, version: str, kind: str, short: list[str], columns: list[dict[str, Any]], scope: str
 ) -> dict[str, Any]:
-    """A CRD whose objects may hold anything: Volcano itself checks them."""
+    """Return a CRD whose objects may hold anything, because Volcano itself checks them."""
     definition = _definition(group, version, kind, {"spec": _ANYTHING, "status": _ANYTHING})
     spec = definition["spec"]
     spec["scope"] = scope
@@ -130,12 +130,12 @@ DEFAULT_QUEUE: dict[str, Any] = {
 
 @cache
 def _definitions() -> tuple[dict[str, Any], ...]:
-    """The CRDs; ours are worked out from the types, once a process."""
+    """Return the CRDs; ours are generated from the types, once per process."""
     return (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP, COMMAND)
 
 
 async def preinstall(writer: Writer, registry: Registry) -> None:
-    """Create all of it, as a client would."""
+    """Create the objects as a client would."""
     how = How()
     for name in NAMESPACES:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -1,7 +1,7 @@
-"""What the API server answers when it refuses: a `v1` Status for every way a request can fail.
+"""Failures of a request, each as a `v1` Status.
 
-The sentences are those that kube-apiserver says (k8s.io/apimachinery/pkg/api/errors), because
-kubectl prints them and clients look into them. Nothing here decides whether a request fails.
+The messages are kube-apiserver's (k8s.io/apimachinery/pkg/api/errors), because kubectl prints them
+and clients parse them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Status = dict[str, Any]
 
 
 class Failure(Exception):
-    """A request that is answered with a Status. `status["code"]` is the HTTP code."""
+    """A request that is answered with a Status."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status["message"])
@@ -24,12 +24,12 @@ class Failure(Exception):
 
     @property
     def code(self) -> int:
-        """The HTTP code."""
+        """HTTP status code."""
         return int(self.status["code"])
 
 
 def status(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> Status:
-    """A `v1` Status that says Failure."""
+    """Return a `v1` Status of a failure."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -43,7 +43,7 @@ def status(code: int, reason: str, message: str, details: dict[str, Any] | None 
 
 
 def failure(code: int, reason: str, message: str, **details: Any) -> Failure:
-    """A Failure; keyword arguments fill `details`."""
+    """Return a failure; keyword arguments fill `details`."""
     return Failure(status(code, reason, message, details or None))
 
 
@@ -59,12 +59,12 @@ def not_found(kind: Kind, name: str) -> Failure:
 
 
 def no_such_path() -> Failure:
-    """A path, a kind or a subresource that is not served."""
+    """404 for a path, kind or subresource that is not served."""
     return failure(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(kind: Kind, name: str, *, going: bool = False) -> Failure:
-    """409; `going`: what has the name is being deleted."""
+    """409; `going` means that the existing object is being deleted."""
     message = f'{kind.qualified} "{name}" already exists'
     if going:
         message = f"object is being deleted: {message}"
@@ -72,14 +72,15 @@ def already_exists(kind: Kind, name: str, *, going: bool = False) -> Failure:
 
 
 def precondition(kind: Kind, name: str, why: str) -> Failure:
-    """409 for a delete that means another object; real servers name the kind here."""
+    """409 for a delete that expects another object; like real servers, it names the kind, not the
+    resource."""
     qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     message = f'Operation cannot be fulfilled on {qualified} "{name}": {why}'
     return failure(409, "Conflict", message, **(_of(kind, name) | {"kind": kind.kind}))
 
 
 def conflict(kind: Kind, name: str, why: str = "") -> Failure:
-    """409; without `why`, for a resource version that is no longer the object's."""
+    """409; without `why`, for an outdated resource version."""
     why = why or (
         "the object has been modified; please apply your changes to the latest version and try "
         "again"
@@ -94,7 +95,7 @@ def invalid(kind: Kind, name: str, violations: Sequence[Violation]) -> Failure:
 
 
 def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]) -> Failure:
-    """The same under any words: the kind of an options object, none for a patch."""
+    """422 for any kind of object: an options object, or "" for a patch."""
     texts = list({str(violation): None for violation in violations})
     said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     whose = {"name": name, "group": group, "kind": kind}
@@ -105,17 +106,17 @@ def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]
 
 
 def invalid_options(kind: str, violations: Sequence[Violation]) -> Failure:
-    """422 for the options of a request: CreateOptions, ListOptions and so on."""
+    """422 for request options: CreateOptions, ListOptions and so on."""
     return invalid_as("meta.k8s.io", kind, "", violations)
 
 
 def invalid_patch(patched: str, why: str) -> Failure:
-    """422 for a patch whose outcome, as JSON, is no object of its kind."""
+    """422 for a patch whose result, as JSON, is not an object of its kind."""
     return invalid_as("", "", "", [Violation("patch", Reason.INVALID, patched, why)])
 
 
 def causes(violations: Iterable[Violation]) -> list[dict[str, str]]:
-    """`Status.details.causes` of violations."""
+    """Return the violations as `Status.details.causes`."""
     return [
         {"reason": str(fault.reason), "message": fault.message, "field": fault.path}
         for fault in violations
@@ -137,13 +138,13 @@ def method_not_allowed() -> Failure:
 
 
 def unsupported(kind: Kind, action: str) -> Failure:
-    """405 for something that this kind, or its subresource, does not do."""
+    """405 for an action that the kind or its subresource does not support."""
     message = f'{action} is not supported on resources of kind "{kind.qualified}"'
     return failure(405, "MethodNotAllowed", message, **_of(kind, ""))
 
 
 def unnumbered(text: str) -> Failure:
-    """What a resource version that is no number gets on a write or a watch."""
+    """500 for a resource version that is not a number, on a write or a watch."""
     return failure(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
 
 
@@ -161,12 +162,12 @@ def too_large(limit: int) -> Failure:
 
 
 def expired(message: str) -> Failure:
-    """410: the resource version or the continue token is older than what is remembered."""
+    """410 for a resource version or continue token that is no longer kept."""
     return failure(410, "Expired", message)
 
 
 def too_new(asked: int, current: int) -> Failure:
-    """504 for a resource version that has not been reached."""
+    """504 for a resource version in the future."""
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     details = {"causes": [cause], "retryAfterSeconds": 1}

@@ -1,4 +1,4 @@
-"""Requests and responses, between ASGI and the handlers. Knows no kinds and no objects."""
+"""HTTP requests and responses, between ASGI and the handlers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON = "application/json"
 MAX_BODY = 3 * 1024 * 1024
-"""Bytes of a request body, as kube-apiserver takes them (MaxRequestBodyBytes)."""
+"""Maximum size of a request body in bytes (kube-apiserver's MaxRequestBodyBytes)."""
 
 encode = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True)
 class Request:
-    """One request, its body read."""
+    """One request, including its body."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Request:
     headers: dict[bytes, bytes]
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
-    """What the answer's `Warning:` headers will say."""
+    """Texts of the response's `Warning:` headers."""
 
     def header(self, name: bytes) -> str:
         """Return the value of a header, by its name in lower case; "" if it was not sent."""
@@ -40,25 +40,26 @@ class Request:
 
     @property
     def user_agent(self) -> str:
-        """Who asks."""
+        """User-Agent header."""
         return self.header(b"user-agent")
 
     @property
     def accept(self) -> str:
-        """The media types the client takes."""
+        """Accept header."""
         return self.header(b"accept")
 
     @property
     def content_type(self) -> str:
-        """The body's media type, without parameters."""
+        """Media type of the body, without parameters."""
         return self.header(b"content-type").partition(";")[0].strip() or JSON
 
     def flag(self, name: str) -> bool:
-        """Whether a query parameter is true."""
+        """Return whether a query parameter is true."""
         return self.query.get(name, "").lower() in ("1", "t", "true")
 
     def number(self, name: str) -> int:
-        """A query parameter as a whole number, 0 where it is not given. Raises Failure, 400."""
+        """Return a query parameter as an integer, 0 if it is missing. Raises RequestFailure,
+        400."""
         text = self.query.get(name) or "0"
         try:
             return int(text)
@@ -69,7 +70,7 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """An answer: all of it in `body`, or in pieces from `stream`."""
+    """An answer, either complete in `body` or in chunks from `stream`."""
 
     body: bytes = b""
     code: int = 200
@@ -82,7 +83,7 @@ Handler = Callable[[Request, Receive], Awaitable[Response]]
 
 
 def read_request(scope: Scope) -> Request:
-    """The request of an ASGI scope, its body still to be read."""
+    """Return the request of an ASGI scope, without its body."""
     query = scope["query_string"].decode("latin-1")
     return Request(
         scope["method"],
@@ -93,7 +94,7 @@ def read_request(scope: Scope) -> Request:
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The body. Raises Failure, 413, without reading on."""
+    """Read the body. Raises RequestFailure, 413, as soon as it is too large."""
     message = await receive()
     body: bytes = message.get("body", b"")
     while message.get("more_body") and len(body) <= MAX_BODY:
@@ -105,7 +106,7 @@ async def read_body(receive: Receive) -> bytes:
 
 
 def refusal(failed: Failure) -> Response:
-    """The answer to a request that failed."""
+    """Return the response to a failed request."""
     retry = (failed.status.get("details") or {}).get("retryAfterSeconds")
     headers = ((b"retry-after", str(retry).encode()),) if retry else ()
     return Response(encode(failed.status), failed.code, headers=headers)
@@ -125,7 +126,7 @@ async def answer(response: Response, request: Request, send: Send) -> None:
 
 
 def _warning(text: str) -> bytes:
-    """A warning as its header says it (RFC 7234, code 299); control characters become blanks."""
+    """Format a Warning header (RFC 7234, code 299); control characters become blanks."""
     plain = "".join(char if char.isprintable() else " " for char in text)
     quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{quoted}"'.encode()

@@ -1,4 +1,4 @@
-"""The kubeconfig of a sandbox: private, and owned by one running sandbox at a time."""
+"""Kubeconfig of a sandbox: private, and locked by one running sandbox at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jobflow.kube.credentials import ConfigError
 from jobflow.sandbox.apiserver.access import Access
 
 NAME = "jobflow-sandbox"
-"""The name of cluster, user and context."""
+"""Name of cluster, user and context."""
 
 
 def kubeconfig(url: str, access: Access | None) -> str:
-    """Return the YAML of a kubeconfig for the server at `url`; it holds the token of `access`."""
+    """Return the YAML of a kubeconfig for the server at `url`, with the token of `access`."""
     cluster: dict[str, Any] = {"server": url}
     user: dict[str, Any] = {}
     if access is not None:
@@ -39,11 +39,10 @@ def kubeconfig(url: str, access: Access | None) -> str:
 
 @contextmanager
 def written(path: Path, text: str) -> Iterator[None]:
-    """Keep `text` in the file at `path`, with mode 0600, for as long as the body runs; its folders
-    are made.
+    """Keep `text` in the file at `path`, mode 0600, while the body runs; create its folders.
 
-    Raises ConfigError if the file belongs to a sandbox that still runs, or if it is not a
-    kubeconfig of a sandbox; OSError if it cannot be written.
+    Raises ConfigError if another running sandbox uses the file, or if it is not a sandbox's
+    kubeconfig; OSError if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

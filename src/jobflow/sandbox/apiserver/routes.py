@@ -1,4 +1,4 @@
-"""From a path and a method to who carries the request out."""
+"""Routes: from path and method to the handler of a resource."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 def target(registry: Registry, path: str) -> Target | None:
-    """What a path under /api or /apis names; None where nothing is served there."""
+    """Return the target of a path under /api or /apis, or None if it is not served."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -62,7 +62,7 @@ class Resources:
         self._deleter = deleter
 
     async def handle(self, where: Target, request: Request, receive: Receive) -> Response:
-        """Carry a request out. Raises Failure."""
+        """Handle a request. Raises RequestFailure."""
         if where.kind.namespaced and not where.namespace:
             if where.name or request.method != "GET":
                 return no_such_page(request)
@@ -82,7 +82,6 @@ class Resources:
         raise failures.method_not_allowed()
 
     def _read(self, where: Target, request: Request, receive: Receive) -> Response:
-        """GET: an object, a list or a watch."""
         if where.name:
             return self._reader.get(where, request)
         if request.flag("watch"):
@@ -112,7 +111,6 @@ class Resources:
         return _written(where.kind, await self._writer.update(where, change, how), request)
 
     async def _remove(self, where: Target, request: Request) -> Response:
-        """DELETE of an object or of a collection."""
         if where.subresource:
             raise failures.unsupported(where.kind, "delete")
         if not where.name:
@@ -145,7 +143,7 @@ class Resources:
 
 
 def _deletion(request: Request) -> tuple[Wish, How]:
-    """DeleteOptions, from the body and the query. Raises Failure."""
+    """Return DeleteOptions from body and query. Raises RequestFailure."""
     options: Any = {}
     if request.body:
         try:
@@ -165,7 +163,7 @@ def _deletion(request: Request) -> tuple[Wish, How]:
 
 
 def _dry(options: str, values: list[str]) -> bool:
-    """Whether nothing is to be stored. Raises Failure, 422."""
+    """Return whether this is a dry run. Raises RequestFailure, 422."""
     if any(value != "All" for value in values):
         fault = Violation("dryRun", Reason.NOT_SUPPORTED, values, 'supported values: "All"')
         raise failures.invalid_options(options, [fault])
@@ -173,7 +171,7 @@ def _dry(options: str, values: list[str]) -> bool:
 
 
 def _how(options: str, request: Request) -> How:
-    """How a write is meant, from the query. Raises Failure, 422."""
+    """Return the options of a write from the query. Raises RequestFailure, 422."""
     dry = request.query.get("dryRun")
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):

@@ -1,4 +1,4 @@
-"""Label and field selectors: parsed once a request, asked for every object."""
+"""Label and field selectors, parsed once per request."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HERE = re.compile(r"^\s*(!?)\s*([A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?)\s*
 
 
 class Selector:
-    """Which objects a request is about."""
+    """A predicate on stored objects."""
 
     def __init__(self, tests: list[Callable[[Stored], bool]]) -> None:
         self._tests = tests
 
     @property
     def everything(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Whether every object matches."""
         return not self._tests
 
     def __call__(self, stored: Stored) -> bool:
@@ -36,21 +36,22 @@ class Selector:
 
 
 def selector(kind: Kind, labels: str, fields: str) -> Selector:
-    """The selector of a request's `labelSelector` and `fieldSelector`. Raises Failure, 400."""
+    """Return the selector of a request's `labelSelector` and `fieldSelector`. Raises
+    RequestFailure, 400."""
     terms = _field_terms(kind, fields)
     tests = [_on_labels(wanted) for wanted in label_tests(labels)]
     return Selector(tests + [_on_field(kind, *term) for term in terms])
 
 
 def label_tests(text: str) -> list[Test]:
-    """A label selector as tests, all of which must hold. Raises Failure, 400."""
+    """Parse a label selector into tests that must all pass. Raises RequestFailure, 400."""
     if re.search(r",\s*(,|$)|^\s*,", text):
         raise bad_request("found ',', expected: identifier after ','")
     return [_label_test(term, text) for term in _split(text)]
 
 
 def matches(selector: Mapping[str, Any] | None, labels: Labels) -> bool:
-    """Whether a LabelSelector object (matchLabels, matchExpressions) holds; none: yes."""
+    """Return whether labels match a LabelSelector object; an empty selector matches."""
     wanted = (selector or {}).get("matchLabels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
@@ -70,7 +71,7 @@ def _expression(expression: Mapping[str, Any], labels: Labels) -> bool:
 
 
 def _split(text: str) -> list[str]:
-    """The terms of a selector: commas inside brackets do not part them."""
+    """Split a selector at its commas outside brackets."""
     return [term for term in re.split(r",(?![^()]*\))", text) if term.strip()]
 
 
@@ -96,7 +97,6 @@ def _label_test(term: str, text: str) -> Test:
 
 
 def _ordered(label: str, operator: str, limit: int) -> bool:
-    """Whether a label is a whole number beyond the limit."""
     try:
         number = int(label)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The API server's life: constructs its rooms, listens, counts requests, strikes with faults."""
+"""API server: startup, shutdown, request log and injected faults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from jobflow.sandbox.apiserver.writes.writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One request that was answered. `code` 0: the connection was broken on purpose."""
+    """One answered request; `code` 0 means that the connection was broken on purpose."""
 
     method: str
     path: str
@@ -59,19 +59,19 @@ class Seen:
 
 @dataclass(slots=True)
 class Fault:
-    """What goes wrong with requests: answered with `failure`, or the connection broken without it.
+    """A fault of requests: answered with `failure`, or the connection is broken.
 
-    `after`: the request is carried out all the same, only its answer is lost.
+    `after` means that the request is executed and only its answer is lost.
     """
 
     matches: Callable[[Request], bool]
     failure: Failure | None = None
     after: bool = False
     times: int | None = 1
-    """How often it strikes; None: always."""
+    """Number of requests that it strikes; None means all."""
 
     def strikes(self, request: Request) -> bool:
-        """Whether it strikes this request; counts it."""
+        """Return whether it strikes this request, and count it."""
         if self.times == 0 or not self.matches(request):
             return False
         if self.times is not None:
@@ -80,7 +80,7 @@ class Fault:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Lets the application break a connection, which ASGI has no word for."""
+    """Protocol that lets the application break a connection, which ASGI does not support."""
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -90,9 +90,9 @@ class _Protocol(HttpToolsProtocol):
 class ApiServer:
     """A small Kubernetes API server in this process, over real HTTP.
 
-    An async context manager. `requests` are the last requests answered; `faults` is for tests.
-    With `access` it speaks HTTPS and answers only whoever has the token; without, tests use it.
-    Raises OSError where the port is in use; on leaving, what any request crashed with.
+    An async context manager. `requests` holds the last requests; `faults` is for tests. With
+    `access`, the server speaks HTTPS and requires the token; only tests omit it. Raises OSError if
+    the port is in use and, on exit, the exceptions of crashed requests.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """`https://host:port`, known once it listens; `http://…` without `access`."""
+        """`https://host:port`, or `http://…` without `access`; known once it listens."""
         host, port = self._address
         return f"{'https' if self.access else 'http'}://{host}:{port}"
 
@@ -178,7 +178,7 @@ class ApiServer:
             raise ExceptionGroup("requests that the server could not handle", self._crashes)
 
     def write_kubeconfig(self, path: str | Path) -> None:
-        """Write a kubeconfig for this server; folders are made."""
+        """Write a kubeconfig for this server; create its folders."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(kubeconfig(self.url, self.access), encoding="utf-8")
@@ -188,12 +188,12 @@ class ApiServer:
         self.storage.close_watches()
 
     def expire_history(self) -> None:
-        """Forget all changes and pages so far: who comes back with an old version gets 410."""
+        """Forget all changes and pages: older versions get 410."""
         self.storage.compact()
         self._reader.forget_pages()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
+        """Handle a request (ASGI application)."""
         request = read_request(scope)
         fault = None
         try:

@@ -1,7 +1,7 @@
-"""Objects, resource versions and the changes that watches live on. Knows nothing of HTTP or kinds.
+"""Storage of objects with resource versions and the history of changes for watches.
 
-One revision counts all writes, as etcd's does. What is stored is never changed in place, so a
-page of a list or a watch may hold on to it. Every write is one step of the event loop.
+One revision counts all writes, as in etcd. A stored object is never changed in place, so pages and
+watches may keep it. Every write happens in one step of the event loop.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 
 Object = dict[str, Any]
 Key = tuple[str, str]
-"""Namespace (empty for a cluster's object) and name."""
+"""Namespace ("" for a cluster-scoped object) and name."""
 
 MAX_OBJECT = 1536 * 1024
-"""Bytes of a stored object: etcd's limit of one request."""
+"""Maximum size of a stored object in bytes: etcd's request limit."""
 
 MAX_HISTORY = 16 * 1024 * 1024
-"""Bytes of the changes that are kept of one kind."""
+"""Maximum total size in bytes of the changes kept for one kind."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
@@ -37,12 +37,12 @@ class Stored:
     key: Key
     obj: Object
     body: bytes
-    """The object as JSON."""
+    """The object as JSON text."""
     revision: int
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels; empty where there are none."""
+        """`metadata.labels`, or {}."""
         return self.obj["metadata"].get("labels") or {}
 
     @property
@@ -53,7 +53,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. `new` of a deletion is the last state with the deletion's own revision."""
+    """One write. For a deletion, `new` is the last state with the deletion's revision."""
 
     type: str
     new: Stored
@@ -61,12 +61,12 @@ class Change:
 
     @property
     def revision(self) -> int:
-        """The revision this change made."""
+        """Revision of this change."""
         return self.new.revision
 
 
 class Watch:
-    """What one watcher has not been told yet."""
+    """Pending changes of one watcher."""
 
     def __init__(self, since: int, limit: int) -> None:
         self.pending: deque[Change] = deque()
@@ -76,7 +76,7 @@ class Watch:
         self._limit = limit
 
     def offer(self, change: Change) -> None:
-        """A change for this watcher; one that is too far behind is cut off."""
+        """Queue a change, or close the watch if it is too far behind."""
         if change.revision <= self._since:
             return
         if len(self.pending) >= self._limit:
@@ -86,29 +86,29 @@ class Watch:
         self.wake.set()
 
     def close(self) -> None:
-        """End the watch once what is pending has been sent."""
+        """End the watch after its pending changes."""
         self.closed = True
         self.wake.set()
 
 
 @dataclass(slots=True)
 class Bucket:
-    """The objects of one kind and the last changes among them."""
+    """Objects of one kind and the history of their changes."""
 
     remembered: int
-    """The most changes that are kept; fewer where they are large."""
+    """Maximum number of changes kept; fewer if they are large."""
     history: deque[Change] = field(default_factory=deque)
     objects: dict[Key, Stored] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
-    """In order, as a list is answered."""
+    """Keys in list order."""
     watches: set[Watch] = field(default_factory=set)
     forgotten: int = 0
-    """The last revision whose change is no longer in `history`."""
+    """Last revision that is no longer in `history`."""
     held: int = 0
-    """Bytes of the changes in `history`."""
+    """Size of `history` in bytes."""
 
     def select(self, namespace: str) -> list[Stored]:
-        """All objects, or a namespace's, in order."""
+        """Return all objects, or those of a namespace, in order."""
         if not namespace:
             return [self.objects[key] for key in self.keys]
         start = bisect_left(self.keys, (namespace, ""))
@@ -116,7 +116,7 @@ class Bucket:
         return [self.objects[key] for key in self.keys[start:end]]
 
     def put(self, stored: Stored) -> Stored | None:
-        """Keep a state; returns the one before."""
+        """Store a state; return the previous one."""
         old = self.objects.get(stored.key)
         if old is None:
             insort(self.keys, stored.key)
@@ -124,13 +124,13 @@ class Bucket:
         return old
 
     def drop(self, key: Key) -> Stored:
-        """Forget an object. KeyError where there is none."""
+        """Remove an object. Raises KeyError."""
         old = self.objects.pop(key)
         del self.keys[bisect_left(self.keys, key)]
         return old
 
     def publish(self, change: Change) -> None:
-        """Remember a change and tell the watchers."""
+        """Record a change and notify the watchers."""
         self.history.append(change)
         self.held += len(change.new.body)
         while len(self.history) > self.remembered or self.held > MAX_HISTORY:
@@ -142,43 +142,44 @@ class Bucket:
 
 
 class Expired(Exception):
-    """The revision is older than what is remembered. `oldest` can still be watched from."""
+    """The revision is no longer kept; `oldest` is the first that can be watched."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {asked} ({oldest})")
 
 
 class TooLarge(Exception):
-    """The object is over `MAX_OBJECT`."""
+    """The object exceeds `MAX_OBJECT`."""
 
 
 class Storage:
-    """Everything the server holds."""
+    """All objects of the server."""
 
     def __init__(self, *, history: int = 10_000) -> None:
         self.revision = 1
         self.listeners: list[Callable[[str, Change], None]] = []
-        """Told of every change, in the same step of the event loop, with its bucket."""
+        """Called with bucket and change on every write, in the same step of the event loop."""
         self._history = history
         self._buckets: dict[str, Bucket] = {}
 
     def bucket(self, name: str) -> Bucket:
-        """The bucket of this name; made where there is none."""
+        """Return the bucket of this name; create it if it is missing."""
         found = self._buckets.get(name)
         if found is None:
             found = self._buckets[name] = Bucket(self._history)
         return found
 
     def buckets(self) -> Iterator[tuple[str, Bucket]]:
-        """All buckets with their names."""
+        """Yield all buckets with their names."""
         return iter(list(self._buckets.items()))
 
     def get(self, bucket: str, key: Key) -> Stored | None:
-        """The object, if it is there."""
+        """Return an object, or None."""
         return self.bucket(bucket).objects.get(key)
 
     def put(self, bucket: str, key: Key, obj: Object) -> Stored:
-        """Store an object's next state. Takes `obj` over and sets its version. Raises TooLarge."""
+        """Store an object's next state. Takes ownership of `obj` and sets its version. Raises
+        ObjectTooLarge."""
         where = self.bucket(bucket)
         stored = self._next(key, obj)
         old = where.put(stored)
@@ -186,7 +187,7 @@ class Storage:
         return stored
 
     def remove(self, bucket: str, key: Key, last: Object | None = None) -> Stored:
-        """Delete an object; `last` is a final state of it. Returns that, at its new revision."""
+        """Delete an object and return its last state at the new revision."""
         old = self.bucket(bucket).drop(key)
         obj = dict(last or old.obj)
         obj["metadata"] = dict(obj["metadata"])
@@ -195,7 +196,8 @@ class Storage:
         return gone
 
     def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> Watch:
-        """A watch that is told of all changes after `since`, be it yet to come. Raises Expired."""
+        """Return a watch on all changes after `since`, which may be in the future. Raises
+        Expired."""
         where = self.bucket(bucket)
         if since < where.forgotten:
             raise Expired(since, where.forgotten + 1)
@@ -206,17 +208,17 @@ class Storage:
         return watch
 
     def unwatch(self, bucket: str, watch: Watch) -> None:
-        """Tell this watch nothing more."""
+        """Stop notifying this watch."""
         self.bucket(bucket).watches.discard(watch)
 
     def close_watches(self) -> None:
-        """End all watches, as a server does that restarts or a proxy that has had enough."""
+        """End all watches, as a restarting server does."""
         for _, bucket in self.buckets():
             for watch in list(bucket.watches):
                 watch.close()
 
     def compact(self) -> None:
-        """Forget all changes so far: an older resource version is answered 410."""
+        """Forget all changes: an older resource version gets 410."""
         for _, bucket in self.buckets():
             bucket.history.clear()
             bucket.held = 0

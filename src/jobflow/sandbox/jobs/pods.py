@@ -1,8 +1,7 @@
-"""Pods of vcjobs as JSON: made as Volcano makes them, and read back.
+"""Pods of vcjobs: created like Volcano's, and read back.
 
-Values only. Not carried out of a vcjob's spec: `volumes` (no claims are made or mounted) and
-`plugins`, which have no place in the pod here: what env and svc tell a container, the runner
-`process` tells it (process_env).
+A vcjob's `volumes` are ignored. Its `plugins` do not change the pod here: the process runner sets
+the variables of env and svc (nodes/process/environment).
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def template_fault(task: Task) -> str:
-    """Why no pod can be made of a task's template; empty where one can."""
+    """Return why no pod can be made of a task's template, or ""."""
     try:
         msgspec.convert(task.template or {}, PodTemplate)
     except msgspec.ValidationError as error:
@@ -152,7 +151,7 @@ def template_fault(task: Task) -> str:
 
 
 def as_seen(pod: PodObject, *, doomed: bool = False) -> Pod:
-    """A pod as the job controller looks at it; `doomed` is one that it has deleted itself."""
+    """Return the pod as the policies see it; `doomed` means that the job controller deleted it."""
     statuses = pod.status.container_statuses or []
     ends = [status.state.terminated for status in statuses]
     version = (pod.metadata.annotations or {}).get(JOB_VERSION, "0")
@@ -180,7 +179,8 @@ def as_seen(pod: PodObject, *, doomed: bool = False) -> Pod:
 
 
 def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
-    """The pod that Volcano makes for one place of a task (createJobPod), bound to our node."""
+    """Return the pod that Volcano creates for one replica of a task (createJobPod), bound to the
+    sandbox's node."""
     name = job.metadata.name
     task_name = task.name or ""
     template = task.template or {}
@@ -214,7 +214,7 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
 
 
 def owner_reference(job: ObjectMeta) -> dict[str, Any]:
-    """The reference that makes a vcjob the controller of what it owns."""
+    """Return the reference that makes a vcjob the controller of an object."""
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,

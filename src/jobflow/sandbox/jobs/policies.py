@@ -1,7 +1,7 @@
-"""What a change of a pod means to its vcjob: the event, and the action a policy asks for.
+"""Lifecycle policies: the event that a pod's change causes, and the action that follows.
 
-Values only. Source: Volcano's pkg/controllers/job, job_controller_handler.go (events) and
-applyPolicies in job_controller_util.go (actions).
+Source: Volcano's pkg/controllers/job, job_controller_handler.go (events) and applyPolicies in
+job_controller_util.go (actions).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
 
 
 class BusEvent(StrEnum):
-    """What happened (bus.volcano.sh/v1alpha1 Event)."""
+    """Volcano's events (bus.volcano.sh/v1alpha1 Event)."""
 
     ANY = "*"
     POD_PENDING = "PodPending"
@@ -31,7 +31,7 @@ class BusEvent(StrEnum):
 
 
 class BusAction(StrEnum):
-    """What to do (bus.volcano.sh/v1alpha1 Action)."""
+    """Volcano's actions (bus.volcano.sh/v1alpha1 Action)."""
 
     SYNC = "SyncJob"
     ABORT = "AbortJob"
@@ -45,45 +45,45 @@ class BusAction(StrEnum):
 
 
 INTERNAL_EVENTS = frozenset({BusEvent.OUT_OF_SYNC, BusEvent.COMMAND_ISSUED, BusEvent.POD_RUNNING})
-"""Events that no policy is asked about, `*` included."""
+"""Events that match no policy, not even `*`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as the job controller looks at it."""
+    """The facts of a pod that the job controller uses."""
 
     name: str
     task: str
     phase: PodPhase = PodPhase.PENDING
     uid: str = ""
     version: int = 0
-    """`status.version` of the vcjob when the pod was made."""
+    """`status.version` of the vcjob when the pod was created."""
     partition: str = ""
     exit_code: int = 0
-    """Of the first container, once it has terminated."""
+    """Exit code of the first container, after it has terminated."""
     ready: bool = True
-    """Whether all its containers are."""
+    """Whether all containers are ready."""
     restarts: int = 0
-    """Of all its containers together."""
+    """Restarts of all containers."""
     deleting: bool = False
     since: datetime | None = None
-    """When it went into this phase."""
+    """Start of the current phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something that the job controller has to see to, for one vcjob."""
+    """A request to the job controller about one vcjob."""
 
     event: BusEvent = BusEvent.OUT_OF_SYNC
     action: BusAction | None = None
-    """What to do, whatever the policies say (a Command)."""
+    """Action of a Command, which overrides the policies."""
     task: str = ""
     pod: str = ""
     pod_uid: str = ""
     partition: str = ""
     exit_code: int = 0
     version: int | None = None
-    """The version of the vcjob that the pod belongs to; None: not from a pod."""
+    """Version of the vcjob that the pod belongs to; None if no pod caused the request."""
     since: datetime | None = None
 
 
@@ -92,17 +92,17 @@ SYNC = Request()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The action on a request; with a delay it is for later, unless the pod changes before."""
+    """Action for a request. A delayed action is dropped if the pod changes before."""
 
     action: BusAction = BusAction.SYNC
     delay: timedelta = timedelta()
 
 
 def pod_request(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) -> Request:
-    """The request that a new or changed pod makes; `pods` are the vcjob's, `new` among them.
+    """Return the request that a new or changed pod causes; `pods` are all pods of the vcjob.
 
     A pod that is seen for the first time counts as changed into its phase. Volcano counts it as
-    Pending, and so forgets a failure that happened while it was down.
+    Pending, and so misses a failure during its own downtime.
     """
     event = _event(old, new, spec, pods)
     return Request(
@@ -118,7 +118,7 @@ def pod_request(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod
 
 
 def evicted_request(pod: Pod) -> Request:
-    """The request that a pod makes which someone other than the job controller has deleted."""
+    """Return the request that a pod causes if anyone but the job controller deleted it."""
     return Request(
         event=BusEvent.POD_EVICTED,
         task=pod.task,
@@ -146,7 +146,6 @@ def _event(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) ->
 
 
 def _task_completed(task: Task | None, pods: Iterable[Pod]) -> bool:
-    """Whether all replicas of the task have succeeded."""
     if task is None or not task.replicas:
         return False
     done = sum(pod.task == task.name and pod.phase is PodPhase.SUCCEEDED for pod in pods)
@@ -154,7 +153,7 @@ def _task_completed(task: Task | None, pods: Iterable[Pod]) -> bool:
 
 
 def _task_failed(task: Task | None, pods: Iterable[Pod]) -> bool:
-    """Whether the containers of the task's pods have restarted `maxRetry` times together."""
+    """Return whether the containers of the task's pods restarted `maxRetry` times in total."""
     if task is None or not task.replicas or task.max_retry == -1:
         return False
     restarts = sum(
@@ -166,9 +165,9 @@ def _task_failed(task: Task | None, pods: Iterable[Pod]) -> bool:
 
 
 def decide(spec: JobSpec, version: int, request: Request) -> Decision:
-    """What to do on a request: the task's policies first, then the job's; else a sync.
+    """Return the action for a request: by the task's policies, then the job's, else a sync.
 
-    Requests of pods that belong to an earlier version of the vcjob are only synced.
+    A request of a pod of an earlier version is only synced.
     """
     if request.action is not None:
         return Decision(request.action)
@@ -201,7 +200,7 @@ def _timeout(policy: LifecyclePolicy) -> timedelta:
 
 
 def policy_faults(spec: JobSpec) -> list[str]:
-    """What in the policies cannot be carried out: an unknown action, a timeout that is none."""
+    """Return the faults of the policies: unknown actions and invalid timeouts."""
     faults = []
     places = [("spec", spec.policies or ())] + [
         (f"spec.tasks[{i}]", task.policies or ()) for i, task in enumerate(spec.tasks or ())

@@ -1,8 +1,8 @@
-"""The state machine of a vcjob: what one action on it makes of its pods and its status.
+"""State machine of a vcjob: the effect of one action on its pods and its status.
 
-Values only: no I/O and no clock. Two things can be done to the pods, as in Volcano's
-pkg/controllers/job: *sync* makes the missing ones and counts them all; *kill* deletes them, but
-for those worth keeping, and counts none. What comes of the phase depends on the phase it is in:
+As in Volcano's pkg/controllers/job, two operations exist: *sync* creates the missing pods and
+counts all pods; *kill* deletes pods, except those to keep, and counts only the deleted ones. The
+next phase depends on the current one:
 
     Pending, Running         sync; a policy's action kills and leads to Aborting, Terminating,
                              Completing or Restarting
@@ -10,11 +10,11 @@ for those worth keeping, and counts none. What comes of the phase depends on the
     Aborting, Terminating,   kill until no pod is alive, then Aborted, Terminated, Completed
     Completing
     Aborted                  ResumeJob leads to Restarting
-    Completed, Failed,       kill what is alive, once more, and drop the counts
+    Completed, Failed,       kill remaining pods once more, and drop the counts
     Terminated
 
-Every kill of the whole job makes a new version of it; pods carry the version they were made in,
-and what happens to pods of an earlier version is no longer held against the job.
+Every kill of the whole job increments the job's version. A pod carries the version that created it,
+and events of pods of an earlier version no longer affect the job.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KILLS_INTO = {
     BusAction.TERMINATE: JobPhase.TERMINATING,
     BusAction.COMPLETE: JobPhase.COMPLETING,
 }
-"""The phase that an action leads to from Pending and Running."""
+"""Next phase of an action in Pending and Running."""
 PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
 """Actions that kill only some of the job's pods."""
 ENDS_IN = {
@@ -49,38 +49,38 @@ ENDS_IN = {
     JobPhase.TERMINATING: JobPhase.TERMINATED,
     JobPhase.COMPLETING: JobPhase.COMPLETED,
 }
-"""Where a job goes from there once none of its pods is alive."""
+"""Next phase after the last pod has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A vcjob and its pods, as they are now."""
+    """A vcjob and its pods at one moment."""
 
     name: str
     created: datetime
     spec: JobSpec
-    """With defaults."""
+    """Spec with defaults."""
     status: JobStatus
     pods: Mapping[str, Pod] = field(default_factory=dict)
-    """By name; only pods of this very vcjob, by owner UID."""
+    """Pods of this vcjob (by owner UID), by name."""
     admitted: bool = True
-    """Whether the scheduler has let the job in; before that no pod is made."""
+    """Whether the scheduler admitted the job; before that, no pod is created."""
     deleting: bool = False
 
     @property
     def phase(self) -> str:
-        """`status.state.phase`, empty for a fresh vcjob."""
+        """`status.state.phase`, "" for a new vcjob."""
         return self.status.state.phase
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What to do now: the pods first, then the status, as Volcano does."""
+    """Changes of a vcjob: pods first, then the status, as in Volcano."""
 
     status: JobStatus
-    """The whole status to be; the same as the view's when there is nothing to write."""
+    """The next status; equal to the current one if nothing changes."""
     create: tuple[tuple[int, int], ...] = ()
-    """Index of the task in the spec, index of the pod in the task."""
+    """Index of the task in the spec, and of the pod in the task."""
     delete: tuple[Pod, ...] = ()
 
 
@@ -90,10 +90,10 @@ def pod_name(job: str, task: str, index: int) -> str:
 
 
 def step(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
-    """Carry out one action on a vcjob.
+    """Return the effect of one action on a vcjob.
 
-    `request` says which task, pod or partition a partial restart is about. A vcjob that is being
-    deleted is left alone.
+    `request` names the task, pod or partition of a partial restart. A vcjob that is being deleted
+    does not change.
     """
     if view.deleting:
         return Outcome(view.status)
@@ -114,7 +114,7 @@ def step(view: JobView, action: BusAction, request: Request, now: datetime) -> O
 
 
 def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
-    """The status of a vcjob that can never run: Failed, and why."""
+    """Return the status of a vcjob that cannot run: Failed, with the reason."""
     state = JobState(phase=JobPhase.FAILED, reason=reason, message=message)
     return _stamped(msgspec.structs.replace(status, state=state), now)
 
@@ -173,7 +173,7 @@ def _from_restarting(spec: JobSpec, status: JobStatus) -> JobPhase | None:
 
 
 def _from_running(spec: JobSpec, status: JobStatus) -> JobPhase | None:
-    """state/running.go: what a running job becomes when its pods have been counted."""
+    """Return the next phase of a running job (Volcano's state/running.go)."""
     replicas = _replicas(spec)
     succeeded = status.succeeded or 0
     if replicas == 0:
@@ -190,10 +190,10 @@ def _from_running(spec: JobSpec, status: JobStatus) -> JobPhase | None:
 
 
 def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
-    """Whether a task has fewer successes than its own `minAvailable`.
+    """Return whether a task has fewer successes than its own `minAvailable`.
 
-    It is asked only where the job wants as many pods as its tasks together, and only of tasks
-    that have pods.
+    It applies only if the job requires as many pods as its tasks together, and only to tasks with
+    pods.
     """
     wanted = sum(_task_available(task) for task in spec.tasks or ())
     if (spec.min_available or 0) < wanted:
@@ -221,7 +221,8 @@ def _initial(view: JobView, now: datetime) -> JobStatus:
 
 
 def _stamped(status: JobStatus, now: datetime) -> JobStatus:
-    """The status with its phase's time and condition at `now`; a phase has one condition."""
+    """Return the status with its phase's time and condition at `now`; each phase has one
+    condition."""
     at = now.replace(microsecond=0)
     kept = [entry for entry in status.conditions or () if entry.status != status.state.phase]
     return msgspec.structs.replace(
@@ -244,7 +245,7 @@ def _moved(status: JobStatus, phase: JobPhase | None, retries: int) -> JobStatus
 def _counted(
     status: JobStatus, pods: Iterable[Pod] = (), pending: Iterable[str] = (), terminating: int = 0
 ) -> JobStatus:
-    """The status with the pods counted; `pending` are the tasks of pods made just now."""
+    """Return the status with new counts; `pending` holds the tasks of pods about to be created."""
     tasks: dict[str, Counter[str]] = {}
     for task in pending:
         tasks.setdefault(task, Counter())[PodPhase.PENDING] += 1
@@ -261,9 +262,9 @@ def _counted(
 
 
 def _sync(view: JobView, now: datetime, move: Move) -> Outcome:
-    """Make what pods are missing, delete what is too many, count all, move on.
+    """Create missing pods, delete surplus pods, count all pods and move on.
 
-    Any change of the status renews the phase's time, its counts included.
+    Any change of the status, including its counts, renews the phase's time.
     """
     if not view.admitted:
         status = _moved(view.status, *move(view.status))
@@ -296,9 +297,9 @@ def _sync(view: JobView, now: datetime, move: Move) -> Outcome:
 
 
 def _may_start(view: JobView, task: Task) -> bool:
-    """Whether the tasks that this one depends on are far enough (waitDependsOnTask…).
+    """Return whether the tasks that this task depends on have started (waitDependsOnTask…).
 
-    As in Volcano, `any` counts only with more than one name.
+    As in Volcano, `any` requires more than one name.
     """
     names = (task.depends_on.name or []) if task.depends_on else []
     if len(names) > 1 and task.depends_on and task.depends_on.iteration == "any":
@@ -319,7 +320,8 @@ def _started(view: JobView, name: str) -> bool:
 
 
 def _kill(view: JobView, now: datetime, move: Move, *, keep_ended: bool = True) -> Outcome:
-    """Delete the job's pods: all, or all that have not ended. Those of the last retry stay."""
+    """Delete the job's pods: all, or those that have not ended. The last retry keeps its ended
+    pods."""
     last = (view.status.retry_count or 0) >= (view.spec.max_retry or 0) - 1
     keep = ENDED_POD_PHASES if keep_ended or last else frozenset()
     doomed = tuple(pod for pod in view.pods.values() if not pod.deleting and pod.phase not in keep)
@@ -333,7 +335,7 @@ def _kill(view: JobView, now: datetime, move: Move, *, keep_ended: bool = True) 
 def _kill_some(
     view: JobView, action: BusAction, request: Request, now: datetime, move: Move
 ) -> Outcome:
-    """Delete the pods of one task, one pod or one partition. No new version, as in Volcano."""
+    """Delete the pods of one task, pod or partition, without a new version, as in Volcano."""
     doomed = _targets(view, action, request)
     status = _killed(view, now, move, len(doomed))
     return Outcome(status, delete=tuple(pod for pod in doomed if not pod.deleting))
@@ -354,7 +356,7 @@ def _is_target(pod: Pod, action: BusAction, request: Request) -> bool:
 
 
 def _killed(view: JobView, now: datetime, move: Move, leaving: int) -> JobStatus:
-    """The status after a kill: only leaving pods are counted, and how long it ran is noted."""
+    """Return the status after a kill: counts of leaving pods, and the running duration."""
     counted = _counted(view.status, terminating=leaving)
     status = _moved(counted, *move(counted))
     until = status.state.last_transition_time or now

@@ -1,7 +1,6 @@
-"""The node of the stand-in: it has pods run by a runner, and confirms that deleted ones are gone.
+"""The sandbox's node: it lets a runner run the pods, and confirms deletions.
 
-It knows nothing of vcjobs but which one a pod belongs to. What it keeps can be lost at any moment:
-a new node takes pods up from their status.
+It keeps nothing that must survive: a new node continues pods from their status.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class Node:
-    """Runs pods. `learn` is told each pod as the API server has stored it."""
+    """Runs pods. `learn` receives each pod as the API server stored it."""
 
     def __init__(
         self,
@@ -39,19 +38,20 @@ class Node:
         self._learn = learn
         self._clock = clock
         self._began: dict[str, datetime] = {}
-        """By the pod's UID, as are the next two: when its time began to run."""
+        """Start of each pod, by its UID."""
         self._leaving: set[str] = set()
-        """Pods whose deletion by others is confirmed."""
+        """UIDs of deleted pods that are being confirmed."""
         self._players: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, pod: PodObject) -> None:
-        """A pod has been made just now: its time runs from here, to the microsecond."""
+        """Record the start of a pod that was just created, to the microsecond."""
         self._began.setdefault(pod.metadata.uid, pod.status.start_time or self._clock())
 
     def attend(self, pod: PodObject, job: Vcjob | None, mates: Iterable[PodObject]) -> None:
-        """Run a pod, or confirm that it is gone; nothing, where that has been begun.
+        """Run a pod, or confirm its deletion, unless that has already started.
 
-        `mates` are all pods of its vcjob. Without its vcjob a pod goes on, but is not begun.
+        `mates` are all pods of its vcjob. Without its vcjob, a running pod continues, but no pod
+        starts.
         """
         uid = pod.metadata.uid
         if pod.metadata.deletion_timestamp is not None:
@@ -65,14 +65,12 @@ class Node:
             self._players[uid] = self._tasks.create_task(self._play(assignment))
 
     async def delete(self, pod: PodObject) -> None:
-        """Delete a pod: at once, or, where something runs that is to end first, from when it has.
-
-        Raises Refused.
-        """
+        """Delete a pod: immediately, or gracefully if the runner has processes to end. Raises
+        Refused."""
         await self._writes.delete_pod(pod, gracefully=self._runner.graceful)
 
     def forget(self, pod: PodObject) -> None:
-        """A pod is gone: whoever runs it stops."""
+        """Stop running a pod that no longer exists."""
         uid = pod.metadata.uid
         self._began.pop(uid, None)
         self._leaving.discard(uid)
@@ -80,7 +78,7 @@ class Node:
             player.cancel()
 
     def _times(self, pod: PodObject, mates: Iterable[PodObject]) -> tuple[datetime, datetime]:
-        """When the pod's time began, and that of the first pod since its vcjob's last restart."""
+        """Return the start of the pod, and of the first pod since its vcjob's last restart."""
         own = self._began.setdefault(pod.metadata.uid, pod.started)
         return own, min(
             self._began.get(mate.metadata.uid, mate.started)

@@ -1,4 +1,4 @@
-"""The status of a pod as a kubelet writes it, from what a runner says of the pod. Values only."""
+"""Status of a pod as a kubelet writes it, from a runner's progress report."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from jobflow.sandbox.jobs.pods import ADDRESS, Container, PodObject
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one container stands: waiting, running or ended."""
+    """State of one container: waiting, running or ended."""
 
     started: datetime | None = None
-    """None: it has not been started yet, or is about to be again."""
+    """None if it has not started, or is about to restart."""
     finished: datetime | None = None
     exit_code: int = 0
     reason: str = ""
-    """Why it waits or how it ended; empty: the usual word for it."""
+    """Why it waits or how it ended; "" means the default reason."""
     message: str = ""
-    """More on that; the termination message, where it ended."""
+    """Details; the termination message if it has ended."""
     restarts: int = 0
     last: Standing | None = None
-    """How its last run ended, where it was restarted."""
+    """End of the previous run of a restarted container."""
 
     @property
     def running(self) -> bool:
-        """Whether it runs now."""
+        """Whether it is running."""
         return self.started is not None and self.finished is None
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended with exit code 0."""
+        """Whether it ended with exit code 0."""
         return self.finished is not None and self.exit_code == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a runner says of a pod."""
+    """Progress of a pod, as a runner reports it."""
 
     phase: PodPhase
     started: datetime
-    """When its containers did."""
+    """Start of the containers."""
     finished: datetime | None = None
     exit_code: int = 0
     message: str = ""
-    """The termination message of its first container."""
+    """Termination message of the first container."""
     containers: Sequence[Standing] = ()
-    """Each one's own, in order; none: all of them are as the pod is."""
+    """State of each container; if empty, all of them follow the pod's phase."""
     init_containers: Sequence[Standing] = ()
-    """The same; none: all of them have succeeded."""
+    """State of each init container; if empty, all of them have succeeded."""
     address: str = ADDRESS
     pod_reason: str = ""
-    """Why the pod as a whole has failed."""
+    """Reason for the failure of the whole pod."""
     pod_message: str = ""
 
 
 def pod_status(pod: PodObject, progress: Progress) -> dict[str, Any]:
-    """`status` as a kubelet writes it, to be merged into the pod's."""
+    """Return `status` as a kubelet writes it, as a merge patch."""
     init = [*(pod.spec.init_containers or ())]
     containers = [*(pod.spec.containers or ())]
     started = pod.status.start_time or progress.started
@@ -93,7 +93,7 @@ def _succeeded(at: datetime) -> Standing:
 
 
 def _alike(progress: Progress, count: int) -> list[Standing]:
-    """All containers as the pod is; the first has the message."""
+    """Return containers that follow the pod's phase; the first has the message."""
     ended = progress.phase is not PodPhase.RUNNING
     finished = (progress.finished or progress.started) if ended else None
     return [

@@ -1,4 +1,4 @@
-"""The runner `simulate`: pods go through their phases by the clock, and nothing is run."""
+"""Simulating runner: pods change their phases by the clock, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """This moment."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 class SimulateRunner:
     """Runs pods as their vcjob's annotations say, `speed` times as fast.
 
-    Infinite speed ends at once whatever ends at all, and skips Running. Raises ValueError for a
-    speed that is not above 0.
+    Infinite speed ends pods immediately and skips Running. Raises ValueError if the speed is not
+    above 0.
     """
 
     graceful = False
@@ -38,11 +38,11 @@ class SimulateRunner:
         self._clock = clock
 
     def faults(self, job: Vcjob) -> Sequence[str]:
-        """What in the annotations cannot be read."""
+        """Return the faults of the annotations."""
         return _script(job)[1]
 
     async def run(self, assignment: Assignment, report: Report) -> None:
-        """Report each phase when its time has come; of several that have, only the last."""
+        """Report each phase when it is due; of several that are due, only the last."""
         script, _ = _script(assignment.job)
         began: datetime | None = assignment.pod.status.start_time
         due = list(self._due(script, assignment))
@@ -58,12 +58,13 @@ class SimulateRunner:
             await report(_progress(mark, began, at))
 
     async def end(self, pod: PodObject) -> None:
-        """Nothing runs that could be ended."""
+        """Do nothing, because nothing runs."""
 
     def _due(self, script: Script, assignment: Assignment) -> Iterator[tuple[datetime, Mark]]:
-        """The marks that the pod has not passed, each with its moment.
+        """Yield the remaining phase changes of the pod, each with its time.
 
-        A task whose phases are listed goes by the job's time, any other by its pod's own.
+        A task with listed phases counts from the job's start, any other task from its pod's own
+        start.
         """
         task = assignment.pod.task
         start = assignment.job_started if task in script.phases else assignment.started
@@ -91,6 +92,6 @@ def _script(job: Vcjob) -> tuple[Script, tuple[str, ...]]:
 
 
 async def assume(pod: Pod, check: Check) -> str:
-    """What a probe sees of a simulated pod: it passes once the pod is Running, for nothing in it
-    could listen."""
+    """Return the probe result of a simulated pod, in which nothing listens: it passes once the pod
+    is Running."""
     return "" if pod.phase == PodPhase.RUNNING else f"does not answer while it is {pod.phase}"

@@ -1,6 +1,6 @@
-"""How a simulated vcjob goes, as its annotations under `sandbox.jobflow.volcano.sh/` tell it.
+"""Simulation of a vcjob as described by its annotations under `sandbox.jobflow.volcano.sh/`.
 
-Values only. A value that cannot be read is a fault with a sentence on it, never a default.
+A value that cannot be read is reported as a fault and never replaced by a default.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from jobflow.core.suggest import Suggester, did_you_mean
 
 DEFAULT_SECONDS = 1.0
 MAX_MESSAGE = 4096
-"""Bytes that a kubelet takes of a termination message."""
+"""Maximum size of a termination message in bytes."""
 LISTED_PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A pod goes into a phase."""
+    """Change of a pod into a phase."""
 
     at: float
-    """Seconds, undivided by any speed."""
+    """Seconds at speed 1."""
     phase: PodPhase
     exit_code: int = 0
     message: str = ""
@@ -35,12 +35,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The annotations of one vcjob, read."""
+    """The annotations of one vcjob."""
 
     attempt: int = 1
-    """Of its run, from 1: `fail_attempts` counts them."""
+    """Attempt of its run, from 1."""
     index: int | None = None
-    """Which item or repeat of its step it is, from 0; None: the step has one run."""
+    """Index of the item or repeat, from 0; None if the step has one run."""
     duration: float | None = None
     exit_code: int = 0
     fail_attempts: int = 0
@@ -48,7 +48,7 @@ class Script:
     phases: Mapping[str, tuple[tuple[PodPhase, float], ...]] = field(default_factory=dict)
 
     def marks(self, task: str) -> tuple[Mark, ...]:
-        """What the pods of a task go through, in order."""
+        """Return the phase changes of a task's pods, in order."""
         listed = self.phases.get(task)
         if listed is None:
             seconds = DEFAULT_SECONDS if self.duration is None else self.duration
@@ -64,7 +64,7 @@ class Script:
         return self.attempt <= self.fail_attempts
 
     def _code(self) -> int:
-        """The exit code of this attempt's pods: the ones after `fail-attempts` succeed."""
+        """Return the exit code of this attempt; attempts after `fail-attempts` succeed."""
         if self._must_fail:
             return self.exit_code or 1
         return 0 if self.fail_attempts else self.exit_code
@@ -80,7 +80,7 @@ class Script:
         return Mark(at, phase, code, self._message())
 
     def _message(self) -> str:
-        """The entry of its item or repeat; of a step with neither, that of its attempt."""
+        """Return the output of its item or repeat, or else of its attempt."""
         if not self.outputs:
             return ""
         turn = self.attempt - 1 if self.index is None else self.index
@@ -90,7 +90,7 @@ class Script:
 def read_script(
     annotations: Mapping[str, str], labels: Mapping[str, str], tasks: Iterable[str]
 ) -> tuple[Script, tuple[str, ...]]:
-    """The script of a vcjob with these tasks, and all that is wrong with it."""
+    """Return the script of a vcjob with these tasks, and all faults in it."""
     names = tuple(tasks)
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
         "duration": ("duration", parse_duration),
@@ -147,7 +147,7 @@ def _exit_code(text: str) -> int:
 
 
 def _outputs(text: str) -> tuple[str, ...]:
-    """One termination message, or those of a JSON list."""
+    """Parse one termination message, or a JSON list of them."""
     if not text.lstrip().startswith("["):
         return (_message(text),)
     try:
@@ -188,7 +188,7 @@ def _task_phases(
 
 
 def _rows(task: str, rows: Any) -> Iterable[tuple[PodPhase, float]]:
-    """The phases of one task: each later than the one before and further along."""
+    """Yield the phases of one task: each later than the one before, and further along."""
     if not isinstance(rows, list):
         raise ValueError(f'gives task "{task}" no list: write it like [["Running", 1]]')
     last_at, last_rank = 0.0, -1

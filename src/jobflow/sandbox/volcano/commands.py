@@ -1,8 +1,7 @@
-"""Commands on vcjobs, one after the other: each is deleted, then acted on, as in Volcano.
+"""Commands on vcjobs, processed one at a time: deleted first, then executed, as in Volcano.
 
-What an action does to a vcjob is `machine`'s business. Source: Volcano's pkg/controllers/job,
-addCommand and processNextCommand: the first DELETE wins, so that no Command acts twice; the target
-is found by its name; Commands on anything else are passed over.
+Source: Volcano's pkg/controllers/job, addCommand and processNextCommand: the first DELETE wins, so
+that no Command acts twice; the target is found by its name; Commands on other kinds are ignored.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from jobflow.sandbox.jobs.policies import BusAction, BusEvent, Request
 log = structlog.get_logger(__name__)
 
 Act = Callable[[Key, Request], None]
-"""Takes the namespace and name of a vcjob and what is asked of it."""
+"""Called with the key of a vcjob and a request."""
 
 
 class Commands:
-    """Follows the Commands of an API server; where it serves none, there are none."""
+    """Follows the Commands of an API server, if it serves them."""
 
     def __init__(self, client: Client, writes: Writes, act: Act) -> None:
         self._writes = writes
@@ -39,11 +38,11 @@ class Commands:
         self._news = asyncio.Event()
 
     async def follow(self) -> None:
-        """Take Commands in until cancelled."""
+        """Watch Commands until cancelled."""
         await self._reflector.run()
 
     async def run(self) -> None:
-        """Act on what was taken in until cancelled."""
+        """Execute Commands until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()

@@ -1,10 +1,10 @@
-"""The stand-in for Volcano's job controller and scheduler: it carries vcjobs out on an API server.
+"""Job controller and scheduler of the sandbox: runs vcjobs against any API server.
 
-What is to be done is decided in `machine`, `policies` and `inbox`; how pods fare, by a runner. Here
-is what they need of the world: watches, writes, clocks. Nothing relies on the sandbox's server.
+`state_machine`, `policies` and `job_queue` decide, and a runner runs the pods. This module connects
+them to watches, writes and clocks.
 
-Level-triggered: what is kept here can be lost at any moment, and a new stand-in takes up from the
-vcjobs and pods as it finds them. Pods of a deleted vcjob are the garbage collector's business.
+Level-triggered: its state can be lost at any moment, and a new controller continues from the vcjobs
+and pods that it finds. The garbage collector deletes the pods of a deleted vcjob.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ __all__ = ["JobController", "SimulateRunner"]
 log = structlog.get_logger(__name__)
 
 REFUSALS = 15
-"""How often a write may be refused before its vcjob is terminated (Volcano's maxRequeueNum)."""
+"""Number of refused writes after which a vcjob is terminated (Volcano's maxRequeueNum)."""
 INVALID = "InvalidJob"
-"""Reason in the state, and of the event, of a vcjob that cannot be run as it is."""
+"""Reason in the state and in the Event of a vcjob that cannot run."""
 
 
 @dataclass(eq=False)
 class Case:
-    """A vcjob in our hands."""
+    """A vcjob under control."""
 
     stored: VcjobObject
     job: Vcjob
@@ -64,29 +64,29 @@ class Case:
     backoff: Backoff = field(default_factory=lambda: Backoff(first=0.005, most=30.0))
     refusals: int = 0
     not_before: datetime | None = None
-    """When to go on after a failure."""
+    """Time of the next attempt after a failure."""
     worker: asyncio.Task[None] | None = None
     alarm: asyncio.TimerHandle | None = None
     expired: bool = False
-    """Whether we have asked for its deletion."""
+    """Whether its deletion was requested."""
 
     @property
     def uid(self) -> str:
-        """The vcjob's UID."""
+        """UID of the vcjob."""
         return self.stored.metadata.uid
 
     @property
     def phase(self) -> str:
-        """The vcjob's, empty for a fresh one."""
+        """Phase of the vcjob, "" if it is new."""
         return self.job.status.state.phase
 
 
 class NameInUse(Exception):
-    """The pod of another vcjob has the name that we want: one that has yet to be collected."""
+    """A pod of another vcjob still has the name; it will be garbage-collected."""
 
 
 class JobController:
-    """Carries out all vcjobs of an API server. Construct one, then await `run`, once."""
+    """Runs all vcjobs of an API server. `run` may be awaited once."""
 
     def __init__(self, client: Client, runner: Runner, *, clock: Clock = utc_now) -> None:
         self._runner = runner
@@ -109,12 +109,12 @@ class JobController:
         self._objects: dict[str, dict[str, PodObject]] = {}
         """Pods by their vcjob's UID and their name."""
         self._seen: dict[str, dict[str, Pod]] = {}
-        """The same, as the job controller looks at them."""
+        """The same pods as the policies see them."""
         self._doomed: set[str] = set()
-        """UIDs of pods that we have deleted."""
+        """UIDs of pods that this controller deleted."""
 
     async def run(self) -> None:
-        """Carry vcjobs out until cancelled."""
+        """Run vcjobs until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for reflector in self._reflectors:
@@ -152,7 +152,7 @@ class JobController:
             self._open(new)
 
     def _open(self, stored: VcjobObject) -> None:
-        """Take a vcjob on, with the pods that it already has."""
+        """Start to control a vcjob, with its existing pods."""
         job = read_vcjob(stored)
         case = Case(stored, job, self._faults(job))
         self._cases[case.uid] = case
@@ -170,7 +170,7 @@ class JobController:
             self._offer(case, SYNC)
 
     def _faults(self, job: Vcjob) -> Sequence[str]:
-        """Why a vcjob cannot be run as it is."""
+        """Return why a vcjob cannot run."""
         if job.fault or job.status.state.phase in ENDED_PHASES:
             return [job.fault] if job.fault else []
         templates = [
@@ -185,7 +185,7 @@ class JobController:
         self._wake(case)
 
     def _wake(self, case: Case) -> None:
-        """Have somebody see to a vcjob: one task a vcjob, as long as there is something to do."""
+        """Start the vcjob's worker task if it has none."""
         if self._tasks is not None and case.worker is None:
             work = self._work(case)
             try:
@@ -194,7 +194,7 @@ class JobController:
                 work.close()
 
     def _command(self, job: Key, request: Request) -> None:
-        """Somebody asks something of a vcjob; of one that is not there, nothing."""
+        """Queue a request for a vcjob, if it exists."""
         stored = self._jobs.get(*job)
         case = self._cases.get(stored.metadata.uid) if stored is not None else None
         if case is not None:
@@ -243,7 +243,7 @@ class JobController:
     # ------------------------------------------------------------------ work on one vcjob
 
     async def _work(self, case: Case) -> None:
-        """See to a vcjob until there is nothing left to do, or nothing before some time."""
+        """Process a vcjob until nothing is left, or nothing is due."""
         while self._holds(case):
             now = self._clock()
             if case.not_before is not None and now < case.not_before:
@@ -278,7 +278,7 @@ class JobController:
         case.not_before = self._clock() + timedelta(seconds=case.backoff.next())
 
     async def _refused(self, case: Case, work: Work, error: Refused) -> None:
-        """Try again later; not for ever, but then the vcjob is terminated."""
+        """Retry later; after too many refusals, terminate the vcjob."""
         case.refusals += 1
         if case.refusals == 1:
             await self._warn(case, "FailedCreate", str(error))
@@ -290,7 +290,7 @@ class JobController:
             self._later(case, work)
 
     async def _carry_out(self, case: Case, work: Work) -> None:
-        """One action: its pods first, then the status, as Volcano does."""
+        """Execute one action: pods first, then the status, as in Volcano."""
         now = self._clock()
         if case.faults and case.phase not in ENDED_PHASES:
             message = "; ".join(case.faults)
@@ -324,7 +324,7 @@ class JobController:
         self._pods.learn(pod)
 
     async def _delete(self, case: Case, pod: Pod) -> None:
-        """Delete a pod. It counts as terminating until the watch tells that it is gone."""
+        """Delete a pod, which counts as terminating until the watch confirms that it is gone."""
         target = self._objects.get(case.uid, {}).get(pod.name)
         if target is None or target.metadata.uid != pod.uid or self._node is None:
             return
@@ -346,7 +346,7 @@ class JobController:
     # ------------------------------------------------------------------ time
 
     async def _expire(self, case: Case) -> None:
-        """Delete a vcjob whose ttl is over."""
+        """Delete a vcjob whose ttl has expired."""
         case.expired = True
         try:
             await self._writes.delete_job(case.stored)
@@ -354,7 +354,7 @@ class JobController:
             log.warning("vcjob cannot be deleted", job=_name(case.stored), error=str(error))
 
     def _set_alarm(self, case: Case) -> None:
-        """Wake the vcjob's worker when the next thing is due."""
+        """Wake the vcjob's worker when the next action is due."""
         _silence(case)
         if not self._holds(case):
             return
@@ -372,7 +372,7 @@ def _silence(case: Case) -> None:
 
 
 def _expiry(job: Vcjob) -> datetime | None:
-    """When a finished vcjob is to be deleted; None: not at all, or it is under way."""
+    """Return when a finished vcjob is deleted; None if never or not finished."""
     ttl = job.spec.ttl_seconds_after_finished
     ended = job.status.state.last_transition_time
     if ttl is None or ended is None or job.metadata.deletion_timestamp is not None:
@@ -387,7 +387,7 @@ def _is_past(moment: datetime | None, now: datetime) -> bool:
 
 
 async def _all(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do all of it, at once; then raise the first failure, if there was one."""
+    """Await all of them; then raise the first exception."""
     for result in await asyncio.gather(*jobs, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

@@ -1,7 +1,7 @@
-"""What a vcjob's controller has yet to see to: requests in order, and actions that wait.
+"""Queue of a vcjob's requests and delayed actions.
 
-Values and their bookkeeping; no I/O and no clock. Source of the rules on waiting actions:
-Volcano's pkg/controllers/job/job_controller.go (AddDelayActionForJob and what it is called with).
+Source of the rules for delayed actions: Volcano's pkg/controllers/job/job_controller.go
+(AddDelayActionForJob and its callers).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _REACH = {
     BusAction.RESTART_POD: "pod",
     BusAction.RESTART_PARTITION: "partition",
 }
-"""The attribute of a request that says how far an action goes; not in here: the whole job."""
+"""Attribute of a request that limits the action; other actions affect the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One action to carry out."""
+    """An action to execute."""
 
     action: BusAction
     request: Request
@@ -54,7 +54,7 @@ class Inbox:
         self._waiting: dict[str, _Waiting] = {}
 
     def offer(self, request: Request) -> None:
-        """Take a request in. Any number of requests for no more than a sync are one."""
+        """Add a request. Any number of sync requests count as one."""
         if request.event is BusEvent.POD_RUNNING:
             self._call_off(request.pod)
         if request.action is None and request.event in INTERNAL_EVENTS:
@@ -63,7 +63,7 @@ class Inbox:
             self._requests.append(request)
 
     def put_back(self, work: Work) -> None:
-        """Take in again what could not be carried out; it comes first."""
+        """Return an action that failed to the front of the queue."""
         if work.action is BusAction.SYNC:
             self._sync = True
         else:
@@ -72,10 +72,10 @@ class Inbox:
     def take(
         self, spec: JobSpec, status: JobStatus, pods: Mapping[str, Pod], now: datetime
     ) -> Work | None:
-        """The next action; None: there is none now (see `next_due`).
+        """Return the next action, or None if none is due (see `next_due`).
 
-        What policies ask for goes before a sync, which could end the job over it. Not so while
-        the job is Pending: there a sync can lead no further than Running, which it must not skip.
+        Actions of policies precede a sync, which could end the job. While the job is Pending, the
+        sync comes first: it leads no further than Running, a phase that must not be skipped.
         """
         if self._sync and status.state.phase in ("", JobPhase.PENDING):
             self._sync = False
@@ -102,11 +102,11 @@ class Inbox:
 
     @property
     def next_due(self) -> datetime | None:
-        """When the first of the waiting actions is due."""
+        """Due time of the first delayed action."""
         return min((waiting.due for waiting in self._waiting.values()), default=None)
 
     def done(self, work: Work) -> None:
-        """An action was carried out: others that wait and reach no further are needless."""
+        """Drop delayed actions that an executed action covers."""
         if work.action is BusAction.SYNC:
             return
         for pod, waiting in list(self._waiting.items()):
@@ -120,13 +120,13 @@ class Inbox:
             self._waiting[pod] = waiting
 
     def _call_off(self, pod: str) -> None:
-        """A pod runs: what its predecessor of the same name called for is settled."""
+        """Drop the delayed action of a pod's predecessor, because the pod runs."""
         waiting = self._waiting.get(pod)
         if waiting and waiting.work.request.event is not BusEvent.POD_PENDING:
             del self._waiting[pod]
 
     def _ripen(self, pods: Mapping[str, Pod], now: datetime) -> None:
-        """Move what is due to the front of the requests; forget what is no longer so."""
+        """Move due actions to the front; drop those that no longer apply."""
         for name, waiting in list(self._waiting.items()):
             request = waiting.work.request
             pod = pods.get(name)
@@ -140,7 +140,7 @@ class Inbox:
 
 
 def _commanded(work: Work) -> Request:
-    """The request with its action settled, so that policies are not asked again."""
+    """Return the request with a fixed action, so that policies are not evaluated again."""
     return Request(
         action=work.action,
         event=work.request.event,

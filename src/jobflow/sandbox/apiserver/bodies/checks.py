@@ -1,6 +1,6 @@
-"""Whether a body is what its URL says, and metadata of the types it has to be of.
+"""Checks that a body matches its URL and that its metadata has the right types.
 
-The sentences are those of Go's decoder, which people find in their search engines.
+The messages are those of Go's decoder, which users find in search engines.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.operations import Target
 
 _SUMMARY = 30
-"""Bytes of a body that an error repeats."""
+"""Bytes of the body that an error message repeats."""
 
 
 class Mistyped(ValueError):
-    """Metadata that cannot be read into its type."""
+    """A metadata field has the wrong type."""
 
 
 def unrecognized(kind: Kind, body: bytes, why: str) -> Failure:
-    """400 for a body that is no object at all."""
+    """Return 400 for a body that is not an object."""
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind.kind}): {why} "
         f"({_summary(body)})"
@@ -31,7 +31,7 @@ def unrecognized(kind: Kind, body: bytes, why: str) -> Failure:
 
 
 def unhandled(obj: Object, kind: Kind, why: object) -> Failure:
-    """400 for an object that cannot be read as its kind."""
+    """Return 400 for an object that cannot be read as its kind."""
     said = str(obj.get("kind") or kind.kind)
     version = str(obj.get("apiVersion") or kind.version).rpartition("/")[2]
     return bad_request(f'{said} in version "{version}" cannot be handled as a {kind.kind}: {why}')
@@ -46,7 +46,7 @@ def _summary(body: bytes) -> str:
 
 
 def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
-    """Raise Failure where an object is of another kind or version; a built-in may name none."""
+    """Raise RequestFailure if the object has another kind or version; a built-in may omit them."""
     if not obj.get("kind") and kind.custom:
         raise unrecognized(kind, body, f"Object 'Kind' is missing in '{body.decode()}'")
     said = obj.setdefault("apiVersion", "" if kind.custom else kind.api_version)
@@ -62,7 +62,7 @@ def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
 
 
 def keep_kind(kind: Kind, obj: Object) -> None:
-    """Raise Failure where a patch has made another kind or version of an object."""
+    """Raise RequestFailure if a patch changed the object's kind or version."""
     for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(field) != wanted:
             raise _misnamed(obj, field, wanted)
@@ -80,7 +80,8 @@ def _name(obj: Object) -> str:
 
 
 def check_address(where: Target, obj: Object) -> None:
-    """Give the object the URL's namespace and name. Raises Failure, 400, where it has others."""
+    """Set the URL's namespace, and raise RequestFailure, 400, if namespace or name differ from the
+    URL."""
     metadata = obj["metadata"]
     if metadata.get("namespace") not in (None, "", where.namespace):
         raise bad_request(
@@ -103,7 +104,7 @@ def check_address(where: Target, obj: Object) -> None:
 
 
 def check_metadata(obj: Object) -> None:
-    """Raise Mistyped where metadata has a wrong type; a null in it becomes nothing, in place."""
+    """Raise Mistyped if metadata has a wrong type; remove nulls in place."""
     metadata = obj.get("metadata")
     if metadata is None:
         metadata = obj["metadata"] = {}
@@ -122,11 +123,11 @@ def check_metadata(obj: Object) -> None:
 
 
 Wrong = tuple[str, Any, str]
-"""Go's name of a field, a value in it of a wrong type, and the type it should be of."""
+"""Go name of a field, a value of the wrong type, and the expected type."""
 
 
 def _outer(metadata: dict[str, Any]) -> Iterator[Wrong]:
-    """The fields of metadata that are of a wrong type, and texts in maps; null texts are empty."""
+    """Yield mistyped fields of metadata and of its maps; turn null in a map into ""."""
     for name, (wanted, go) in _FIELDS.items():
         if name in metadata and type(metadata[name]) is not wanted:
             yield f"ObjectMeta.{name}", metadata[name], go
@@ -140,7 +141,6 @@ def _outer(metadata: dict[str, Any]) -> Iterator[Wrong]:
 
 
 def _inner(metadata: dict[str, Any]) -> Iterator[Wrong]:
-    """The elements of lists that are of a wrong type."""
     if not all(isinstance(metadata.get(name, []), list) for name in _LISTS):
         return
     for finalizer in metadata.get("finalizers", ()):
@@ -189,7 +189,7 @@ _LISTS = ("finalizers", "ownerReferences")
 
 
 def go_word(value: Any) -> str:
-    """What Go's decoder calls a JSON value."""
+    """Return Go's word for the type of a JSON value."""
     if isinstance(value, bool):
         return "bool"
     words: tuple[tuple[Any, str], ...] = (

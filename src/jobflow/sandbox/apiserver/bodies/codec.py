@@ -1,7 +1,4 @@
-"""Bodies of requests as objects: JSON, YAML and what little protobuf kubectl insists on.
-
-Finds duplicate keys, which most decoders pass over. Judges nothing else.
-"""
+"""Decoders of request bodies: JSON, YAML, and the protobuf that kubectl requires."""
 
 from __future__ import annotations
 
@@ -18,18 +15,18 @@ from jobflow.sandbox.apiserver.http import JSON
 
 YAML = "application/yaml"
 _MAX_DEPTH = 200
-"""Collections inside collections of a YAML body."""
+"""Maximum depth of nested collections in a YAML body."""
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 _decode = msgspec.json.Decoder().decode
 
 
 class Unreadable(ValueError):
-    """A body that is not what its media type says. The message says why."""
+    """A body that does not match its media type. The message says why."""
 
 
 def load(body: bytes) -> Any:
-    """JSON. Raises Unreadable."""
+    """Decode JSON. Raises UnreadableBody."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -40,7 +37,7 @@ def load(body: bytes) -> Any:
 
 
 def load_yaml(body: bytes) -> Any:
-    """YAML, of which JSON is a part. Raises Unreadable; aliases are refused."""
+    """Decode YAML, which includes JSON. Raises UnreadableBody; aliases are refused."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -55,7 +52,7 @@ def load_yaml(body: bytes) -> Any:
 
 
 def _check_events(body: bytes) -> None:
-    """Raise Unreadable for what a few bytes can make large or deep without end."""
+    """Refuse short documents that expand without limit."""
     depth = 0
     for event in yaml.parse(body, _PlainLoader):
         if isinstance(event, yaml.AliasEvent):
@@ -69,7 +66,7 @@ def _check_events(body: bytes) -> None:
 
 
 class _PlainLoader(yaml.CSafeLoader):
-    """Keeps dates as text, as JSON has them."""
+    """A loader that keeps dates as text, like JSON."""
 
 
 _PlainLoader.yaml_implicit_resolvers = {
@@ -79,14 +76,15 @@ _PlainLoader.yaml_implicit_resolvers = {
 
 
 def decoder(media_type: str) -> Callable[[bytes], Any]:
-    """What reads bodies of this type. Raises Failure, 415, where nothing does."""
+    """Return the decoder of a media type. Raises RequestFailure, 415, if it is not supported."""
     if media_type not in _DECODERS:
         raise unsupported_media_type((JSON, YAML, PROTOBUF))
     return _DECODERS[media_type]
 
 
 def load_protobuf(body: bytes) -> Any:
-    """Kubernetes' protobuf. Raises Unreadable, or Failure, 415, for a kind taken in JSON only."""
+    """Decode Kubernetes protobuf. Raises UnreadableBody, or RequestFailure, 415, for an unsupported
+    kind."""
     try:
         return protobuf.decode(body)
     except protobuf.Unknown as unknown:
@@ -99,7 +97,7 @@ _DECODERS = {JSON: load, YAML: load_yaml, PROTOBUF: load_protobuf}
 
 
 def duplicate_keys(body: bytes) -> list[str]:
-    """Paths of the keys that a JSON body has twice in one object, in order of the text."""
+    """Return the paths of keys that a JSON body repeats within one object, in document order."""
     twice = False
 
     def pairs(items: list[tuple[str, Any]]) -> None:
@@ -111,7 +109,7 @@ def duplicate_keys(body: bytes) -> list[str]:
 
 
 def _twice(node: yaml.Node | None, path: str) -> Iterator[str]:
-    """The same, with paths: JSON read as YAML, whose nodes keep all keys."""
+    """Yield duplicate keys of JSON parsed as YAML, whose nodes keep all keys."""
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield from _twice(item, f"{path}[{index}]")

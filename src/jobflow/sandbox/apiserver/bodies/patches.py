@@ -1,4 +1,7 @@
-"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902). Both leave their arguments alone."""
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch.
+
+No function changes its arguments.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 MAX_OPERATIONS = 10_000
-"""Operations of one JSON patch (kube-apiserver's own limit)."""
+"""Maximum number of operations in a JSON patch, as in kube-apiserver."""
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """The target with the patch merged in: null removes, a list replaces."""
+    """Return the target with a merge patch applied: null removes, a list replaces."""
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}
@@ -31,7 +34,8 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """The document after all operations. Raises Failure: 400 malformed, 422 one that fails."""
+    """Return the document after all operations. Raises RequestFailure: 400 if malformed, 413, or
+    422 if one fails."""
     if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {go_word(operations)} into Go value of "
@@ -73,7 +77,8 @@ def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:
 
 
 def _failed() -> Exception:
-    """All that a real API server says of an operation that cannot be carried out."""
+    """Return the only message that a real API server gives for an operation that cannot be
+    applied."""
     status = failure(
         422, "Invalid", "the server rejected our request due to an error in our request"
     )
@@ -82,19 +87,19 @@ def _failed() -> Exception:
 
 
 def _pointer(text: Any) -> list[str]:
-    """A JSON pointer (RFC 6901) as its tokens. Raises Failure, 422."""
+    """Split a JSON pointer (RFC 6901). Raises RequestFailure, 422."""
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise _failed()
     return [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:]]
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality as JSON has it: true is not 1."""
+    """Compare as JSON does: true is not 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _index(items: list[Any], token: str, *, end: bool) -> int:
-    """A token as an index into a list; `end`: one past the last is fine."""
+    """Convert a token to a list index; with `end`, also one past the last item."""
     if token == "-" and end:  # noqa: S105 - RFC 6901's word for the end
         return len(items)
     if token.isdecimal() and int(token) < len(items) + end:
@@ -160,9 +165,9 @@ _KEYS = {
     "ownerReferences": "uid",
     "webhooks": "name",
 }
-"""Lists of objects, by the name of their field."""
+"""Merge key of each list of objects, by field name."""
 _SETS = frozenset({"finalizers"})
-"""Lists of plain values to which a patch adds."""
+"""Lists of plain values that a patch extends."""
 
 _DIRECTIVE = "$patch"
 _ORDER = "$setElementOrder/"
@@ -171,7 +176,7 @@ _RETAINED = "$retainKeys"
 
 
 def strategic_merge(target: Any, patch: Any) -> Any:
-    """The target with the patch merged in. Neither is changed. Raises Failure, 400."""
+    """Return the target with a strategic merge patch applied. Raises RequestFailure, 400."""
     if not isinstance(patch, Mapping):
         return patch
     if patch.get(_DIRECTIVE) == "replace":
@@ -190,7 +195,6 @@ def strategic_merge(target: Any, patch: Any) -> Any:
 
 
 def _directive(merged: dict[str, Any], key: str, value: Any) -> None:
-    """Carry out what a key that begins with a dollar asks for."""
     if key.startswith(_REMOVED):
         field = key.removeprefix(_REMOVED)
         merged[field] = [item for item in merged.get(field) or () if item not in value]

@@ -1,7 +1,7 @@
-"""Kubernetes' protobuf bodies of the few kinds that kubectl sends in no other form.
+"""Decoder of the few kinds that kubectl sends as protobuf only.
 
-Field numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery. Only
-decodes; answers are always JSON, which those clients take.
+Field numbers come from the generated.proto files of k8s.io/api and k8s.io/apimachinery. Answers are
+always JSON, which those clients accept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 MAGIC = b"k8s\x00"
 
 Message = Mapping[int, tuple[str, Any]]
-"""What a field number is called and holds: `_TEXT`, `_INT` and so on, or another Message."""
+"""Name and type of each field number; a type is `_TEXT`, `_INT` … or another Message."""
 
 _TEXT, _INT, _BOOL, _TEXTS, _MAP, _BYTES_MAP, _TIME = (
     "text",
@@ -28,15 +28,15 @@ _TEXT, _INT, _BOOL, _TEXTS, _MAP, _BYTES_MAP, _TIME = (
 
 
 class Malformed(ValueError):
-    """These bytes are no protobuf of this kind."""
+    """The bytes are not a protobuf message of this kind."""
 
 
 class Unknown(ValueError):
-    """A kind whose protobuf is not known here."""
+    """The protobuf of this kind is not supported."""
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The object in a protobuf body. Raises Malformed or Unknown."""
+    """Return the object in a protobuf body. Raises MalformedProtobuf or UnknownProtobuf."""
     if not body.startswith(MAGIC):
         raise Malformed("the body does not begin with k8s\\0")
     envelope = dict(_fields(body[len(MAGIC) :]))
@@ -54,7 +54,7 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Field numbers and raw values of a message, in order."""
+    """Yield field numbers and raw values in order."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -88,7 +88,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _message(data: bytes, message: Message) -> dict[str, Any]:
-    """A message as JSON. Fields without a name are passed over, empty ones left out."""
+    """Return a message as JSON, without unknown and empty fields."""
     decoded: dict[str, Any] = {}
     for number, raw in _fields(data):
         if number not in message:
@@ -129,7 +129,7 @@ def _entry(raw: bytes, holds: str) -> tuple[str, str]:
 
 
 def _time(raw: bytes) -> str | None:
-    """A Timestamp; an empty one is none."""
+    """Return a Timestamp as text; None if it is empty."""
     fields = dict(_fields(raw))
     seconds, nanos = fields.get(1, 0), fields.get(2, 0)
     if not isinstance(seconds, int) or not isinstance(nanos, int):
@@ -142,7 +142,7 @@ def _time(raw: bytes) -> str | None:
 
 
 def _texts(*names: str) -> dict[int, tuple[str, Any]]:
-    """A message of nothing but texts, numbered from 1."""
+    """Return a message of text fields only, numbered from 1."""
     return {number: (name, _TEXT) for number, name in enumerate(names, start=1)}
 
 

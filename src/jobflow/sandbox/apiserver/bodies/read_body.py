@@ -1,4 +1,4 @@
-"""Request bodies as the objects and changes they ask for, with field validation as asked.
+"""Objects and changes that request bodies ask for, with field validation.
 
 Unknown and duplicate fields are an error (Strict), a warning (Warn) or dropped (Ignore).
 """
@@ -48,7 +48,7 @@ Patch = Callable[[Any], Any]
 
 
 def new_object(where: Target, request: Request, how: How) -> Object:
-    """The object that a POST or a PUT brings. Raises Failure, 400, 415 or 422."""
+    """Return the object in a POST or PUT. Raises RequestFailure, 400, 415 or 422."""
     kind, body = where.kind, request.body
     read = decoder(request.content_type)
     try:
@@ -73,12 +73,12 @@ def new_object(where: Target, request: Request, how: How) -> Object:
 
 
 def _taken(kind: Kind, obj: Object) -> Object:
-    """The object as it is stored."""
     return kind.projection.take(obj) if kind.projection else obj
 
 
 def replacement(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
-    """What a PUT asks for. Raises Failure; the change itself 409 or 422."""
+    """Return the change that a PUT asks for. Raises RequestFailure; the change itself 409 or
+    422."""
     obj = new_object(where, request, how)
 
     def change(current: Stored) -> Object:
@@ -107,9 +107,9 @@ def _other_uid(where: Target, wanted: str, found: str) -> str:
 
 
 def applied(where: Target, request: Request, *, there: bool) -> Object:
-    """The configuration that a server-side apply brings. Raises Failure, 400, 422 or 500.
+    """Return the configuration of a server-side apply. Raises RequestFailure, 400, 422 or 500.
 
-    What is `there` already need not be named in the body.
+    If the object exists, the body need not name it.
     """
     kind = where.kind
     if not request.query.get("fieldManager"):
@@ -142,14 +142,14 @@ def applied(where: Target, request: Request, *, there: bool) -> Object:
 
 
 def check_patch_type(kind: Kind, media_type: str) -> None:
-    """Raise Failure, 415, where this kind takes no such patch."""
+    """Raise RequestFailure, 415, if the kind does not support this patch type."""
     accepted = [JSON_PATCH, MERGE, *([] if kind.custom else [STRATEGIC]), APPLY]
     if media_type not in accepted:
         raise failures.unsupported_media_type(accepted)
 
 
 def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
-    """What a PATCH asks for; carried out on the state it meets. Raises Failure."""
+    """Return the change that a PATCH asks for. Raises RequestFailure."""
     patch = _patch(where, request)
 
     def change(current: Stored) -> Object:
@@ -159,13 +159,14 @@ def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Obj
 
 
 def _as_shown(kind: Kind, current: Stored) -> Any:
-    """A copy of the current state in the version of the request."""
+    """Return a copy of the current state in the version of the request."""
     obj = load(current.body)
     return kind.projection.show(obj) if kind.projection else obj
 
 
 def _revision(where: Target, request: Request, how: How, obj: Any, current: Stored) -> Object:
-    """What a patch has made of an object, once it is an object of its kind. Raises Failure."""
+    """Return the patched object after checking that it is still of its kind. Raises
+    RequestFailure."""
     if not isinstance(obj, dict):
         raise failures.bad_request("error decoding patch: the outcome is no JSON object")
     keep_kind(where.kind, obj)
@@ -183,7 +184,7 @@ def _revision(where: Target, request: Request, how: How, obj: Any, current: Stor
 
 
 def _patch(where: Target, request: Request) -> Patch:
-    """The patch as a function of the current object. Raises Failure, 400."""
+    """Return the patch as a function of the current object. Raises RequestFailure, 400."""
     if request.content_type == APPLY:
         wanted = applied(where, request, there=True)
         if where.kind.projection:
@@ -211,7 +212,8 @@ def _mapping(loaded: Any) -> Object:
 
 
 def _strict_faults(request: Request, how: How, dropped: list[str]) -> list[str]:
-    """What Strict refuses; with Warn it goes into the answer's warnings instead."""
+    """Return the faults that Strict refuses; with Warn, add them to the request's warnings
+    instead."""
     if how.field_validation == "Ignore":
         return []
     twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []

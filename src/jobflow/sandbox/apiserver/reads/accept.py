@@ -1,4 +1,4 @@
-"""Which form of its answer a client asks for in its Accept header."""
+"""Output format that a client requests in its Accept header."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jobflow.sandbox.apiserver.resources.table import PartialRenderer, Renderer,
 
 
 def renderer(kind: Kind, request: Request) -> Renderer:
-    """The first form of the header that we have; JSON as it is stored where none is named."""
+    """Return the renderer of the first supported media type; plain JSON by default."""
     for media_range in request.accept.split(","):
         media_type, *parameters = (part.strip() for part in media_range.split(";"))
         if media_type not in ("application/json", "*/*"):

@@ -1,4 +1,4 @@
-"""The options of a list or a watch: which version is meant, and which combinations make sense.
+"""Options of a list or a watch: the requested version, and valid combinations.
 
 Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation.
 """
@@ -19,7 +19,7 @@ _MATCH = "resourceVersionMatch"
 
 
 def check_options(request: Request, *, watching: bool) -> None:
-    """Raise Failure, 400 or 422, where the options cannot be meant."""
+    """Raise RequestFailure, 400 or 422, if the options are invalid."""
     for name in ("limit", "timeoutSeconds"):
         request.number(name)
     faults = list(_watch_faults(request) if watching else _list_faults(request))
@@ -28,7 +28,8 @@ def check_options(request: Request, *, watching: bool) -> None:
 
 
 def version(request: Request, *, watching: bool = False) -> int:
-    """`resourceVersion`; 0 where it is not given. Raises Failure: 400, or 500 for a watch."""
+    """Return `resourceVersion`, 0 if it is missing. Raises RequestFailure: 400, or 500 for a
+    watch."""
     text = request.query.get("resourceVersion") or "0"
     if text.isdecimal():
         return int(text)
@@ -42,7 +43,7 @@ def version(request: Request, *, watching: bool = False) -> int:
 
 
 def check_token(token: str) -> None:
-    """Raise Failure, 400, where this cannot be a continue token."""
+    """Raise RequestFailure, 400, if this is not a continue token."""
     wrong = "invalid continue token: continue key is not valid"
     try:
         said = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)

@@ -1,4 +1,4 @@
-"""Get, list and watch requests: versions, selectors, pages. Changes nothing."""
+"""Get, list and watch requests: versions, selectors, pages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from jobflow.sandbox.apiserver.selectors import Selector, selector
 from jobflow.sandbox.apiserver.storage import Expired, Storage, Stored
 
 _SNAPSHOTS = 64
-"""Lists that clients may be in the middle of; the oldest is answered 410."""
+"""Maximum number of unfinished paged lists; the oldest gets 410."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Where a paged list goes on."""
+    """Remaining objects of a paged list."""
 
     revision: int
     start: int
@@ -32,7 +32,7 @@ class _Page:
 
 
 class Reader:
-    """Answers reads."""
+    """Handler of get, list and watch requests."""
 
     def __init__(self, storage: Storage, *, bookmark_seconds: float) -> None:
         self._storage = storage
@@ -40,7 +40,7 @@ class Reader:
         self._pages: OrderedDict[str, _Page] = OrderedDict()
 
     def get(self, target: Target, request: Request) -> Response:
-        """One object. Raises Failure."""
+        """Return one object. Raises RequestFailure."""
         self._check_reached(version(request))
         stored = self._storage.get(target.kind.bucket, target.key)
         if stored is None:
@@ -49,7 +49,7 @@ class Reader:
         return Response(render.one(stored), media_type=render.media_type)
 
     def list(self, target: Target, request: Request) -> Response:
-        """A collection, or a page of it. Raises Failure."""
+        """Return a collection, or a page of it. Raises RequestFailure."""
         check_options(request, watching=False)
         render = renderer(target.kind, request)
         wanted = _wanted(target, request)
@@ -71,7 +71,7 @@ class Reader:
         return Response(body, media_type=render.media_type)
 
     def watch(self, target: Target, request: Request, receive: Receive) -> Response:
-        """A stream of changes. Raises Failure."""
+        """Return a stream of changes. Raises RequestFailure."""
         check_options(request, watching=True)
         render = renderer(target.kind, request)
         wanted = _wanted(target, request)
@@ -100,7 +100,7 @@ class Reader:
         return Response(stream=frames, media_type=render.media_type)
 
     def _check_version(self, request: Request) -> None:
-        """Raise Failure where the list is asked for at a version we do not have."""
+        """Raise RequestFailure if the list is requested at a version that is not available."""
         asked = version(request)
         self._check_reached(asked)
         exact = request.query.get("resourceVersionMatch") == "Exact"
@@ -114,7 +114,7 @@ class Reader:
             raise failures.too_new(asked, self._storage.revision)
 
     def _remember(self, page: _Page) -> str:
-        """A continue token for what is left of a list; empty where nothing is."""
+        """Return a continue token for the rest of a list, or "" if nothing remains."""
         if not page.left:
             return ""
         start = {"v": "meta.k8s.io/v1", "rv": page.revision, "start": page.start}
@@ -140,7 +140,7 @@ class Reader:
         return page
 
     def forget_pages(self) -> None:
-        """Every continue token handed out so far is too old from now on."""
+        """Expire every continue token."""
         self._pages.clear()
 
 

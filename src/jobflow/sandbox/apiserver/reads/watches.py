@@ -1,4 +1,4 @@
-"""Watch connections: frames out of changes, bookmarks, timeouts, and noticing who has gone."""
+"""Watch connections: event frames, bookmarks, timeouts and disconnects."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ Render = Callable[[Stored], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a watch asks for."""
+    """Options of a watch."""
 
     kind: Kind
     select: Select
     render: Render
     initial: list[Stored]
-    """States to begin with, as ADDED."""
+    """Objects that are sent first, as ADDED."""
     bookmark_seconds: float
-    """How often a bookmark is sent; 0: never."""
+    """Interval of bookmarks; 0 means never."""
     timeout_seconds: float
     initial_end: bool = False
-    """Whether a bookmark marks the end of the initial states (sendInitialEvents)."""
+    """Whether a bookmark marks the end of the initial objects (sendInitialEvents)."""
 
 
 async def stream(
     storage: Storage, watch: Watch, terms: Terms, receive: Receive
 ) -> AsyncGenerator[bytes]:
-    """The frames of one watch until its time is over, the client has gone or the server stops."""
+    """Yield the frames of one watch until it times out, the client leaves or the server stops."""
     loop = asyncio.get_running_loop()
     bookmarks = _Bookmarks(watch, terms.bookmark_seconds)
     gone = asyncio.create_task(_until_gone(receive, watch))
@@ -74,7 +74,7 @@ async def _until_gone(receive: Receive, watch: Watch) -> None:
 
 
 class _Bookmarks:
-    """Wakes a watch whenever a bookmark is due."""
+    """Timer that wakes a watch when a bookmark is due."""
 
     def __init__(self, watch: Watch, seconds: float) -> None:
         self._watch = watch
@@ -119,7 +119,7 @@ def _framed(kind: str, body: bytes) -> bytes:
 
 
 def _frame(change: Change, terms: Terms) -> bytes | None:
-    """A change as this watcher sees it: an object may come into its selection or leave it."""
+    """Return the frame for this watcher: an object may enter or leave its selection."""
     was = change.old is not None and terms.select(change.old)
     if change.type == DELETED:
         return _framed(DELETED, terms.render(change.new)) if was else None
@@ -137,5 +137,5 @@ def _bookmark(kind: Kind, revision: int, annotations: dict[str, str] | None = No
 
 
 def error_frame(status: dict[str, object]) -> bytes:
-    """A watch that ends with an error."""
+    """Return the frame that ends a watch with an error."""
     return _framed("ERROR", encode(status))

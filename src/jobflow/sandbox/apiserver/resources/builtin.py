@@ -1,4 +1,4 @@
-"""The kinds that are served from the start and are no CustomResourceDefinition."""
+"""Built-in kinds, which no CustomResourceDefinition defines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NamespaceRules(Rules):
 
 
 class SecretRules(Rules):
-    """Texts of stringData go into data."""
+    """Values of stringData move into data."""
 
     def complete(self, obj: Object) -> list[str]:
         texts = obj.pop("stringData", None) or {}
@@ -56,7 +56,7 @@ class SecretRules(Rules):
 
 
 class EventRules(Rules):
-    """An event is in the namespace of what it is about; of a cluster's object, in default."""
+    """An event is in the namespace of its object, or in default for a cluster-scoped object."""
 
     def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
         namespace = obj["metadata"]["namespace"]
@@ -67,13 +67,14 @@ class EventRules(Rules):
 
 
 class PodRules(Rules):
-    """A pod begins as Pending."""
+    """A pod starts as Pending."""
 
     def begin(self, obj: Object) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
 
     def grace(self, obj: Object, asked: int | None) -> int:
-        """A pod that a node has, and that has not ended, stays until its node confirms."""
+        """Return 0 for a pod that has ended or has no node; other pods stay until their node
+        confirms."""
         spec = obj.get("spec") or {}
         ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if ended or not spec.get("nodeName"):
@@ -84,7 +85,7 @@ class PodRules(Rules):
 
 
 _GRACE = 30
-"""`terminationGracePeriodSeconds` where it is not given."""
+"""Default of `terminationGracePeriodSeconds`."""
 
 
 def _pod_fields(pod: Object) -> Mapping[str, str]:

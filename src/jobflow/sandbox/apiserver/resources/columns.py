@@ -1,4 +1,4 @@
-"""The columns `kubectl get` shows of built-in kinds, as kube-apiserver prints them.
+"""Columns of `kubectl get` for built-in kinds, as kube-apiserver prints them.
 
 Source: k8s.io/kubernetes pkg/printers/internalversion.
 """
@@ -19,7 +19,7 @@ def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Colum
 
 
 def _at(obj: Any, *path: str) -> Any:
-    """What is at a path of keys; None where something on the way is not there."""
+    """Return the value at a path of keys, or None."""
     for key in path:
         obj = obj.get(key) if isinstance(obj, dict) else None
     return obj
@@ -35,7 +35,7 @@ def _ready(pod: Object) -> str:
 
 
 def _pod_status(pod: Object) -> str:
-    """The phase, or what a container says that is more to the point."""
+    """Return the phase, or a container's reason if it is more specific."""
     reason = _at(pod, "status", "reason") or _at(pod, "status", "phase") or "Unknown"
     for container in reversed(_containers(pod)):
         state = container.get("state") or {}
@@ -48,7 +48,6 @@ def _pod_status(pod: Object) -> str:
 
 
 def _restarts(pod: Object) -> str:
-    """How often containers restarted, and how long ago the last time was."""
     count, last = 0, ""
     for container in _containers(pod):
         count += container.get("restartCount", 0)
@@ -90,7 +89,6 @@ def _object(event: Object) -> str:
 
 
 def _source(event: Object) -> str:
-    """Component and host, from where the reporter has put them."""
     component = _at(event, "source", "component") or event.get("reportingComponent") or ""
     host = _at(event, "source", "host") or event.get("reportingInstance")
     return f"{component}, {host}" if host else component

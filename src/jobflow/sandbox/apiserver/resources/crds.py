@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what one has to look like, and the kinds that come of it."""
+"""CustomResourceDefinitions: their rules, and the kinds that they define."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jobflow.sandbox.apiserver.resources.table import AGE, NAME, printed
 from jobflow.sandbox.apiserver.storage import DELETED, Change
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-"""The finalizer that keeps a CRD until its objects are gone."""
+"""Finalizer that keeps a CRD until its objects are deleted."""
 
 
 class DefinitionRules(Rules):
-    """The rules of a CustomResourceDefinition. Objects of it are served as soon as it is stored."""
+    """Rules of a CustomResourceDefinition. Its objects are served as soon as it is stored."""
 
     def complete(self, obj: Object) -> list[str]:
         spec = obj.get("spec")
@@ -102,7 +102,7 @@ def _version(version: Mapping[str, Any], path: str) -> Iterator[Violation]:
 
 
 def _structural(schema: Any, path: str) -> Iterator[Violation]:
-    """What this server could not keep to: places of no type, and CEL, which it cannot evaluate."""
+    """Yield violations of schemas that this server does not support: untyped places, and CEL."""
     if not isinstance(schema, dict):
         yield Violation(path, Reason.TYPE_INVALID, type(schema).__name__, "must be a schema")
         return
@@ -121,7 +121,7 @@ def _structural(schema: Any, path: str) -> Iterator[Violation]:
 
 
 def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
-    """The kinds that a definition serves, one a version."""
+    """Yield the kinds that a definition serves, one per version."""
     spec = definition["spec"]
     names = spec["names"]
     stored = next(version["name"] for version in spec["versions"] if version["storage"])
@@ -150,7 +150,7 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
 
 
 def _projected(spec: Mapping[str, Any], version: str, stored: str) -> dict[str, Any]:
-    """How a version that is not the stored one is shown: under its own name."""
+    """Return the conversion of a version that is not the stored one."""
     if version == stored:
         return {}
     group = spec["group"]
@@ -178,14 +178,14 @@ def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
 
 
 class Definitions:
-    """Keeps the registry in step with the stored definitions."""
+    """Updates the registry when a definition changes."""
 
     def __init__(self, registry: Registry, bucket: str) -> None:
         self._registry = registry
         self._bucket = bucket
 
     def __call__(self, bucket: str, change: Change) -> None:
-        """A change of any bucket."""
+        """Handle a change of any bucket."""
         if bucket != self._bucket:
             return
         if change.old is not None and change.old.obj["spec"] == change.new.obj["spec"]:

@@ -1,4 +1,4 @@
-"""What this server serves, in the words clients ask it with: groups, resources, version."""
+"""Discovery: API groups, resources and the server's version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATUS_VERBS = ["get", "patch", "update"]
 
 
 def discover(registry: Registry, request: Request) -> Response | None:
-    """The answer to a discovery request; None for any other path or method."""
+    """Return the answer to a discovery request; None for any other path or method."""
     if request.method != "GET":
         return None
     parts = request.path.strip("/").split("/")
@@ -49,14 +49,13 @@ def discover(registry: Registry, request: Request) -> Response | None:
 
 
 def no_such_page(request: Request) -> Response:
-    """404 for a path that nobody serves. Raises Failure, 404, under /api, which knows its paths."""
+    """Return 404 for an unknown path. Raises RequestFailure, 404, under /api."""
     if request.path.startswith("/api/"):
         raise no_such_path()
     return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
 
 
 def _paths(registry: Registry) -> list[str]:
-    """What there is, for people with a browser."""
     groups = [name for name in _groups(registry) if name]
     versions = [f"/apis/{name}/{v}" for name in groups for v in _versions(registry, name)]
     named = [f"/apis/{name}" for name in groups]
@@ -97,7 +96,7 @@ def _wants_aggregated(request: Request) -> bool:
 
 
 def _groups(registry: Iterable[Kind]) -> list[str]:
-    """Names of the groups, each once, in the order they came."""
+    """Return the names of the groups without duplicates, in order."""
     return list({kind.group: None for kind in registry})
 
 
@@ -114,7 +113,7 @@ def _versions(registry: Registry, group: str) -> list[str]:
 
 
 def _resources(kind: Kind) -> list[dict[str, Any]]:
-    """A kind and its subresources in an APIResourceList."""
+    """Return the APIResourceList entries of a kind and its subresources."""
     entry: dict[str, Any] = {
         "name": kind.plural,
         "singularName": kind.one,
@@ -140,7 +139,7 @@ def _resources(kind: Kind) -> list[dict[str, Any]]:
 
 
 def _aggregated(registry: Registry, root: str) -> dict[str, Any]:
-    """All groups of /api or /apis with their resources, in one answer."""
+    """Return all groups of /api or /apis with their resources, in one answer."""
     groups = [name for name in _groups(registry) if bool(name) is (root == "apis")]
     return {
         "kind": "APIGroupDiscoveryList",

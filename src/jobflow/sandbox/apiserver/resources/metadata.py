@@ -1,6 +1,6 @@
-"""`metadata` of objects: what the server fills in, what may change, and what names may look like.
+"""Metadata of objects: server-set fields, immutability and syntax.
 
-The rules and their words are those of k8s.io/apimachinery/pkg/api/validation.
+The rules and messages are those of k8s.io/apimachinery/pkg/api/validation.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ _is_value = re.compile(_VALUE).fullmatch
 _is_name = re.compile(_NAME).fullmatch
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of generated names: no vowels and nothing that looks like another."""
+"""Letters of generated names: no vowels, no lookalikes."""
 MAX_ANNOTATIONS = 256 * 1024
 
 _REFUSED = frozenset(("uid", "deletionTimestamp"))
-"""What an update is told off for, where other things of the server's are passed over."""
+"""Fields that an update may not set; other server-set fields are ignored."""
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def now() -> str:
-    """This moment as metadata says it: UTC, whole seconds."""
+    """Return the current time in metadata's format: UTC, whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generated(prefix: str) -> str:
-    """A name from `generateName`."""
+    """Return a name for `generateName`."""
     return prefix[:58] + "".join(random.choices(_SUFFIX, k=5))
 
 
 def begin(kind: Kind, obj: Object) -> None:
-    """Fill in what a new object gets from the server, in place."""
+    """Set the server's fields of a new object, in place."""
     metadata = obj["metadata"]
     for gone in (*_SERVER_SET, "resourceVersion", "selfLink", "generation", "managedFields"):
         metadata.pop(gone, None)
@@ -58,9 +58,9 @@ def begin(kind: Kind, obj: Object) -> None:
 
 
 def carry_over(kind: Kind, obj: Object, old: Object) -> None:
-    """Keep what an update does not change, in place; generation counts real changes.
+    """Restore fields that an update cannot change, in place, and count the generation.
 
-    A uid or deletion timestamp that was asked for stays, for `violations` to refuse.
+    A changed uid or deletion timestamp stays, so that `violations` refuses it.
     """
     metadata, before = obj["metadata"], old["metadata"]
     for name in (*_SERVER_SET, "generateName", "generation"):
@@ -78,20 +78,20 @@ def carry_over(kind: Kind, obj: Object, old: Object) -> None:
 
 
 def _content(kind: Kind, obj: Object) -> Object:
-    """What generation counts: everything but metadata and, where it has its own path, status."""
+    """Return the part that generation counts: without metadata, and without a separate status."""
     apart = ("metadata", "status") if kind.has_status else ("metadata",)
     return {key: value for key, value in obj.items() if key not in apart}
 
 
 def _tidy(metadata: dict[str, Any]) -> None:
-    """Leave out what is empty, as Go's omitempty does."""
+    """Remove empty fields, as Go's omitempty does."""
     for name in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
         if name in metadata and not metadata[name]:
             del metadata[name]
 
 
 def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violation]:
-    """What is wrong with an object's metadata."""
+    """Yield the violations of an object's metadata."""
     metadata = obj["metadata"]
     yield from _name(kind, metadata)
     for key, value in (metadata.get("labels") or {}).items():
@@ -106,7 +106,7 @@ def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violatio
 
 
 def suspicions(obj: Object) -> Iterator[str]:
-    """What a new object's metadata is warned of."""
+    """Yield the warnings about a new object's metadata."""
     for finalizer in obj["metadata"].get("finalizers") or ():
         if "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
             yield (
@@ -157,7 +157,7 @@ def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
 
 
 def _bad_key(key: str) -> str:
-    """What is wrong with a label's key or a finalizer's name; empty where nothing is."""
+    """Return the fault of a label key or a finalizer, or ""."""
     prefix, slash, name = key.rpartition("/")
     if slash and not prefix:
         return "prefix part must be non-empty"

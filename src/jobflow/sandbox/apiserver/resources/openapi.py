@@ -1,6 +1,6 @@
-"""OpenAPI v3, one document a group and version: what `kubectl explain` and apply read.
+"""OpenAPI v3, one document for each group and version, for `kubectl explain` and apply.
 
-Holds no more than they need: a schema a kind, and the paths under which it is patched.
+A document holds a schema for each kind, and the paths under which it is patched.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _ROOT = "/openapi/v3"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _V2_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_PROTOBUF = b"\x0a\x032.0"
-"""An OpenAPI v2 document (gnostic's openapi_v2.Document) with its version and nothing else. kubectl
-asks for it before it applies a `List`, and passes over kinds that it does not describe."""
+"""An OpenAPI v2 document (gnostic's openapi_v2.Document) that holds only its version. kubectl
+requests it before it applies a `List`, and ignores kinds that it does not describe."""
 _FIELD_VALIDATION = (
     "What is done about unknown and duplicate fields: Ignore drops them, Warn drops them with a "
     "warning, Strict refuses the request."
@@ -26,7 +26,7 @@ _FIELD_VALIDATION = (
 
 
 def openapi(registry: Registry, request: Request) -> Response | None:
-    """The answer to a request for OpenAPI documents; None for any other path or method."""
+    """Return the answer to a request for OpenAPI documents; None for any other path or method."""
     if request.method != "GET" or not request.path.startswith("/openapi/"):
         return None
     if request.path == "/openapi/v2":
@@ -48,7 +48,8 @@ def _of_path(registry: Registry, path: str) -> list[Kind]:
 
 
 def _index(registry: Registry) -> Iterable[tuple[str, dict[str, str]]]:
-    """Where each document is. The hash changes with its content, for clients cache by it."""
+    """Yield the path of each document. The hash changes with the content, because clients cache by
+    it."""
     for base in {_base(kind): None for kind in registry}:
         content = encode(document(_of_path(registry, base)))
         digest = hashlib.sha256(content).hexdigest().upper()
@@ -56,7 +57,7 @@ def _index(registry: Registry) -> Iterable[tuple[str, dict[str, str]]]:
 
 
 def document(kinds: list[Kind]) -> dict[str, Any]:
-    """The OpenAPI v3 document of the kinds of one group and version."""
+    """Return the OpenAPI v3 document of the kinds of one group and version."""
     schemas: dict[str, Any] = {_META: _object_meta()}
     paths: dict[str, Any] = {}
     for kind in kinds:
@@ -140,10 +141,10 @@ def _object_meta() -> dict[str, Any]:
 
 
 def _operations(kind: Kind) -> dict[str, Any]:
-    """The PATCH that tells kubectl of field validation, and the GET and PUT beside it.
+    """Return the operations of a kind: PATCH announces field validation to kubectl.
 
-    Strategic merge patches are taken of built-in kinds but not announced: kubectl would work them
-    out from a schema, which we have none of; as it is, it does so from its own types.
+    Strategic merge patches of built-in kinds are accepted but not announced: without them kubectl
+    uses its own types, and with them it would need a schema.
     """
     accepted = (JSON_PATCH, MERGE, APPLY)
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
@@ -186,7 +187,6 @@ def _parameter(name: str, description: str, where: str = "query") -> dict[str, A
 
 
 def _v2() -> dict[str, Any]:
-    """OpenAPI v2, for clients that ask for it before they look at v3: no more than its frame."""
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": "v1.32.0"},

@@ -1,8 +1,7 @@
-"""Structural schemas as a CRD has them: pruning, defaulting and validation of objects.
+"""Structural schemas of CRDs: pruning, defaulting and validation of objects.
 
-A schema is compiled once. The sentences are those of apiextensions (k8s.io/kube-openapi
-pkg/validation/errors). Formats other than date-time are not checked, and no CEL is evaluated:
-`jobflow.sandbox.apiserver.resources.crds` refuses a schema that holds some.
+The messages are those of apiextensions (k8s.io/kube-openapi pkg/validation/errors). Formats other
+than date-time are not checked, and CEL is not evaluated: `crds` refuses a schema that contains CEL.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Check = Callable[[Any, str], Violation | None]
 
 
 class Node:
-    """One place of a schema, compiled."""
+    """One node of a compiled schema."""
 
     __slots__ = (
         "additional",
@@ -65,13 +64,13 @@ class Node:
 
     @property
     def takes_null(self) -> bool:
-        """Whether null is a value here: where it may be, or where nothing is said of the type."""
+        """Whether null is allowed: if the node is nullable or untyped."""
         return self.nullable or not self.type
 
     def complete(self, value: Any, path: str, dropped: list[str]) -> None:
-        """Prune what the schema does not know, and null where it may not be; fill in defaults.
+        """Prune unknown fields and forbidden nulls, and set defaults, in place.
 
-        In place. A null in a list stays, for validation to refuse.
+        A null in a list stays, so that validation refuses it.
         """
         if isinstance(value, dict):
             self._complete_object(value, path, dropped)
@@ -95,7 +94,7 @@ class Node:
                 node.complete(value[key], f"{path}.{key}", dropped)
 
     def violations(self, value: Any, path: str, old: Any = _ABSENT) -> Iterator[Violation]:
-        """What is wrong with a value. What has not changed since `old` is let be."""
+        """Yield the violations of a value. A value equal to `old` is not checked."""
         if old is not _ABSENT and value == old:
             return
         if value is None and self.nullable:
@@ -139,7 +138,7 @@ class Node:
 
 
 class SchemaRules(Rules):
-    """The rules of a kind that a CRD's schema describes."""
+    """Rules of a kind that a CRD's schema describes."""
 
     def __init__(self, schema: Mapping[str, Any], *, status_apart: bool = False) -> None:
         self._status_apart = status_apart
@@ -162,14 +161,14 @@ class SchemaRules(Rules):
 
 
 def _of_status(fault: Violation) -> Violation:
-    """A fault in a status, which is judged by itself: the sentence says its path inside it."""
+    """Shorten the path in a status fault's message: the status is validated separately."""
     inside = fault.path.removeprefix("status.")
     detail = fault.detail.replace(f"{fault.path} in body", f"{inside} in body")
     return replace(fault, detail=detail)
 
 
 def _type_of(value: Any) -> str:
-    """The JSON schema type of a value; a whole float is an integer, as Go has it."""
+    """Return the JSON schema type of a value; a whole float is an integer, as in Go."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
     return _TYPES[type(value)]
@@ -187,7 +186,7 @@ _TYPES = {
 
 
 def _checks(schema: Mapping[str, Any]) -> Iterator[Check]:
-    """The value validations of one place, each as a function."""
+    """Yield the value validations of one node."""
     for word, make in _WORDS.items():
         if word in schema:
             yield make(schema[word])
@@ -282,7 +281,7 @@ def _is_date_time(text: str) -> bool:
 
 
 def _logic(word: str, inner: Any) -> Check:
-    """allOf, anyOf, oneOf or not: judged as a whole, with one sentence for it."""
+    """Check allOf, anyOf, oneOf or not as a whole, with one message."""
     holds = jsonschema_rs.validator_for({word: inner}).is_valid
     words = {
         "allOf": "must validate all the schemas (allOf)",

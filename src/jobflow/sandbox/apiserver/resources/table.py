@@ -1,4 +1,4 @@
-"""Objects as rows of a `meta.k8s.io/v1` Table, which is what `kubectl get` prints."""
+"""Output formats of objects: JSON, `meta.k8s.io/v1` Table, metadata only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = Column(
 
 
 def age(timestamp: str | None) -> str:
-    """How long ago something was, as kubectl says it: 5s, 3m10s, 2h, 4d."""
+    """Return the time since a timestamp as kubectl prints it: 5s, 3m10s, 2h, 4d."""
     if not timestamp:
         return "<unknown>"
     try:
@@ -32,7 +32,8 @@ def age(timestamp: str | None) -> str:
 
 
 def duration(seconds: int) -> str:
-    """A duration in at most two units (k8s.io/apimachinery pkg/util/duration HumanDuration)."""
+    """Format a duration in at most two units (k8s.io/apimachinery pkg/util/duration
+    HumanDuration)."""
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
@@ -61,7 +62,7 @@ CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creation
 
 
 def printed(name: str, kind: str, path: str, priority: int, description: str) -> Column:
-    """A column of a CRD's additionalPrinterColumns."""
+    """Return a column of a CRD's additionalPrinterColumns."""
     return Column(name, kind, _cell(kind, path), priority, description=description)
 
 
@@ -88,7 +89,7 @@ def _text(value: Any) -> str:
 
 
 class Renderer:
-    """Objects as they are stored."""
+    """Objects in JSON."""
 
     media_type = JSON
 
@@ -96,18 +97,18 @@ class Renderer:
         self._kind = kind
 
     def one(self, stored: Stored) -> bytes:
-        """One object."""
+        """Render one object."""
         if self._kind.projection is None:
             return stored.body
         return encode(self.shown(stored))
 
     def shown(self, stored: Stored) -> Object:
-        """The object in this kind's version."""
+        """Return the object in this kind's version."""
         projection = self._kind.projection
         return projection.show(stored.obj) if projection else stored.obj
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        """A page of a list; `following` is the token of the next one."""
+        """Render a page of a list; `following` is the continue token."""
         return b'{"apiVersion":"%b","kind":"%b","metadata":%b,"items":[%b]}' % (
             self._kind.api_version.encode(),
             self._kind.many.encode(),
@@ -116,12 +117,12 @@ class Renderer:
         )
 
     def event(self) -> Callable[[Stored], bytes]:
-        """A renderer of the objects of one watch, in order."""
+        """Return the renderer for the objects of one watch."""
         return self.one
 
 
 class TableRenderer(Renderer):
-    """Rows, with as much of each object beside its cells as is asked for."""
+    """Objects as table rows; `include` says which part of the object a row holds."""
 
     media_type = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -167,7 +168,7 @@ class TableRenderer(Renderer):
 
 
 def partial(obj: Object) -> Object:
-    """An object's metadata alone."""
+    """Return an object's metadata as PartialObjectMetadata."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -176,7 +177,7 @@ def partial(obj: Object) -> Object:
 
 
 class PartialRenderer(Renderer):
-    """Metadata alone, for those who need no more."""
+    """Objects as PartialObjectMetadata."""
 
     media_type = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
@@ -207,8 +208,8 @@ def _definition(column: Column) -> dict[str, Any]:
 def list_metadata(
     revision: int, following: str, remaining: int, *, always: bool = False
 ) -> dict[str, Any]:
-    """`metadata` of a list; `always`: with `continue` even where nothing follows, as lists of
-    custom resources have it."""
+    """Return `metadata` of a list; `always` keeps an empty `continue`, as in lists of custom
+    resources."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
     if following or always:
         metadata["continue"] = following
@@ -230,7 +231,7 @@ _TOKEN = re.compile(
 
 
 def compile_path(path: str) -> Callable[[Any], list[Any]]:
-    """A path as a function from an object to what it finds there, in order."""
+    """Compile a JSONPath into a function that returns all values found, in order."""
     steps: list[Step] = []
     at = 0
     text = path if path.startswith((".", "[")) else f".{path}"

@@ -1,4 +1,4 @@
-"""What an admission webhook configuration has to look like. Calls nobody."""
+"""Rules of admission webhook configurations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
 class WebhookRules(Rules):
-    """The rules of Validating- and MutatingWebhookConfigurations.
+    """Rules of Validating- and MutatingWebhookConfigurations.
 
     Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation and v1 defaults.
     """
@@ -64,7 +64,6 @@ def _webhook(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
 
 
 def _versions(versions: list[str], path: str) -> Iterator[Violation]:
-    """Only v1 is spoken here."""
     where = f"{path}.admissionReviewVersions"
     if not versions:
         yield Violation(where, Reason.REQUIRED, None, "must specify one of v1, v1beta1")

@@ -1,7 +1,7 @@
-"""Asks the registered admission webhooks about writes, as kube-apiserver does. Stores nothing.
+"""Admission webhooks: matching, calls and refusals, as in kube-apiserver.
 
-A webhook is matched by its rules and selectors, mutating ones are called one after another,
-validating ones at once. A refusal keeps the webhook's own status, headed by its name.
+Rules and selectors choose the webhooks; mutating ones are called one after another, validating ones
+at once. A refusal keeps the webhook's own status, prefixed with its name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMESPACES = "namespaces"
 
 
 class Admission:
-    """Everyone who is asked before a write."""
+    """Calls the admission webhooks of a write."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -43,7 +43,8 @@ class Admission:
         await self._caller.close()
 
     async def mutate(self, operation: Operation) -> Object | None:
-        """The object as the mutating webhooks want it; the very same where none changes it."""
+        """Return the object after all mutating webhooks; the same object if no webhook changes
+        it."""
         obj = operation.obj
         for webhook in self._asked(MUTATING, operation):
             response = await self._ask(webhook, operation, obj)
@@ -52,7 +53,7 @@ class Admission:
         return obj
 
     async def validate(self, operation: Operation) -> None:
-        """Raises Failure where a validating webhook refuses."""
+        """Raise RequestFailure if a validating webhook refuses."""
         webhooks = list(self._asked(VALIDATING, operation))
         if len(webhooks) == 1:
             await self._ask(webhooks[0], operation, operation.obj)
@@ -64,7 +65,7 @@ class Admission:
                     raise answer
 
     def _asked(self, bucket: str, operation: Operation) -> Iterator[Webhook]:
-        """The webhooks of all configurations, in order of their names, that are to be asked."""
+        """Yield the matching webhooks of all configurations, ordered by name."""
         configurations = self._storage.bucket(bucket)
         if not configurations.objects or operation.target.kind.group == GROUP:
             return
@@ -83,7 +84,8 @@ class Admission:
         return not wanted or any(matches(wanted, _labels(obj)) for obj in objects)
 
     def _namespace_matches(self, wanted: Any, operation: Operation) -> bool:
-        """A namespace's own labels for itself; other cluster-scoped objects always match."""
+        """Match a namespace's labels, or the namespace itself; other cluster-scoped objects always
+        match."""
         target = operation.target
         if not wanted:
             return True
@@ -97,7 +99,8 @@ class Admission:
     async def _ask(
         self, webhook: Webhook, operation: Operation, obj: Object | None
     ) -> dict[str, Any] | None:
-        """The webhook's response; None where it failed and may be ignored. Raises Failure."""
+        """Return the webhook's response; None if it failed and may be ignored. Raises
+        RequestFailure."""
         name = webhook["name"]
         review = _review(operation, obj)
         try:
@@ -113,7 +116,7 @@ class Admission:
 
 
 def refused(name: str, said: dict[str, Any] | None) -> Failure:
-    """A webhook's refusal as the server hands it on: its status, the message headed by who said it.
+    """Return a webhook's refusal: its status, with the webhook's name in the message.
 
     Source: k8s.io/apiserver pkg/admission/plugin/webhook/errors ToStatusErr.
     """
@@ -150,7 +153,8 @@ def _has(wanted: list[str] | None, value: str) -> bool:
 
 
 def _resource_matches(resource: str, kind: Kind, subresource: str) -> bool:
-    """`jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresources), `*/*`, `*/status`."""
+    """Match `jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresources), `*/*`,
+    `*/status`."""
     plural, _, wanted = resource.partition("/")
     return plural in ("*", kind.plural) and wanted in (subresource, "*")
 
@@ -160,7 +164,6 @@ def _labels(obj: Object) -> dict[str, str]:
 
 
 def _review(operation: Operation, obj: Object | None) -> dict[str, Any]:
-    """An AdmissionReview (admission.k8s.io/v1) of a write."""
     target, how = operation.target, operation.how
     kind = target.kind
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
@@ -191,7 +194,7 @@ def _shown(kind: Kind, obj: Object | None) -> Object | None:
 
 
 def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
-    """The JSON patch of a mutating webhook's response. Raises Failure."""
+    """Return the JSON patch of a mutating webhook's response. Raises RequestFailure."""
     if response.get("patchType") != "JSONPatch":
         raise failures.internal(
             f'failed calling webhook "{webhook["name"]}": unsupported patch type '

@@ -1,4 +1,7 @@
-"""Deletes: preconditions, admission, finalizers and propagation. Dependents are gc's business."""
+"""Deletes: preconditions, admission, finalizers and propagation.
+
+The garbage collector deletes the dependents.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from jobflow.sandbox.apiserver.storage import Storage, Stored, encode
 from jobflow.sandbox.apiserver.writes.admission import Admission
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-"""The finalizers that keep an owner until its dependents are gone, or set free."""
+"""Finalizers that keep an owner until its dependents are deleted, or released."""
 
 _FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 _TRIES = 5
@@ -23,7 +26,7 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The DeleteOptions of a request."""
+    """DeleteOptions of a request."""
 
     propagation: str = ""
     uid: str = ""
@@ -33,7 +36,8 @@ class Wish:
 
 
 def wish(options: dict[str, Any], query: dict[str, str]) -> Wish:
-    """DeleteOptions from the body, or from the query where the body has none. Raises Failure."""
+    """Return DeleteOptions from the body, or from the query if the body has none. Raises
+    RequestFailure."""
     _check_types(options)
     preconditions = options.get("preconditions") or {}
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or ""
@@ -59,7 +63,7 @@ def wish(options: dict[str, Any], query: dict[str, str]) -> Wish:
 
 
 def _check_types(options: dict[str, Any]) -> None:
-    """Raise Failure, 400, where an option has a wrong type."""
+    """Raise RequestFailure, 400, if an option has the wrong type."""
     for name, (wanted, go) in _TYPES.items():
         value = options.get(name)
         if value is not None and not isinstance(value, wanted):
@@ -80,7 +84,7 @@ _TYPES: dict[str, tuple[type[object], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a delete: the object's last state, and whether it is gone."""
+    """Result of a delete: the object's last state, and whether it is gone."""
 
     last: Stored
     gone: bool
@@ -94,7 +98,7 @@ class Deleter:
         self._admission = admission
 
     async def delete(self, target: Target, wanted: Wish, how: How) -> Outcome:
-        """Delete an object, or mark it as being deleted where it has finalizers to wait for."""
+        """Delete an object, or mark it as deleted if it must wait for finalizers."""
         if said := target.kind.rules.undeletable(target.name):
             raise failures.forbidden(target.kind, target.name, said)
         for _ in range(_TRIES):
@@ -122,7 +126,7 @@ class Deleter:
 
 
 def _check(kind: Kind, current: Stored, wanted: Wish) -> None:
-    """Raise Failure, 409, where the object is not the one that was meant."""
+    """Raise RequestFailure, 409, if a precondition does not hold."""
     name, version = current.key[1], str(current.revision)
     if wanted.uid and wanted.uid != current.uid:
         raise failures.precondition(
@@ -141,7 +145,7 @@ def _check(kind: Kind, current: Stored, wanted: Wish) -> None:
 
 
 def _marked(kind: Kind, current: Stored, wanted: Wish) -> Object:
-    """The object as being deleted: a timestamp, and the finalizer of the propagation asked for."""
+    """Return the object with a deletion timestamp and the finalizer of the propagation policy."""
     obj = {**current.obj, "metadata": dict(current.obj["metadata"])}
     meta = obj["metadata"]
     grace = kind.rules.grace(obj, wanted.grace)

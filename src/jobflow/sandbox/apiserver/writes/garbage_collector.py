@@ -1,8 +1,8 @@
-"""What a controller manager does for the API server: owner references and terminating namespaces.
+"""Garbage collector and namespace controller, as in kube-controller-manager.
 
-Dependents go when their last owner has gone; foreground and orphan finalizers are seen to; a
-namespace that terminates, and a CRD that is deleted, are emptied first. Works from changes, one
-object at a time, and tries again after a second where admission refuses.
+A dependent is deleted after its last owner; foreground and orphan finalizers are processed; a
+terminating namespace and a deleted CRD are emptied first. It works from changes, one object at a
+time, and retries after a second if admission refuses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Collector:
-    """The garbage collector and the namespace controller. `run` it beside the server."""
+    """Garbage collector and namespace controller; `run` it beside the server."""
 
     def __init__(
         self, storage: Storage, registry: Registry, writer: Writer, deleter: Deleter
@@ -54,7 +54,7 @@ class Collector:
                 timer.cancel()
 
     def _notice(self, bucket: str, change: Change) -> None:
-        """Queue what a change may have consequences for."""
+        """Queue the objects that a change may affect."""
         meta = change.new.obj["metadata"]
         if change.type == DELETED:
             self._enqueue(self._owners.dependents(change.new.uid))
@@ -67,7 +67,7 @@ class Collector:
             self._enqueue(self._waiting_on(bucket, change))
 
     def _waiting_on(self, bucket: str, change: Change) -> Iterable[Place]:
-        """Who may have waited for an object to go or to change: owners, its namespace, its CRD."""
+        """Yield objects that may wait for this one: owners, its namespace, its CRD."""
         assert change.old is not None
         for reference in references(change.old.obj):
             if place := self._owners.place(reference["uid"]):
@@ -89,7 +89,7 @@ class Collector:
             self._wake.set()
 
     async def _attend(self, place: Place) -> None:
-        """See to one object; again later where the server refuses."""
+        """Process one object; retry later if the server refuses."""
         bucket, key = place
         stored = self._storage.get(bucket, key)
         if stored is None:
@@ -118,7 +118,7 @@ class Collector:
             await self._finish(bucket, stored)
 
     async def _collect(self, bucket: str, stored: Stored) -> None:
-        """Delete a dependent that nobody owns any more, or let go of those owners that are gone."""
+        """Delete a dependent without living owners, or remove its references to gone owners."""
         solid, gone, waiting = self._judge(stored)
         kind = self._registry.of_bucket(bucket)
         if kind is None or not (gone or waiting):
@@ -132,7 +132,7 @@ class Collector:
         await self._deleter.delete(target, Wish(propagation=policy, uid=stored.uid), how)
 
     def _judge(self, stored: Stored) -> tuple[list[str], list[str], list[str]]:
-        """UIDs of its owners: alive, gone, and waiting for it to go (foreground deletion)."""
+        """Return the UIDs of its owners: alive, gone, and in foreground deletion."""
         solid: list[str] = []
         gone: list[str] = []
         waiting: list[str] = []
@@ -149,7 +149,7 @@ class Collector:
         return solid, gone, waiting
 
     def _owner(self, uid: str, namespace: str) -> Stored | None:
-        """The owner, in the dependent's namespace or in none: elsewhere there are no owners."""
+        """Return the owner if it is in the dependent's namespace or cluster-scoped."""
         place = self._owners.place(uid)
         if place is None or place[1][0] not in ("", namespace):
             return None
@@ -161,7 +161,7 @@ class Collector:
         )
 
     async def _finish(self, bucket: str, stored: Stored) -> None:
-        """See to the finalizers of an object that is being deleted."""
+        """Process the finalizers of an object that is being deleted."""
         kind = self._registry.of_bucket(bucket)
         if kind is None:
             return
@@ -180,7 +180,7 @@ class Collector:
             await self._drop_references(_target(kind, dependent), [uid])
 
     async def _foreground(self, kind: Kind, stored: Stored) -> None:
-        """Delete the dependents; go when none is left that blocks its owner's deletion."""
+        """Delete the dependents; then the owner, if no dependent blocks it."""
         blocking = False
         for bucket, key in self._owners.dependents(stored.uid):
             dependent = self._storage.get(bucket, key)
@@ -202,7 +202,7 @@ class Collector:
         await self._writer.update(_target(kind, stored), change, How(user=COLLECTOR))
 
     async def _empty_namespace(self, stored: Stored) -> None:
-        """Delete all that is in a namespace; remove it once it is empty."""
+        """Delete everything in a namespace; remove the namespace once it is empty."""
         name = stored.key[1]
         for kind in self._registry.stored():
             if kind.namespaced:
@@ -218,7 +218,7 @@ class Collector:
         self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
 
     async def _empty_definition(self, kind: Kind, stored: Stored) -> None:
-        """Delete all objects of a CRD; remove it once there are none."""
+        """Delete all objects of a CRD; remove the CRD after the last one."""
         bucket = self._storage.bucket(stored.key[1])
         for served in self._registry.stored():
             if served.bucket == stored.key[1]:
@@ -227,7 +227,7 @@ class Collector:
             await self._remove_finalizer(kind, stored, CLEANUP)
 
     async def _empty(self, kind: Kind, namespace: str, how: How) -> None:
-        """Delete what is there and not being deleted yet; a refusal is raised at the end."""
+        """Start the deletion of all objects; raise a refusal at the end."""
         refused: Failure | None = None
         for stored in self._storage.bucket(kind.bucket).select(namespace):
             if "deletionTimestamp" in stored.obj["metadata"]:
@@ -266,14 +266,14 @@ Place = tuple[str, Key]
 
 
 class Owners:
-    """The index."""
+    """Index of objects by UID, and of dependents by their owner's UID."""
 
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}
         self._dependents: dict[str, set[Place]] = {}
 
     def learn(self, bucket: str, change: Change) -> None:
-        """A change of any bucket."""
+        """Handle a change of any bucket."""
         place = (bucket, change.new.key)
         if change.old is not None:
             for reference in references(change.old.obj):
@@ -293,21 +293,21 @@ class Owners:
                 del self._dependents[uid]
 
     def place(self, uid: str) -> Place | None:
-        """Where the object of this UID is; None where there is none."""
+        """Return the place of the object with this UID, or None."""
         return self._places.get(uid)
 
     def dependents(self, uid: str) -> list[Place]:
-        """The objects that name this UID as an owner, in order."""
+        """Return the objects that name this UID as an owner, in order."""
         return sorted(self._dependents.get(uid, ()))
 
 
 def references(obj: Object) -> list[dict[str, Any]]:
-    """`metadata.ownerReferences`; empty where there are none."""
+    """Return `metadata.ownerReferences`, or []."""
     return obj["metadata"].get("ownerReferences") or []
 
 
 def without(obj: Object, uids: Iterable[str]) -> Object:
-    """The object without the references to these owners."""
+    """Return the object without references to these owners."""
     gone = set(uids)
     kept = [reference for reference in references(obj) if reference["uid"] not in gone]
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}}

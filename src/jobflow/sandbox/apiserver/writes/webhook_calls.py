@@ -1,4 +1,4 @@
-"""Calls to admission webhooks: HTTPS with the configured CA, a deadline, the answer checked."""
+"""Calls to admission webhooks: HTTPS with the configured CA, a deadline, a checked answer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DEFAULT_TIMEOUT = 10
 
 
 class CallFailed(Exception):
-    """No usable answer came. The message says why, as kube-apiserver does."""
+    """The call gave no usable answer. The message is kube-apiserver's."""
 
 
 class Caller:
-    """Connections to webhooks, kept open between calls; one pool a CA."""
+    """HTTP clients for webhooks, one for each CA bundle."""
 
     def __init__(self) -> None:
         self._clients: dict[str, httpx.AsyncClient] = {}
@@ -33,7 +33,7 @@ class Caller:
             await client.aclose()
 
     async def ask(self, webhook: Mapping[str, Any], review: dict[str, Any]) -> dict[str, Any]:
-        """The `response` of the webhook's AdmissionReview. Raises CallFailed."""
+        """Return the `response` of the webhook's AdmissionReview. Raises CallFailed."""
         config = webhook["clientConfig"]
         seconds = webhook.get("timeoutSeconds") or DEFAULT_TIMEOUT
         url = f"{_url(config)}?timeout={seconds}s"
@@ -66,7 +66,7 @@ class Caller:
 
 
 def _url(config: Mapping[str, Any]) -> str:
-    """Where a webhook is; a service by the name that it would have in a cluster."""
+    """Return the URL of a webhook; a service gets the name that it has in a cluster."""
     if config.get("url"):
         return str(config["url"])
     service = config["service"]
@@ -75,7 +75,8 @@ def _url(config: Mapping[str, Any]) -> str:
 
 
 def _response(body: bytes, uid: str) -> dict[str, Any]:
-    """The response in an AdmissionReview. Raises CallFailed where it is none, or not for us."""
+    """Return the response in an AdmissionReview. Raises CallFailed if it is missing or has another
+    UID."""
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:

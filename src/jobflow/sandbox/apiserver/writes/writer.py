@@ -1,7 +1,7 @@
-"""Creates and updates: what the server fills in, admission, validation, the compare and swap.
+"""Creates and updates: server-set fields, admission, validation, compare and swap.
 
-Between reading the current state and storing the next there may be a wait for a webhook; a write
-that came in between is a conflict, or another try where the request named no version.
+A webhook call takes place between reading the current state and storing the next. A write in
+between is a conflict, or is retried if the request names no version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TRIES = 5
 _GENERATED_TRIES = 8
 
 Change = Callable[[Stored], Object]
-"""Makes the wanted state from the current one; what it returns is the caller's to change."""
+"""Returns the wanted state for the current one; the caller may change the result."""
 
 
 class Writer:
@@ -33,7 +33,7 @@ class Writer:
         self._admission = admission
 
     async def create(self, target: Target, obj: Object, how: How) -> Stored:
-        """Create an object; takes `obj` over. Raises Failure."""
+        """Create an object; takes ownership of `obj`. Raises RequestFailure."""
         kind = target.kind
         if kind.has_status:
             obj.pop("status", None)
@@ -52,7 +52,7 @@ class Writer:
         return self._store(kind, (target.namespace, name), obj, how)
 
     async def update(self, target: Target, change: Change, how: How) -> Stored:
-        """Bring an object to its next state. Raises Failure; 409 where it was changed meanwhile."""
+        """Apply a change to an object. Raises RequestFailure; 409 if it changed meanwhile."""
         for _ in range(_TRIES):
             current = self._storage.get(target.kind.bucket, target.key)
             if current is None:
@@ -74,7 +74,7 @@ class Writer:
         raise failures.conflict(target.kind, target.name)
 
     def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
-        """The wanted state, as far as this path may change it."""
+        """Return the wanted state, limited to what this path may change."""
         kind, old = target.kind, current.obj
         if target.subresource == "status":
             wanted = {**old, "metadata": dict(old["metadata"]), "status": wanted.get("status")}
@@ -93,7 +93,7 @@ class Writer:
     async def _admit(
         self, operation: str, target: Target, obj: Object, old: Object | None, how: How
     ) -> Object:
-        """Mutating webhooks, then our own rules, then validating webhooks."""
+        """Call mutating webhooks, check the rules, then call validating webhooks."""
         asked = Operation(operation, target, obj, old, how)
         changed = await self._admission.mutate(asked)
         if changed is not None and changed is not obj:
@@ -112,7 +112,7 @@ class Writer:
             raise failures.invalid(kind, obj["metadata"].get("name") or "", list(faults))
 
     def _check_namespace(self, target: Target, obj: Object) -> None:
-        """Raise Failure: 404 for a namespace that is not there, 403 for one that is going."""
+        """Raise RequestFailure: 404 if the namespace is missing, 403 if it is terminating."""
         if not target.namespace:
             return
         namespaces = self._registry.find("", "v1", "namespaces")
@@ -143,7 +143,7 @@ class Writer:
         raise failures.already_exists(target.kind, prefix)
 
     def _commit(self, target: Target, new: Object, current: Stored, how: How) -> Stored:
-        """Store the next state, or remove an object whose last finalizer has just gone."""
+        """Store the next state, or remove the object if its last finalizer is gone."""
         kind, meta = target.kind, new["metadata"]
         if new == current.obj:
             return current
@@ -164,7 +164,7 @@ class Writer:
 
 
 def create_options(kind_of: str, query: dict[str, str]) -> dict[str, Any]:
-    """A request's query as the options object that admission is told."""
+    """Return a request's query as the options object of an AdmissionReview."""
     options: dict[str, Any] = {"kind": kind_of, "apiVersion": "meta.k8s.io/v1"}
     for name in ("fieldManager", "fieldValidation"):
         if query.get(name):

@@ -1,4 +1,4 @@
-"""One run of one container as a local process, under a keeper of its own (keeper)."""
+"""One run of one container as a local process under its own supervisor."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from jobflow.sandbox.nodes.process.logs import LOG_LIMIT
 
 START_ERROR = "StartError"
 UNKNOWN = "ContainerStatusUnknown"
-"""Reasons, in a kubelet's words."""
+"""Reasons that a kubelet uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run, and where its output goes."""
+    """The command of a container, and the path of its log."""
 
     argv: list[str]
     env: dict[str, str]
@@ -35,18 +35,18 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a run ended."""
+    """End of a run."""
 
     code: int
     reason: str = ""
-    """Where it was never started, or its end was not seen."""
+    """Set if the container never started, or its end was not observed."""
     message: str = ""
     unlogged: str = ""
-    """Why not all of its output is in the log."""
+    """Why the log is incomplete, or ""."""
 
 
 class Contained:
-    """A container's process. Construct one, then await `run`, once."""
+    """Process of a container. `run` may be awaited once."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -55,9 +55,9 @@ class Contained:
         self._pid = 0
 
     async def run(self, started: Callable[[], None]) -> Exit:
-        """Run it to its end; when this returns nothing of it is left.
+        """Run the container to its end, including all its processes.
 
-        Cancelled, it is ended within keeper.LAST_GRACE. If this process dies, the same happens.
+        A cancelled run ends within supervisor.LAST_GRACE, and so does the run of a killed sandbox.
         """
         program = [sys.executable, "-I", "-S", keeper.__file__]
         self._keeper = await asyncio.create_subprocess_exec(
@@ -82,7 +82,7 @@ class Contained:
             await self._keeper.communicate()
 
     def end(self, grace: float) -> None:
-        """Ask it to end: SIGTERM now, SIGKILL after `grace` seconds. `run` returns when it has."""
+        """Send SIGTERM now, and SIGKILL after `grace` seconds; `run` returns afterwards."""
         self._grace = grace
         if self._keeper is not None:
             self._tell({"grace": grace})
@@ -113,7 +113,7 @@ class Contained:
         return self._unseen(said)
 
     def _unseen(self, said: str) -> Exit:
-        """Its keeper has gone without telling how it ended: somebody killed that."""
+        """Return the end of a container whose supervisor was killed."""
         if self._pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
@@ -122,7 +122,7 @@ class Contained:
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """What a keeper says."""
+    """Message of a supervisor."""
 
     pid: int = 0
     code: int = 0

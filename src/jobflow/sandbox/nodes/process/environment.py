@@ -1,7 +1,7 @@
-"""The environment, command and arguments of a container, as a kubelet makes them of a template.
+"""Environment, command and arguments of a container, as a kubelet derives them from a template.
 
-Values only. Sources: Kubernetes' expansion of `$(NAME)` (third_party/forked/golang/expansion), the
-kubelet's order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
+Sources: Kubernetes' expansion of `$(NAME)` (third_party/forked/golang/expansion), the kubelet's
+order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from jobflow.sandbox.nodes.process.pod_spec import (
 )
 
 TERMINATION_VARIABLE = "TERMINATION_LOG"
-"""Holds the path of the file that a container leaves its termination message in."""
+"""Variable with the path of the termination message file."""
 
 Addresses = Callable[[str], str]
-"""The address of a pod of the vcjob, by the pod's name."""
+"""Returns the address of a pod of the vcjob, by the pod's name."""
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _NO_INJECTION = re.compile(r"--?inject-hosts-env=(0|f|F|false|FALSE|False)")
@@ -35,7 +35,7 @@ _NO_INJECTION = re.compile(r"--?inject-hosts-env=(0|f|F|false|FALSE|False)")
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What is executed."""
+    """Arguments and environment of a process."""
 
     argv: list[str]
     env: dict[str, str]
@@ -43,19 +43,19 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a container is run: what it can learn of its pod, and what it finds here."""
+    """The pod that a container belongs to, and its surroundings."""
 
     pod: PodObject
     spec: PodSpec
     job: Vcjob
     addresses: Addresses
     base: Mapping[str, str]
-    """The environment that an image would have."""
+    """Environment that stands in for the image's."""
 
     def invocation(self, container: Container, message_file: str) -> Invocation:
-        """How a container is run.
+        """Return how a container is run.
 
-        `message_file` stands in for terminationMessagePath wherever that is named as a whole.
+        `message_file` replaces terminationMessagePath if that appears as a whole path.
         """
         own = _variables(container, self.pod, self.addresses)
         own |= plugin_variables(self.job, self.pod, self.addresses)
@@ -78,7 +78,7 @@ class Place:
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """`$(NAME)` by its value; it stays as it is where there is no such name, and `$$` is a `$`."""
+    """Replace `$(NAME)` by its value, and `$$` by `$`; an unknown name stays as it is."""
 
     def value(found: re.Match[str]) -> str:
         name = found.group(1)
@@ -88,7 +88,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def _variables(container: Container, pod: PodObject, addresses: Addresses) -> dict[str, str]:
-    """The template's own, in order: each may refer to those before it."""
+    """Return the variables of the template; each may refer to earlier ones."""
     values: dict[str, str] = {}
     for variable in container.env or ():
         value = _value(variable, pod, addresses, values)
@@ -100,7 +100,7 @@ def _variables(container: Container, pod: PodObject, addresses: Addresses) -> di
 def _value(
     variable: EnvVar, pod: PodObject, addresses: Addresses, values: Mapping[str, str]
 ) -> str | None:
-    """None: it comes from an optional key of something that is not there."""
+    """Return a variable's value; None if an optional source does not exist."""
     source = variable.value_from
     if source is None or variable.value:
         return expand(variable.value or "", values)
@@ -130,9 +130,9 @@ def _field(path: str, pod: PodObject, addresses: Addresses) -> str:
 
 
 def plugin_variables(job: Vcjob, pod: PodObject, addresses: Addresses) -> dict[str, str]:
-    """What Volcano's plugins env and svc add, where the vcjob names them.
+    """Return the variables of Volcano's plugins env and svc, if the vcjob names them.
 
-    The hosts of a task are addresses, for no DNS serves the names that svc has there.
+    Hosts are addresses, because no DNS serves the names that svc uses.
     """
     plugins = job.spec.plugins or {}
     found: dict[str, str] = {}
@@ -151,5 +151,6 @@ def plugin_variables(job: Vcjob, pod: PodObject, addresses: Addresses) -> dict[s
 
 
 def _hosts(task: Task) -> range:
-    """The pods of a task that have a name of their own; a `hostname` is one for all of them."""
+    """Return the pods of a task with their own host name; a `hostname` in the template is shared by
+    all."""
     return range(min(task.replicas or 0, 1) if pod_spec(task).hostname else task.replicas or 0)

@@ -1,6 +1,5 @@
-"""The life of one pod as local processes: init containers one after another, then all containers,
-each started again as restartPolicy says. What a kubelet does, for one pod.
-"""
+"""Life of one pod as local processes, like in a kubelet: init containers one after another, then
+all containers, restarted according to restartPolicy."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ FALLBACK = "FallbackToLogsOnError"
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How a container is started again."""
+    """Limits of container restarts."""
 
     most: int = 3
     first: float = 1.0
@@ -41,7 +40,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """A run of a container that failed by itself."""
+    """A run of a container that failed."""
 
     namespace: str
     job: str
@@ -56,13 +55,13 @@ class FailedRun:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a pod's life needs of the runner."""
+    """What a pod's life needs from the runner."""
 
     place: Place
     address: str
     logs: Logs
     scratch: Callable[[], Path]
-    """Names a file that nobody has used."""
+    """Returns the path of a new temporary file."""
     restarts: Restarts
     failed: Callable[[FailedRun], None]
     clock: Callable[[], datetime]
@@ -70,7 +69,7 @@ class Setting:
 
 @dataclass(eq=False)
 class _Seat:
-    """A container of the pod, whichever run of it is under way."""
+    """A container of the pod across its runs."""
 
     container: Container
     init: bool
@@ -79,11 +78,11 @@ class _Seat:
 
 
 class Life:
-    """One pod. Construct one, then await `live`, once."""
+    """Life of one pod. `live` may be awaited once."""
 
     def __init__(self, setting: Setting, report: Report) -> None:
         self.over = asyncio.Event()
-        """Set once nothing of the pod runs any more."""
+        """Set when nothing of the pod runs any more."""
         self._setting = setting
         self._report = report
         spec = setting.place.spec
@@ -98,7 +97,7 @@ class Life:
         self._reason = ""
 
     async def live(self) -> None:
-        """To its end, and tell how it goes. Raises what `report` raises."""
+        """Run the pod to its end and report its progress. Raises the exceptions of `report`."""
         telling = asyncio.create_task(self._tell_changes())
         telling.add_done_callback(self._told)
         deadline = self._set_deadline()
@@ -118,12 +117,12 @@ class Life:
             await self._report(self._progress())
 
     def _told(self, telling: asyncio.Task[None]) -> None:
-        """A pod of which nothing can be told any more, for it is gone, has no reason to run."""
+        """End the pod if its status can no longer be reported, because it was deleted."""
         if not telling.cancelled() and telling.exception() is not None:
             self._end(LAST_GRACE)
 
     async def delete(self) -> None:
-        """End it within its grace period; nothing more is told. Returns when nothing is left."""
+        """End the pod within its grace period, without further reports."""
         self._deleted = True
         self._end(self._setting.place.spec.grace)
         await self.over.wait()
@@ -157,7 +156,6 @@ class Life:
                 tasks.create_task(self._run(seat))
 
     async def _run(self, seat: _Seat) -> None:
-        """A container, with its restarts."""
         setting = self._setting.restarts
         backoff = Backoff(first=setting.first, most=setting.longest, dice=lambda: 0.0)
         while not self._stop.is_set():
@@ -210,7 +208,7 @@ class Life:
         self._move(seat, standing)
 
     async def _exit(self, seat: _Seat, begun: Callable[[], None]) -> Exit:
-        """Run a container once; how it ended, its termination message included."""
+        """Run a container once and return its end, including the termination message."""
         message_file = self._setting.scratch()
         try:
             command = self._command(seat.container, message_file)
@@ -226,7 +224,7 @@ class Life:
         return replace(ended, message=": ".join(part for part in (ended.message, said) if part))
 
     def _command(self, container: Container, message_file: Path) -> Command:
-        """Raises OSError where its log cannot be written."""
+        """Prepare a run. Raises OSError if the log cannot be written."""
         message_file.touch()
         meta = self._setting.place.pod.metadata
         call = self._setting.place.invocation(container, str(message_file))
@@ -243,7 +241,7 @@ class Life:
         return said
 
     def _note(self, seat: _Seat, ended: Exit, path: Path) -> None:
-        """Remember a failure; one that we brought about is none."""
+        """Record a failure, unless the sandbox ended the container."""
         pod = self._setting.place.pod
         if ended.unlogged:
             log.warning("log incomplete", pod=pod.metadata.name, error=ended.unlogged)
@@ -264,13 +262,13 @@ class Life:
     # ------------------------------------------------------------------ telling
 
     def _move(self, seat: _Seat, standing: Standing) -> None:
-        """A container stands elsewhere now. Containers that start together are told together."""
+        """Change a container's state. Containers that start together are reported together."""
         seat.standing = standing
         if seat.init or all(_begun(each.standing) for each in self._main):
             self._changed.set()
 
     async def _tell_changes(self) -> None:
-        """Tell how the pod stands whenever that has changed; the last time is `live`'s."""
+        """Report the pod after each change; `live` makes the last report."""
         told = None
         while True:
             await self._changed.wait()
@@ -306,5 +304,5 @@ class Life:
 
 
 def _begun(standing: Standing) -> bool:
-    """Whether it has been started once at least."""
+    """Return whether the container has started at least once."""
     return standing.started is not None or standing.last is not None

@@ -1,8 +1,8 @@
-"""What the runner `process` reads of a pod template: what to run, and what it cannot run.
+"""Pod templates as the process runner reads them, and the faults that it cannot run.
 
-Values only. This machine stands for the images: their files, their environment, its working
-directory. What a template says besides (image, resources, volumes, ports, probes of the kubelet,
-security contexts, where to schedule) is passed over; docs/reference.md lists it.
+The local machine replaces the images: its files, its environment, its working directory. Other
+fields (image, resources, volumes, ports, kubelet probes, security contexts, scheduling) are
+ignored; docs/reference.md lists them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from jobflow.api.meta import Struct
 from jobflow.sandbox.jobs.job import Vcjob
 
 DEFAULT_GRACE = 30.0
-"""Seconds: `terminationGracePeriodSeconds` where it is not given."""
+"""Default of `terminationGracePeriodSeconds`."""
 TERMINATION_LOG = "/dev/termination-log"
-"""`terminationMessagePath` where it is not given."""
+"""Default of `terminationMessagePath`."""
 FIELDS = (
     "metadata.name",
     "metadata.namespace",
@@ -34,27 +34,27 @@ FIELDS = (
     "status.podIP",
     "status.podIPs",
 )
-"""The fieldPaths that a variable can be taken from; Kubernetes has no others."""
+"""Valid fieldPaths of a variable, as in Kubernetes."""
 KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 _NEED_PEERS = ("hcclrank", "mpi", "pytorch", "ray", "tensorflow")
-"""Volcano's plugins that tell containers of each other in ways of their own."""
+"""Volcano's plugins that connect containers in ways that are not supported."""
 
 
 class FieldRef(Struct, frozen=True, kw_only=True):
-    """A field of the pod."""
+    """Reference to a field of the pod."""
 
     field_path: str = ""
 
 
 class KeyRef(Struct, frozen=True, kw_only=True):
-    """A key of a Secret or ConfigMap, or all of one."""
+    """Reference to a Secret or ConfigMap, or to one of its keys."""
 
     optional: bool | None = None
 
 
 class EnvSource(Struct, frozen=True, kw_only=True):
-    """Where the value of a variable comes from."""
+    """Source of a variable's value."""
 
     field_ref: FieldRef | None = None
     config_map_key_ref: KeyRef | None = None
@@ -72,14 +72,14 @@ class EnvVar(Struct, frozen=True, kw_only=True):
 
 
 class EnvFrom(Struct, frozen=True, kw_only=True):
-    """A Secret or ConfigMap whose keys all become variables."""
+    """A Secret or ConfigMap whose keys become variables."""
 
     config_map_ref: KeyRef | None = None
     secret_ref: KeyRef | None = None
 
 
 class Container(Struct, frozen=True, kw_only=True):
-    """A container, as far as it is run."""
+    """A container as the process runner reads it."""
 
     name: str = ""
     command: list[str] | None = None
@@ -88,13 +88,13 @@ class Container(Struct, frozen=True, kw_only=True):
     env_from: list[EnvFrom] | None = None
     working_dir: str | None = None
     restart_policy: str | None = None
-    """Only a sidecar among the init containers has one."""
+    """Only sidecars among the init containers have one."""
     termination_message_path: str | None = None
     termination_message_policy: str | None = None
 
 
 class PodSpec(Struct, frozen=True, kw_only=True):
-    """A pod, as far as it is run."""
+    """A pod template's spec as the process runner reads it."""
 
     init_containers: list[Container] | None = None
     containers: list[Container] | None = None
@@ -111,19 +111,19 @@ class PodSpec(Struct, frozen=True, kw_only=True):
 
 
 class Template(Struct, frozen=True, kw_only=True):
-    """A pod template, as far as it is run."""
+    """A pod template as the process runner reads it."""
 
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
 def pod_spec(task: Task) -> PodSpec:
-    """What the pods of a task are to run. Raises msgspec.ValidationError."""
+    """Return the spec of a task's pods. Raises msgspec.ValidationError."""
     given = {key: value for key, value in (task.template or {}).items() if value is not None}
     return msgspec.convert(given, Template).spec
 
 
 def faults(job: Vcjob) -> Iterator[str]:
-    """Why a vcjob cannot be run, each a sentence that begins with the field's path."""
+    """Yield why a vcjob cannot be run; each fault starts with the field's path."""
     for name in job.spec.plugins or ():
         if name in _NEED_PEERS:
             yield (

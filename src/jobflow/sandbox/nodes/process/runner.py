@@ -1,6 +1,6 @@
-"""The runner `process`: the containers of pods are processes on this machine.
+"""Process runner: the containers of pods are local processes.
 
-Every process ends with its pod, and with this one, however that ends (keeper).
+Every process ends with its pod, and with the sandbox, even if that is killed (supervisor).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "Restarts"]
 
 
 class ProcessRunner:
-    """Runs pods as local processes. A context manager: entering makes the folder of the logs, and
-    leaving removes it where there are none.
+    """Runs pods as local processes. A context manager that creates the folder of the logs and, on
+    exit, removes it if it is empty.
 
-    `logs`: where each run has a folder of its own. Entering raises OSError.
+    `logs` is the parent of each run's folder. Entering raises OSError.
     """
 
     graceful = True
@@ -46,7 +46,7 @@ class ProcessRunner:
         self, logs: Path, *, restarts: Restarts | None = None, clock: Clock = utc_now
     ) -> None:
         self.failures: list[FailedRun] = []
-        """Runs of containers that failed, in order."""
+        """Failed runs of containers, in order."""
         self._parent = logs
         self._restarts = restarts or Restarts()
         self._clock = clock
@@ -77,17 +77,17 @@ class ProcessRunner:
 
     @property
     def used(self) -> bool:
-        """Whether there are any logs."""
+        """Whether any logs exist."""
         return any(path.is_dir() for path in self.folder.iterdir())
 
     def faults(self, job: Vcjob) -> Sequence[str]:
-        """What in its pod templates cannot be run here."""
+        """Return the faults of the pod templates."""
         return tuple(faults(job))
 
     async def run(self, assignment: Assignment, report: Report) -> None:
-        """Run a pod's containers. One of the same name, if there still is any, has to end first.
+        """Run a pod's containers, after the end of an earlier pod of the same name.
 
-        A pod that has been begun by somebody else is lost, for his processes ended with him.
+        A pod that another process started is lost, because its processes ended with that process.
         """
         pod = assignment.pod
         if pod.phase is PodPhase.RUNNING:
@@ -108,7 +108,7 @@ class ProcessRunner:
                 del self._names[name]
 
     async def end(self, pod: PodObject) -> None:
-        """End a pod's containers, within its grace period. Returns when nothing of it is left."""
+        """End a pod's containers within its grace period."""
         if (life := self._lives.get(pod.metadata.uid)) is not None:
             await life.delete()
 
@@ -147,10 +147,10 @@ class ProcessRunner:
 
 
 class Addresses:
-    """An address of the loopback network for each pod, so that all can use the same ports.
+    """One loopback address for each pod, so that all pods can use the same ports.
 
-    Where the system has only 127.0.0.1 (macOS), all have that. The first is drawn by lot: another
-    sandbox on this machine should not have the same ones.
+    If the system has only 127.0.0.1 (macOS), all pods share it. The first address is random,
+    because several sandboxes may run on one machine.
     """
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class Addresses:
         self._many = sys.platform == "linux" and _can_bind(str(IPv4Address(self._next)))
 
     def of(self, namespace: str, pod: str) -> str:
-        """The address of the pod of this name: always the same, also before it is there."""
+        """Return the address of the pod of this name; it is stable and exists before the pod."""
         if not self._many:
             return ADDRESS
         key = (namespace, pod)

@@ -1,18 +1,19 @@
-"""Keeps the processes of one container: a program of its own, which the runner `process` starts.
+"""Supervisor of one container's processes: a separate program that the process runner starts.
 
 It is run by path, without site packages, so it must import nothing but the standard library.
 
-Standard input is its lease: a line of JSON says what to run, a later line `{"grace": 5}` asks for
-the end (SIGTERM to the command, SIGKILL to all after so many seconds), and the end of the input
-means that the sandbox is over, however it ended, and does the same with LAST_GRACE. So nothing has
-to be tidied up by a sandbox that was killed.
+Standard input is its lease: a line of JSON says what to run, a later line `{"grace": 5}` requests
+the end (SIGTERM to the command, SIGKILL to all after so many seconds). The end of the input means
+that the sandbox has exited or was killed, and has the same effect with LAST_GRACE. So a killed
+sandbox leaves nothing behind.
 
-On Linux every process that the command leaves behind becomes the keeper's own child (a subreaper),
-also one that forked twice or left its process group. Once the command has ended, those are killed,
-as a container ends with its first process. Elsewhere only the command's process group is.
+On Linux the supervisor is a subreaper: every process that the command leaves behind becomes its
+child, even after a double fork or in another process group. After the command has ended, these are
+killed, as a container ends with its first process. On other systems only the command's process
+group is.
 
-Standard output, a line of JSON each: `{"pid": 7}` once it runs, or `{"error": "…", "code": 127}`;
-then `{"code": 0}` once it has ended and nothing of it is left.
+Standard output is one line of JSON each: `{"pid": 7}` after the start, or `{"error": "…", "code":
+127}`; then `{"code": 0}` when all processes have ended.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 LAST_GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL where nobody is there to ask for more."""
+"""Seconds between SIGTERM and SIGKILL if the sandbox is gone."""
 NOT_FOUND, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
-"""Exit codes of a command that could not be started: a shell's, and containerd's for the rest."""
+"""Exit codes of a command that cannot start: a shell's, and containerd's for other errors."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LINUX = sys.platform == "linux"
@@ -40,7 +41,7 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> None:
-    """Run what the first line asks for, to its end."""
+    """Run the command of the first line to its end."""
     control = Control(0)
     told = control.next()
     if told is None:
@@ -67,11 +68,12 @@ class Control:
 
     @property
     def heard(self) -> bool:
-        """Whether a line has been read that nobody has asked for: poll does not tell of that."""
+        """Whether a line is already buffered, which poll does not report."""
         return b"\n" in self._read
 
     def next(self) -> dict[str, Any] | None:
-        """The next line; None at the end of the input. Blocks until it is whole."""
+        """Return the next line, or None at the end of the input. Blocks until the line is
+        complete."""
         while b"\n" not in self._read:
             chunk = os.read(self.fd, _CHUNK)
             if not chunk:
@@ -83,7 +85,7 @@ class Control:
 
 
 class Log:
-    """A file of at most `limit` bytes; what came before those is in a second one, `.old`."""
+    """A file of at most `limit` bytes; the part before it is in a second file, `.old`."""
 
     def __init__(self, path: str, limit: int) -> None:
         self.trouble = ""
@@ -91,7 +93,7 @@ class Log:
         self._fd = self._open()
 
     def write(self, data: bytes) -> None:
-        """Append. A disk that takes nothing more must not hold the command up."""
+        """Append data. A full disk must not block the command."""
         try:
             if self._size and self._size + len(data) > self._limit:
                 os.close(self._fd)
@@ -106,7 +108,7 @@ class Log:
 
 
 class Watch:
-    """Looks after a command that runs."""
+    """Supervises a running command."""
 
     def __init__(self, pid: int, control: Control, wake: int, output: int, log: Log) -> None:
         self._pid, self._control, self._wake = pid, control, wake
@@ -119,7 +121,7 @@ class Watch:
         os.set_blocking(output, False)
 
     def until_over(self) -> int:
-        """The exit code, once the command has ended and nothing of it is left."""
+        """Return the exit code after the command and all its processes have ended."""
         while self._code is None:
             if self._control.heard:
                 self._hear(self._control.fd)
@@ -150,7 +152,7 @@ class Watch:
             self._end(LAST_GRACE)
 
     def _end(self, grace: float) -> None:
-        """Ask the command to end; who has asked before may only shorten the time."""
+        """Ask the command to end; a later request can only shorten the time."""
         at = time.monotonic() + grace
         self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
         if grace > 0:
@@ -168,7 +170,7 @@ class Watch:
                     return
 
     def _copy(self, *, whole: bool = False) -> None:
-        """What has been written so far to the log: some of it, or all."""
+        """Copy the available output to the log: one chunk, or all."""
         while True:
             try:
                 data = os.read(self._output, _CHUNK)
@@ -188,7 +190,7 @@ class Watch:
 
 
 def _start(told: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
-    """Start the command: its process, where its output comes from, and why it could not be run."""
+    """Start the command; return its process id, its output, and why it could not be started."""
     output, into = os.pipe()
     hear, tell = os.pipe()
     keeper = os.getpid()
@@ -203,7 +205,7 @@ def _start(told: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
 
 
 def _become(told: dict[str, Any], keeper: int, output: int, tell: int) -> NoReturn:
-    """Turn this process into the command, in a session of its own."""
+    """Turn this process into the command, in its own session."""
     command, cwd = told["argv"], told["cwd"]
     trouble: dict[str, Any] = {}
     try:
@@ -230,7 +232,7 @@ def _become(told: dict[str, Any], keeper: int, output: int, tell: int) -> NoRetu
 
 
 def _explained(trouble: dict[str, Any], command: str, error: OSError) -> dict[str, Any]:
-    """In the words that a container runtime has for it."""
+    """Return the error as a container runtime words it."""
     said = (error.strerror or str(error)).lower()
     code = NOT_STARTED
     if trouble.get("error", "").startswith("exec"):
@@ -254,7 +256,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _wake_on_signals() -> int:
-    """Where the number of each signal that comes can be read."""
+    """Return a pipe that receives the number of each signal."""
     hear, tell = os.pipe()
     for fd in (hear, tell):
         os.set_blocking(fd, False)
@@ -265,7 +267,7 @@ def _wake_on_signals() -> int:
 
 
 def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
-    """Whether that is possible: another user's process (sudo) cannot be signalled."""
+    """Return whether the process can be signalled, unlike another user's (sudo)."""
     try:
         os.kill(pid, number)
     except PermissionError:
@@ -276,9 +278,10 @@ def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
 
 
 def _sweep(group: int) -> None:
-    """Kill what a command that has ended has left: children, and those who become children by it.
+    """Kill the processes that a command left behind, including those that become children
+    meanwhile.
 
-    A process that belongs to somebody else cannot be killed, and is left.
+    A process of another user cannot be killed and stays.
     """
     if not _LINUX:
         with suppress(ProcessLookupError, PermissionError):
@@ -314,7 +317,7 @@ def _parent(pid: str) -> str:
 
 
 def _say(what: dict[str, Any]) -> None:
-    """Tell the sandbox, if it still listens."""
+    """Report to the sandbox, if it still listens."""
     with suppress(OSError):
         os.write(1, json.dumps(what).encode() + b"\n")
 
