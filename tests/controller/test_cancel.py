@@ -18,7 +18,7 @@ from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.running_controller import (
     DIAMOND,
@@ -230,7 +230,9 @@ async def test_where_no_command_can_be_made_the_job_is_deleted(world: Cluster) -
     async with world.ends(otherwise="Running"), ahead_of_time(world, clock):
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         await order(world)
-        world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "no"), times=None))
+        world.server.faults.append(
+            InjectedFault(strikes, failure(403, "Forbidden", "no"), times=None)
+        )
         await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
         clock.ahead = timedelta(seconds=61)
         await nudge(world, "one")

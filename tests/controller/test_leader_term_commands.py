@@ -15,7 +15,7 @@ from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
 from jobflow.controller.leader_term import lead
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Feed, Store, feeds
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template
 
@@ -118,7 +118,7 @@ async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read
     await replica.hear_no_more_of_commands()
     await world.client.delete(COMMANDS, NAMESPACE, "stop")
     broken = failure(500, "InternalError", "no")
-    fault = Fault(lambda request: request.path == COMMANDS.path(), broken, times=None)
+    fault = InjectedFault(lambda request: request.path == COMMANDS.path(), broken, times=None)
     world.server.faults.append(fault)
     async with world.ends(), replica.leading():
         assert (await world.ended("f")).status.state.phase == "Succeed"
@@ -140,7 +140,9 @@ async def test_where_no_commands_are_listed_a_leader_goes_to_work(
     if code == 404:
         await world.client.delete(CRDS, "", "commands.bus.volcano.sh")
     else:
-        world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "no"), times=None))
+        world.server.faults.append(
+            InjectedFault(strikes, failure(403, "Forbidden", "no"), times=None)
+        )
     await world.apply(template("a"), flow("f", {"a": ""}))
     replica = Replica(world)
     async with world.ends(), replica.leading():

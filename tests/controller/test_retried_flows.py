@@ -14,7 +14,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import NAMESPACE, Cluster, Product, cluster, flow, template
 
 
@@ -31,13 +31,13 @@ async def order(world: Cluster, action: str) -> None:
     await world.client.create(COMMANDS, NAMESPACE, encoded(command))
 
 
-def refuse(world: Cluster, code: int, times: int | None = 1) -> Fault:
+def refuse(world: Cluster, code: int, times: int | None = 1) -> InjectedFault:
     """Creates of vcjobs are refused, this often."""
 
     def strikes(request: Request) -> bool:
         return request.method == "POST" and request.path.endswith("/jobs")
 
-    fault = Fault(strikes, failure(code, "Refused", "not today"), times=times)
+    fault = InjectedFault(strikes, failure(code, "Refused", "not today"), times=times)
     world.server.faults.append(fault)
     return fault
 

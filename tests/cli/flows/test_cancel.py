@@ -18,7 +18,7 @@ from jobflow.cli.flows.send_command import Order
 from jobflow.cli.flows.send_command import asked as cancel
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.command_line import Said
 from support.sandbox.flow_commands import JOBFLOW, asked, long_flow, stand_in, waited_for
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
@@ -198,7 +198,7 @@ def forbids(world: Cluster, method: str, plural: str, message: str) -> None:
     def strikes(request: Request) -> bool:
         return request.method == method and f"/{plural}" in request.path
 
-    world.server.faults.append(Fault(strikes, failure(403, "Forbidden", message), times=9))
+    world.server.faults.append(InjectedFault(strikes, failure(403, "Forbidden", message), times=9))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ async def test_whoever_may_not_watch_is_told(world: Cluster, kubeconfig: Path) -
     def strikes(request: Request) -> bool:
         return request.path.endswith("/jobflows")
 
-    world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "no"), times=None))
+    world.server.faults.append(InjectedFault(strikes, failure(403, "Forbidden", "no"), times=None))
     with pytest.raises(Stopped, match="takes the rights to list and watch JobFlows"):
         await waited(kubeconfig)
 

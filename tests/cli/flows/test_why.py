@@ -15,7 +15,7 @@ from jobflow.cli.flows.find_flow import Stopped
 from jobflow.cli.flows.why import Question, _answered
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, flow, template
 
 JOBFLOW = Path(sys.executable).with_name("jobflow")
@@ -125,7 +125,9 @@ def forbids(world: Cluster, path: str) -> None:
     def strikes(request: Request) -> bool:
         return request.path.endswith(path)
 
-    world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "alice must not"), times=9))
+    world.server.faults.append(
+        InjectedFault(strikes, failure(403, "Forbidden", "alice must not"), times=9)
+    )
 
 
 async def test_whoever_may_not_list_gets_no_guess(world: Cluster, asked: Asked) -> None:

@@ -14,7 +14,7 @@ from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow
 
 
@@ -87,7 +87,9 @@ async def test_kubectl_finds_it_by_the_flow(world: Cluster) -> None:
 async def test_it_tries_again_and_gives_up_in_the_end(world: Cluster) -> None:
     subject, dropped = await world.flow("f"), Dropped()
     recorder = Recorder(world.client, hooks=dropped)
-    busy = Fault(lambda request: request.path.endswith("/events"), failure(500, "", "no"), times=2)
+    busy = InjectedFault(
+        lambda request: request.path.endswith("/events"), failure(500, "", "no"), times=2
+    )
     world.server.faults.append(busy)
     recorder.record(subject, note("x"))
     for _ in range(3):

@@ -16,7 +16,7 @@ from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.plan.loop_worlds import each
 from support.plan.plan_world import NOW, World
 from support.sandbox.applier_world import World as Server
@@ -169,7 +169,7 @@ async def test_a_plan_with_many_creates_sends_them_all() -> None:
 async def test_a_flow_gets_through_a_quota_that_is_lifted() -> None:
     steps = {"a": "", "b": "", "c": "a b"}
     async with cluster() as world, world.controller(), world.ends():
-        quota = Fault(posts_a_job, failure(403, "Forbidden", QUOTA), times=None)
+        quota = InjectedFault(posts_a_job, failure(403, "Forbidden", QUOTA), times=None)
         world.server.faults.append(quota)
         await world.apply(*(template(name) for name in steps), flow("f", steps))
         refused = await world.until("f", lambda f: f.status.state.reason == "CreateRefused")

@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.sandbox.apiserver.bodies import protobuf
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import ApiServer, Fault
+from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
 from support.sandbox.rest_client import FLOWS, NAMESPACES, Rest, flow, rest
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -175,7 +175,9 @@ async def test_requests_are_counted(api: Rest) -> None:
 
 async def test_a_fault_answers_instead(api: Rest) -> None:
     too_many = failure(429, "TooManyRequests", "slow down", retryAfterSeconds=1)
-    api.server.faults.append(Fault(lambda request: request.method == "POST", too_many, times=2))
+    api.server.faults.append(
+        InjectedFault(lambda request: request.method == "POST", too_many, times=2)
+    )
     assert [(await api.post(FLOWS, flow())).code for _ in range(3)] == [429, 429, 201]
 
 
@@ -184,7 +186,7 @@ async def test_a_fault_breaks_the_connection_before_or_after(api: Rest) -> None:
         return bool(request.method == "POST")
 
     for after, left in ((False, []), (True, ["f"])):
-        api.server.faults[:] = [Fault(posted, after=after)]
+        api.server.faults[:] = [InjectedFault(posted, after=after)]
         with pytest.raises(aiohttp.ClientError):
             await api.post(FLOWS, flow())
         assert api.server.requests[-1].code == 0
@@ -197,7 +199,7 @@ async def test_a_crash_is_an_internal_error_and_comes_out_at_the_end() -> None:
 
     with pytest.raises(ExceptionGroup) as caught:
         async with rest() as api:
-            api.server.faults.append(Fault(stumble))
+            api.server.faults.append(InjectedFault(stumble))
             answer = await api.get(FLOWS)
             api.server.faults.clear()
             assert (answer.code, answer.reason) == (500, "InternalError")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.sandbox.apiserver.bodies.patches import json_patch, merge, strategic_merge
-from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.failures import RequestFailure
 from support.sandbox.rest_client import APPLY, FLOWS, PODS, STRATEGIC, Rest, flow
 
 
@@ -76,7 +76,7 @@ def test_json_patch(operation: dict[str, Any], result: Any) -> None:
     ],
 )
 def test_json_patches_that_fail(operations: Any, code: int) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(RequestFailure) as caught:
         json_patch(DOCUMENT, operations)
     assert caught.value.code == code
 
@@ -121,7 +121,7 @@ def test_strategic_merge(target: Any, patch: Any, result: Any) -> None:
 
 @pytest.mark.parametrize("patch", [{"$what": 1}, containers({"image": "x"})])
 def test_strategic_merges_that_fail(patch: Any) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(RequestFailure) as caught:
         strategic_merge({}, patch)
     assert caught.value.code == 400
 

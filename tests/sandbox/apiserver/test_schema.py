@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.apiserver.resources.schema import Node, SchemaRules
+from jobflow.sandbox.apiserver.resources.schema import SchemaNode, SchemaRules
 from support.sandbox.rest_client import FLOWS, Rest, flow
 
 
 def said(schema: dict[str, Any], value: Any) -> list[str]:
     """What is wrong with a value at `spec`."""
-    return [str(violation) for violation in Node(schema).violations(value, "spec")]
+    return [str(violation) for violation in SchemaNode(schema).violations(value, "spec")]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_paths_go_through_lists_and_maps() -> None:
     item = {"type": "object", "properties": {"n": {"type": "integer"}}}
     lists = {"type": "array", "items": item}
     schema = {"type": "object", "additionalProperties": lists}
-    (violation,) = Node(schema).violations({"k": [{"n": 1}, {"n": "x"}]}, "spec")
+    (violation,) = SchemaNode(schema).violations({"k": [{"n": 1}, {"n": "x"}]}, "spec")
     assert violation.path == "spec.k[1].n"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.nodes.process.environment import Invocation, Place, expand
+from jobflow.sandbox.nodes.process.environment import ContainerContext, Invocation, expand
 from jobflow.sandbox.nodes.process.pod_spec import faults, pod_spec
 from support.sandbox.processes import Json, job_of, pod_of, pod_task, sh
 
@@ -35,7 +35,9 @@ def invoked(container: Json, index: int = 0, **more: Any) -> Invocation:
     job = job_of(pod_task(container, replicas=3, **more), pod_task(sh(""), task="my-ps"), **spec)
     tasks = job.spec.tasks or []
     template = pod_spec(tasks[0])
-    place = Place(pod_of(job, 0, index), template, job, lambda pod: f"at-{pod}", {"PATH": "/bin"})
+    place = ContainerContext(
+        pod_of(job, 0, index), template, job, lambda pod: f"at-{pod}", {"PATH": "/bin"}
+    )
     return place.invocation((template.containers or [])[0], "/tmp/message")
 
 

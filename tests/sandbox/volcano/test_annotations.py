@@ -15,22 +15,22 @@ from jobflow.api.labels import ATTEMPT, INDEX
 from jobflow.api.pod import PodPhase
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
 from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.nodes.pod_status import Progress, pod_status
+from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment
 from jobflow.sandbox.nodes.simulate import SimulateRunner
-from jobflow.sandbox.nodes.simulation_script import Mark, Script, read_script
+from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
 from support.sandbox.vcjobs import SANDBOX, START, vcjob
 
 RUNNING, SUCCEEDED, FAILED = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED
 
 
-def script(attempt: str = "1", **annotations: str) -> Script:
+def script(attempt: str = "1", **annotations: str) -> SimulationScript:
     read, faults = read_all(attempt, **annotations)
     assert faults == ()
     return read
 
 
-def read_all(attempt: str = "1", **annotations: str) -> tuple[Script, tuple[str, ...]]:
+def read_all(attempt: str = "1", **annotations: str) -> tuple[SimulationScript, tuple[str, ...]]:
     named = {SANDBOX + key.replace("_", "-"): value for key, value in annotations.items()}
     return read_script(named, {ATTEMPT: attempt}, ["t", "worker", "ps"])
 
@@ -244,7 +244,7 @@ async def play(clock: Clock, given: Assignment, speed: float = 1.0) -> list[tupl
     """What was reported, and when, in seconds from START."""
     told: list[tuple[str, float]] = []
 
-    async def report(progress: Progress) -> None:
+    async def report(progress: PodProgress) -> None:
         told.append((progress.phase, (clock.now - START).total_seconds()))
 
     await SimulateRunner(speed, clock=clock).run(given, report)
@@ -296,7 +296,7 @@ def test_a_speed_that_is_none_is_refused(speed: float) -> None:
 
 
 def test_a_failed_pod_looks_like_one() -> None:
-    ended = Progress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
+    ended = PodProgress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
     status = pod_status(assignment().pod, ended)
     first, second = status["containerStatuses"]
     assert first["state"]["terminated"] == {
@@ -317,7 +317,7 @@ def test_a_failed_pod_looks_like_one() -> None:
 
 
 def test_marks_are_values() -> None:
-    assert script().marks("t") == (Mark(0.0, RUNNING), Mark(1.0, SUCCEEDED))
+    assert script().marks("t") == (PhaseChange(0.0, RUNNING), PhaseChange(1.0, SUCCEEDED))
 
 
 def test_an_index_that_is_none_is_said() -> None:

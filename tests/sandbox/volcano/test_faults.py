@@ -12,7 +12,7 @@ import pytest
 from jobflow.api.resources import EVENTS, JOBS, PODS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.vcjobs import task, vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
@@ -119,7 +119,7 @@ async def test_every_write_may_fail_once(world: World, code: int, after: bool) -
         return new and request.path != JOBS.path(NAMESPACE)
 
     broken = failure(code, "Trouble", "not now") if code else None
-    world.server.faults.append(Fault(first_time, broken, after=after, times=None))
+    world.server.faults.append(InjectedFault(first_time, broken, after=after, times=None))
     async with stand_in(world):
         await world.create(vcjob("j", task(replicas=2)))
         [job] = await world.end_of("j")
@@ -144,7 +144,7 @@ def refuse_pods(world: World) -> None:
     refusal = failure(403, "Forbidden", 'pods "j-t-0" is forbidden: exceeded quota')
     making = ("POST", PODS.path(NAMESPACE))
     world.server.faults.append(
-        Fault(lambda request: (request.method, request.path) == making, refusal, times=None)
+        InjectedFault(lambda request: (request.method, request.path) == making, refusal, times=None)
     )
 
 

@@ -16,9 +16,9 @@ from jobflow.controller.apply.api_answers import Answers, Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
 from jobflow.core.planning.actions import Action, CreateJob, Plan
-from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.failures import RequestFailure
 from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store
 from support.sandbox.running_controller import NAMESPACE, Cluster
 
@@ -72,8 +72,8 @@ class World:
             await self.cluster.client.create(JOBS, NAMESPACE, body), type=Job
         )
 
-    def fails(self, method: str, ending: str, how: Failure | None, **more: Any) -> None:
+    def fails(self, method: str, ending: str, how: RequestFailure | None, **more: Any) -> None:
         def strikes(request: Request) -> bool:
             return request.method == method and request.path.endswith(ending)
 
-        self.cluster.server.faults.append(Fault(strikes, how, **more))
+        self.cluster.server.faults.append(InjectedFault(strikes, how, **more))

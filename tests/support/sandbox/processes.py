@@ -16,8 +16,8 @@ import msgspec
 
 from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
 from jobflow.sandbox.jobs.pods import PodObject, build_pod
-from jobflow.sandbox.nodes.pod_status import Progress, pod_status
-from jobflow.sandbox.nodes.process.runner import ProcessRunner, Restarts
+from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
+from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
 from jobflow.sandbox.nodes.runner import Assignment
 
 Json = dict[str, Any]
@@ -57,11 +57,11 @@ class Told:
     """What a runner told of a pod."""
 
     pod: PodObject
-    progress: list[Progress] = field(default_factory=list)
+    progress: list[PodProgress] = field(default_factory=list)
     first: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once anything was told."""
 
-    async def report(self, progress: Progress) -> None:
+    async def report(self, progress: PodProgress) -> None:
         self.progress.append(progress)
         self.first.set()
 
@@ -84,7 +84,7 @@ class Told:
 @contextmanager
 def process_runner(folder: Path, *, restarts: int = 3) -> Iterator[ProcessRunner]:
     """A runner that hardly waits before it restarts a container."""
-    with ProcessRunner(folder, restarts=Restarts(most=restarts, first=0.001)) as runner:
+    with ProcessRunner(folder, restarts=RestartLimits(most=restarts, first=0.001)) as runner:
         yield runner
 
 

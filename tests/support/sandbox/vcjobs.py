@@ -20,13 +20,13 @@ from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
     BusEvent,
-    Pod,
-    Request,
+    JobRequest,
+    PodFacts,
     evicted_request,
     pod_request,
 )
-from jobflow.sandbox.jobs.state_machine import JobView, pod_name, step
-from jobflow.sandbox.volcano.job_queue import Inbox
+from jobflow.sandbox.jobs.state_machine import JobSnapshot, pod_name, step
+from jobflow.sandbox.volcano.job_queue import JobQueue
 
 START = datetime(2026, 11, 21, 2, 52, 46, tzinfo=UTC)
 SANDBOX = "sandbox.jobflow.volcano.sh/"
@@ -65,8 +65,8 @@ class Played:
     admitted: bool = True
     deleting: bool = False
     status: JobStatus = field(default_factory=JobStatus)
-    pods: dict[str, Pod] = field(default_factory=dict)
-    inbox: Inbox = field(default_factory=Inbox)
+    pods: dict[str, PodFacts] = field(default_factory=dict)
+    inbox: JobQueue = field(default_factory=JobQueue)
     history: list[JobStatus] = field(default_factory=list)
     made: list[tuple[str, int, int]] = field(default_factory=list)
     """Name, version and retry count of every pod made."""
@@ -88,7 +88,7 @@ class Played:
 
     def command(self, action: str) -> Played:
         """A user's Command."""
-        self.inbox.offer(Request(event=BusEvent.COMMAND_ISSUED, action=BusAction(action)))
+        self.inbox.offer(JobRequest(event=BusEvent.COMMAND_ISSUED, action=BusAction(action)))
         return self.settle()
 
     def pod(self, name: str, phase: str, *, code: int = 1, **more: Any) -> Played:
@@ -126,7 +126,7 @@ class Played:
     def settle(self) -> Played:
         """One action after another until nothing is left to do now."""
         while work := self.inbox.take(self.spec, self.status, self.pods, self.now):
-            view = JobView(self.name, START, self.spec, self.status, self.pods, self.admitted)
+            view = JobSnapshot(self.name, START, self.spec, self.status, self.pods, self.admitted)
             view = replace(view, deleting=self.deleting)
             outcome = step(view, work.action, work.request, self.now)
             for task_index, index in outcome.create:
@@ -145,7 +145,7 @@ class Played:
         name = pod_name(self.name, task_name, index)
         self.made.append((name, version, retries))
         uid = f"{name}/{len(self.made)}"
-        self.pods[name] = Pod(name, task_name, version=version, uid=uid, since=self.now)
+        self.pods[name] = PodFacts(name, task_name, version=version, uid=uid, since=self.now)
         self.inbox.offer(pod_request(None, self.pods[name], self.spec, self.pods))
 
     def _store(self, status: JobStatus) -> None:

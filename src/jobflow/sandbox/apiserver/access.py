@@ -11,7 +11,7 @@ import secrets
 import ssl
 from dataclasses import dataclass, field
 
-from jobflow.sandbox.apiserver.failures import Failure, failure
+from jobflow.sandbox.apiserver.failures import RequestFailure, failure
 from jobflow.sandbox.apiserver.http import Request
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -61,5 +61,5 @@ def check_body(request: Request) -> None:
         raise failure(415, "UnsupportedMediaType", message)
 
 
-def _forbidden(why: str) -> Failure:
+def _forbidden(why: str) -> RequestFailure:
     return failure(403, "Forbidden", f"{why}; use the kubeconfig that the sandbox wrote")

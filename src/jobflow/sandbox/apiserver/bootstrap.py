@@ -8,7 +8,7 @@ from typing import Any
 
 from jobflow.api.schema.crd import crd
 from jobflow.sandbox.apiserver.kinds import Registry
-from jobflow.sandbox.apiserver.operations import How, Target
+from jobflow.sandbox.apiserver.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
@@ -136,7 +136,7 @@ def _definitions() -> tuple[dict[str, Any], ...]:
 
 async def preinstall(writer: Writer, registry: Registry) -> None:
     """Create the objects as a client would."""
-    how = How()
+    how = WriteOptions()
     for name in NAMESPACES:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await writer.create(Target(builtin.NAMESPACE, name=name), namespace, how)

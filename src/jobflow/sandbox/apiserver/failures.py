@@ -15,7 +15,7 @@ from jobflow.sandbox.apiserver.kinds import Kind
 Status = dict[str, Any]
 
 
-class Failure(Exception):
+class RequestFailure(Exception):
     """A request that is answered with a Status."""
 
     def __init__(self, status: Status) -> None:
@@ -42,9 +42,9 @@ def status(code: int, reason: str, message: str, details: dict[str, Any] | None 
     }
 
 
-def failure(code: int, reason: str, message: str, **details: Any) -> Failure:
+def failure(code: int, reason: str, message: str, **details: Any) -> RequestFailure:
     """Return a failure; keyword arguments fill `details`."""
-    return Failure(status(code, reason, message, details or None))
+    return RequestFailure(status(code, reason, message, details or None))
 
 
 def _of(kind: Kind, name: str) -> dict[str, Any]:
@@ -54,16 +54,16 @@ def _of(kind: Kind, name: str) -> dict[str, Any]:
     return details | {"kind": kind.plural}
 
 
-def not_found(kind: Kind, name: str) -> Failure:
+def not_found(kind: Kind, name: str) -> RequestFailure:
     return failure(404, "NotFound", f'{kind.qualified} "{name}" not found', **_of(kind, name))
 
 
-def no_such_path() -> Failure:
+def no_such_path() -> RequestFailure:
     """404 for a path, kind or subresource that is not served."""
     return failure(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(kind: Kind, name: str, *, going: bool = False) -> Failure:
+def already_exists(kind: Kind, name: str, *, going: bool = False) -> RequestFailure:
     """409; `going` means that the existing object is being deleted."""
     message = f'{kind.qualified} "{name}" already exists'
     if going:
@@ -71,7 +71,7 @@ def already_exists(kind: Kind, name: str, *, going: bool = False) -> Failure:
     return failure(409, "AlreadyExists", message, **_of(kind, name))
 
 
-def precondition(kind: Kind, name: str, why: str) -> Failure:
+def precondition(kind: Kind, name: str, why: str) -> RequestFailure:
     """409 for a delete that expects another object; like real servers, it names the kind, not the
     resource."""
     qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
@@ -79,7 +79,7 @@ def precondition(kind: Kind, name: str, why: str) -> Failure:
     return failure(409, "Conflict", message, **(_of(kind, name) | {"kind": kind.kind}))
 
 
-def conflict(kind: Kind, name: str, why: str = "") -> Failure:
+def conflict(kind: Kind, name: str, why: str = "") -> RequestFailure:
     """409; without `why`, for an outdated resource version."""
     why = why or (
         "the object has been modified; please apply your changes to the latest version and try "
@@ -89,12 +89,12 @@ def conflict(kind: Kind, name: str, why: str = "") -> Failure:
     return failure(409, "Conflict", message, **_of(kind, name))
 
 
-def invalid(kind: Kind, name: str, violations: Sequence[Violation]) -> Failure:
+def invalid(kind: Kind, name: str, violations: Sequence[Violation]) -> RequestFailure:
     """422 with a cause for each violation."""
     return invalid_as(kind.group, kind.kind, name, violations)
 
 
-def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]) -> Failure:
+def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]) -> RequestFailure:
     """422 for any kind of object: an options object, or "" for a patch."""
     texts = list({str(violation): None for violation in violations})
     said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -105,12 +105,12 @@ def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]
     return failure(422, "Invalid", f'{qualified} "{name}" is invalid: {said}', **details)
 
 
-def invalid_options(kind: str, violations: Sequence[Violation]) -> Failure:
+def invalid_options(kind: str, violations: Sequence[Violation]) -> RequestFailure:
     """422 for request options: CreateOptions, ListOptions and so on."""
     return invalid_as("meta.k8s.io", kind, "", violations)
 
 
-def invalid_patch(patched: str, why: str) -> Failure:
+def invalid_patch(patched: str, why: str) -> RequestFailure:
     """422 for a patch whose result, as JSON, is not an object of its kind."""
     return invalid_as("", "", "", [Violation("patch", Reason.INVALID, patched, why)])
 
@@ -123,32 +123,32 @@ def causes(violations: Iterable[Violation]) -> list[dict[str, str]]:
     ]
 
 
-def bad_request(message: str) -> Failure:
+def bad_request(message: str) -> RequestFailure:
     return failure(400, "BadRequest", message)
 
 
-def forbidden(kind: Kind, name: str, why: str, **details: Any) -> Failure:
+def forbidden(kind: Kind, name: str, why: str, **details: Any) -> RequestFailure:
     message = f'{kind.qualified} "{name}" is forbidden: {why}'
     return failure(403, "Forbidden", message, **_of(kind, name), **details)
 
 
-def method_not_allowed() -> Failure:
+def method_not_allowed() -> RequestFailure:
     message = "the server does not allow this method on the requested resource"
     return failure(405, "MethodNotAllowed", message)
 
 
-def unsupported(kind: Kind, action: str) -> Failure:
+def unsupported(kind: Kind, action: str) -> RequestFailure:
     """405 for an action that the kind or its subresource does not support."""
     message = f'{action} is not supported on resources of kind "{kind.qualified}"'
     return failure(405, "MethodNotAllowed", message, **_of(kind, ""))
 
 
-def unnumbered(text: str) -> Failure:
+def unnumbered(text: str) -> RequestFailure:
     """500 for a resource version that is not a number, on a write or a watch."""
     return failure(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> Failure:
+def unsupported_media_type(accepted: Sequence[str]) -> RequestFailure:
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         + ", ".join(accepted)
@@ -156,17 +156,17 @@ def unsupported_media_type(accepted: Sequence[str]) -> Failure:
     return failure(415, "UnsupportedMediaType", message)
 
 
-def too_large(limit: int) -> Failure:
+def too_large(limit: int) -> RequestFailure:
     message = f"Request entity too large: limit is {limit}"
     return failure(413, "RequestEntityTooLarge", message)
 
 
-def expired(message: str) -> Failure:
+def expired(message: str) -> RequestFailure:
     """410 for a resource version or continue token that is no longer kept."""
     return failure(410, "Expired", message)
 
 
-def too_new(asked: int, current: int) -> Failure:
+def too_new(asked: int, current: int) -> RequestFailure:
     """504 for a resource version in the future."""
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
@@ -174,6 +174,6 @@ def too_new(asked: int, current: int) -> Failure:
     return failure(504, "Timeout", f"Timeout: {message}", **details)
 
 
-def internal(message: str) -> Failure:
+def internal(message: str) -> RequestFailure:
     cause = {"message": message}
     return failure(500, "InternalError", f"Internal error occurred: {message}", causes=[cause])

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from jobflow.sandbox.apiserver.failures import Failure, bad_request, too_large
+from jobflow.sandbox.apiserver.failures import RequestFailure, bad_request, too_large
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -105,7 +105,7 @@ async def read_body(receive: Receive) -> bytes:
     return body
 
 
-def refusal(failed: Failure) -> Response:
+def refusal(failed: RequestFailure) -> Response:
     """Return the response to a failed request."""
     retry = (failed.status.get("details") or {}).get("retryAfterSeconds")
     headers = ((b"retry-after", str(retry).encode()),) if retry else ()

@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class WriteOptions:
     """Options of a write."""
 
     dry_run: bool = False
@@ -51,11 +51,11 @@ class How:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class WriteOperation:
     """One write, as admission sees it."""
 
     operation: str
     target: Target
     obj: Object | None
     old: Object | None
-    how: How
+    how: WriteOptions

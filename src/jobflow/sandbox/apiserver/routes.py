@@ -6,7 +6,7 @@ from typing import Any
 
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.bodies.codec import Unreadable, decoder
+from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.bodies.patches import APPLY
 from jobflow.sandbox.apiserver.bodies.read_body import (
     applied,
@@ -17,13 +17,18 @@ from jobflow.sandbox.apiserver.bodies.read_body import (
 )
 from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
-from jobflow.sandbox.apiserver.operations import How, Target
+from jobflow.sandbox.apiserver.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.reads.accept import renderer
-from jobflow.sandbox.apiserver.reads.reads import Reader
+from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.resources.discovery import no_such_page
 from jobflow.sandbox.apiserver.selectors import selector
 from jobflow.sandbox.apiserver.storage import Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import Deleter, Outcome, Wish, wish
+from jobflow.sandbox.apiserver.writes.deletes import (
+    DeleteOptions,
+    Deleter,
+    Deletion,
+    delete_options,
+)
 from jobflow.sandbox.apiserver.writes.writer import Writer, create_options
 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
@@ -52,10 +57,12 @@ def target(registry: Registry, path: str) -> Target | None:
     return Target(kind, namespace, name, subresource)
 
 
-class Resources:
+class ResourceRoutes:
     """Requests for objects and collections."""
 
-    def __init__(self, storage: Storage, reader: Reader, writer: Writer, deleter: Deleter) -> None:
+    def __init__(
+        self, storage: Storage, reader: ReadHandler, writer: Writer, deleter: Deleter
+    ) -> None:
         self._storage = storage
         self._reader = reader
         self._writer = writer
@@ -134,7 +141,7 @@ class Resources:
             each = Target(where.kind, namespace, name)
             try:
                 await self._deleter.delete(each, wanted, how)
-            except failures.Failure as failed:
+            except failures.RequestFailure as failed:
                 if failed.code != 404:
                     raise
         render = renderer(where.kind, request)
@@ -142,24 +149,24 @@ class Resources:
         return Response(body, media_type=render.media_type)
 
 
-def _deletion(request: Request) -> tuple[Wish, How]:
+def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
     """Return DeleteOptions from body and query. Raises RequestFailure."""
     options: Any = {}
     if request.body:
         try:
             options = decoder(request.content_type)(request.body)
-        except Unreadable as error:
+        except UnreadableBody as error:
             raise failures.bad_request(
                 f"couldn't get version/kind; json parse error: {error}"
             ) from error
     if not isinstance(options, dict):
         raise failures.bad_request("DeleteOptions: it is no JSON object")
-    wanted = wish(options, request.query)
+    wanted = delete_options(options, request.query)
     how = _how("DeleteOptions", request)
     dry_run = how.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
     said = {key: value for key, value in options.items() if value is not None}
     told = {**how.options, **said, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    return wanted, How(dry_run=dry_run, options=told, warnings=request.warnings)
+    return wanted, WriteOptions(dry_run=dry_run, options=told, warnings=request.warnings)
 
 
 def _dry(options: str, values: list[str]) -> bool:
@@ -170,7 +177,7 @@ def _dry(options: str, values: list[str]) -> bool:
     return bool(values)
 
 
-def _how(options: str, request: Request) -> How:
+def _how(options: str, request: Request) -> WriteOptions:
     """Return the options of a write from the query. Raises RequestFailure, 422."""
     dry = request.query.get("dryRun")
     validation = request.query.get("fieldValidation") or "Warn"
@@ -178,7 +185,7 @@ def _how(options: str, request: Request) -> How:
         detail = 'supported values: "", "Ignore", "Strict", "Warn"'
         fault = Violation("fieldValidation", Reason.NOT_SUPPORTED, validation, detail)
         raise failures.invalid_options(options, [fault])
-    return How(
+    return WriteOptions(
         dry_run=_dry(options, [dry] if dry else []),
         field_validation=validation,
         options=create_options(options, request.query),
@@ -186,7 +193,7 @@ def _how(options: str, request: Request) -> How:
     )
 
 
-def _success(kind: Kind, outcome: Outcome) -> dict[str, object]:
+def _success(kind: Kind, outcome: Deletion) -> dict[str, object]:
     details = {"name": outcome.last.key[1], "group": kind.group, "kind": kind.plural}
     return {
         "kind": "Status",

@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from jobflow.sandbox.apiserver import bootstrap as install
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.access import Access, check_access, check_body
-from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.failures import RequestFailure
 from jobflow.sandbox.apiserver.http import (
     Receive,
     Request,
@@ -33,21 +33,21 @@ from jobflow.sandbox.apiserver.http import (
 )
 from jobflow.sandbox.apiserver.kinds import Registry
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
-from jobflow.sandbox.apiserver.reads.reads import Reader
+from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.resources import builtin
-from jobflow.sandbox.apiserver.resources.crds import Definitions
+from jobflow.sandbox.apiserver.resources.crds import CrdListener
 from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page
 from jobflow.sandbox.apiserver.resources.openapi import openapi
-from jobflow.sandbox.apiserver.routes import Resources, target
+from jobflow.sandbox.apiserver.routes import ResourceRoutes, target
 from jobflow.sandbox.apiserver.storage import Storage
 from jobflow.sandbox.apiserver.writes.admission import Admission
 from jobflow.sandbox.apiserver.writes.deletes import Deleter
-from jobflow.sandbox.apiserver.writes.garbage_collector import Collector
+from jobflow.sandbox.apiserver.writes.garbage_collector import GarbageCollector
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RequestRecord:
     """One answered request; `code` 0 means that the connection was broken on purpose."""
 
     method: str
@@ -58,14 +58,14 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Fault:
+class InjectedFault:
     """A fault of requests: answered with `failure`, or the connection is broken.
 
     `after` means that the request is executed and only its answer is lost.
     """
 
     matches: Callable[[Request], bool]
-    failure: Failure | None = None
+    failure: RequestFailure | None = None
     after: bool = False
     times: int | None = 1
     """Number of requests that it strikes; None means all."""
@@ -106,17 +106,17 @@ class ApiServer:
         remembered_requests: int = 100_000,
     ) -> None:
         self.access = access
-        self.requests: deque[Seen] = deque(maxlen=remembered_requests)
-        self.faults: list[Fault] = []
+        self.requests: deque[RequestRecord] = deque(maxlen=remembered_requests)
+        self.faults: list[InjectedFault] = []
         self.storage = Storage(history=history)
         self.registry = Registry(builtin.KINDS)
-        self.storage.listeners.append(Definitions(self.registry, builtin.CRD.bucket))
+        self.storage.listeners.append(CrdListener(self.registry, builtin.CRD.bucket))
         self.admission = Admission(self.storage)
-        self._reader = Reader(self.storage, bookmark_seconds=bookmark_seconds)
+        self._reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.registry, self.admission)
         self._deleter = Deleter(self.storage, self.admission)
-        self._resources = Resources(self.storage, self._reader, self.writer, self._deleter)
-        self._collector = Collector(self.storage, self.registry, self.writer, self._deleter)
+        self._resources = ResourceRoutes(self.storage, self._reader, self.writer, self._deleter)
+        self._collector = GarbageCollector(self.storage, self.registry, self.writer, self._deleter)
         self._collecting: asyncio.Task[None] | None = None
         self._crashes: list[Exception] = []
         self._address = (host, port)
@@ -205,7 +205,7 @@ class ApiServer:
                 response = await self._respond(request, receive)
             if fault is not None and fault.failure:
                 response = refusal(fault.failure)
-        except Failure as failed:
+        except RequestFailure as failed:
             response = refusal(failed)
         except Exception as crash:
             self._crashes.append(crash)
@@ -231,5 +231,5 @@ class ApiServer:
 
     def _log(self, request: Request, code: int) -> None:
         self.requests.append(
-            Seen(request.method, request.path, request.query, code, request.user_agent)
+            RequestRecord(request.method, request.path, request.query, code, request.user_agent)
         )

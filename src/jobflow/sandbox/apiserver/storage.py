@@ -52,7 +52,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """One write. For a deletion, `new` is the last state with the deletion's revision."""
 
     type: str
@@ -65,17 +65,17 @@ class Change:
         return self.new.revision
 
 
-class Watch:
+class PendingChanges:
     """Pending changes of one watcher."""
 
     def __init__(self, since: int, limit: int) -> None:
-        self.pending: deque[Change] = deque()
+        self.pending: deque[ObjectChange] = deque()
         self.wake = asyncio.Event()
         self.closed = False
         self._since = since
         self._limit = limit
 
-    def offer(self, change: Change) -> None:
+    def offer(self, change: ObjectChange) -> None:
         """Queue a change, or close the watch if it is too far behind."""
         if change.revision <= self._since:
             return
@@ -97,11 +97,11 @@ class Bucket:
 
     remembered: int
     """Maximum number of changes kept; fewer if they are large."""
-    history: deque[Change] = field(default_factory=deque)
+    history: deque[ObjectChange] = field(default_factory=deque)
     objects: dict[Key, Stored] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
     """Keys in list order."""
-    watches: set[Watch] = field(default_factory=set)
+    watches: set[PendingChanges] = field(default_factory=set)
     forgotten: int = 0
     """Last revision that is no longer in `history`."""
     held: int = 0
@@ -129,7 +129,7 @@ class Bucket:
         del self.keys[bisect_left(self.keys, key)]
         return old
 
-    def publish(self, change: Change) -> None:
+    def publish(self, change: ObjectChange) -> None:
         """Record a change and notify the watchers."""
         self.history.append(change)
         self.held += len(change.new.body)
@@ -148,7 +148,7 @@ class Expired(Exception):
         super().__init__(f"too old resource version: {asked} ({oldest})")
 
 
-class TooLarge(Exception):
+class ObjectTooLarge(Exception):
     """The object exceeds `MAX_OBJECT`."""
 
 
@@ -157,7 +157,7 @@ class Storage:
 
     def __init__(self, *, history: int = 10_000) -> None:
         self.revision = 1
-        self.listeners: list[Callable[[str, Change], None]] = []
+        self.listeners: list[Callable[[str, ObjectChange], None]] = []
         """Called with bucket and change on every write, in the same step of the event loop."""
         self._history = history
         self._buckets: dict[str, Bucket] = {}
@@ -183,7 +183,7 @@ class Storage:
         where = self.bucket(bucket)
         stored = self._next(key, obj)
         old = where.put(stored)
-        self._publish(bucket, Change(MODIFIED if old else ADDED, stored, old))
+        self._publish(bucket, ObjectChange(MODIFIED if old else ADDED, stored, old))
         return stored
 
     def remove(self, bucket: str, key: Key, last: Object | None = None) -> Stored:
@@ -192,22 +192,22 @@ class Storage:
         obj = dict(last or old.obj)
         obj["metadata"] = dict(obj["metadata"])
         gone = self._next(key, obj)
-        self._publish(bucket, Change(DELETED, gone, old))
+        self._publish(bucket, ObjectChange(DELETED, gone, old))
         return gone
 
-    def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> Watch:
+    def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> PendingChanges:
         """Return a watch on all changes after `since`, which may be in the future. Raises
         Expired."""
         where = self.bucket(bucket)
         if since < where.forgotten:
             raise Expired(since, where.forgotten + 1)
-        watch = Watch(since, limit)
+        watch = PendingChanges(since, limit)
         for change in where.history:
             watch.offer(change)
         where.watches.add(watch)
         return watch
 
-    def unwatch(self, bucket: str, watch: Watch) -> None:
+    def unwatch(self, bucket: str, watch: PendingChanges) -> None:
         """Stop notifying this watch."""
         self.bucket(bucket).watches.discard(watch)
 
@@ -229,11 +229,11 @@ class Storage:
         obj["metadata"]["resourceVersion"] = str(revision)
         body = encode(obj)
         if len(body) > MAX_OBJECT:
-            raise TooLarge
+            raise ObjectTooLarge
         self.revision = revision
         return Stored(key, obj, body, revision)
 
-    def _publish(self, bucket: str, change: Change) -> None:
+    def _publish(self, bucket: str, change: ObjectChange) -> None:
         self.bucket(bucket).publish(change)
         for listener in self.listeners:
             listener(bucket, change)

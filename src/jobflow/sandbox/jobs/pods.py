@@ -17,7 +17,7 @@ from jobflow.api.meta import ObjectMeta, Struct
 from jobflow.api.pod import PodPhase
 from jobflow.api.resources import JOBS
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.policies import Pod
+from jobflow.sandbox.jobs.policies import PodFacts
 from jobflow.sandbox.jobs.state_machine import pod_name
 
 JOB_NAME = "volcano.sh/job-name"
@@ -150,7 +150,7 @@ def template_fault(task: Task) -> str:
     return ""
 
 
-def as_seen(pod: PodObject, *, doomed: bool = False) -> Pod:
+def as_seen(pod: PodObject, *, doomed: bool = False) -> PodFacts:
     """Return the pod as the policies see it; `doomed` means that the job controller deleted it."""
     statuses = pod.status.container_statuses or []
     ends = [status.state.terminated for status in statuses]
@@ -160,7 +160,7 @@ def as_seen(pod: PodObject, *, doomed: bool = False) -> Pod:
         PodPhase.RUNNING: pod.status.start_time,
     }
     first = ends[0] if ends else None
-    return Pod(
+    return PodFacts(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         task=pod.task,

@@ -49,7 +49,7 @@ INTERNAL_EVENTS = frozenset({BusEvent.OUT_OF_SYNC, BusEvent.COMMAND_ISSUED, BusE
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class PodFacts:
     """The facts of a pod that the job controller uses."""
 
     name: str
@@ -71,7 +71,7 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class JobRequest:
     """A request to the job controller about one vcjob."""
 
     event: BusEvent = BusEvent.OUT_OF_SYNC
@@ -87,25 +87,27 @@ class Request:
     since: datetime | None = None
 
 
-SYNC = Request()
+SYNC = JobRequest()
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyAction:
     """Action for a request. A delayed action is dropped if the pod changes before."""
 
     action: BusAction = BusAction.SYNC
     delay: timedelta = timedelta()
 
 
-def pod_request(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) -> Request:
+def pod_request(
+    old: PodFacts | None, new: PodFacts, spec: JobSpec, pods: Mapping[str, PodFacts]
+) -> JobRequest:
     """Return the request that a new or changed pod causes; `pods` are all pods of the vcjob.
 
     A pod that is seen for the first time counts as changed into its phase. Volcano counts it as
     Pending, and so misses a failure during its own downtime.
     """
     event = _event(old, new, spec, pods)
-    return Request(
+    return JobRequest(
         event=event,
         task=new.task,
         pod=new.name,
@@ -117,9 +119,9 @@ def pod_request(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod
     )
 
 
-def evicted_request(pod: Pod) -> Request:
+def evicted_request(pod: PodFacts) -> JobRequest:
     """Return the request that a pod causes if anyone but the job controller deleted it."""
-    return Request(
+    return JobRequest(
         event=BusEvent.POD_EVICTED,
         task=pod.task,
         pod=pod.name,
@@ -129,7 +131,9 @@ def evicted_request(pod: Pod) -> Request:
     )
 
 
-def _event(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) -> BusEvent:
+def _event(
+    old: PodFacts | None, new: PodFacts, spec: JobSpec, pods: Mapping[str, PodFacts]
+) -> BusEvent:
     changed = old is None or old.phase != new.phase
     task = next((task for task in spec.tasks or () if task.name == new.task), None)
     if new.phase is PodPhase.FAILED and changed:
@@ -145,14 +149,14 @@ def _event(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) ->
     return BusEvent.OUT_OF_SYNC
 
 
-def _task_completed(task: Task | None, pods: Iterable[Pod]) -> bool:
+def _task_completed(task: Task | None, pods: Iterable[PodFacts]) -> bool:
     if task is None or not task.replicas:
         return False
     done = sum(pod.task == task.name and pod.phase is PodPhase.SUCCEEDED for pod in pods)
     return done >= task.replicas
 
 
-def _task_failed(task: Task | None, pods: Iterable[Pod]) -> bool:
+def _task_failed(task: Task | None, pods: Iterable[PodFacts]) -> bool:
     """Return whether the containers of the task's pods restarted `maxRetry` times in total."""
     if task is None or not task.replicas or task.max_retry == -1:
         return False
@@ -164,20 +168,20 @@ def _task_failed(task: Task | None, pods: Iterable[Pod]) -> bool:
     return restarts >= (task.max_retry or 3)
 
 
-def decide(spec: JobSpec, version: int, request: Request) -> Decision:
+def decide(spec: JobSpec, version: int, request: JobRequest) -> PolicyAction:
     """Return the action for a request: by the task's policies, then the job's, else a sync.
 
     A request of a pod of an earlier version is only synced.
     """
     if request.action is not None:
-        return Decision(request.action)
+        return PolicyAction(request.action)
     outdated = request.version is not None and request.version < version
     if request.event in INTERNAL_EVENTS or outdated:
-        return Decision()
+        return PolicyAction()
     for policy in _policies(spec, request.task):
         if _matches(policy, request) and policy.action:
-            return Decision(BusAction(policy.action), _timeout(policy))
-    return Decision()
+            return PolicyAction(BusAction(policy.action), _timeout(policy))
+    return PolicyAction()
 
 
 def _policies(spec: JobSpec, task_name: str) -> Iterable[LifecyclePolicy]:
@@ -188,7 +192,7 @@ def _policies(spec: JobSpec, task_name: str) -> Iterable[LifecyclePolicy]:
     yield from spec.policies or ()
 
 
-def _matches(policy: LifecyclePolicy, request: Request) -> bool:
+def _matches(policy: LifecyclePolicy, request: JobRequest) -> bool:
     events = [*(policy.events or ()), *([policy.event] if policy.event else ())]
     if request.event in events or BusEvent.ANY in events:
         return request.event is not BusEvent.POD_PENDING or policy.timeout is not None

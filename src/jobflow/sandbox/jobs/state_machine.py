@@ -30,7 +30,7 @@ import msgspec
 from jobflow.api.duration import format_duration
 from jobflow.api.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, Task, TaskState
 from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
-from jobflow.sandbox.jobs.policies import BusAction, Pod, Request
+from jobflow.sandbox.jobs.policies import BusAction, JobRequest, PodFacts
 
 KILLS_INTO = {
     BusAction.RESTART: JobPhase.RESTARTING,
@@ -53,7 +53,7 @@ ENDS_IN = {
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
+class JobSnapshot:
     """A vcjob and its pods at one moment."""
 
     name: str
@@ -61,7 +61,7 @@ class JobView:
     spec: JobSpec
     """Spec with defaults."""
     status: JobStatus
-    pods: Mapping[str, Pod] = field(default_factory=dict)
+    pods: Mapping[str, PodFacts] = field(default_factory=dict)
     """Pods of this vcjob (by owner UID), by name."""
     admitted: bool = True
     """Whether the scheduler admitted the job; before that, no pod is created."""
@@ -74,14 +74,14 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobChanges:
     """Changes of a vcjob: pods first, then the status, as in Volcano."""
 
     status: JobStatus
     """The next status; equal to the current one if nothing changes."""
     create: tuple[tuple[int, int], ...] = ()
     """Index of the task in the spec, and of the pod in the task."""
-    delete: tuple[Pod, ...] = ()
+    delete: tuple[PodFacts, ...] = ()
 
 
 def pod_name(job: str, task: str, index: int) -> str:
@@ -89,17 +89,17 @@ def pod_name(job: str, task: str, index: int) -> str:
     return f"{job}-{task}-{index}"
 
 
-def step(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
+def step(view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime) -> JobChanges:
     """Return the effect of one action on a vcjob.
 
     `request` names the task, pod or partition of a partial restart. A vcjob that is being deleted
     does not change.
     """
     if view.deleting:
-        return Outcome(view.status)
+        return JobChanges(view.status)
     phase = view.phase
     if phase == "":
-        return Outcome(_initial(view, now))
+        return JobChanges(_initial(view, now))
     if action is BusAction.RESTART_PARTITION and not _targets(view, action, request):
         action = BusAction.SYNC  # Volcano does nothing at all, and may so miss the job's end
     if phase in (JobPhase.PENDING, JobPhase.RUNNING):
@@ -137,7 +137,9 @@ def _to_end(phase: JobPhase, status: JobStatus) -> tuple[JobPhase | None, int]:
     return (None if alive else ENDS_IN[phase]), 0
 
 
-def _step_live(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
+def _step_live(
+    view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime
+) -> JobChanges:
     to = KILLS_INTO.get(action)
     if to is None:
         move = _from_pending if view.phase == JobPhase.PENDING else _from_running
@@ -149,7 +151,9 @@ def _step_live(view: JobView, action: BusAction, request: Request, now: datetime
     return _kill(view, now, lambda status: (to, retries), keep_ended=keep_ended)
 
 
-def _step_restarting(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
+def _step_restarting(
+    view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime
+) -> JobChanges:
     def move(status: JobStatus) -> tuple[JobPhase | None, int]:
         return _from_restarting(view.spec, status), 0
 
@@ -214,7 +218,7 @@ def _task_available(task: Task) -> int:
     return (task.replicas or 0) if task.min_available is None else task.min_available
 
 
-def _initial(view: JobView, now: datetime) -> JobStatus:
+def _initial(view: JobSnapshot, now: datetime) -> JobStatus:
     state = JobState(phase=JobPhase.PENDING)
     available = view.spec.min_available or None
     return _stamped(msgspec.structs.replace(view.status, state=state, min_available=available), now)
@@ -243,7 +247,10 @@ def _moved(status: JobStatus, phase: JobPhase | None, retries: int) -> JobStatus
 
 
 def _counted(
-    status: JobStatus, pods: Iterable[Pod] = (), pending: Iterable[str] = (), terminating: int = 0
+    status: JobStatus,
+    pods: Iterable[PodFacts] = (),
+    pending: Iterable[str] = (),
+    terminating: int = 0,
 ) -> JobStatus:
     """Return the status with new counts; `pending` holds the tasks of pods about to be created."""
     tasks: dict[str, Counter[str]] = {}
@@ -261,14 +268,14 @@ def _counted(
     )
 
 
-def _sync(view: JobView, now: datetime, move: Move) -> Outcome:
+def _sync(view: JobSnapshot, now: datetime, move: Move) -> JobChanges:
     """Create missing pods, delete surplus pods, count all pods and move on.
 
     Any change of the status, including its counts, renews the phase's time.
     """
     if not view.admitted:
         status = _moved(view.status, *move(view.status))
-        return Outcome(view.status if status == view.status else _stamped(status, now))
+        return JobChanges(view.status if status == view.status else _stamped(status, now))
     wanted = {
         pod_name(view.name, task.name or "", index): (i, index)
         for i, task in enumerate(view.spec.tasks or ())
@@ -293,10 +300,10 @@ def _sync(view: JobView, now: datetime, move: Move) -> Outcome:
     status = _moved(counted, *move(counted))
     if status != view.status:
         status = _stamped(status, now)
-    return Outcome(status, create, tuple(pod for pod in surplus if not pod.deleting))
+    return JobChanges(status, create, tuple(pod for pod in surplus if not pod.deleting))
 
 
-def _may_start(view: JobView, task: Task) -> bool:
+def _may_start(view: JobSnapshot, task: Task) -> bool:
     """Return whether the tasks that this task depends on have started (waitDependsOnTask…).
 
     As in Volcano, `any` requires more than one name.
@@ -307,7 +314,7 @@ def _may_start(view: JobView, task: Task) -> bool:
     return all(_started(view, name) for name in names)
 
 
-def _started(view: JobView, name: str) -> bool:
+def _started(view: JobSnapshot, name: str) -> bool:
     task = next((task for task in view.spec.tasks or () if task.name == name), None)
     if task is None or task.min_available is None:
         return True
@@ -319,7 +326,7 @@ def _started(view: JobView, name: str) -> bool:
     return up >= task.min_available
 
 
-def _kill(view: JobView, now: datetime, move: Move, *, keep_ended: bool = True) -> Outcome:
+def _kill(view: JobSnapshot, now: datetime, move: Move, *, keep_ended: bool = True) -> JobChanges:
     """Delete the job's pods: all, or those that have not ended. The last retry keeps its ended
     pods."""
     last = (view.status.retry_count or 0) >= (view.spec.max_retry or 0) - 1
@@ -329,23 +336,23 @@ def _kill(view: JobView, now: datetime, move: Move, *, keep_ended: bool = True) 
     status = _killed(view, now, move, leaving)
     if status != view.status:
         status = msgspec.structs.replace(status, version=(status.version or 0) + 1)
-    return Outcome(status, delete=doomed)
+    return JobChanges(status, delete=doomed)
 
 
 def _kill_some(
-    view: JobView, action: BusAction, request: Request, now: datetime, move: Move
-) -> Outcome:
+    view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime, move: Move
+) -> JobChanges:
     """Delete the pods of one task, pod or partition, without a new version, as in Volcano."""
     doomed = _targets(view, action, request)
     status = _killed(view, now, move, len(doomed))
-    return Outcome(status, delete=tuple(pod for pod in doomed if not pod.deleting))
+    return JobChanges(status, delete=tuple(pod for pod in doomed if not pod.deleting))
 
 
-def _targets(view: JobView, action: BusAction, request: Request) -> tuple[Pod, ...]:
+def _targets(view: JobSnapshot, action: BusAction, request: JobRequest) -> tuple[PodFacts, ...]:
     return tuple(pod for pod in view.pods.values() if _is_target(pod, action, request))
 
 
-def _is_target(pod: Pod, action: BusAction, request: Request) -> bool:
+def _is_target(pod: PodFacts, action: BusAction, request: JobRequest) -> bool:
     if pod.task != request.task:
         return False
     if action is BusAction.RESTART_POD:
@@ -355,7 +362,7 @@ def _is_target(pod: Pod, action: BusAction, request: Request) -> bool:
     return True
 
 
-def _killed(view: JobView, now: datetime, move: Move, leaving: int) -> JobStatus:
+def _killed(view: JobSnapshot, now: datetime, move: Move, leaving: int) -> JobStatus:
     """Return the status after a kill: counts of leaving pods, and the running duration."""
     counted = _counted(view.status, terminating=leaving)
     status = _moved(counted, *move(counted))

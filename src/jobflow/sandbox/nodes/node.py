@@ -15,13 +15,13 @@ from jobflow.api.pod import ENDED_POD_PHASES
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.nodes.pod_status import Progress, pod_status
+from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment, Runner
 
 log = structlog.get_logger(__name__)
 
 
-class Node:
+class SandboxNode:
     """Runs pods. `learn` receives each pod as the API server stored it."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Node:
     async def _play(self, assignment: Assignment) -> None:
         pod = assignment.pod
 
-        async def report(progress: Progress) -> None:
+        async def report(progress: PodProgress) -> None:
             nonlocal pod
             pod = await self._writes.set_pod_status(pod, pod_status(pod, progress))
             self._learn(pod)

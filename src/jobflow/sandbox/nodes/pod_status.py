@@ -12,7 +12,7 @@ from jobflow.sandbox.jobs.pods import ADDRESS, Container, PodObject
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ContainerProgress:
     """State of one container: waiting, running or ended."""
 
     started: datetime | None = None
@@ -24,7 +24,7 @@ class Standing:
     message: str = ""
     """Details; the termination message if it has ended."""
     restarts: int = 0
-    last: Standing | None = None
+    last: ContainerProgress | None = None
     """End of the previous run of a restarted container."""
 
     @property
@@ -39,7 +39,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PodProgress:
     """Progress of a pod, as a runner reports it."""
 
     phase: PodPhase
@@ -49,9 +49,9 @@ class Progress:
     exit_code: int = 0
     message: str = ""
     """Termination message of the first container."""
-    containers: Sequence[Standing] = ()
+    containers: Sequence[ContainerProgress] = ()
     """State of each container; if empty, all of them follow the pod's phase."""
-    init_containers: Sequence[Standing] = ()
+    init_containers: Sequence[ContainerProgress] = ()
     """State of each init container; if empty, all of them have succeeded."""
     address: str = ADDRESS
     pod_reason: str = ""
@@ -59,7 +59,7 @@ class Progress:
     pod_message: str = ""
 
 
-def pod_status(pod: PodObject, progress: Progress) -> dict[str, Any]:
+def pod_status(pod: PodObject, progress: PodProgress) -> dict[str, Any]:
     """Return `status` as a kubelet writes it, as a merge patch."""
     init = [*(pod.spec.init_containers or ())]
     containers = [*(pod.spec.containers or ())]
@@ -88,22 +88,25 @@ def pod_status(pod: PodObject, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _succeeded(at: datetime) -> Standing:
-    return Standing(started=at, finished=at)
+def _succeeded(at: datetime) -> ContainerProgress:
+    return ContainerProgress(started=at, finished=at)
 
 
-def _alike(progress: Progress, count: int) -> list[Standing]:
+def _alike(progress: PodProgress, count: int) -> list[ContainerProgress]:
     """Return containers that follow the pod's phase; the first has the message."""
     ended = progress.phase is not PodPhase.RUNNING
     finished = (progress.finished or progress.started) if ended else None
     return [
-        Standing(progress.started, finished, progress.exit_code, message=message)
+        ContainerProgress(progress.started, finished, progress.exit_code, message=message)
         for message in [progress.message, *[""] * count][:count]
     ]
 
 
 def _conditions(
-    progress: Progress, containers: Sequence[Standing], initialized: bool, started: datetime
+    progress: PodProgress,
+    containers: Sequence[ContainerProgress],
+    initialized: bool,
+    started: datetime,
 ) -> list[dict[str, Any]]:
     phase, at = progress.phase, progress.finished or progress.started
     alive = phase in (PodPhase.PENDING, PodPhase.RUNNING)
@@ -129,7 +132,7 @@ def _conditions(
     ]
 
 
-def _container_status(container: Container, standing: Standing) -> dict[str, Any]:
+def _container_status(container: Container, standing: ContainerProgress) -> dict[str, Any]:
     return {
         "name": container.name,
         "image": container.image,
@@ -142,7 +145,7 @@ def _container_status(container: Container, standing: Standing) -> dict[str, Any
     }
 
 
-def _state(standing: Standing) -> dict[str, Any]:
+def _state(standing: ContainerProgress) -> dict[str, Any]:
     message = {"message": standing.message} if standing.message else {}
     if standing.started is None:
         return {"waiting": {"reason": standing.reason or "ContainerCreating", **message}}

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.nodes.pod_status import Progress
+from jobflow.sandbox.nodes.pod_status import PodProgress
 
-Report = Callable[[Progress], Awaitable[None]]
+Report = Callable[[PodProgress], Awaitable[None]]
 """Writes the progress of the pod; returns when it is stored."""
 
 

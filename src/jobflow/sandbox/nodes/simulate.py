@@ -10,9 +10,9 @@ from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.nodes.pod_status import Progress
+from jobflow.sandbox.nodes.pod_status import PodProgress
 from jobflow.sandbox.nodes.runner import Assignment, Report
-from jobflow.sandbox.nodes.simulation_script import Mark, Script, read_script
+from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
 
 Clock = Callable[[], datetime]
 
@@ -60,7 +60,9 @@ class SimulateRunner:
     async def end(self, pod: PodObject) -> None:
         """Do nothing, because nothing runs."""
 
-    def _due(self, script: Script, assignment: Assignment) -> Iterator[tuple[datetime, Mark]]:
+    def _due(
+        self, script: SimulationScript, assignment: Assignment
+    ) -> Iterator[tuple[datetime, PhaseChange]]:
         """Yield the remaining phase changes of the pod, each with its time.
 
         A task with listed phases counts from the job's start, any other task from its pod's own
@@ -74,9 +76,9 @@ class SimulateRunner:
             yield start + timedelta(seconds=mark.at / self._speed), mark
 
 
-def _progress(mark: Mark, began: datetime, at: datetime) -> Progress:
+def _progress(mark: PhaseChange, began: datetime, at: datetime) -> PodProgress:
     ended = mark.phase is not PodPhase.RUNNING
-    return Progress(
+    return PodProgress(
         phase=mark.phase,
         started=min(began, at),
         finished=at if ended else None,
@@ -85,7 +87,7 @@ def _progress(mark: Mark, began: datetime, at: datetime) -> Progress:
     )
 
 
-def _script(job: Vcjob) -> tuple[Script, tuple[str, ...]]:
+def _script(job: Vcjob) -> tuple[SimulationScript, tuple[str, ...]]:
     meta = job.metadata
     tasks = (task.name or "" for task in job.spec.tasks or ())
     return read_script(meta.annotations or {}, meta.labels or {}, tasks)

@@ -23,7 +23,7 @@ LISTED_PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhas
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PhaseChange:
     """Change of a pod into a phase."""
 
     at: float
@@ -34,7 +34,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class SimulationScript:
     """The annotations of one vcjob."""
 
     attempt: int = 1
@@ -47,12 +47,12 @@ class Script:
     outputs: tuple[str, ...] = ()
     phases: Mapping[str, tuple[tuple[PodPhase, float], ...]] = field(default_factory=dict)
 
-    def marks(self, task: str) -> tuple[Mark, ...]:
+    def marks(self, task: str) -> tuple[PhaseChange, ...]:
         """Return the phase changes of a task's pods, in order."""
         listed = self.phases.get(task)
         if listed is None:
             seconds = DEFAULT_SECONDS if self.duration is None else self.duration
-            return (Mark(0.0, PodPhase.RUNNING), self._end(seconds, self._code()))
+            return (PhaseChange(0.0, PodPhase.RUNNING), self._end(seconds, self._code()))
         marks = [self._listed(phase, at) for phase, at in listed if phase is not PodPhase.PENDING]
         if self.duration is None or (marks and marks[-1].phase in ENDED_POD_PHASES):
             return tuple(marks)
@@ -69,15 +69,15 @@ class Script:
             return self.exit_code or 1
         return 0 if self.fail_attempts else self.exit_code
 
-    def _listed(self, phase: PodPhase, at: float) -> Mark:
+    def _listed(self, phase: PodPhase, at: float) -> PhaseChange:
         if phase is PodPhase.RUNNING:
-            return Mark(at, phase)
+            return PhaseChange(at, phase)
         fails = phase is PodPhase.FAILED or self._must_fail
         return self._end(at, (self.exit_code or 1) if fails else 0)
 
-    def _end(self, at: float, code: int) -> Mark:
+    def _end(self, at: float, code: int) -> PhaseChange:
         phase = PodPhase.FAILED if code else PodPhase.SUCCEEDED
-        return Mark(at, phase, code, self._message())
+        return PhaseChange(at, phase, code, self._message())
 
     def _message(self) -> str:
         """Return the output of its item or repeat, or else of its attempt."""
@@ -89,7 +89,7 @@ class Script:
 
 def read_script(
     annotations: Mapping[str, str], labels: Mapping[str, str], tasks: Iterable[str]
-) -> tuple[Script, tuple[str, ...]]:
+) -> tuple[SimulationScript, tuple[str, ...]]:
     """Return the script of a vcjob with these tasks, and all faults in it."""
     names = tuple(tasks)
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -121,7 +121,7 @@ def read_script(
                 fields[name] = count(labels[label])
         except ValueError as error:
             faults.append(f"label {label}: {_quoted(labels[label])} {error}")
-    return Script(**fields), tuple(faults)
+    return SimulationScript(**fields), tuple(faults)
 
 
 def _quoted(value: str) -> str:

@@ -18,11 +18,11 @@ from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
-from jobflow.sandbox.jobs.policies import BusAction, BusEvent, Request
+from jobflow.sandbox.jobs.policies import BusAction, BusEvent, JobRequest
 
 log = structlog.get_logger(__name__)
 
-Act = Callable[[Key, Request], None]
+Act = Callable[[Key, JobRequest], None]
 """Called with the key of a vcjob and a request."""
 
 
@@ -65,5 +65,5 @@ class Commands:
             log.warning("command cannot be deleted", command=meta.name, error=str(error))
             return
         action = BusAction(command.action) if command.action in set(BusAction) else BusAction.SYNC
-        request = Request(event=BusEvent.COMMAND_ISSUED, action=action)
+        request = JobRequest(event=BusEvent.COMMAND_ISSUED, action=action)
         self._act((meta.namespace, target.name), request)

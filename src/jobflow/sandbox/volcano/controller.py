@@ -30,18 +30,18 @@ from jobflow.sandbox.jobs.pods import JOB_NAME, PodObject, as_seen, build_pod, t
 from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
-    Pod,
-    Request,
+    JobRequest,
+    PodFacts,
     evicted_request,
     pod_request,
     policy_faults,
 )
-from jobflow.sandbox.jobs.state_machine import JobView, failed, step
-from jobflow.sandbox.nodes.node import Node
+from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, step
+from jobflow.sandbox.nodes.node import SandboxNode
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, SimulateRunner, utc_now
 from jobflow.sandbox.volcano.commands import Commands
-from jobflow.sandbox.volcano.job_queue import Inbox, Work
+from jobflow.sandbox.volcano.job_queue import JobAction, JobQueue
 
 __all__ = ["JobController", "SimulateRunner"]
 
@@ -54,13 +54,13 @@ INVALID = "InvalidJob"
 
 
 @dataclass(eq=False)
-class Case:
+class TrackedJob:
     """A vcjob under control."""
 
     stored: VcjobObject
     job: Vcjob
     faults: Sequence[str]
-    inbox: Inbox = field(default_factory=Inbox)
+    inbox: JobQueue = field(default_factory=JobQueue)
     backoff: Backoff = field(default_factory=lambda: Backoff(first=0.005, most=30.0))
     refusals: int = 0
     not_before: datetime | None = None
@@ -103,12 +103,12 @@ class JobController:
         )
         self._commands = Commands(client, self._writes, self._command)
         self._tasks: asyncio.TaskGroup | None = None
-        self._node: Node | None = None
-        self._cases: dict[str, Case] = {}
+        self._node: SandboxNode | None = None
+        self._cases: dict[str, TrackedJob] = {}
         """By the vcjob's UID."""
         self._objects: dict[str, dict[str, PodObject]] = {}
         """Pods by their vcjob's UID and their name."""
-        self._seen: dict[str, dict[str, Pod]] = {}
+        self._seen: dict[str, dict[str, PodFacts]] = {}
         """The same pods as the policies see them."""
         self._doomed: set[str] = set()
         """UIDs of pods that this controller deleted."""
@@ -121,7 +121,9 @@ class JobController:
                     tasks.create_task(reflector.run())
                 await self._synced.wait()
                 self._tasks = tasks
-                self._node = Node(self._runner, self._writes, tasks, self._pods.learn, self._clock)
+                self._node = SandboxNode(
+                    self._runner, self._writes, tasks, self._pods.learn, self._clock
+                )
                 for job in list(self._jobs):
                     self._open(job)
                 for pod in [pod for pods in self._objects.values() for pod in pods.values()]:
@@ -154,7 +156,7 @@ class JobController:
     def _open(self, stored: VcjobObject) -> None:
         """Start to control a vcjob, with its existing pods."""
         job = read_vcjob(stored)
-        case = Case(stored, job, self._faults(job))
+        case = TrackedJob(stored, job, self._faults(job))
         self._cases[case.uid] = case
         seen = self._seen.get(case.uid, {})
         for name, pod in list(self._objects.get(case.uid, {}).items()):
@@ -162,7 +164,7 @@ class JobController:
             self._attend(pod)
         self._offer(case, SYNC)
 
-    def _update(self, case: Case, new: VcjobObject) -> None:
+    def _update(self, case: TrackedJob, new: VcjobObject) -> None:
         before, phase = case.stored, case.phase
         case.stored, case.job = new, read_vcjob(new)
         case.faults = self._faults(case.job)
@@ -180,11 +182,11 @@ class JobController:
         ]
         return [*policy_faults(job.spec), *templates, *self._runner.faults(job)]
 
-    def _offer(self, case: Case, request: Request) -> None:
+    def _offer(self, case: TrackedJob, request: JobRequest) -> None:
         case.inbox.offer(request)
         self._wake(case)
 
-    def _wake(self, case: Case) -> None:
+    def _wake(self, case: TrackedJob) -> None:
         """Start the vcjob's worker task if it has none."""
         if self._tasks is not None and case.worker is None:
             work = self._work(case)
@@ -193,7 +195,7 @@ class JobController:
             except RuntimeError:  # news while all of it ends: nothing is begun any more
                 work.close()
 
-    def _command(self, job: Key, request: Request) -> None:
+    def _command(self, job: Key, request: JobRequest) -> None:
         """Queue a request for a vcjob, if it exists."""
         stored = self._jobs.get(*job)
         case = self._cases.get(stored.metadata.uid) if stored is not None else None
@@ -242,7 +244,7 @@ class JobController:
 
     # ------------------------------------------------------------------ work on one vcjob
 
-    async def _work(self, case: Case) -> None:
+    async def _work(self, case: TrackedJob) -> None:
         """Process a vcjob until nothing is left, or nothing is due."""
         while self._holds(case):
             now = self._clock()
@@ -259,10 +261,10 @@ class JobController:
         case.worker = None
         self._set_alarm(case)
 
-    def _holds(self, case: Case) -> bool:
+    def _holds(self, case: TrackedJob) -> bool:
         return self._cases.get(case.uid) is case
 
-    async def _try(self, case: Case, work: Work) -> None:
+    async def _try(self, case: TrackedJob, work: JobAction) -> None:
         try:
             await self._carry_out(case, work)
         except (Gone, NameInUse):
@@ -273,23 +275,23 @@ class JobController:
             case.refusals, case.not_before = 0, None
             case.backoff.reset()
 
-    def _later(self, case: Case, work: Work) -> None:
+    def _later(self, case: TrackedJob, work: JobAction) -> None:
         case.inbox.put_back(work)
         case.not_before = self._clock() + timedelta(seconds=case.backoff.next())
 
-    async def _refused(self, case: Case, work: Work, error: Refused) -> None:
+    async def _refused(self, case: TrackedJob, work: JobAction, error: Refused) -> None:
         """Retry later; after too many refusals, terminate the vcjob."""
         case.refusals += 1
         if case.refusals == 1:
             await self._warn(case, "FailedCreate", str(error))
         if case.refusals == REFUSALS:
-            case.inbox.offer(Request(action=BusAction.TERMINATE))
+            case.inbox.offer(JobRequest(action=BusAction.TERMINATE))
         elif case.refusals > REFUSALS:
             log.error("giving a vcjob up", job=_name(case.stored), error=str(error))
         else:
             self._later(case, work)
 
-    async def _carry_out(self, case: Case, work: Work) -> None:
+    async def _carry_out(self, case: TrackedJob, work: JobAction) -> None:
         """Execute one action: pods first, then the status, as in Volcano."""
         now = self._clock()
         if case.faults and case.phase not in ENDED_PHASES:
@@ -298,7 +300,7 @@ class JobController:
             await self._warn(case, INVALID, message)
             return
         meta = case.job.metadata
-        view = JobView(
+        view = JobSnapshot(
             name=meta.name,
             created=meta.creation_timestamp or now,
             spec=case.job.spec,
@@ -313,17 +315,17 @@ class JobController:
         if outcome.status != view.status:
             await self._store(case, outcome.status)
 
-    async def _store(self, case: Case, status: JobStatus) -> None:
+    async def _store(self, case: TrackedJob, status: JobStatus) -> None:
         self._jobs.learn(await self._writes.set_job_status(case.stored, status))
 
-    async def _create(self, case: Case, task: int, index: int) -> None:
+    async def _create(self, case: TrackedJob, task: int, index: int) -> None:
         manifest = build_pod(case.job, (case.job.spec.tasks or [])[task], index)
         pod = await self._writes.create_pod(case.stored.metadata.namespace, manifest)
         if pod.owner != case.uid:
             raise NameInUse
         self._pods.learn(pod)
 
-    async def _delete(self, case: Case, pod: Pod) -> None:
+    async def _delete(self, case: TrackedJob, pod: PodFacts) -> None:
         """Delete a pod, which counts as terminating until the watch confirms that it is gone."""
         target = self._objects.get(case.uid, {}).get(pod.name)
         if target is None or target.metadata.uid != pod.uid or self._node is None:
@@ -336,7 +338,7 @@ class JobController:
             self._doomed.discard(pod.uid)
             raise
 
-    async def _warn(self, case: Case, reason: str, message: str) -> None:
+    async def _warn(self, case: TrackedJob, reason: str, message: str) -> None:
         log.warning(reason, job=_name(case.stored), message=message)
         try:
             await self._writes.warn(case.stored, reason, message, self._clock())
@@ -345,7 +347,7 @@ class JobController:
 
     # ------------------------------------------------------------------ time
 
-    async def _expire(self, case: Case) -> None:
+    async def _expire(self, case: TrackedJob) -> None:
         """Delete a vcjob whose ttl has expired."""
         case.expired = True
         try:
@@ -353,7 +355,7 @@ class JobController:
         except Refused as error:
             log.warning("vcjob cannot be deleted", job=_name(case.stored), error=str(error))
 
-    def _set_alarm(self, case: Case) -> None:
+    def _set_alarm(self, case: TrackedJob) -> None:
         """Wake the vcjob's worker when the next action is due."""
         _silence(case)
         if not self._holds(case):
@@ -365,7 +367,7 @@ class JobController:
             case.alarm = asyncio.get_running_loop().call_later(wait, self._wake, case)
 
 
-def _silence(case: Case) -> None:
+def _silence(case: TrackedJob) -> None:
     if case.alarm is not None:
         case.alarm.cancel()
         case.alarm = None

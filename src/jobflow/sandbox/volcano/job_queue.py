@@ -18,8 +18,8 @@ from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
     BusEvent,
-    Pod,
-    Request,
+    JobRequest,
+    PodFacts,
     decide,
 )
 
@@ -32,28 +32,28 @@ _REACH = {
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class JobAction:
     """An action to execute."""
 
     action: BusAction
-    request: Request
+    request: JobRequest
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     due: datetime
-    work: Work
+    work: JobAction
 
 
-class Inbox:
+class JobQueue:
     """The requests of one vcjob."""
 
     def __init__(self) -> None:
-        self._requests: deque[Request] = deque()
+        self._requests: deque[JobRequest] = deque()
         self._sync = False
         self._waiting: dict[str, _Waiting] = {}
 
-    def offer(self, request: Request) -> None:
+    def offer(self, request: JobRequest) -> None:
         """Add a request. Any number of sync requests count as one."""
         if request.event is BusEvent.POD_RUNNING:
             self._call_off(request.pod)
@@ -62,7 +62,7 @@ class Inbox:
         else:
             self._requests.append(request)
 
-    def put_back(self, work: Work) -> None:
+    def put_back(self, work: JobAction) -> None:
         """Return an action that failed to the front of the queue."""
         if work.action is BusAction.SYNC:
             self._sync = True
@@ -70,8 +70,8 @@ class Inbox:
             self._requests.appendleft(_commanded(work))
 
     def take(
-        self, spec: JobSpec, status: JobStatus, pods: Mapping[str, Pod], now: datetime
-    ) -> Work | None:
+        self, spec: JobSpec, status: JobStatus, pods: Mapping[str, PodFacts], now: datetime
+    ) -> JobAction | None:
         """Return the next action, or None if none is due (see `next_due`).
 
         Actions of policies precede a sync, which could end the job. While the job is Pending, the
@@ -79,14 +79,14 @@ class Inbox:
         """
         if self._sync and status.state.phase in ("", JobPhase.PENDING):
             self._sync = False
-            return Work(BusAction.SYNC, SYNC)
+            return JobAction(BusAction.SYNC, SYNC)
         self._ripen(pods, now)
         version = status.version or 0
         while self._requests:
             request = self._requests.popleft()
             decision = decide(spec, version, request)
             if decision.delay:
-                work = Work(decision.action, request)
+                work = JobAction(decision.action, request)
                 self._wait(_Waiting((request.since or now) + decision.delay, work))
                 self._ripen(pods, now)
                 # the successor of an evicted pod is made meanwhile: if it runs, all is well again
@@ -94,10 +94,10 @@ class Inbox:
             elif decision.action is BusAction.SYNC:
                 self._sync = True
             else:
-                return Work(decision.action, request)
+                return JobAction(decision.action, request)
         if self._sync:
             self._sync = False
-            return Work(BusAction.SYNC, SYNC)
+            return JobAction(BusAction.SYNC, SYNC)
         return None
 
     @property
@@ -105,7 +105,7 @@ class Inbox:
         """Due time of the first delayed action."""
         return min((waiting.due for waiting in self._waiting.values()), default=None)
 
-    def done(self, work: Work) -> None:
+    def done(self, work: JobAction) -> None:
         """Drop delayed actions that an executed action covers."""
         if work.action is BusAction.SYNC:
             return
@@ -125,7 +125,7 @@ class Inbox:
         if waiting and waiting.work.request.event is not BusEvent.POD_PENDING:
             del self._waiting[pod]
 
-    def _ripen(self, pods: Mapping[str, Pod], now: datetime) -> None:
+    def _ripen(self, pods: Mapping[str, PodFacts], now: datetime) -> None:
         """Move due actions to the front; drop those that no longer apply."""
         for name, waiting in list(self._waiting.items()):
             request = waiting.work.request
@@ -139,9 +139,9 @@ class Inbox:
                 self._requests.appendleft(_commanded(waiting.work))
 
 
-def _commanded(work: Work) -> Request:
+def _commanded(work: JobAction) -> JobRequest:
     """Return the request with a fixed action, so that policies are not evaluated again."""
-    return Request(
+    return JobRequest(
         action=work.action,
         event=work.request.event,
         task=work.request.task,
@@ -151,7 +151,7 @@ def _commanded(work: Work) -> Request:
     )
 
 
-def _covers(work: Work, other: Work) -> bool:
+def _covers(work: JobAction, other: JobAction) -> bool:
     reach = _REACH.get(work.action)
     if reach != _REACH.get(other.action):
         return False

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.failures import Failure, bad_request, invalid_as
+from jobflow.sandbox.apiserver.failures import RequestFailure, bad_request, invalid_as
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.operations import Target
 
@@ -22,7 +22,7 @@ class Mistyped(ValueError):
     """A metadata field has the wrong type."""
 
 
-def unrecognized(kind: Kind, body: bytes, why: str) -> Failure:
+def unrecognized(kind: Kind, body: bytes, why: str) -> RequestFailure:
     """Return 400 for a body that is not an object."""
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind.kind}): {why} "
@@ -30,7 +30,7 @@ def unrecognized(kind: Kind, body: bytes, why: str) -> Failure:
     )
 
 
-def unhandled(obj: Object, kind: Kind, why: object) -> Failure:
+def unhandled(obj: Object, kind: Kind, why: object) -> RequestFailure:
     """Return 400 for an object that cannot be read as its kind."""
     said = str(obj.get("kind") or kind.kind)
     version = str(obj.get("apiVersion") or kind.version).rpartition("/")[2]
@@ -68,7 +68,7 @@ def keep_kind(kind: Kind, obj: Object) -> None:
             raise _misnamed(obj, field, wanted)
 
 
-def _misnamed(obj: Object, field: str, wanted: str) -> Failure:
+def _misnamed(obj: Object, field: str, wanted: str) -> RequestFailure:
     fault = Violation(field, Reason.INVALID, obj.get(field), f"must be {wanted}")
     group = str(obj.get("apiVersion")).rpartition("/")[0]
     return invalid_as(group, str(obj.get("kind")), _name(obj), [fault])

@@ -21,7 +21,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 _decode = msgspec.json.Decoder().decode
 
 
-class Unreadable(ValueError):
+class UnreadableBody(ValueError):
     """A body that does not match its media type. The message says why."""
 
 
@@ -31,7 +31,7 @@ def load(body: bytes) -> Any:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         said = str(error)
-        raise Unreadable(
+        raise UnreadableBody(
             "unexpected end of JSON input" if said == "Input data was truncated" else said
         ) from error
 
@@ -46,9 +46,9 @@ def load_yaml(body: bytes) -> Any:
         _check_events(body)
         return yaml.load(body, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
-        raise Unreadable(f"yaml: {error.problem}") from error
+        raise UnreadableBody(f"yaml: {error.problem}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise Unreadable(f"yaml: {error}") from error
+        raise UnreadableBody(f"yaml: {error}") from error
 
 
 def _check_events(body: bytes) -> None:
@@ -56,13 +56,13 @@ def _check_events(body: bytes) -> None:
     depth = 0
     for event in yaml.parse(body, _PlainLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise Unreadable("yaml: aliases are not taken here")
+            raise UnreadableBody("yaml: aliases are not taken here")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > _MAX_DEPTH:
-            raise Unreadable("yaml: it is nested too deeply")
+            raise UnreadableBody("yaml: it is nested too deeply")
 
 
 class _PlainLoader(yaml.CSafeLoader):
@@ -87,10 +87,10 @@ def load_protobuf(body: bytes) -> Any:
     kind."""
     try:
         return protobuf.decode(body)
-    except protobuf.Unknown as unknown:
+    except protobuf.UnknownProtobuf as unknown:
         raise unsupported_media_type((JSON, YAML)) from unknown
-    except (protobuf.Malformed, UnicodeDecodeError) as error:
-        raise Unreadable(str(error)) from error
+    except (protobuf.MalformedProtobuf, UnicodeDecodeError) as error:
+        raise UnreadableBody(str(error)) from error
 
 
 _DECODERS = {JSON: load, YAML: load_yaml, PROTOBUF: load_protobuf}

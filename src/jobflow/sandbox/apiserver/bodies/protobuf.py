@@ -27,29 +27,29 @@ _TEXT, _INT, _BOOL, _TEXTS, _MAP, _BYTES_MAP, _TIME = (
 )
 
 
-class Malformed(ValueError):
+class MalformedProtobuf(ValueError):
     """The bytes are not a protobuf message of this kind."""
 
 
-class Unknown(ValueError):
+class UnknownProtobuf(ValueError):
     """The protobuf of this kind is not supported."""
 
 
 def decode(body: bytes) -> dict[str, Any]:
     """Return the object in a protobuf body. Raises MalformedProtobuf or UnknownProtobuf."""
     if not body.startswith(MAGIC):
-        raise Malformed("the body does not begin with k8s\\0")
+        raise MalformedProtobuf("the body does not begin with k8s\\0")
     envelope = dict(_fields(body[len(MAGIC) :]))
     types = _message(_bytes(envelope.get(1, b"")), _TYPE_META)
     kind = types.get("kind", "")
     if kind not in _KINDS:
-        raise Unknown(kind)
+        raise UnknownProtobuf(kind)
     return {**types, **_message(_bytes(envelope.get(2, b"")), _KINDS[kind])}
 
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise Malformed("a number where bytes belong")
+        raise MalformedProtobuf("a number where bytes belong")
     return value
 
 
@@ -69,9 +69,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             length = 8 if wire == 1 else 4
             value, at = data[at : at + length], at + length
         else:
-            raise Malformed(f"wire type {wire}")
+            raise MalformedProtobuf(f"wire type {wire}")
         if at > len(data):
-            raise Malformed("the message ends inside a field")
+            raise MalformedProtobuf("the message ends inside a field")
         yield tag >> 3, value
 
 
@@ -84,7 +84,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise Malformed("a number without an end")
+    raise MalformedProtobuf("a number without an end")
 
 
 def _message(data: bytes, message: Message) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _single(raw: int | bytes, holds: Any) -> Any:
     if holds == _TEXT:
         return _bytes(raw).decode()
     if not isinstance(raw, int):
-        raise Malformed("bytes where a number belongs")
+        raise MalformedProtobuf("bytes where a number belongs")
     if holds == _BOOL:
         return bool(raw)
     return raw - (1 << 64) if raw >> 63 else raw
@@ -133,7 +133,7 @@ def _time(raw: bytes) -> str | None:
     fields = dict(_fields(raw))
     seconds, nanos = fields.get(1, 0), fields.get(2, 0)
     if not isinstance(seconds, int) or not isinstance(nanos, int):
-        raise Malformed("a time that is no number")
+        raise MalformedProtobuf("a time that is no number")
     if not seconds or seconds >> 63:
         return None
     moment = datetime.fromtimestamp(seconds, UTC)

@@ -22,7 +22,7 @@ from jobflow.sandbox.apiserver.bodies.checks import (
 )
 from jobflow.sandbox.apiserver.bodies.codec import (
     YAML,
-    Unreadable,
+    UnreadableBody,
     decoder,
     duplicate_keys,
     load,
@@ -39,7 +39,7 @@ from jobflow.sandbox.apiserver.bodies.patches import (
 )
 from jobflow.sandbox.apiserver.http import JSON, Request, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import How, Target
+from jobflow.sandbox.apiserver.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.storage import Stored
 
 _NOT_PARSED = "couldn't get version/kind; json parse error: "
@@ -47,13 +47,13 @@ _NOT_PARSED = "couldn't get version/kind; json parse error: "
 Patch = Callable[[Any], Any]
 
 
-def new_object(where: Target, request: Request, how: How) -> Object:
+def new_object(where: Target, request: Request, how: WriteOptions) -> Object:
     """Return the object in a POST or PUT. Raises RequestFailure, 400, 415 or 422."""
     kind, body = where.kind, request.body
     read = decoder(request.content_type)
     try:
         obj = read(body)
-    except Unreadable as error:
+    except UnreadableBody as error:
         parsed = "" if request.content_type == YAML else _NOT_PARSED
         why = f"{parsed}{error}"
         raise unrecognized(kind, body, why) from error
@@ -76,7 +76,7 @@ def _taken(kind: Kind, obj: Object) -> Object:
     return kind.projection.take(obj) if kind.projection else obj
 
 
-def replacement(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
+def replacement(where: Target, request: Request, how: WriteOptions) -> Callable[[Stored], Object]:
     """Return the change that a PUT asks for. Raises RequestFailure; the change itself 409 or
     422."""
     obj = new_object(where, request, how)
@@ -119,7 +119,7 @@ def applied(where: Target, request: Request, *, there: bool) -> Object:
     try:
         obj = _mapping(load_yaml(request.body))
         check_metadata(obj)
-    except (Unreadable, Mistyped) as error:
+    except (UnreadableBody, Mistyped) as error:
         raise failures.bad_request(f"error decoding YAML: {error}") from error
     said = (obj.get("apiVersion"), obj.get("kind"))
     if said != (kind.api_version, kind.kind):
@@ -148,7 +148,7 @@ def check_patch_type(kind: Kind, media_type: str) -> None:
         raise failures.unsupported_media_type(accepted)
 
 
-def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
+def revised(where: Target, request: Request, how: WriteOptions) -> Callable[[Stored], Object]:
     """Return the change that a PATCH asks for. Raises RequestFailure."""
     patch = _patch(where, request)
 
@@ -164,7 +164,9 @@ def _as_shown(kind: Kind, current: Stored) -> Any:
     return kind.projection.show(obj) if kind.projection else obj
 
 
-def _revision(where: Target, request: Request, how: How, obj: Any, current: Stored) -> Object:
+def _revision(
+    where: Target, request: Request, how: WriteOptions, obj: Any, current: Stored
+) -> Object:
     """Return the patched object after checking that it is still of its kind. Raises
     RequestFailure."""
     if not isinstance(obj, dict):
@@ -192,7 +194,7 @@ def _patch(where: Target, request: Request) -> Patch:
         return lambda current: merge(current, wanted)
     try:
         patch = load(request.body)
-    except Unreadable as error:
+    except UnreadableBody as error:
         raise failures.bad_request(f"error decoding patch: {error}") from error
     if request.content_type == JSON_PATCH:
         return lambda current: json_patch(current, patch)
@@ -211,7 +213,7 @@ def _mapping(loaded: Any) -> Object:
     return loaded
 
 
-def _strict_faults(request: Request, how: How, dropped: list[str]) -> list[str]:
+def _strict_faults(request: Request, how: WriteOptions, dropped: list[str]) -> list[str]:
     """Return the faults that Strict refuses; with Warn, add them to the request's warnings
     instead."""
     if how.field_validation == "Ignore":

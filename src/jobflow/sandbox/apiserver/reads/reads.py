@@ -14,7 +14,7 @@ from jobflow.sandbox.apiserver.http import Receive, Request, Response
 from jobflow.sandbox.apiserver.operations import Target
 from jobflow.sandbox.apiserver.reads.accept import renderer
 from jobflow.sandbox.apiserver.reads.list_options import check_options, check_token, version
-from jobflow.sandbox.apiserver.reads.watches import Terms, error_frame, stream
+from jobflow.sandbox.apiserver.reads.watches import WatchOptions, error_frame, stream
 from jobflow.sandbox.apiserver.selectors import Selector, selector
 from jobflow.sandbox.apiserver.storage import Expired, Storage, Stored
 
@@ -31,7 +31,7 @@ class _Page:
     left: list[Stored]
 
 
-class Reader:
+class ReadHandler:
     """Handler of get, list and watch requests."""
 
     def __init__(self, storage: Storage, *, bookmark_seconds: float) -> None:
@@ -87,7 +87,7 @@ class Reader:
             frame = error_frame(failures.expired(str(error)).status)
             return Response(frame, media_type=render.media_type)
         bookmarks = request.flag("allowWatchBookmarks")
-        terms = Terms(
+        terms = WatchOptions(
             target.kind,
             _within(target.namespace, wanted),
             render.event(),

@@ -12,10 +12,10 @@ from jobflow.sandbox.apiserver.storage import (
     ADDED,
     DELETED,
     MODIFIED,
-    Change,
+    ObjectChange,
+    PendingChanges,
     Storage,
     Stored,
-    Watch,
 )
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -25,7 +25,7 @@ Render = Callable[[Stored], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WatchOptions:
     """Options of a watch."""
 
     kind: Kind
@@ -41,7 +41,7 @@ class Terms:
 
 
 async def stream(
-    storage: Storage, watch: Watch, terms: Terms, receive: Receive
+    storage: Storage, watch: PendingChanges, terms: WatchOptions, receive: Receive
 ) -> AsyncGenerator[bytes]:
     """Yield the frames of one watch until it times out, the client leaves or the server stops."""
     loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ async def stream(
         await asyncio.gather(gone, return_exceptions=True)
 
 
-async def _until_gone(receive: Receive, watch: Watch) -> None:
+async def _until_gone(receive: Receive, watch: PendingChanges) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     watch.pending.clear()
@@ -76,7 +76,7 @@ async def _until_gone(receive: Receive, watch: Watch) -> None:
 class _Bookmarks:
     """Timer that wakes a watch when a bookmark is due."""
 
-    def __init__(self, watch: Watch, seconds: float) -> None:
+    def __init__(self, watch: PendingChanges, seconds: float) -> None:
         self._watch = watch
         self._seconds = seconds
         self._due = False
@@ -101,13 +101,13 @@ class _Bookmarks:
         self._arm()
 
 
-def _drain(watch: Watch) -> list[Change]:
+def _drain(watch: PendingChanges) -> list[ObjectChange]:
     changes = list(watch.pending)
     watch.pending.clear()
     return changes
 
 
-def _initial(storage: Storage, terms: Terms) -> bytes:
+def _initial(storage: Storage, terms: WatchOptions) -> bytes:
     frames = [_framed(ADDED, terms.render(stored)) for stored in terms.initial]
     if terms.initial_end:
         frames.append(_bookmark(terms.kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
@@ -118,7 +118,7 @@ def _framed(kind: str, body: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
 
 
-def _frame(change: Change, terms: Terms) -> bytes | None:
+def _frame(change: ObjectChange, terms: WatchOptions) -> bytes | None:
     """Return the frame for this watcher: an object may enter or leave its selection."""
     was = change.old is not None and terms.select(change.old)
     if change.type == DELETED:

@@ -10,7 +10,7 @@ from jobflow.sandbox.apiserver.kinds import Column, Kind, Object, Projection, Re
 from jobflow.sandbox.apiserver.resources.metadata import now
 from jobflow.sandbox.apiserver.resources.schema import SchemaRules
 from jobflow.sandbox.apiserver.resources.table import AGE, NAME, printed
-from jobflow.sandbox.apiserver.storage import DELETED, Change
+from jobflow.sandbox.apiserver.storage import DELETED, ObjectChange
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """Finalizer that keeps a CRD until its objects are deleted."""
@@ -177,14 +177,14 @@ def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
         )
 
 
-class Definitions:
+class CrdListener:
     """Updates the registry when a definition changes."""
 
     def __init__(self, registry: Registry, bucket: str) -> None:
         self._registry = registry
         self._bucket = bucket
 
-    def __call__(self, bucket: str, change: Change) -> None:
+    def __call__(self, bucket: str, change: ObjectChange) -> None:
         """Handle a change of any bucket."""
         if bucket != self._bucket:
             return

@@ -30,7 +30,7 @@ _ABSENT = object()
 Check = Callable[[Any, str], Violation | None]
 
 
-class Node:
+class SchemaNode:
     """One node of a compiled schema."""
 
     __slots__ = (
@@ -55,10 +55,10 @@ class Node:
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.default = schema.get("default", _ABSENT)
         self.required = tuple(schema.get("required", ()))
-        self.properties = {k: Node(v) for k, v in schema.get("properties", {}).items()}
-        self.items = Node(schema["items"]) if isinstance(schema.get("items"), dict) else None
+        self.properties = {k: SchemaNode(v) for k, v in schema.get("properties", {}).items()}
+        self.items = SchemaNode(schema["items"]) if isinstance(schema.get("items"), dict) else None
         additional = schema.get("additionalProperties")
-        self.additional = Node(additional) if isinstance(additional, dict) else None
+        self.additional = SchemaNode(additional) if isinstance(additional, dict) else None
         self.keeps_unknown |= additional is True
         self.checks = tuple(_checks(schema))
 
@@ -142,7 +142,7 @@ class SchemaRules(Rules):
 
     def __init__(self, schema: Mapping[str, Any], *, status_apart: bool = False) -> None:
         self._status_apart = status_apart
-        self._root = Node(schema)
+        self._root = SchemaNode(schema)
         for name in _TYPE_FIELDS:
             self._root.properties.pop(name, None)
         self._root.embedded = True

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.bodies.codec import Unreadable, load
+from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, load
 from jobflow.sandbox.apiserver.bodies.patches import json_patch
-from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.failures import RequestFailure
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import Operation
+from jobflow.sandbox.apiserver.operations import WriteOperation
 from jobflow.sandbox.apiserver.selectors import matches
 from jobflow.sandbox.apiserver.storage import Storage
-from jobflow.sandbox.apiserver.writes.webhook_calls import Caller, CallFailed
+from jobflow.sandbox.apiserver.writes.webhook_calls import CallFailed, WebhookCaller
 
 Webhook = Mapping[str, Any]
 
@@ -36,13 +36,13 @@ class Admission:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._caller = Caller()
+        self._caller = WebhookCaller()
 
     async def close(self) -> None:
         """Close the connections to the webhooks."""
         await self._caller.close()
 
-    async def mutate(self, operation: Operation) -> Object | None:
+    async def mutate(self, operation: WriteOperation) -> Object | None:
         """Return the object after all mutating webhooks; the same object if no webhook changes
         it."""
         obj = operation.obj
@@ -52,7 +52,7 @@ class Admission:
                 obj = json_patch(obj, _patch(webhook, response))
         return obj
 
-    async def validate(self, operation: Operation) -> None:
+    async def validate(self, operation: WriteOperation) -> None:
         """Raise RequestFailure if a validating webhook refuses."""
         webhooks = list(self._asked(VALIDATING, operation))
         if len(webhooks) == 1:
@@ -64,7 +64,7 @@ class Admission:
                 if isinstance(answer, BaseException):
                     raise answer
 
-    def _asked(self, bucket: str, operation: Operation) -> Iterator[Webhook]:
+    def _asked(self, bucket: str, operation: WriteOperation) -> Iterator[Webhook]:
         """Yield the matching webhooks of all configurations, ordered by name."""
         configurations = self._storage.bucket(bucket)
         if not configurations.objects or operation.target.kind.group == GROUP:
@@ -74,7 +74,7 @@ class Admission:
                 if self._matches(webhook, operation):
                     yield webhook
 
-    def _matches(self, webhook: Webhook, operation: Operation) -> bool:
+    def _matches(self, webhook: Webhook, operation: WriteOperation) -> bool:
         if not any(_rule_matches(rule, operation) for rule in webhook.get("rules") or ()):
             return False
         if not self._namespace_matches(webhook.get("namespaceSelector"), operation):
@@ -83,7 +83,7 @@ class Admission:
         objects = (obj for obj in (operation.obj, operation.old) if obj is not None)
         return not wanted or any(matches(wanted, _labels(obj)) for obj in objects)
 
-    def _namespace_matches(self, wanted: Any, operation: Operation) -> bool:
+    def _namespace_matches(self, wanted: Any, operation: WriteOperation) -> bool:
         """Match a namespace's labels, or the namespace itself; other cluster-scoped objects always
         match."""
         target = operation.target
@@ -97,7 +97,7 @@ class Admission:
         return matches(wanted, namespace.labels if namespace else {})
 
     async def _ask(
-        self, webhook: Webhook, operation: Operation, obj: Object | None
+        self, webhook: Webhook, operation: WriteOperation, obj: Object | None
     ) -> dict[str, Any] | None:
         """Return the webhook's response; None if it failed and may be ignored. Raises
         RequestFailure."""
@@ -115,7 +115,7 @@ class Admission:
         return response
 
 
-def refused(name: str, said: dict[str, Any] | None) -> Failure:
+def refused(name: str, said: dict[str, Any] | None) -> RequestFailure:
     """Return a webhook's refusal: its status, with the webhook's name in the message.
 
     Source: k8s.io/apiserver pkg/admission/plugin/webhook/errors ToStatusErr.
@@ -129,12 +129,12 @@ def refused(name: str, said: dict[str, Any] | None) -> Failure:
     else:
         status["message"] = f"{denied} without explanation"
     status["code"] = max(status.get("code") or 400, 400)
-    return Failure(
+    return RequestFailure(
         {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status, "status": "Failure"}
     )
 
 
-def _rule_matches(rule: Mapping[str, Any], operation: Operation) -> bool:
+def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> bool:
     target = operation.target
     kind = target.kind
     scope = rule.get("scope") or "*"
@@ -163,7 +163,7 @@ def _labels(obj: Object) -> dict[str, str]:
     return (obj.get("metadata") or {}).get("labels") or {}
 
 
-def _review(operation: Operation, obj: Object | None) -> dict[str, Any]:
+def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
     target, how = operation.target, operation.how
     kind = target.kind
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
@@ -202,7 +202,7 @@ def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
         )
     try:
         return load(base64.b64decode(response["patch"], validate=True))
-    except (binascii.Error, TypeError, Unreadable) as error:
+    except (binascii.Error, TypeError, UnreadableBody) as error:
         raise failures.internal(
             f'failed calling webhook "{webhook["name"]}": the patch cannot be read: {error}'
         ) from error

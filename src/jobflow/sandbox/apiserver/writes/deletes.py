@@ -12,7 +12,7 @@ from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.bodies.checks import go_word
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import DELETE, How, Operation, Target
+from jobflow.sandbox.apiserver.operations import DELETE, Target, WriteOperation, WriteOptions
 from jobflow.sandbox.apiserver.resources import metadata
 from jobflow.sandbox.apiserver.storage import Storage, Stored, encode
 from jobflow.sandbox.apiserver.writes.admission import Admission
@@ -25,7 +25,7 @@ _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DeleteOptions:
     """DeleteOptions of a request."""
 
     propagation: str = ""
@@ -35,7 +35,7 @@ class Wish:
     """`gracePeriodSeconds`."""
 
 
-def wish(options: dict[str, Any], query: dict[str, str]) -> Wish:
+def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOptions:
     """Return DeleteOptions from the body, or from the query if the body has none. Raises
     RequestFailure."""
     _check_types(options)
@@ -54,7 +54,7 @@ def wish(options: dict[str, Any], query: dict[str, str]) -> Wish:
         raise failures.invalid_options("DeleteOptions", [fault])
     seconds = query.get("gracePeriodSeconds", "")
     grace = options.get("gracePeriodSeconds")
-    return Wish(
+    return DeleteOptions(
         propagation,
         uid=preconditions.get("uid") or "",
         resource_version=preconditions.get("resourceVersion") or "",
@@ -83,7 +83,7 @@ _TYPES: dict[str, tuple[type[object], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Deletion:
     """Result of a delete: the object's last state, and whether it is gone."""
 
     last: Stored
@@ -97,7 +97,7 @@ class Deleter:
         self._storage = storage
         self._admission = admission
 
-    async def delete(self, target: Target, wanted: Wish, how: How) -> Outcome:
+    async def delete(self, target: Target, wanted: DeleteOptions, how: WriteOptions) -> Deletion:
         """Delete an object, or mark it as deleted if it must wait for finalizers."""
         if said := target.kind.rules.undeletable(target.name):
             raise failures.forbidden(target.kind, target.name, said)
@@ -106,26 +106,28 @@ class Deleter:
             if current is None:
                 raise failures.not_found(target.kind, target.name)
             _check(target.kind, current, wanted)
-            await self._admission.validate(Operation(DELETE, target, None, current.obj, how))
+            await self._admission.validate(WriteOperation(DELETE, target, None, current.obj, how))
             if self._storage.get(target.kind.bucket, target.key) is current:
                 return self._commit(target, current, wanted, how)
         raise failures.conflict(target.kind, target.name)
 
-    def _commit(self, target: Target, current: Stored, wanted: Wish, how: How) -> Outcome:
+    def _commit(
+        self, target: Target, current: Stored, wanted: DeleteOptions, how: WriteOptions
+    ) -> Deletion:
         marked = _marked(target.kind, current, wanted)
         grace = marked["metadata"]["deletionGracePeriodSeconds"]
         waits = grace > 0 or bool(target.kind.rules.finalizers(marked))
         if waits and marked == current.obj:
-            return Outcome(current, False)
+            return Deletion(current, False)
         if how.dry_run:
             shown = Stored(current.key, marked, encode(marked), current.revision)
-            return Outcome(shown if waits else current, not waits)
+            return Deletion(shown if waits else current, not waits)
         if waits:
-            return Outcome(self._storage.put(target.kind.bucket, target.key, marked), False)
-        return Outcome(self._storage.remove(target.kind.bucket, target.key), True)
+            return Deletion(self._storage.put(target.kind.bucket, target.key, marked), False)
+        return Deletion(self._storage.remove(target.kind.bucket, target.key), True)
 
 
-def _check(kind: Kind, current: Stored, wanted: Wish) -> None:
+def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:
     """Raise RequestFailure, 409, if a precondition does not hold."""
     name, version = current.key[1], str(current.revision)
     if wanted.uid and wanted.uid != current.uid:
@@ -144,7 +146,7 @@ def _check(kind: Kind, current: Stored, wanted: Wish) -> None:
         )
 
 
-def _marked(kind: Kind, current: Stored, wanted: Wish) -> Object:
+def _marked(kind: Kind, current: Stored, wanted: DeleteOptions) -> Object:
     """Return the object with a deletion timestamp and the finalizer of the propagation policy."""
     obj = {**current.obj, "metadata": dict(current.obj["metadata"])}
     meta = obj["metadata"]

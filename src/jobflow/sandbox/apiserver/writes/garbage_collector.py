@@ -11,19 +11,24 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from jobflow.sandbox.apiserver.failures import Failure
+from jobflow.sandbox.apiserver.failures import RequestFailure
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
-from jobflow.sandbox.apiserver.operations import COLLECTOR, NAMESPACE_CONTROLLER, How, Target
+from jobflow.sandbox.apiserver.operations import (
+    COLLECTOR,
+    NAMESPACE_CONTROLLER,
+    Target,
+    WriteOptions,
+)
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CLEANUP
-from jobflow.sandbox.apiserver.storage import DELETED, Change, Key, Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import FOREGROUND, ORPHAN, Deleter, Wish
+from jobflow.sandbox.apiserver.storage import DELETED, Key, ObjectChange, Storage, Stored
+from jobflow.sandbox.apiserver.writes.deletes import FOREGROUND, ORPHAN, DeleteOptions, Deleter
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 _RETRY_SECONDS = 1.0
 
 
-class Collector:
+class GarbageCollector:
     """Garbage collector and namespace controller; `run` it beside the server."""
 
     def __init__(
@@ -33,7 +38,7 @@ class Collector:
         self._registry = registry
         self._writer = writer
         self._deleter = deleter
-        self._owners = Owners()
+        self._owners = OwnerIndex()
         self._queue: dict[Place, None] = {}
         self._wake = asyncio.Event()
         self._retries: set[asyncio.TimerHandle] = set()
@@ -53,7 +58,7 @@ class Collector:
             for timer in self._retries:
                 timer.cancel()
 
-    def _notice(self, bucket: str, change: Change) -> None:
+    def _notice(self, bucket: str, change: ObjectChange) -> None:
         """Queue the objects that a change may affect."""
         meta = change.new.obj["metadata"]
         if change.type == DELETED:
@@ -66,7 +71,7 @@ class Collector:
         if change.old is not None:
             self._enqueue(self._waiting_on(bucket, change))
 
-    def _waiting_on(self, bucket: str, change: Change) -> Iterable[Place]:
+    def _waiting_on(self, bucket: str, change: ObjectChange) -> Iterable[Place]:
         """Yield objects that may wait for this one: owners, its namespace, its CRD."""
         assert change.old is not None
         for reference in references(change.old.obj):
@@ -96,7 +101,7 @@ class Collector:
             return
         try:
             await self._see_to(bucket, stored)
-        except Failure as failed:
+        except RequestFailure as failed:
             if failed.code == 404:
                 return
             self._later(place, 0 if failed.code == 409 else _RETRY_SECONDS)
@@ -128,8 +133,8 @@ class Collector:
             await self._drop_references(target, gone + waiting)
             return
         policy = "Foreground" if waiting and self._owners.dependents(stored.uid) else ""
-        how = How(user=COLLECTOR, options=_options(policy or "Background"))
-        await self._deleter.delete(target, Wish(propagation=policy, uid=stored.uid), how)
+        how = WriteOptions(user=COLLECTOR, options=_options(policy or "Background"))
+        await self._deleter.delete(target, DeleteOptions(propagation=policy, uid=stored.uid), how)
 
     def _judge(self, stored: Stored) -> tuple[list[str], list[str], list[str]]:
         """Return the UIDs of its owners: alive, gone, and in foreground deletion."""
@@ -157,7 +162,7 @@ class Collector:
 
     async def _drop_references(self, target: Target, uids: list[str]) -> None:
         await self._writer.update(
-            target, lambda current: without(current.obj, uids), How(user=COLLECTOR)
+            target, lambda current: without(current.obj, uids), WriteOptions(user=COLLECTOR)
         )
 
     async def _finish(self, bucket: str, stored: Stored) -> None:
@@ -199,14 +204,14 @@ class Collector:
             metadata["finalizers"] = [f for f in metadata["finalizers"] if f != finalizer]
             return {**current.obj, "metadata": metadata}
 
-        await self._writer.update(_target(kind, stored), change, How(user=COLLECTOR))
+        await self._writer.update(_target(kind, stored), change, WriteOptions(user=COLLECTOR))
 
     async def _empty_namespace(self, stored: Stored) -> None:
         """Delete everything in a namespace; remove the namespace once it is empty."""
         name = stored.key[1]
         for kind in self._registry.stored():
             if kind.namespaced:
-                await self._empty(kind, name, How(user=NAMESPACE_CONTROLLER))
+                await self._empty(kind, name, WriteOptions(user=NAMESPACE_CONTROLLER))
         if any(
             self._storage.bucket(kind.bucket).select(name)
             for kind in self._registry.stored()
@@ -222,19 +227,19 @@ class Collector:
         bucket = self._storage.bucket(stored.key[1])
         for served in self._registry.stored():
             if served.bucket == stored.key[1]:
-                await self._empty(served, "", How(user=COLLECTOR))
+                await self._empty(served, "", WriteOptions(user=COLLECTOR))
         if not bucket.objects:
             await self._remove_finalizer(kind, stored, CLEANUP)
 
-    async def _empty(self, kind: Kind, namespace: str, how: How) -> None:
+    async def _empty(self, kind: Kind, namespace: str, how: WriteOptions) -> None:
         """Start the deletion of all objects; raise a refusal at the end."""
-        refused: Failure | None = None
+        refused: RequestFailure | None = None
         for stored in self._storage.bucket(kind.bucket).select(namespace):
             if "deletionTimestamp" in stored.obj["metadata"]:
                 continue
             try:
-                await self._deleter.delete(_target(kind, stored), Wish("Background"), how)
-            except Failure as failed:
+                await self._deleter.delete(_target(kind, stored), DeleteOptions("Background"), how)
+            except RequestFailure as failed:
                 refused = failed if failed.code != 404 else refused
         if refused is not None:
             raise refused
@@ -265,14 +270,14 @@ Place = tuple[str, Key]
 """A bucket and the key of an object in it."""
 
 
-class Owners:
+class OwnerIndex:
     """Index of objects by UID, and of dependents by their owner's UID."""
 
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}
         self._dependents: dict[str, set[Place]] = {}
 
-    def learn(self, bucket: str, change: Change) -> None:
+    def learn(self, bucket: str, change: ObjectChange) -> None:
         """Handle a change of any bucket."""
         place = (bucket, change.new.key)
         if change.old is not None:

@@ -20,7 +20,7 @@ class CallFailed(Exception):
     """The call gave no usable answer. The message is kube-apiserver's."""
 
 
-class Caller:
+class WebhookCaller:
     """HTTP clients for webhooks, one for each CA bundle."""
 
     def __init__(self) -> None:

@@ -12,15 +12,21 @@ from typing import Any
 from jobflow.core.violations import Violation
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
-from jobflow.sandbox.apiserver.operations import CREATE, UPDATE, How, Operation, Target
+from jobflow.sandbox.apiserver.operations import (
+    CREATE,
+    UPDATE,
+    Target,
+    WriteOperation,
+    WriteOptions,
+)
 from jobflow.sandbox.apiserver.resources import metadata
-from jobflow.sandbox.apiserver.storage import Storage, Stored, TooLarge, encode
+from jobflow.sandbox.apiserver.storage import ObjectTooLarge, Storage, Stored, encode
 from jobflow.sandbox.apiserver.writes.admission import Admission
 
 _TRIES = 5
 _GENERATED_TRIES = 8
 
-Change = Callable[[Stored], Object]
+Revise = Callable[[Stored], Object]
 """Returns the wanted state for the current one; the caller may change the result."""
 
 
@@ -32,7 +38,7 @@ class Writer:
         self._registry = registry
         self._admission = admission
 
-    async def create(self, target: Target, obj: Object, how: How) -> Stored:
+    async def create(self, target: Target, obj: Object, how: WriteOptions) -> Stored:
         """Create an object; takes ownership of `obj`. Raises RequestFailure."""
         kind = target.kind
         if kind.has_status:
@@ -51,7 +57,7 @@ class Writer:
             obj["metadata"]["name"] = name
         return self._store(kind, (target.namespace, name), obj, how)
 
-    async def update(self, target: Target, change: Change, how: How) -> Stored:
+    async def update(self, target: Target, change: Revise, how: WriteOptions) -> Stored:
         """Apply a change to an object. Raises RequestFailure; 409 if it changed meanwhile."""
         for _ in range(_TRIES):
             current = self._storage.get(target.kind.bucket, target.key)
@@ -91,14 +97,14 @@ class Writer:
         return wanted
 
     async def _admit(
-        self, operation: str, target: Target, obj: Object, old: Object | None, how: How
+        self, operation: str, target: Target, obj: Object, old: Object | None, how: WriteOptions
     ) -> Object:
         """Call mutating webhooks, check the rules, then call validating webhooks."""
-        asked = Operation(operation, target, obj, old, how)
+        asked = WriteOperation(operation, target, obj, old, how)
         changed = await self._admission.mutate(asked)
         if changed is not None and changed is not obj:
             target.kind.rules.complete(changed)
-            obj, asked = changed, Operation(operation, target, changed, old, how)
+            obj, asked = changed, WriteOperation(operation, target, changed, old, how)
         self._check(target.kind, obj, old)
         await self._admission.validate(asked)
         return obj
@@ -142,7 +148,7 @@ class Writer:
                 return name
         raise failures.already_exists(target.kind, prefix)
 
-    def _commit(self, target: Target, new: Object, current: Stored, how: How) -> Stored:
+    def _commit(self, target: Target, new: Object, current: Stored, how: WriteOptions) -> Stored:
         """Store the next state, or remove the object if its last finalizer is gone."""
         kind, meta = target.kind, new["metadata"]
         if new == current.obj:
@@ -154,12 +160,12 @@ class Writer:
             return self._storage.remove(kind.bucket, target.key, new)
         return self._store(kind, target.key, new, how)
 
-    def _store(self, kind: Kind, key: tuple[str, str], obj: Object, how: How) -> Stored:
+    def _store(self, kind: Kind, key: tuple[str, str], obj: Object, how: WriteOptions) -> Stored:
         if how.dry_run:
             return Stored(key, obj, encode(obj), 0)
         try:
             return self._storage.put(kind.bucket, key, obj)
-        except TooLarge as error:
+        except ObjectTooLarge as error:
             raise failures.failure(500, "", "etcdserver: request is too large") from error
 
 

@@ -24,7 +24,7 @@ UNKNOWN = "ContainerStatusUnknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ContainerCommand:
     """The command of a container, and the path of its log."""
 
     argv: list[str]
@@ -34,7 +34,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ContainerExit:
     """End of a run."""
 
     code: int
@@ -45,16 +45,16 @@ class Exit:
     """Why the log is incomplete, or ""."""
 
 
-class Contained:
+class ContainerProcess:
     """Process of a container. `run` may be awaited once."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: ContainerCommand) -> None:
         self._command = command
         self._keeper: Process | None = None
         self._grace: float | None = None
         self._pid = 0
 
-    async def run(self, started: Callable[[], None]) -> Exit:
+    async def run(self, started: Callable[[], None]) -> ContainerExit:
         """Run the container to its end, including all its processes.
 
         A cancelled run ends within supervisor.LAST_GRACE, and so does the run of a killed sandbox.
@@ -94,7 +94,7 @@ class Contained:
             # not msgspec, which takes no environment that is not UTF-8
             self._keeper.stdin.write(json.dumps(what).encode() + b"\n")
 
-    async def _listen(self, process: Process, started: Callable[[], None]) -> Exit:
+    async def _listen(self, process: Process, started: Callable[[], None]) -> ContainerExit:
         assert process.stdout is not None
         said = ""
         async for line in process.stdout:
@@ -107,18 +107,18 @@ class Contained:
                 self._pid = told.pid
                 started()
             elif told.error:
-                return Exit(told.code, START_ERROR, told.error)
+                return ContainerExit(told.code, START_ERROR, told.error)
             else:
-                return Exit(told.code, unlogged=told.unlogged)
+                return ContainerExit(told.code, unlogged=told.unlogged)
         return self._unseen(said)
 
-    def _unseen(self, said: str) -> Exit:
+    def _unseen(self, said: str) -> ContainerExit:
         """Return the end of a container whose supervisor was killed."""
         if self._pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
-            return Exit(137, UNKNOWN, "The container could not be located when it ended")
-        return Exit(keeper.NOT_STARTED, START_ERROR, said or "its keeper was killed")
+            return ContainerExit(137, UNKNOWN, "The container could not be located when it ended")
+        return ContainerExit(keeper.NOT_STARTED, START_ERROR, said or "its keeper was killed")
 
 
 class _Told(msgspec.Struct, frozen=True):

@@ -17,9 +17,9 @@ from jobflow.sandbox.jobs.state_machine import pod_name
 from jobflow.sandbox.nodes.process.pod_spec import (
     KEYED,
     TERMINATION_LOG,
-    Container,
     EnvVar,
-    PodSpec,
+    RunnableContainer,
+    RunnablePodSpec,
     pod_spec,
 )
 
@@ -42,17 +42,17 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerContext:
     """The pod that a container belongs to, and its surroundings."""
 
     pod: PodObject
-    spec: PodSpec
+    spec: RunnablePodSpec
     job: Vcjob
     addresses: Addresses
     base: Mapping[str, str]
     """Environment that stands in for the image's."""
 
-    def invocation(self, container: Container, message_file: str) -> Invocation:
+    def invocation(self, container: RunnableContainer, message_file: str) -> Invocation:
         """Return how a container is run.
 
         `message_file` replaces terminationMessagePath if that appears as a whole path.
@@ -87,7 +87,9 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def _variables(container: Container, pod: PodObject, addresses: Addresses) -> dict[str, str]:
+def _variables(
+    container: RunnableContainer, pod: PodObject, addresses: Addresses
+) -> dict[str, str]:
     """Return the variables of the template; each may refer to earlier ones."""
     values: dict[str, str] = {}
     for variable in container.env or ():

@@ -14,11 +14,16 @@ import structlog
 
 from jobflow.api.pod import PodPhase
 from jobflow.kube.backoff import Backoff
-from jobflow.sandbox.nodes.pod_status import Progress, Standing
-from jobflow.sandbox.nodes.process.container import START_ERROR, Command, Contained, Exit
-from jobflow.sandbox.nodes.process.environment import Place
+from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
+from jobflow.sandbox.nodes.process.container import (
+    START_ERROR,
+    ContainerCommand,
+    ContainerExit,
+    ContainerProcess,
+)
+from jobflow.sandbox.nodes.process.environment import ContainerContext
 from jobflow.sandbox.nodes.process.logs import Logs, read_message
-from jobflow.sandbox.nodes.process.pod_spec import Container
+from jobflow.sandbox.nodes.process.pod_spec import RunnableContainer
 from jobflow.sandbox.nodes.process.supervisor import LAST_GRACE
 from jobflow.sandbox.nodes.runner import Report
 
@@ -29,7 +34,7 @@ FALLBACK = "FallbackToLogsOnError"
 
 
 @dataclass(frozen=True, slots=True)
-class Restarts:
+class RestartLimits:
     """Limits of container restarts."""
 
     most: int = 3
@@ -54,15 +59,15 @@ class FailedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PodContext:
     """What a pod's life needs from the runner."""
 
-    place: Place
+    place: ContainerContext
     address: str
     logs: Logs
     scratch: Callable[[], Path]
     """Returns the path of a new temporary file."""
-    restarts: Restarts
+    restarts: RestartLimits
     failed: Callable[[FailedRun], None]
     clock: Callable[[], datetime]
 
@@ -71,22 +76,22 @@ class Setting:
 class _Seat:
     """A container of the pod across its runs."""
 
-    container: Container
+    container: RunnableContainer
     init: bool
-    standing: Standing = field(default_factory=Standing)
-    run: Contained | None = None
+    standing: ContainerProgress = field(default_factory=ContainerProgress)
+    run: ContainerProcess | None = None
 
 
-class Life:
+class PodLife:
     """Life of one pod. `live` may be awaited once."""
 
-    def __init__(self, setting: Setting, report: Report) -> None:
+    def __init__(self, setting: PodContext, report: Report) -> None:
         self.over = asyncio.Event()
         """Set when nothing of the pod runs any more."""
         self._setting = setting
         self._report = report
         spec = setting.place.spec
-        waiting = Standing(reason="PodInitializing" if spec.init_containers else "")
+        waiting = ContainerProgress(reason="PodInitializing" if spec.init_containers else "")
         self._init = [_Seat(each, True) for each in spec.init_containers or ()]
         self._main = [_Seat(each, False, waiting) for each in spec.containers or ()]
         self._policy = spec.restart_policy or ALWAYS
@@ -173,7 +178,7 @@ class Life:
     async def _back_off(self, seat: _Seat, seconds: float) -> None:
         ended, name = seat.standing, self._setting.place.pod.metadata.name
         said = f"back-off {seconds:g}s restarting container={seat.container.name} pod={name}"
-        waiting = Standing(
+        waiting = ContainerProgress(
             reason="CrashLoopBackOff",
             message=said,
             restarts=ended.restarts,
@@ -193,10 +198,10 @@ class Life:
         def begun() -> None:
             nonlocal started
             started = self._setting.clock()
-            self._move(seat, Standing(started, restarts=restarts, last=last))
+            self._move(seat, ContainerProgress(started, restarts=restarts, last=last))
 
         ended = await self._exit(seat, begun)
-        standing = Standing(
+        standing = ContainerProgress(
             started=started,
             finished=self._setting.clock(),
             exit_code=ended.code,
@@ -207,32 +212,34 @@ class Life:
         )
         self._move(seat, standing)
 
-    async def _exit(self, seat: _Seat, begun: Callable[[], None]) -> Exit:
+    async def _exit(self, seat: _Seat, begun: Callable[[], None]) -> ContainerExit:
         """Run a container once and return its end, including the termination message."""
         message_file = self._setting.scratch()
         try:
             command = self._command(seat.container, message_file)
-            seat.run = Contained(command)
+            seat.run = ContainerProcess(command)
             ended = await seat.run.run(begun)
         except OSError as error:  # no room for a log, or for one more process
             where = f"{error.filename}: " if error.filename else ""
-            return Exit(128, START_ERROR, f"{where}{error.strerror}")
+            return ContainerExit(128, START_ERROR, f"{where}{error.strerror}")
         finally:
             seat.run = None
         self._note(seat, ended, command.log)
         said = self._message(seat.container, ended, message_file, command.log)
         return replace(ended, message=": ".join(part for part in (ended.message, said) if part))
 
-    def _command(self, container: Container, message_file: Path) -> Command:
+    def _command(self, container: RunnableContainer, message_file: Path) -> ContainerCommand:
         """Prepare a run. Raises OSError if the log cannot be written."""
         message_file.touch()
         meta = self._setting.place.pod.metadata
         call = self._setting.place.invocation(container, str(message_file))
         path = self._setting.logs.place(meta.namespace, meta.name, container.name)
         path.touch()
-        return Command(call.argv, call.env, container.working_dir or str(Path.cwd()), path)
+        return ContainerCommand(call.argv, call.env, container.working_dir or str(Path.cwd()), path)
 
-    def _message(self, container: Container, ended: Exit, file: Path, path: Path) -> str:
+    def _message(
+        self, container: RunnableContainer, ended: ContainerExit, file: Path, path: Path
+    ) -> str:
         falls_back = container.termination_message_policy == FALLBACK and ended.code != 0
         count = len(self._init) + len(self._main)
         said = read_message(file, containers=count, log=path if falls_back else None)
@@ -240,7 +247,7 @@ class Life:
             file.unlink()
         return said
 
-    def _note(self, seat: _Seat, ended: Exit, path: Path) -> None:
+    def _note(self, seat: _Seat, ended: ContainerExit, path: Path) -> None:
         """Record a failure, unless the sandbox ended the container."""
         pod = self._setting.place.pod
         if ended.unlogged:
@@ -261,7 +268,7 @@ class Life:
 
     # ------------------------------------------------------------------ telling
 
-    def _move(self, seat: _Seat, standing: Standing) -> None:
+    def _move(self, seat: _Seat, standing: ContainerProgress) -> None:
         """Change a container's state. Containers that start together are reported together."""
         seat.standing = standing
         if seat.init or all(_begun(each.standing) for each in self._main):
@@ -281,11 +288,11 @@ class Life:
                 await self._report(progress)
                 told = progress
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> PodProgress:
         standings = [seat.standing for seat in self._main]
         starts = [standing.started for standing in standings if standing.started]
         too_late = "Pod was active on the node longer than the specified deadline"
-        return Progress(
+        return PodProgress(
             phase=self._phase(standings),
             started=min(starts, default=self._began),
             finished=self._setting.clock() if self.over.is_set() else None,
@@ -296,13 +303,13 @@ class Life:
             pod_message=too_late if self._reason else "",
         )
 
-    def _phase(self, standings: Sequence[Standing]) -> PodPhase:
+    def _phase(self, standings: Sequence[ContainerProgress]) -> PodPhase:
         if self.over.is_set():
             fine = not self._reason and all(standing.succeeded for standing in standings)
             return PodPhase.SUCCEEDED if fine else PodPhase.FAILED
         return PodPhase.RUNNING if any(map(_begun, standings)) else PodPhase.PENDING
 
 
-def _begun(standing: Standing) -> bool:
+def _begun(standing: ContainerProgress) -> bool:
     """Return whether the container has started at least once."""
     return standing.started is not None or standing.last is not None

@@ -78,7 +78,7 @@ class EnvFrom(Struct, frozen=True, kw_only=True):
     secret_ref: KeyRef | None = None
 
 
-class Container(Struct, frozen=True, kw_only=True):
+class RunnableContainer(Struct, frozen=True, kw_only=True):
     """A container as the process runner reads it."""
 
     name: str = ""
@@ -93,11 +93,11 @@ class Container(Struct, frozen=True, kw_only=True):
     termination_message_policy: str | None = None
 
 
-class PodSpec(Struct, frozen=True, kw_only=True):
+class RunnablePodSpec(Struct, frozen=True, kw_only=True):
     """A pod template's spec as the process runner reads it."""
 
-    init_containers: list[Container] | None = None
-    containers: list[Container] | None = None
+    init_containers: list[RunnableContainer] | None = None
+    containers: list[RunnableContainer] | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
@@ -110,16 +110,16 @@ class PodSpec(Struct, frozen=True, kw_only=True):
         return DEFAULT_GRACE if given is None else float(max(given, 0))
 
 
-class Template(Struct, frozen=True, kw_only=True):
+class RunnableTemplate(Struct, frozen=True, kw_only=True):
     """A pod template as the process runner reads it."""
 
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    spec: RunnablePodSpec = msgspec.field(default_factory=RunnablePodSpec)
 
 
-def pod_spec(task: Task) -> PodSpec:
+def pod_spec(task: Task) -> RunnablePodSpec:
     """Return the spec of a task's pods. Raises msgspec.ValidationError."""
     given = {key: value for key, value in (task.template or {}).items() if value is not None}
-    return msgspec.convert(given, Template).spec
+    return msgspec.convert(given, RunnableTemplate).spec
 
 
 def faults(job: Vcjob) -> Iterator[str]:
@@ -140,7 +140,7 @@ def faults(job: Vcjob) -> Iterator[str]:
         yield from _pod_faults(spec, f"{path}.spec")
 
 
-def _pod_faults(spec: PodSpec, path: str) -> Iterator[str]:
+def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
     if not spec.containers:
         yield f"{path}.containers: there is none, so there is nothing to run"
     for index, container in enumerate(spec.init_containers or ()):
@@ -154,7 +154,7 @@ def _pod_faults(spec: PodSpec, path: str) -> Iterator[str]:
         yield from _container_faults(container, f"{path}.containers[{index}]")
 
 
-def _container_faults(container: Container, path: str) -> Iterator[str]:
+def _container_faults(container: RunnableContainer, path: str) -> Iterator[str]:
     if not container.command:
         yield (
             f"{path}.command: container {container.name} has none, and the entrypoint of its "

@@ -21,16 +21,16 @@ from types import TracebackType
 from jobflow.api.pod import PodPhase
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import ADDRESS, PodObject
-from jobflow.sandbox.nodes.pod_status import Progress, Standing
+from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
 from jobflow.sandbox.nodes.process.container import START_ERROR, UNKNOWN
-from jobflow.sandbox.nodes.process.environment import Place
+from jobflow.sandbox.nodes.process.environment import ContainerContext
 from jobflow.sandbox.nodes.process.logs import Logs, new_folder
-from jobflow.sandbox.nodes.process.pod import FailedRun, Life, Restarts, Setting
-from jobflow.sandbox.nodes.process.pod_spec import PodSpec, faults, pod_spec
+from jobflow.sandbox.nodes.process.pod import FailedRun, PodContext, PodLife, RestartLimits
+from jobflow.sandbox.nodes.process.pod_spec import RunnablePodSpec, faults, pod_spec
 from jobflow.sandbox.nodes.runner import Assignment, Report
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
 
-__all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "Restarts"]
+__all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "RestartLimits"]
 
 
 class ProcessRunner:
@@ -43,17 +43,17 @@ class ProcessRunner:
     graceful = True
 
     def __init__(
-        self, logs: Path, *, restarts: Restarts | None = None, clock: Clock = utc_now
+        self, logs: Path, *, restarts: RestartLimits | None = None, clock: Clock = utc_now
     ) -> None:
         self.failures: list[FailedRun] = []
         """Failed runs of containers, in order."""
         self._parent = logs
-        self._restarts = restarts or Restarts()
+        self._restarts = restarts or RestartLimits()
         self._clock = clock
         self._addresses = Addresses()
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, PodLife] = {}
         """By the pod's UID."""
-        self._names: dict[tuple[str, str], Life] = {}
+        self._names: dict[tuple[str, str], PodLife] = {}
         """By the pod's namespace and name."""
         self._base = dict(os.environ)
         self._numbers = itertools.count()
@@ -94,7 +94,7 @@ class ProcessRunner:
             await report(self._lost(pod, assignment.started))
             return
         name = (pod.metadata.namespace, pod.metadata.name)
-        life, before = Life(self._setting(assignment), report), self._names.get(name)
+        life, before = PodLife(self._setting(assignment), report), self._names.get(name)
         self._names[name] = life
         try:
             if before is not None:
@@ -112,18 +112,18 @@ class ProcessRunner:
         if (life := self._lives.get(pod.metadata.uid)) is not None:
             await life.delete()
 
-    def _setting(self, assignment: Assignment) -> Setting:
+    def _setting(self, assignment: Assignment) -> PodContext:
         pod, job = assignment.pod, assignment.job
         namespace = pod.metadata.namespace
         tasks = {task.name: task for task in job.spec.tasks or ()}
-        place = Place(
+        place = ContainerContext(
             pod=pod,
-            spec=pod_spec(tasks[pod.task]) if pod.task in tasks else PodSpec(),
+            spec=pod_spec(tasks[pod.task]) if pod.task in tasks else RunnablePodSpec(),
             job=job,
             addresses=lambda name: self._addresses.of(namespace, name),
             base=self._base,
         )
-        return Setting(
+        return PodContext(
             place=place,
             address=self._addresses.of(namespace, pod.metadata.name),
             logs=self._logs,
@@ -133,11 +133,11 @@ class ProcessRunner:
             clock=self._clock,
         )
 
-    def _lost(self, pod: PodObject, started: datetime) -> Progress:
+    def _lost(self, pod: PodObject, started: datetime) -> PodProgress:
         at = self._clock()
         said = "The container could not be located when the pod was terminated"
-        lost = Standing(started, at, 137, UNKNOWN, said)
-        return Progress(
+        lost = ContainerProgress(started, at, 137, UNKNOWN, said)
+        return PodProgress(
             phase=PodPhase.FAILED,
             started=started,
             finished=at,

@@ -55,7 +55,7 @@ def main() -> None:
         return
     log = Log(told["log"], told["limit"])
     _say({"pid": pid})
-    code = Watch(pid, control, wake, output, log).until_over()
+    code = Supervisor(pid, control, wake, output, log).until_over()
     _say({"code": code, **({"unlogged": log.trouble} if log.trouble else {})})
 
 
@@ -107,7 +107,7 @@ class Log:
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
-class Watch:
+class Supervisor:
     """Supervises a running command."""
 
     def __init__(self, pid: int, control: Control, wake: int, output: int, log: Log) -> None:
