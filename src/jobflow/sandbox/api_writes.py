@@ -14,12 +14,12 @@ from uuid import uuid4
 import msgspec
 
 from jobflow.api.command import Command
+from jobflow.api.pod import Pod
 from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.client import Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.sandbox.jobs.job import VcjobObject
-from jobflow.sandbox.jobs.pods import PodObject
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ AT_ONCE = 16
 """Maximum number of requests in flight."""
 JSON_PATCH = "application/json-patch+json"
 
-_pod = msgspec.json.Decoder(PodObject).decode
+_pod = msgspec.json.Decoder(Pod).decode
 _job = msgspec.json.Decoder(VcjobObject).decode
 
 
@@ -50,7 +50,7 @@ class Writes:
         self._client = client
         self._room = asyncio.Semaphore(at_once)
 
-    async def create_pod(self, namespace: str, pod: dict[str, Any]) -> PodObject:
+    async def create_pod(self, namespace: str, pod: dict[str, Any]) -> Pod:
         """Create a pod, or return the existing pod of that name.
 
         Raises Refused, and Gone if the existing pod disappears meanwhile.
@@ -64,7 +64,7 @@ class Writes:
         path = PODS.path(namespace, pod["metadata"]["name"])
         return _pod(await self._existing(lambda: self._client.request("GET", path)))
 
-    async def set_pod_status(self, pod: PodObject, status: dict[str, Any]) -> PodObject:
+    async def set_pod_status(self, pod: Pod, status: dict[str, Any]) -> Pod:
         """Merge into the status of this pod, identified by its UID. Raises Gone, Refused."""
         meta = pod.metadata
         body = msgspec.json.encode({"metadata": {"uid": meta.uid}, "status": status})
@@ -76,7 +76,7 @@ class Writes:
             )
         )
 
-    async def delete_pod(self, pod: PodObject, *, gracefully: bool = False) -> None:
+    async def delete_pod(self, pod: Pod, *, gracefully: bool = False) -> None:
         """Delete a pod, immediately or with its grace period. A missing pod is a success. Raises
         Refused."""
         meta = pod.metadata

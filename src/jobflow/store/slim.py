@@ -12,7 +12,15 @@ import msgspec
 
 from jobflow.api.job import Job, JobCondition, JobOutline
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.pod import TASK, TASK_INDEX, ContainerState, ContainerStatus, Pod, PodStatus
+from jobflow.api.pod import (
+    TASK,
+    TASK_INDEX,
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
 
 KEPT_PREFIXES = ("volcano.sh/", "flow.volcano.sh/")
 """Labels and annotations of a vcjob that are copied; what else users put there is theirs."""
@@ -98,7 +106,7 @@ def slim_pod(pod: Pod) -> Pod:
             if owner is not None
             else None,
         ),
-        spec=msgspec.structs.replace(pod.spec, node_name=intern(pod.spec.node_name)),
+        spec=_spec(pod.spec.node_name),
         status=PodStatus(
             phase=intern(status.phase),
             reason=intern(status.reason),
@@ -109,6 +117,11 @@ def slim_pod(pod: Pod) -> Pod:
             init_container_statuses=_containers(status.init_container_statuses, first),
         ),
     )
+
+
+@lru_cache(SHARED)
+def _spec(node_name: str) -> PodSpec:
+    return PodSpec(node_name=node_name)
 
 
 @lru_cache(SHARED)
@@ -134,7 +147,12 @@ def _container(status: ContainerStatus, messages: bool) -> ContainerStatus:
     state, last = _state(status.state, messages), _state(status.last_state, messages)
     if state is _NOTHING and last is _NOTHING:
         return _undisturbed(status.name, status.restart_count)
-    return msgspec.structs.replace(status, name=intern(status.name), state=state, last_state=last)
+    return ContainerStatus(
+        name=intern(status.name),
+        restart_count=status.restart_count,
+        state=state,
+        last_state=last,
+    )
 
 
 @lru_cache(SHARED)

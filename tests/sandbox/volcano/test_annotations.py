@@ -12,9 +12,8 @@ import pytest
 
 from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX
-from jobflow.api.pod import PodPhase
+from jobflow.api.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
-from jobflow.sandbox.jobs.pods import PodObject
 from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment
 from jobflow.sandbox.nodes.simulate import SimulateRunner
@@ -236,7 +235,7 @@ def assignment(status: dict[str, Any] | None = None, **annotations: str) -> Assi
     }
     stored = msgspec.json.decode(msgspec.json.encode(vcjob("j", **annotations)), type=VcjobObject)
     return Assignment(
-        read_vcjob(stored), msgspec.convert(pod, PodObject), START, START - timedelta(seconds=1)
+        read_vcjob(stored), msgspec.convert(pod, Pod), START, START - timedelta(seconds=1)
     )
 
 

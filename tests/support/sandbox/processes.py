@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
-from jobflow.sandbox.jobs.pods import PodObject, build_pod
+from jobflow.sandbox.jobs.pods import build_pod
 from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
 from jobflow.sandbox.nodes.runner import Assignment
@@ -44,19 +45,19 @@ def job_of(*tasks: Json, **spec: Any) -> Vcjob:
     return read_vcjob(msgspec.json.decode(msgspec.json.encode(manifest), type=VcjobObject))
 
 
-def pod_of(job: Vcjob, task: int = 0, index: int = 0, **status: Any) -> PodObject:
+def pod_of(job: Vcjob, task: int = 0, index: int = 0, **status: Any) -> Pod:
     """A pod of it, as it is stored when it is new."""
     manifest = build_pod(job, (job.spec.tasks or [])[task], index)
     manifest["metadata"]["uid"] = f"uid-{manifest['metadata']['name']}"
     manifest["status"] |= status
-    return msgspec.convert(manifest, PodObject)
+    return msgspec.convert(manifest, Pod)
 
 
 @dataclass
 class Told:
     """What a runner told of a pod."""
 
-    pod: PodObject
+    pod: Pod
     progress: list[PodProgress] = field(default_factory=list)
     first: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once anything was told."""
@@ -88,7 +89,7 @@ def process_runner(folder: Path, *, restarts: int = 3) -> Iterator[ProcessRunner
         yield runner
 
 
-def assignment(job: Vcjob, pod: PodObject) -> Assignment:
+def assignment(job: Vcjob, pod: Pod) -> Assignment:
     now = datetime.now(UTC)
     return Assignment(job, pod, now, now)
 

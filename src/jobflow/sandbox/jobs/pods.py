@@ -14,18 +14,15 @@ import msgspec
 
 from jobflow.api.job import Task
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.pod import PodPhase
+from jobflow.api.pod import JOB_NAME, TASK, TASK_INDEX, Pod, PodPhase, PodSpec
 from jobflow.api.resources import JOBS
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.policies import PodFacts
 from jobflow.sandbox.jobs.state_machine import pod_name
 
-JOB_NAME = "volcano.sh/job-name"
 JOB_NAMESPACE = "volcano.sh/job-namespace"
 JOB_VERSION = "volcano.sh/job-version"
 RETRY_COUNT = "volcano.sh/job-retry-count"
-TASK = "volcano.sh/task-spec"
-TASK_INDEX = "volcano.sh/task-index"
 QUEUE = "volcano.sh/queue-name"
 TEMPLATE = "volcano.sh/template-uid"
 PARTITION = "volcano.sh/partition-id"
@@ -35,107 +32,26 @@ NODE = "sandbox"
 ADDRESS = "127.0.0.1"
 
 
-class Container(Struct, frozen=True, kw_only=True):
-    """A container of a pod template."""
-
-    name: str = ""
-    image: str = ""
-
-
-class TemplateMeta(Struct, frozen=True, kw_only=True):
-    """What a pod template's metadata may hold."""
-
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class PodSpec(Struct, frozen=True, kw_only=True):
-    """What is read of a pod's spec."""
-
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
-
-
 class PodTemplate(Struct, frozen=True, kw_only=True):
-    """What is read of a task's pod template."""
+    """A task's pod template."""
 
-    metadata: TemplateMeta | None = None
+    metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
 
 
-class Terminated(Struct, frozen=True, kw_only=True):
-    """How a container ended."""
-
-    exit_code: int = 0
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+def phase_of(pod: Pod) -> PodPhase:
+    """Return the phase of a pod; Pending if it is unknown or missing."""
+    return PodPhase(pod.phase) if pod.phase in set(PodPhase) else PodPhase.PENDING
 
 
-class Running(Struct, frozen=True, kw_only=True):
-    """Since when a container runs."""
-
-    started_at: datetime | None = None
-
-
-class ContainerState(Struct, frozen=True, kw_only=True):
-    """Where a container stands."""
-
-    running: Running | None = None
-    terminated: Terminated | None = None
+def retry_of(pod: Pod) -> str:
+    """Return how often its vcjob had been restarted when the pod was created."""
+    return (pod.metadata.annotations or {}).get(RETRY_COUNT, "0")
 
 
-class ContainerStatus(Struct, frozen=True, kw_only=True):
-    """One container of a pod's status."""
-
-    ready: bool = False
-    restart_count: int = 0
-    state: ContainerState = msgspec.field(default_factory=ContainerState)
-
-
-class PodStatus(Struct, frozen=True, kw_only=True):
-    """What is read of a pod's status."""
-
-    phase: str = ""
-    start_time: datetime | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-
-
-class PodObject(Struct, frozen=True, kw_only=True):
-    """A pod as it is stored."""
-
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-    status: PodStatus = msgspec.field(default_factory=PodStatus)
-
-    @property
-    def owner(self) -> str:
-        """The UID of the vcjob that it belongs to; empty for a pod of anything else."""
-        owner = self.metadata.controller
-        if owner is None or owner.kind != JOBS.kind or owner.api_version != JOBS.api_version:
-            return ""
-        return owner.uid
-
-    @property
-    def phase(self) -> PodPhase:
-        """`status.phase`; a pod without any is Pending."""
-        phase = self.status.phase
-        return PodPhase(phase) if phase in set(PodPhase) else PodPhase.PENDING
-
-    @property
-    def task(self) -> str:
-        """The name of its task."""
-        return (self.metadata.annotations or {}).get(TASK, "")
-
-    @property
-    def retry(self) -> str:
-        """How often its vcjob had been restarted when it was made."""
-        return (self.metadata.annotations or {}).get(RETRY_COUNT, "0")
-
-    @property
-    def started(self) -> datetime:
-        """When its time began to run, to the second."""
-        return self.status.start_time or self.metadata.creation_timestamp or _EPOCH
+def start_of(pod: Pod) -> datetime:
+    """Return the start of a pod, in whole seconds."""
+    return pod.status.start_time or pod.metadata.creation_timestamp or _EPOCH
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -150,31 +66,29 @@ def template_fault(task: Task) -> str:
     return ""
 
 
-def as_seen(pod: PodObject, *, doomed: bool = False) -> PodFacts:
-    """Return the pod as the policies see it; `doomed` means that the job controller deleted it."""
+def pod_facts(pod: Pod, *, doomed: bool = False) -> PodFacts:
+    """Return the facts of a pod; `doomed` means that the job controller deleted it."""
     statuses = pod.status.container_statuses or []
-    ends = [status.state.terminated for status in statuses]
+    all_statuses = [*statuses, *(pod.status.init_container_statuses or ())]
+    first = statuses[0].state.terminated if statuses else None
     version = (pod.metadata.annotations or {}).get(JOB_VERSION, "0")
-    times = {
+    phase = phase_of(pod)
+    since = {
         PodPhase.PENDING: pod.metadata.creation_timestamp,
         PodPhase.RUNNING: pod.status.start_time,
     }
-    first = ends[0] if ends else None
     return PodFacts(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         task=pod.task,
-        phase=pod.phase,
+        phase=phase,
         version=int(version) if version.isdecimal() else 0,
         partition=(pod.metadata.labels or {}).get(PARTITION, ""),
         exit_code=first.exit_code if first else 0,
         ready=all(status.ready for status in statuses),
-        restarts=sum(
-            status.restart_count
-            for status in [*statuses, *(pod.status.init_container_statuses or ())]
-        ),
+        restarts=sum(status.restart_count for status in all_statuses),
         deleting=doomed or pod.metadata.deletion_timestamp is not None,
-        since=times.get(pod.phase, first.finished_at if first else None),
+        since=since.get(phase, first.finished_at if first else None),
     )
 
 

@@ -11,10 +11,10 @@ from datetime import datetime
 
 import structlog
 
-from jobflow.api.pod import ENDED_POD_PHASES
+from jobflow.api.pod import Pod
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import PodObject
+from jobflow.sandbox.jobs.pods import retry_of, start_of
 from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment, Runner
 
@@ -29,7 +29,7 @@ class SandboxNode:
         runner: Runner,
         writes: Writes,
         tasks: asyncio.TaskGroup,
-        learn: Callable[[PodObject], object],
+        learn: Callable[[Pod], object],
         clock: Callable[[], datetime],
     ) -> None:
         self._runner = runner
@@ -43,11 +43,11 @@ class SandboxNode:
         """UIDs of deleted pods that are being confirmed."""
         self._players: dict[str, asyncio.Task[None]] = {}
 
-    def begin(self, pod: PodObject) -> None:
+    def begin(self, pod: Pod) -> None:
         """Record the start of a pod that was just created, to the microsecond."""
         self._began.setdefault(pod.metadata.uid, pod.status.start_time or self._clock())
 
-    def attend(self, pod: PodObject, job: Vcjob | None, mates: Iterable[PodObject]) -> None:
+    def attend(self, pod: Pod, job: Vcjob | None, mates: Iterable[Pod]) -> None:
         """Run a pod, or confirm its deletion, unless that has already started.
 
         `mates` are all pods of its vcjob. Without its vcjob, a running pod continues, but no pod
@@ -58,18 +58,18 @@ class SandboxNode:
             if uid not in self._leaving:
                 self._leaving.add(uid)
                 self._tasks.create_task(self._confirm(pod))
-        elif pod.phase in ENDED_POD_PHASES:
+        elif pod.ended:
             self._players.pop(uid, None)
         elif job is not None and uid not in self._players:
             assignment = Assignment(job, pod, *self._times(pod, mates))
             self._players[uid] = self._tasks.create_task(self._play(assignment))
 
-    async def delete(self, pod: PodObject) -> None:
+    async def delete(self, pod: Pod) -> None:
         """Delete a pod: immediately, or gracefully if the runner has processes to end. Raises
         Refused."""
         await self._writes.delete_pod(pod, gracefully=self._runner.graceful)
 
-    def forget(self, pod: PodObject) -> None:
+    def forget(self, pod: Pod) -> None:
         """Stop running a pod that no longer exists."""
         uid = pod.metadata.uid
         self._began.pop(uid, None)
@@ -77,13 +77,13 @@ class SandboxNode:
         if (player := self._players.pop(uid, None)) is not None:
             player.cancel()
 
-    def _times(self, pod: PodObject, mates: Iterable[PodObject]) -> tuple[datetime, datetime]:
+    def _times(self, pod: Pod, mates: Iterable[Pod]) -> tuple[datetime, datetime]:
         """Return the start of the pod, and of the first pod since its vcjob's last restart."""
-        own = self._began.setdefault(pod.metadata.uid, pod.started)
+        own = self._began.setdefault(pod.metadata.uid, start_of(pod))
         return own, min(
-            self._began.get(mate.metadata.uid, mate.started)
+            self._began.get(mate.metadata.uid, start_of(mate))
             for mate in (pod, *mates)
-            if mate.retry == pod.retry
+            if retry_of(mate) == retry_of(pod)
         )
 
     async def _play(self, assignment: Assignment) -> None:
@@ -101,7 +101,7 @@ class SandboxNode:
         except Refused as error:
             log.warning("pod status refused", pod=pod.metadata.name, error=str(error))
 
-    async def _confirm(self, pod: PodObject) -> None:
+    async def _confirm(self, pod: Pod) -> None:
         await self._runner.end(pod)
         try:
             await self._writes.delete_pod(pod)

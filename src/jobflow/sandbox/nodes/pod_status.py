@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from jobflow.api.pod import PodPhase
-from jobflow.sandbox.jobs.pods import ADDRESS, Container, PodObject
+from jobflow.api.pod import Container, Pod, PodPhase
+from jobflow.sandbox.jobs.pods import ADDRESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PodProgress:
     pod_message: str = ""
 
 
-def pod_status(pod: PodObject, progress: PodProgress) -> dict[str, Any]:
+def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
     """Return `status` as a kubelet writes it, as a merge patch."""
     init = [*(pod.spec.init_containers or ())]
     containers = [*(pod.spec.containers or ())]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from jobflow.api.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import PodObject
 from jobflow.sandbox.nodes.pod_status import PodProgress
 
 Report = Callable[[PodProgress], Awaitable[None]]
@@ -20,7 +20,7 @@ class Assignment:
     """A pod to run."""
 
     job: Vcjob
-    pod: PodObject
+    pod: Pod
     started: datetime
     """Start of the pod; in whole seconds if an earlier process started it."""
     job_started: datetime
@@ -43,5 +43,5 @@ class Runner(Protocol):
         ended: the pod then stays in its phase.
         """
 
-    async def end(self, pod: PodObject) -> None:
+    async def end(self, pod: Pod) -> None:
         """End a pod that is being deleted; return when nothing of it runs."""

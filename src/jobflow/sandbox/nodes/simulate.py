@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import PodObject
 from jobflow.sandbox.nodes.pod_status import PodProgress
 from jobflow.sandbox.nodes.runner import Assignment, Report
 from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
@@ -57,7 +56,7 @@ class SimulateRunner:
             began = began or at
             await report(_progress(mark, began, at))
 
-    async def end(self, pod: PodObject) -> None:
+    async def end(self, pod: Pod) -> None:
         """Do nothing, because nothing runs."""
 
     def _due(
@@ -71,7 +70,7 @@ class SimulateRunner:
         task = assignment.pod.task
         start = assignment.job_started if task in script.phases else assignment.started
         for mark in script.marks(task):
-            if mark.phase is PodPhase.RUNNING and assignment.pod.phase is PodPhase.RUNNING:
+            if mark.phase is PodPhase.RUNNING and assignment.pod.phase == PodPhase.RUNNING:
                 continue
             yield start + timedelta(seconds=mark.at / self._speed), mark
 

@@ -19,6 +19,7 @@ import structlog
 
 from jobflow.api.duration import MAX_SECONDS
 from jobflow.api.job import ENDED_PHASES, JobStatus
+from jobflow.api.pod import JOB_NAME, Pod
 from jobflow.api.resources import JOBS, PODS
 from jobflow.kube.backoff import Backoff
 from jobflow.kube.cache import Cache, Key
@@ -26,7 +27,7 @@ from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
 from jobflow.sandbox.jobs.job import FINISHED_PHASES, Vcjob, VcjobObject, read_vcjob
-from jobflow.sandbox.jobs.pods import JOB_NAME, PodObject, as_seen, build_pod, template_fault
+from jobflow.sandbox.jobs.pods import build_pod, pod_facts, template_fault
 from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
@@ -93,20 +94,20 @@ class JobController:
         self._clock = clock
         self._writes = Writes(client)
         self._jobs = Cache[VcjobObject](self._job_changed)
-        self._pods = Cache[PodObject](self._pod_changed)
+        self._pods = Cache[Pod](self._pod_changed)
         self._synced = asyncio.Event()
         for cache in (self._jobs, self._pods):
             cache.on_state = self._heard
         self._reflectors = (
             Reflector(client, JOBS, VcjobObject, self._jobs),
-            Reflector(client, PODS, PodObject, self._pods, query=[("labelSelector", JOB_NAME)]),
+            Reflector(client, PODS, Pod, self._pods, query=[("labelSelector", JOB_NAME)]),
         )
         self._commands = Commands(client, self._writes, self._command)
         self._tasks: asyncio.TaskGroup | None = None
         self._node: SandboxNode | None = None
         self._cases: dict[str, TrackedJob] = {}
         """By the vcjob's UID."""
-        self._objects: dict[str, dict[str, PodObject]] = {}
+        self._objects: dict[str, dict[str, Pod]] = {}
         """Pods by their vcjob's UID and their name."""
         self._seen: dict[str, dict[str, PodFacts]] = {}
         """The same pods as the policies see them."""
@@ -204,7 +205,7 @@ class JobController:
 
     # ------------------------------------------------------------------ news of pods
 
-    def _pod_changed(self, old: PodObject | None, new: PodObject | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             if old is not None and old.owner:
                 self._pod_gone(old)
@@ -214,17 +215,17 @@ class JobController:
         name = new.metadata.name
         self._objects.setdefault(new.owner, {})[name] = new
         seen = self._seen.setdefault(new.owner, {})
-        seen[name] = as_seen(new, doomed=new.metadata.uid in self._doomed)
+        seen[name] = pod_facts(new, doomed=new.metadata.uid in self._doomed)
         if self._node is None:
             return
         if old is None:
             self._node.begin(new)
         if (case := self._cases.get(new.owner)) is not None:
-            before = as_seen(old) if old is not None else None
+            before = pod_facts(old) if old is not None else None
             self._offer(case, pod_request(before, seen[name], case.job.spec, seen))
         self._attend(new)
 
-    def _pod_gone(self, last: PodObject) -> None:
+    def _pod_gone(self, last: Pod) -> None:
         for pods in (self._objects, self._seen):
             pods[last.owner].pop(last.metadata.name, None)
             if not pods[last.owner]:
@@ -234,9 +235,9 @@ class JobController:
         if self._node is not None:
             self._node.forget(last)
         if (case := self._cases.get(last.owner)) is not None:
-            self._offer(case, SYNC if ours else evicted_request(as_seen(last)))
+            self._offer(case, SYNC if ours else evicted_request(pod_facts(last)))
 
-    def _attend(self, pod: PodObject) -> None:
+    def _attend(self, pod: Pod) -> None:
         assert self._node is not None
         case = self._cases.get(pod.owner)
         mates = self._objects[pod.owner].values()
@@ -395,5 +396,5 @@ async def _all(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
             raise result
 
 
-def _name(obj: VcjobObject | PodObject) -> str:
+def _name(obj: VcjobObject | Pod) -> str:
     return f"{obj.metadata.namespace}/{obj.metadata.name}"

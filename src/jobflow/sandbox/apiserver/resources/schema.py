@@ -6,11 +6,9 @@ than date-time are not checked, and CEL is not evaluated: `crds` refuses a schem
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import jsonschema_rs
@@ -24,27 +22,11 @@ OBJECT_META = frozenset(
     "managedFields".split()
 )
 _TYPE_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
-_LOGIC = ("allOf", "anyOf", "oneOf", "not")
 _ABSENT = object()
-
-Check = Callable[[Any, str], Violation | None]
 
 
 class SchemaNode:
     """One node of a compiled schema."""
-
-    __slots__ = (
-        "additional",
-        "checks",
-        "default",
-        "embedded",
-        "items",
-        "keeps_unknown",
-        "nullable",
-        "properties",
-        "required",
-        "type",
-    )
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.type = str(schema.get("type", ""))
@@ -60,7 +42,7 @@ class SchemaNode:
         additional = schema.get("additionalProperties")
         self.additional = SchemaNode(additional) if isinstance(additional, dict) else None
         self.keeps_unknown |= additional is True
-        self.checks = tuple(_checks(schema))
+        self.faults = _value_faults(schema)
 
     @property
     def takes_null(self) -> bool:
@@ -102,9 +84,7 @@ class SchemaNode:
         if fault := self._mistyped(value, path):
             yield fault
             return
-        for check in self.checks:
-            if fault := check(value, path):
-                yield fault
+        yield from self.faults(value, path)
         if isinstance(value, dict):
             yield from self._inside_object(value, path, old)
         elif isinstance(value, list) and self.items is not None:
@@ -185,127 +165,64 @@ _TYPES = {
 }
 
 
-def _checks(schema: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield the value validations of one node."""
-    for word, make in _WORDS.items():
-        if word in schema:
-            yield make(schema[word])
-    if "maximum" in schema:
-        yield _bound(schema, "maximum", "less", lambda value, limit: value > limit)
-    if "minimum" in schema:
-        yield _bound(schema, "minimum", "greater", lambda value, limit: value < limit)
-    for word in _LOGIC:
-        if word in schema:
-            yield _logic(word, schema[word])
+Faults = Callable[[Any, str], Iterator[Violation]]
 
 
-def _enum(allowed: list[Any]) -> Check:
-    listed = ", ".join(f'"{value}"' if isinstance(value, str) else f"{value}" for value in allowed)
+def _value_faults(schema: Mapping[str, Any]) -> Faults:
+    """Compile the value validations of one node."""
+    own = {word: schema[word] for word in _WORDS if word in schema}
+    if schema.get("format") == "date-time":
+        own["format"] = "date-time"
+    errors = jsonschema_rs.Draft4Validator(own, validate_formats=True).iter_errors
+    logic = {
+        words: jsonschema_rs.Draft4Validator({word: schema[word]}).is_valid
+        for word, words in _LOGIC.items()
+        if word in schema
+    }
 
-    def check(value: Any, path: str) -> Violation | None:
-        if value in allowed:
-            return None
-        return Violation(path, Reason.NOT_SUPPORTED, value, f"supported values: {listed}")
+    def faults(value: Any, path: str) -> Iterator[Violation]:
+        for error in errors(value) if own else ():
+            yield _translated(error, path)
+        for words, holds in logic.items():
+            if not holds(value):
+                yield Violation(path, Reason.INVALID, "", f'"{path}" {words}')
 
-    return check
-
-
-def _bound(
-    schema: Mapping[str, Any], word: str, than: str, beyond: Callable[[Any, Any], bool]
-) -> Check:
-    limit, exclusive = schema[word], schema.get(f"exclusive{word.capitalize()}")
-    words = f"{than} than {limit}" if exclusive else f"{than} than or equal to {limit}"
-
-    def check(value: Any, path: str) -> Violation | None:
-        if not isinstance(value, (int, float)):
-            return None
-        if not beyond(value, limit) and not (exclusive and value == limit):
-            return None
-        return Violation(path, Reason.INVALID, value, f"{path} in body should be {words}")
-
-    return check
+    return faults
 
 
-def _pattern(pattern: str) -> Check:
-    found = re.compile(pattern).search
-
-    def check(value: Any, path: str) -> Violation | None:
-        if not isinstance(value, str) or found(value):
-            return None
-        detail = f"{path} in body should match '{pattern}'"
-        return Violation(path, Reason.INVALID, value, detail)
-
-    return check
-
-
-def _at_least(kind: type[Any], shown: Callable[[Any], Any], words: str) -> Callable[[int], Check]:
-    def make(limit: int) -> Check:
-        def check(value: Any, path: str) -> Violation | None:
-            if not isinstance(value, kind) or len(value) >= limit:
-                return None
-            detail = f"{path} in body should {words.format(limit)}"
-            return Violation(path, Reason.INVALID, shown(value), detail)
-
-        return check
-
-    return make
+def _translated(error: jsonschema_rs.ValidationError, path: str) -> Violation:
+    """Return an error of the library in the words of an API server."""
+    word, value, found = error.kind.name, error.instance, error.kind.as_dict()
+    if word == "enum":
+        texts = (f'"{each}"' if isinstance(each, str) else f"{each}" for each in found["options"])
+        found["options"] = ", ".join(texts)
+    reason, words = _MESSAGES[word]
+    size = len(value) if isinstance(value, list | dict) else 0
+    detail = words.format(path=f"{path} in body", size=size, value=value, **found)
+    return Violation(path, reason, size if word in _SIZES else value, detail)
 
 
-def _at_most(kind: type[Any], reason: Reason, words: str) -> Callable[[int], Check]:
-    def make(limit: int) -> Check:
-        def check(value: Any, path: str) -> Violation | None:
-            if not isinstance(value, kind) or len(value) <= limit:
-                return None
-            return Violation(path, reason, value, words.format(len(value), limit))
-
-        return check
-
-    return make
-
-
-def _format(name: str) -> Check:
-    def check(value: Any, path: str) -> Violation | None:
-        if name != "date-time" or not isinstance(value, str) or _is_date_time(value):
-            return None
-        detail = f'{path} in body must be of type date-time: "{value}"'
-        return Violation(path, Reason.TYPE_INVALID, value, detail)
-
-    return check
-
-
-def _is_date_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None and "T" in text.upper()
-    except ValueError:
-        return False
-
-
-def _logic(word: str, inner: Any) -> Check:
-    """Check allOf, anyOf, oneOf or not as a whole, with one message."""
-    holds = jsonschema_rs.validator_for({word: inner}).is_valid
-    words = {
-        "allOf": "must validate all the schemas (allOf)",
-        "anyOf": "must validate at least one schema (anyOf)",
-        "oneOf": "must validate one and only one schema (oneOf)",
-        "not": "must not validate the schema (not)",
-    }[word]
-
-    def check(value: Any, path: str) -> Violation | None:
-        if holds(value):
-            return None
-        return Violation(path, Reason.INVALID, "", f'"{path}" {words}')
-
-    return check
-
-
-_WORDS: dict[str, Callable[[Any], Check]] = {
-    "enum": _enum,
-    "pattern": _pattern,
-    "format": _format,
-    "minLength": _at_least(str, lambda value: value, "be at least {} chars long"),
-    "minItems": _at_least(list, len, "have at least {} items"),
-    "minProperties": _at_least(dict, len, "have at least {} properties"),
-    "maxLength": _at_most(str, Reason.TOO_LONG, "may not be more than {1} bytes"),
-    "maxItems": _at_most(list, Reason.TOO_MANY, "{}: must have at most {} items"),
-    "maxProperties": _at_most(dict, Reason.TOO_MANY, "{}: must have at most {} items"),
+_LOGIC = {
+    "allOf": "must validate all the schemas (allOf)",
+    "anyOf": "must validate at least one schema (anyOf)",
+    "oneOf": "must validate one and only one schema (oneOf)",
+    "not": "must not validate the schema (not)",
 }
+_MESSAGES = {
+    "enum": (Reason.NOT_SUPPORTED, "supported values: {options}"),
+    "pattern": (Reason.INVALID, "{path} should match '{pattern}'"),
+    "format": (Reason.TYPE_INVALID, '{path} must be of type date-time: "{value}"'),
+    "minimum": (Reason.INVALID, "{path} should be greater than or equal to {limit}"),
+    "exclusiveMinimum": (Reason.INVALID, "{path} should be greater than {limit}"),
+    "maximum": (Reason.INVALID, "{path} should be less than or equal to {limit}"),
+    "exclusiveMaximum": (Reason.INVALID, "{path} should be less than {limit}"),
+    "minLength": (Reason.INVALID, "{path} should be at least {limit} chars long"),
+    "minItems": (Reason.INVALID, "{path} should have at least {limit} items"),
+    "minProperties": (Reason.INVALID, "{path} should have at least {limit} properties"),
+    "maxLength": (Reason.TOO_LONG, "may not be more than {limit} bytes"),
+    "maxItems": (Reason.TOO_MANY, "{size}: must have at most {limit} items"),
+    "maxProperties": (Reason.TOO_MANY, "{size}: must have at most {limit} items"),
+}
+"""Reason and message of the library's errors, whose parameters fill the gaps."""
+_WORDS = _MESSAGES.keys() - {"format"}
+_SIZES = ("minItems", "minProperties")

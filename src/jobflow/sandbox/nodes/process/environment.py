@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jobflow.api.job import Task
+from jobflow.api.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import ADDRESS, NODE, PodObject
+from jobflow.sandbox.jobs.pods import ADDRESS, NODE
 from jobflow.sandbox.jobs.state_machine import pod_name
 from jobflow.sandbox.nodes.process.pod_spec import (
     KEYED,
@@ -45,7 +46,7 @@ class Invocation:
 class ContainerContext:
     """The pod that a container belongs to, and its surroundings."""
 
-    pod: PodObject
+    pod: Pod
     spec: RunnablePodSpec
     job: Vcjob
     addresses: Addresses
@@ -87,9 +88,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def _variables(
-    container: RunnableContainer, pod: PodObject, addresses: Addresses
-) -> dict[str, str]:
+def _variables(container: RunnableContainer, pod: Pod, addresses: Addresses) -> dict[str, str]:
     """Return the variables of the template; each may refer to earlier ones."""
     values: dict[str, str] = {}
     for variable in container.env or ():
@@ -100,7 +99,7 @@ def _variables(
 
 
 def _value(
-    variable: EnvVar, pod: PodObject, addresses: Addresses, values: Mapping[str, str]
+    variable: EnvVar, pod: Pod, addresses: Addresses, values: Mapping[str, str]
 ) -> str | None:
     """Return a variable's value; None if an optional source does not exist."""
     source = variable.value_from
@@ -111,7 +110,7 @@ def _value(
     return _field(source.field_ref.field_path, pod, addresses)
 
 
-def _field(path: str, pod: PodObject, addresses: Addresses) -> str:
+def _field(path: str, pod: Pod, addresses: Addresses) -> str:
     meta = pod.metadata
     if keyed := KEYED.fullmatch(path):
         entries = meta.labels if keyed.group(1) == "labels" else meta.annotations
@@ -131,7 +130,7 @@ def _field(path: str, pod: PodObject, addresses: Addresses) -> str:
     return fields[path]
 
 
-def plugin_variables(job: Vcjob, pod: PodObject, addresses: Addresses) -> dict[str, str]:
+def plugin_variables(job: Vcjob, pod: Pod, addresses: Addresses) -> dict[str, str]:
     """Return the variables of Volcano's plugins env and svc, if the vcjob names them.
 
     Hosts are addresses, because no DNS serves the names that svc uses.

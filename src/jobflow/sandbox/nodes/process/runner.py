@@ -18,9 +18,9 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 
-from jobflow.api.pod import PodPhase
+from jobflow.api.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import ADDRESS, PodObject
+from jobflow.sandbox.jobs.pods import ADDRESS
 from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
 from jobflow.sandbox.nodes.process.container import START_ERROR, UNKNOWN
 from jobflow.sandbox.nodes.process.environment import ContainerContext
@@ -90,7 +90,7 @@ class ProcessRunner:
         A pod that another process started is lost, because its processes ended with that process.
         """
         pod = assignment.pod
-        if pod.phase is PodPhase.RUNNING:
+        if pod.phase == PodPhase.RUNNING:
             await report(self._lost(pod, assignment.started))
             return
         name = (pod.metadata.namespace, pod.metadata.name)
@@ -107,7 +107,7 @@ class ProcessRunner:
             if self._names[name] is life:
                 del self._names[name]
 
-    async def end(self, pod: PodObject) -> None:
+    async def end(self, pod: Pod) -> None:
         """End a pod's containers within its grace period."""
         if (life := self._lives.get(pod.metadata.uid)) is not None:
             await life.delete()
@@ -133,7 +133,7 @@ class ProcessRunner:
             clock=self._clock,
         )
 
-    def _lost(self, pod: PodObject, started: datetime) -> PodProgress:
+    def _lost(self, pod: Pod, started: datetime) -> PodProgress:
         at = self._clock()
         said = "The container could not be located when the pod was terminated"
         lost = ContainerProgress(started, at, 137, UNKNOWN, said)
