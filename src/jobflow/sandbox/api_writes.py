@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
 
 from jobflow.api.command import Command
+from jobflow.api.meta import ObjectMeta
 from jobflow.api.pod import Pod
-from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS
+from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS, Resource
 from jobflow.kube.backoff import Backoff
-from jobflow.kube.client import Client
+from jobflow.kube.client import MERGE_PATCH, Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.sandbox.jobs.job import VcjobObject
 
@@ -66,73 +69,44 @@ class Writes:
 
     async def set_pod_status(self, pod: Pod, status: dict[str, Any]) -> Pod:
         """Merge into the status of this pod, identified by its UID. Raises Gone, Refused."""
-        meta = pod.metadata
-        body = msgspec.json.encode({"metadata": {"uid": meta.uid}, "status": status})
-        return _pod(
-            await self._existing(
-                lambda: self._client.patch(
-                    PODS, meta.namespace, meta.name, body, subresource="status"
-                )
-            )
-        )
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
+        return _pod(await self._patch_status(PODS, pod.metadata, patch, MERGE_PATCH))
+
+    async def set_job_status(self, job: VcjobObject, status: Any) -> VcjobObject:
+        """Replace the status of this vcjob, identified by its UID. Raises Gone, Refused."""
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": job.metadata.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        return _job(await self._patch_status(JOBS, job.metadata, patch, JSON_PATCH))
+
+    async def _patch_status(
+        self, resource: Resource, meta: ObjectMeta, patch: Any, content_type: str
+    ) -> bytes:
+        path, body = resource.path(meta.namespace, meta.name, "status"), msgspec.json.encode(patch)
+        send = partial(self._client.request, "PATCH", path, body=body, content_type=content_type)
+        return await self._existing(send)
 
     async def delete_pod(self, pod: Pod, *, gracefully: bool = False) -> None:
         """Delete a pod, immediately or with its grace period. A missing pod is a success. Raises
         Refused."""
-        meta = pod.metadata
-        options: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": meta.uid},
-        }
-        if not gracefully:
-            options["gracePeriodSeconds"] = 0
-        body = msgspec.json.encode(options)
-        path = PODS.path(meta.namespace, meta.name)
-        try:
-            await self._existing(lambda: self._client.request("DELETE", path, body=body))
-        except Gone:
-            return
-
-    async def set_job_status(self, job: VcjobObject, status: Any) -> VcjobObject:
-        """Replace the status of this vcjob, identified by its UID. Raises Gone, Refused."""
-        meta = job.metadata
-        patch = [
-            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
-            {"op": "add", "path": "/status", "value": status},
-        ]
-        body = msgspec.json.encode(patch)
-        return _job(
-            await self._existing(
-                lambda: self._client.patch(
-                    JOBS,
-                    meta.namespace,
-                    meta.name,
-                    body,
-                    subresource="status",
-                    content_type=JSON_PATCH,
-                )
-            )
-        )
+        options = {} if gracefully else {"gracePeriodSeconds": 0}
+        with suppress(Gone):
+            await self._delete(PODS, pod.metadata, **options)
 
     async def delete_job(self, job: VcjobObject) -> None:
         """Delete a vcjob after its pods (foreground), as Volcano does when its ttl expires."""
-        meta = job.metadata
-        try:
-            await self._existing(
-                lambda: self._client.delete(
-                    JOBS, meta.namespace, meta.name, uid=meta.uid, propagation="Foreground"
-                )
-            )
-        except Gone:
-            return
+        with suppress(Gone):
+            await self._delete(JOBS, job.metadata, propagationPolicy="Foreground")
 
     async def delete_command(self, command: Command) -> None:
         """Delete a Command, so that it acts once. Raises Gone if another process did, and
         Refused."""
-        meta = command.metadata
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
-        path, body = COMMANDS.path(meta.namespace, meta.name), msgspec.json.encode(options)
+        await self._delete(COMMANDS, command.metadata)
+
+    async def _delete(self, resource: Resource, meta: ObjectMeta, **options: Any) -> None:
+        kind = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+        path, body = resource.path(meta.namespace, meta.name), msgspec.json.encode(kind | options)
         await self._existing(lambda: self._client.request("DELETE", path, body=body))
 
     async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
@@ -142,10 +116,7 @@ class Writes:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {
-                "name": f"{meta.name}.{uuid4().hex[:16]}",
-                "namespace": meta.namespace,
-            },
+            "metadata": {"name": f"{meta.name}.{uuid4().hex[:16]}", "namespace": meta.namespace},
             "involvedObject": {
                 "apiVersion": JOBS.api_version,
                 "kind": JOBS.kind,

@@ -30,95 +30,69 @@ _REFERENCE = {
 def _definition(group: str, version: str, kind: str, properties: dict[str, Any]) -> dict[str, Any]:
     """Return a CRD of a namespaced Volcano kind with these top-level properties."""
     plural = kind.lower() + "s"
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "names": {
-                "kind": kind,
-                "listKind": f"{kind}List",
-                "plural": plural,
-                "singular": kind.lower(),
-            },
+            "names": {"kind": kind, "plural": plural},
             "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
-                }
-            ],
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
         },
     }
 
 
-def _permissive(
-    group: str, version: str, kind: str, short: list[str], columns: list[dict[str, Any]], scope: str
-) -> dict[str, Any]:
+def _permissive(group: str, version: str, kind: str, *short: str, **columns: Any) -> dict[str, Any]:
     """Return a CRD whose objects may hold anything, because Volcano itself checks them."""
     definition = _definition(group, version, kind, {"spec": _ANYTHING, "status": _ANYTHING})
     spec = definition["spec"]
-    spec["scope"] = scope
-    spec["names"]["shortNames"] = short
-    spec["versions"][0] |= {"subresources": {"status": {}}, "additionalPrinterColumns": columns}
+    spec["names"]["shortNames"] = list(short)
+    spec["versions"][0] |= {
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [
+            {"name": name, "type": "string", **found} for name, found in columns.items()
+        ],
+    }
     return definition
 
 
-def _column(name: str, path: str, kind: str = "string", priority: int = 0) -> dict[str, Any]:
-    return {"name": name, "type": kind, "jsonPath": path, "priority": priority}
-
-
-_AGE = _column("AGE", ".metadata.creationTimestamp", "date")
+_AGE = {"jsonPath": ".metadata.creationTimestamp", "type": "date"}
+_RUNNINGS = {"jsonPath": ".status.running", "type": "integer"}
+_QUEUE = {"jsonPath": ".spec.queue", "priority": 1}
 
 VCJOB = _permissive(
-    "batch.volcano.sh",
-    "v1alpha1",
-    "Job",
-    ["vcjob", "vj"],
-    [
-        _column("STATUS", ".status.state.phase"),
-        _column("minAvailable", ".status.minAvailable", "integer"),
-        _column("RUNNINGS", ".status.running", "integer"),
-        _AGE,
-        _column("QUEUE", ".spec.queue", priority=1),
-    ],
-    "Namespaced",
+    *("batch.volcano.sh", "v1alpha1", "Job", "vcjob", "vj"),
+    STATUS={"jsonPath": ".status.state.phase"},
+    minAvailable={"jsonPath": ".status.minAvailable", "type": "integer"},
+    RUNNINGS=_RUNNINGS,
+    AGE=_AGE,
+    QUEUE=_QUEUE,
+)
+POD_GROUP = _permissive(
+    *("scheduling.volcano.sh", "v1beta1", "PodGroup", "pg", "podgroup-v1beta1"),
+    STATUS={"jsonPath": ".status.phase"},
+    minMember={"jsonPath": ".spec.minMember", "type": "integer"},
+    RUNNINGS=_RUNNINGS,
+    AGE=_AGE,
+    QUEUE=_QUEUE,
 )
 QUEUE = _permissive(
     "scheduling.volcano.sh",
     "v1beta1",
     "Queue",
-    ["q", "queue-v1beta1"],
-    [_column("PARENT", ".spec.parent")],
-    "Cluster",
+    "q",
+    "queue-v1beta1",
+    PARENT={"jsonPath": ".spec.parent"},
 )
-POD_GROUP = _permissive(
-    "scheduling.volcano.sh",
-    "v1beta1",
-    "PodGroup",
-    ["pg", "podgroup-v1beta1"],
-    [
-        _column("STATUS", ".status.phase"),
-        _column("minMember", ".spec.minMember", "integer"),
-        _column("RUNNINGS", ".status.running", "integer"),
-        _AGE,
-        _column("QUEUE", ".spec.queue", priority=1),
-    ],
-    "Namespaced",
-)
+QUEUE["spec"]["scope"] = "Cluster"
+_TEXT = {"type": "string"}
 COMMAND = _definition(
     "bus.volcano.sh",
     "v1alpha1",
     "Command",
-    {
-        "action": {"type": "string"},
-        "target": _REFERENCE,
-        "reason": {"type": "string"},
-        "message": {"type": "string"},
-    },
+    {"action": _TEXT, "target": _REFERENCE, "reason": _TEXT, "message": _TEXT},
 )
 DEFAULT_QUEUE: dict[str, Any] = {
     "apiVersion": "scheduling.volcano.sh/v1beta1",

@@ -6,7 +6,7 @@ and clients parse them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
@@ -30,16 +30,10 @@ class RequestFailure(Exception):
 
 def status(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> Status:
     """Return a `v1` Status of a failure."""
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        **({"reason": reason} if reason else {}),
-        **({"details": details} if details is not None else {}),
-        "code": code,
-    }
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    optional = {"reason": reason or None, "details": details}
+    given = {key: value for key, value in optional.items() if value is not None}
+    return {**head, "message": message, **given, "code": code}
 
 
 def failure(code: int, reason: str, message: str, **details: Any) -> RequestFailure:
@@ -48,10 +42,8 @@ def failure(code: int, reason: str, message: str, **details: Any) -> RequestFail
 
 
 def _of(kind: Kind, name: str) -> dict[str, Any]:
-    details: dict[str, Any] = {"name": name} if name else {}
-    if kind.group:
-        details["group"] = kind.group
-    return details | {"kind": kind.plural}
+    details = {"name": name, "group": kind.group, "kind": kind.plural}
+    return {key: value for key, value in details.items() if value}
 
 
 def not_found(kind: Kind, name: str) -> RequestFailure:
@@ -66,9 +58,8 @@ def no_such_path() -> RequestFailure:
 def already_exists(kind: Kind, name: str, *, going: bool = False) -> RequestFailure:
     """409; `going` means that the existing object is being deleted."""
     message = f'{kind.qualified} "{name}" already exists'
-    if going:
-        message = f"object is being deleted: {message}"
-    return failure(409, "AlreadyExists", message, **_of(kind, name))
+    prefix = "object is being deleted: " if going else ""
+    return failure(409, "AlreadyExists", prefix + message, **_of(kind, name))
 
 
 def precondition(kind: Kind, name: str, why: str) -> RequestFailure:
@@ -96,13 +87,16 @@ def invalid(kind: Kind, name: str, violations: Sequence[Violation]) -> RequestFa
 
 def invalid_as(group: str, kind: str, name: str, violations: Sequence[Violation]) -> RequestFailure:
     """422 for any kind of object: an options object, or "" for a patch."""
-    texts = list({str(violation): None for violation in violations})
-    said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    whose = {"name": name, "group": group, "kind": kind}
-    details: dict[str, Any] = {key: value for key, value in whose.items() if value}
-    details["causes"] = causes(violations)
+    texts = list(dict.fromkeys(map(str, violations)))
+    message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    names = {"name": name, "group": group, "kind": kind}
+    details: dict[str, Any] = {key: value for key, value in names.items() if value}
+    details["causes"] = [
+        {"reason": str(fault.reason), "message": fault.message, "field": fault.path}
+        for fault in violations
+    ]
     qualified = f"{kind}.{group}" if group else kind
-    return failure(422, "Invalid", f'{qualified} "{name}" is invalid: {said}', **details)
+    return failure(422, "Invalid", f'{qualified} "{name}" is invalid: {message}', **details)
 
 
 def invalid_options(kind: str, violations: Sequence[Violation]) -> RequestFailure:
@@ -113,14 +107,6 @@ def invalid_options(kind: str, violations: Sequence[Violation]) -> RequestFailur
 def invalid_patch(patched: str, why: str) -> RequestFailure:
     """422 for a patch whose result, as JSON, is not an object of its kind."""
     return invalid_as("", "", "", [Violation("patch", Reason.INVALID, patched, why)])
-
-
-def causes(violations: Iterable[Violation]) -> list[dict[str, str]]:
-    """Return the violations as `Status.details.causes`."""
-    return [
-        {"reason": str(fault.reason), "message": fault.message, "field": fault.path}
-        for fault in violations
-    ]
 
 
 def bad_request(message: str) -> RequestFailure:
@@ -149,11 +135,8 @@ def unnumbered(text: str) -> RequestFailure:
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> RequestFailure:
-    message = (
-        "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join(accepted)
-    )
-    return failure(415, "UnsupportedMediaType", message)
+    message = "the body of the request was in an unknown format - accepted media types include: "
+    return failure(415, "UnsupportedMediaType", message + ", ".join(accepted))
 
 
 def too_large(limit: int) -> RequestFailure:
@@ -170,10 +153,9 @@ def too_new(asked: int, current: int) -> RequestFailure:
     """504 for a resource version in the future."""
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    details = {"causes": [cause], "retryAfterSeconds": 1}
-    return failure(504, "Timeout", f"Timeout: {message}", **details)
+    return failure(504, "Timeout", f"Timeout: {message}", causes=[cause], retryAfterSeconds=1)
 
 
 def internal(message: str) -> RequestFailure:
-    cause = {"message": message}
-    return failure(500, "InternalError", f"Internal error occurred: {message}", causes=[cause])
+    causes = [{"message": message}]
+    return failure(500, "InternalError", f"Internal error occurred: {message}", causes=causes)

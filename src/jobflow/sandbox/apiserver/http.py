@@ -39,16 +39,6 @@ class Request:
         return self.headers.get(name, b"").decode("latin-1")
 
     @property
-    def user_agent(self) -> str:
-        """User-Agent header."""
-        return self.header(b"user-agent")
-
-    @property
-    def accept(self) -> str:
-        """Accept header."""
-        return self.header(b"accept")
-
-    @property
     def content_type(self) -> str:
         """Media type of the body, without parameters."""
         return self.header(b"content-type").partition(";")[0].strip() or JSON
@@ -64,8 +54,8 @@ class Request:
         try:
             return int(text)
         except ValueError as error:
-            said = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-            raise bad_request(said) from error
+            message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+            raise bad_request(message) from error
 
 
 @dataclass(slots=True)

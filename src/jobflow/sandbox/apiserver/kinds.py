@@ -75,8 +75,8 @@ def _no_fields(obj: Object) -> Mapping[str, str]:
 class Kind:
     """One kind in one version."""
 
-    group: str
-    version: str
+    group: str = ""
+    version: str = "v1"
     plural: str
     kind: str
     namespaced: bool = True

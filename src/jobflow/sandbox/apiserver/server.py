@@ -231,5 +231,7 @@ class ApiServer:
 
     def _log(self, request: Request, code: int) -> None:
         self.requests.append(
-            RequestRecord(request.method, request.path, request.query, code, request.user_agent)
+            RequestRecord(
+                request.method, request.path, request.query, code, request.header(b"user-agent")
+            )
         )

@@ -32,9 +32,9 @@ def unrecognized(kind: Kind, body: bytes, why: str) -> RequestFailure:
 
 def unhandled(obj: Object, kind: Kind, why: object) -> RequestFailure:
     """Return 400 for an object that cannot be read as its kind."""
-    said = str(obj.get("kind") or kind.kind)
+    found = str(obj.get("kind") or kind.kind)
     version = str(obj.get("apiVersion") or kind.version).rpartition("/")[2]
-    return bad_request(f'{said} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+    return bad_request(f'{found} in version "{version}" cannot be handled as a {kind.kind}: {why}')
 
 
 def _summary(body: bytes) -> str:
@@ -49,10 +49,10 @@ def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
     """Raise RequestFailure if the object has another kind or version; a built-in may omit them."""
     if not obj.get("kind") and kind.custom:
         raise unrecognized(kind, body, f"Object 'Kind' is missing in '{body.decode()}'")
-    said = obj.setdefault("apiVersion", "" if kind.custom else kind.api_version)
-    if said != kind.api_version:
+    version = obj.setdefault("apiVersion", "" if kind.custom else kind.api_version)
+    if version != kind.api_version:
         raise bad_request(
-            f"the API version in the data ({said}) does not match the expected API version "
+            f"the API version in the data ({version}) does not match the expected API version "
             f"({kind.api_version})"
         )
     if obj.setdefault("kind", kind.kind) != kind.kind:
@@ -71,12 +71,9 @@ def keep_kind(kind: Kind, obj: Object) -> None:
 def _misnamed(obj: Object, field: str, wanted: str) -> RequestFailure:
     fault = Violation(field, Reason.INVALID, obj.get(field), f"must be {wanted}")
     group = str(obj.get("apiVersion")).rpartition("/")[0]
-    return invalid_as(group, str(obj.get("kind")), _name(obj), [fault])
-
-
-def _name(obj: Object) -> str:
     metadata = obj.get("metadata")
-    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    return invalid_as(group, str(obj.get("kind")), name, [fault])
 
 
 def check_address(where: Target, obj: Object) -> None:
@@ -105,9 +102,9 @@ def check_address(where: Target, obj: Object) -> None:
 
 def check_metadata(obj: Object) -> None:
     """Raise Mistyped if metadata has a wrong type; remove nulls in place."""
-    metadata = obj.get("metadata")
-    if metadata is None:
-        metadata = obj["metadata"] = {}
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    metadata = obj["metadata"]
     if not isinstance(metadata, dict):
         raise Mistyped(
             f"json: cannot unmarshal {go_word(metadata)} into Go value of type v1.ObjectMeta"
@@ -118,7 +115,7 @@ def check_metadata(obj: Object) -> None:
         raise Mistyped(
             f"json: cannot unmarshal {go_word(value)} into Go struct field {field} of type {go}"
         )
-    for name in ("creationTimestamp", "deletionTimestamp"):
+    for name in _TIMES:
         _check_time(metadata.get(name))
 
 
@@ -168,33 +165,20 @@ def _check_time(text: str | None) -> None:
         ) from error
 
 
+_TEXTS = ("name", "generateName", "namespace", "resourceVersion")
+_TIMES = ("creationTimestamp", "deletionTimestamp")
+_LISTS = {"ownerReferences": "[]v1.OwnerReference", "finalizers": "[]string"}
 _FIELDS: dict[str, tuple[type[object], str]] = {
-    "name": (str, "string"),
-    "generateName": (str, "string"),
-    "namespace": (str, "string"),
-    "resourceVersion": (str, "string"),
+    **dict.fromkeys(_TEXTS, (str, "string")),
     "uid": (str, "types.UID"),
-    "generation": (int, "int64"),
-    "deletionGracePeriodSeconds": (int, "int64"),
-    "creationTimestamp": (str, "string"),
-    "deletionTimestamp": (str, "string"),
-    "labels": (dict, "map[string]string"),
-    "annotations": (dict, "map[string]string"),
-    "ownerReferences": (list, "[]v1.OwnerReference"),
-    "finalizers": (list, "[]string"),
+    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), (int, "int64")),
+    **dict.fromkeys(_TIMES, (str, "string")),
+    **dict.fromkeys(("labels", "annotations"), (dict, "map[string]string")),
+    **{name: (list, go) for name, go in _LISTS.items()},
 }
-
-
-_LISTS = ("finalizers", "ownerReferences")
 
 
 def go_word(value: Any) -> str:
     """Return Go's word for the type of a JSON value."""
-    if isinstance(value, bool):
-        return "bool"
-    words: tuple[tuple[Any, str], ...] = (
-        ((int, float), "number"),
-        (dict, "object"),
-        (list, "array"),
-    )
-    return next((word for types, word in words if isinstance(value, types)), "string")
+    words = {bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
+    return words.get(type(value), "string")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobflow.sandbox.apiserver.bodies.checks import go_word
-from jobflow.sandbox.apiserver.failures import bad_request, failure
+from jobflow.sandbox.apiserver.failures import RequestFailure, bad_request, failure, status
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -42,12 +42,8 @@ def json_patch(document: Any, operations: Any) -> Any:
             "type []handlers.jsonPatchOp"
         )
     if len(operations) > MAX_OPERATIONS:
-        raise failure(
-            413,
-            "RequestEntityTooLarge",
-            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got "
-            f"{len(operations)}",
-        )
+        limit = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}"
+        raise failure(413, "RequestEntityTooLarge", f"{limit}, got {len(operations)}")
     for operation in operations:
         document = _carry_out(document, operation)
     return document
@@ -67,23 +63,19 @@ def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:
                 return document
             raise _failed()
         case "copy":
-            source = _get(document, _pointer(operation.get("from")))
-            return _set(document, path, source, insert=True)
+            value = _get(document, _pointer(operation.get("from")))
+            return _set(document, path, value, insert=True)
         case "move":
             source = _pointer(operation.get("from"))
-            value = _get(document, source)
-            return _set(_remove(document, source), path, value, insert=True)
+            return _set(_remove(document, source), path, _get(document, source), insert=True)
     raise _failed()
 
 
 def _failed() -> Exception:
     """Return the only message that a real API server gives for an operation that cannot be
     applied."""
-    status = failure(
-        422, "Invalid", "the server rejected our request due to an error in our request"
-    )
-    status.status["details"] = {}
-    return status
+    message = "the server rejected our request due to an error in our request"
+    return RequestFailure(status(422, "Invalid", message, {}))
 
 
 def _pointer(text: Any) -> list[str]:
@@ -149,21 +141,15 @@ def _remove(document: Any, path: list[str]) -> Any:
 
 
 _KEYS = {
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "env": "name",
-    "volumes": "name",
-    "imagePullSecrets": "name",
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env"), "name"),
+    **dict.fromkeys(("volumes", "imagePullSecrets", "webhooks"), "name"),
+    **dict.fromkeys(("hostAliases", "podIPs"), "ip"),
     "volumeMounts": "mountPath",
     "volumeDevices": "devicePath",
     "ports": "containerPort",
-    "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
     "conditions": "type",
-    "podIPs": "ip",
     "ownerReferences": "uid",
-    "webhooks": "name",
 }
 """Merge key of each list of objects, by field name."""
 _SETS = frozenset({"finalizers"})

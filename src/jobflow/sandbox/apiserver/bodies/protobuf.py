@@ -16,15 +16,7 @@ MAGIC = b"k8s\x00"
 Message = Mapping[int, tuple[str, Any]]
 """Name and type of each field number; a type is `_TEXT`, `_INT` … or another Message."""
 
-_TEXT, _INT, _BOOL, _TEXTS, _MAP, _BYTES_MAP, _TIME = (
-    "text",
-    "int",
-    "bool",
-    "texts",
-    "map",
-    "bytes map",
-    "time",
-)
+_TEXT, _INT, _BOOL, _TEXTS, _MAP, _BYTES_MAP, _TIME = range(7)
 
 
 class MalformedProtobuf(ValueError):
@@ -121,7 +113,7 @@ def _single(raw: int | bytes, holds: Any) -> Any:
     return raw - (1 << 64) if raw >> 63 else raw
 
 
-def _entry(raw: bytes, holds: str) -> tuple[str, str]:
+def _entry(raw: bytes, holds: int) -> tuple[str, str]:
     fields = dict(_fields(raw))
     key, value = _bytes(fields.get(1, b"")), _bytes(fields.get(2, b""))
     text = base64.b64encode(value) if holds == _BYTES_MAP else value
@@ -153,59 +145,36 @@ _OWNER = {
 }
 _META: Message = {
     **_texts("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"),
-    7: ("generation", _INT),
-    8: ("creationTimestamp", _TIME),
-    9: ("deletionTimestamp", _TIME),
-    11: ("labels", _MAP),
-    12: ("annotations", _MAP),
-    13: ("ownerReferences", [_OWNER]),
-    14: ("finalizers", _TEXTS),
+    **{7: ("generation", _INT), 8: ("creationTimestamp", _TIME), 9: ("deletionTimestamp", _TIME)},
+    **{11: ("labels", _MAP), 12: ("annotations", _MAP)},
+    **{13: ("ownerReferences", [_OWNER]), 14: ("finalizers", _TEXTS)},
 }
 _REFERENCE = _texts(
     "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"
 )
 _EVENT: Message = {
-    1: ("metadata", _META),
-    2: ("involvedObject", _REFERENCE),
-    3: ("reason", _TEXT),
-    4: ("message", _TEXT),
-    5: ("source", _texts("component", "host")),
-    6: ("firstTimestamp", _TIME),
-    7: ("lastTimestamp", _TIME),
-    8: ("count", _INT),
-    9: ("type", _TEXT),
-    10: ("eventTime", _TIME),
-    11: ("series", {1: ("count", _INT), 2: ("lastObservedTime", _TIME)}),
-    12: ("action", _TEXT),
-    13: ("related", _REFERENCE),
-    14: ("reportingComponent", _TEXT),
-    15: ("reportingInstance", _TEXT),
+    **{1: ("metadata", _META), 2: ("involvedObject", _REFERENCE)},
+    **{3: ("reason", _TEXT), 4: ("message", _TEXT), 5: ("source", _texts("component", "host"))},
+    **{6: ("firstTimestamp", _TIME), 7: ("lastTimestamp", _TIME), 8: ("count", _INT)},
+    **{9: ("type", _TEXT), 10: ("eventTime", _TIME), 12: ("action", _TEXT)},
+    **{11: ("series", {1: ("count", _INT), 2: ("lastObservedTime", _TIME)})},
+    **{13: ("related", _REFERENCE)},
+    **{14: ("reportingComponent", _TEXT), 15: ("reportingInstance", _TEXT)},
 }
+_DATA: Message = {2: ("data", _MAP), 3: ("binaryData", _BYTES_MAP), 4: ("immutable", _BOOL)}
+_SECRET: Message = {
+    **{2: ("data", _BYTES_MAP), 3: ("type", _TEXT)},
+    **{4: ("stringData", _MAP), 5: ("immutable", _BOOL)},
+}
+_NAMESPACE: Message = {2: ("spec", {1: ("finalizers", _TEXTS)}), 3: ("status", _texts("phase"))}
 _KINDS: Mapping[str, Message] = {
-    "Namespace": {
-        1: ("metadata", _META),
-        2: ("spec", {1: ("finalizers", _TEXTS)}),
-        3: ("status", _texts("phase")),
-    },
     "Event": _EVENT,
-    "ConfigMap": {
-        1: ("metadata", _META),
-        2: ("data", _MAP),
-        3: ("binaryData", _BYTES_MAP),
-        4: ("immutable", _BOOL),
-    },
-    "Secret": {
-        1: ("metadata", _META),
-        2: ("data", _BYTES_MAP),
-        3: ("type", _TEXT),
-        4: ("stringData", _MAP),
-        5: ("immutable", _BOOL),
+    **{
+        kind: {1: ("metadata", _META), **fields}
+        for kind, fields in (("Namespace", _NAMESPACE), ("ConfigMap", _DATA), ("Secret", _SECRET))
     },
     "DeleteOptions": {
-        1: ("gracePeriodSeconds", _INT),
-        2: ("preconditions", _texts("uid", "resourceVersion")),
-        3: ("orphanDependents", _BOOL),
-        4: ("propagationPolicy", _TEXT),
-        5: ("dryRun", _TEXTS),
+        **{1: ("gracePeriodSeconds", _INT), 2: ("preconditions", _texts("uid", "resourceVersion"))},
+        **{3: ("orphanDependents", _BOOL), 4: ("propagationPolicy", _TEXT), 5: ("dryRun", _TEXTS)},
     },
 }

@@ -9,7 +9,7 @@ from jobflow.sandbox.apiserver.resources.table import PartialRenderer, Renderer,
 
 def renderer(kind: Kind, request: Request) -> Renderer:
     """Return the renderer of the first supported media type; plain JSON by default."""
-    for media_range in request.accept.split(","):
+    for media_range in request.header(b"accept").split(","):
         media_type, *parameters = (part.strip() for part in media_range.split(";"))
         if media_type not in ("application/json", "*/*"):
             continue

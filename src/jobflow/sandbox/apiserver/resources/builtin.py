@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Kind, Object, Projection, Rules
+from jobflow.sandbox.apiserver.kinds import ALL_VERBS, Kind, Object, Projection, Rules
 from jobflow.sandbox.apiserver.resources import columns
 from jobflow.sandbox.apiserver.resources.crds import DefinitionRules
 from jobflow.sandbox.apiserver.resources.table import CREATED, NAME
@@ -89,40 +89,36 @@ _GRACE = 30
 
 
 def _pod_fields(pod: Object) -> Mapping[str, str]:
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return {
-        "status.phase": status.get("phase", ""),
-        "status.podIP": status.get("podIP", ""),
-        "spec.nodeName": spec.get("nodeName", ""),
-        "spec.restartPolicy": spec.get("restartPolicy", ""),
-        "spec.schedulerName": spec.get("schedulerName", ""),
-        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+        f"{part}.{name}": (pod.get(part) or {}).get(name, "")
+        for part, names in _POD_FIELDS.items()
+        for name in names
     }
+
+
+_POD_FIELDS = {
+    "status": ("phase", "podIP"),
+    "spec": ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName"),
+}
 
 
 def _event_fields(event: Object) -> Mapping[str, str]:
     involved = event.get("involvedObject") or {}
     fields = {f"involvedObject.{name}": str(involved.get(name, "")) for name in _INVOLVED}
-    source = (event.get("source") or {}).get("component", "")
-    return fields | {
-        "reason": event.get("reason", ""),
-        "type": event.get("type", ""),
-        "source": source,
-        "reportingComponent": event.get("reportingComponent", ""),
-    }
+    source = {"source": (event.get("source") or {}).get("component", "")}
+    names = ("reason", "type", "reportingComponent")
+    return fields | source | {name: event.get(name, "") for name in names}
 
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 NAMESPACE = Kind(
-    group="",
-    version="v1",
     plural="namespaces",
     kind="Namespace",
     namespaced=False,
     short_names=("ns",),
     subresources=frozenset({"status"}),
-    verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+    verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     returns_deleted=True,
     label_name=True,
     rules=NamespaceRules(),
@@ -131,8 +127,6 @@ NAMESPACE = Kind(
     selectable=frozenset({"status.phase"}),
 )
 POD = Kind(
-    group="",
-    version="v1",
     plural="pods",
     kind="Pod",
     short_names=("po",),
@@ -145,8 +139,6 @@ POD = Kind(
     selectable=frozenset(_pod_fields({})),
 )
 EVENT = Kind(
-    group="",
-    version="v1",
     plural="events",
     kind="Event",
     short_names=("ev",),
@@ -179,8 +171,6 @@ PROJECTION = Projection(
 
 EVENT_VIEW = replace(EVENT, group="events.k8s.io", projection=PROJECTION, stored_as=EVENT.bucket)
 SECRET = Kind(
-    group="",
-    version="v1",
     plural="secrets",
     kind="Secret",
     columns=columns.SECRET,
@@ -189,19 +179,11 @@ SECRET = Kind(
     selectable=frozenset({"type"}),
 )
 CONFIG_MAP = Kind(
-    group="",
-    version="v1",
-    plural="configmaps",
-    kind="ConfigMap",
-    short_names=("cm",),
-    columns=columns.CONFIG_MAP,
+    plural="configmaps", kind="ConfigMap", short_names=("cm",), columns=columns.CONFIG_MAP
 )
-LEASE = Kind(
-    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", columns=columns.LEASE
-)
+LEASE = Kind(group="coordination.k8s.io", plural="leases", kind="Lease", columns=columns.LEASE)
 CRD = Kind(
     group="apiextensions.k8s.io",
-    version="v1",
     plural="customresourcedefinitions",
     kind="CustomResourceDefinition",
     namespaced=False,
@@ -215,7 +197,6 @@ CRD = Kind(
 )
 VALIDATING = Kind(
     group="admissionregistration.k8s.io",
-    version="v1",
     plural="validatingwebhookconfigurations",
     kind="ValidatingWebhookConfiguration",
     columns=columns.WEBHOOKS,
@@ -224,27 +205,8 @@ VALIDATING = Kind(
     categories=("api-extensions",),
     generation=True,
 )
-MUTATING = Kind(
-    group="admissionregistration.k8s.io",
-    version="v1",
-    plural="mutatingwebhookconfigurations",
-    kind="MutatingWebhookConfiguration",
-    columns=columns.WEBHOOKS,
-    rules=WebhookRules(),
-    namespaced=False,
-    categories=("api-extensions",),
-    generation=True,
+MUTATING = replace(
+    VALIDATING, plural="mutatingwebhookconfigurations", kind="MutatingWebhookConfiguration"
 )
 
-KINDS = (
-    NAMESPACE,
-    POD,
-    EVENT,
-    SECRET,
-    CONFIG_MAP,
-    EVENT_VIEW,
-    LEASE,
-    CRD,
-    VALIDATING,
-    MUTATING,
-)
+KINDS = (NAMESPACE, POD, EVENT, SECRET, CONFIG_MAP, EVENT_VIEW, LEASE, CRD, VALIDATING, MUTATING)

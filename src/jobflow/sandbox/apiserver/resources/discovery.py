@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jobflow.sandbox.apiserver.failures import no_such_path
-from jobflow.sandbox.apiserver.http import JSON, Request, Response, encode
+from jobflow.sandbox.apiserver.http import Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
 
 VERSION = {
@@ -16,9 +16,7 @@ VERSION = {
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "",
+    **dict.fromkeys(("goVersion", "compiler", "platform"), ""),
 }
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _STATUS_VERBS = ["get", "patch", "update"]
@@ -70,28 +68,23 @@ def _resource_list(registry: Registry, parts: list[str]) -> Response | None:
         parts = ["apis", "", parts[1]]
     if parts[0] != "apis" or len(parts) != 3:
         return None
-    kinds = [kind for kind in registry if [kind.group, kind.version] == parts[1:]]
+    kinds = [kind for kind in registry if _is_in(kind, *parts[1:])]
     if not kinds:
         return None
-    return _json(
-        {
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": kinds[0].api_version,
-            "resources": [entry for kind in kinds for entry in _resources(kind)],
-        }
-    )
+    resources = [entry for kind in kinds for entry in _resources(kind)]
+    found = {"groupVersion": kinds[0].api_version, "resources": resources}
+    return _json({"kind": "APIResourceList", "apiVersion": "v1", **found})
 
 
 def _json(answer: dict[str, Any]) -> Response:
-    return Response(encode(answer), media_type=JSON)
+    return Response(encode(answer))
 
 
 def _wants_aggregated(request: Request) -> bool:
     wanted = {"as=APIGroupDiscoveryList", "v=v2"}
     return any(
         wanted <= {parameter.strip() for parameter in media_range.split(";")}
-        for media_range in request.accept.split(",")
+        for media_range in request.header(b"accept").split(",")
     )
 
 
@@ -112,30 +105,20 @@ def _versions(registry: Registry, group: str) -> list[str]:
     return list({kind.version: None for kind in registry if kind.group == group})
 
 
+def _names(kind: Kind) -> dict[str, list[str]]:
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {field: values for field, values in names.items() if values}
+
+
 def _resources(kind: Kind) -> list[dict[str, Any]]:
     """Return the APIResourceList entries of a kind and its subresources."""
-    entry: dict[str, Any] = {
-        "name": kind.plural,
-        "singularName": kind.one,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": list(kind.verbs),
-    }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
+    common = {"namespaced": kind.namespaced, "kind": kind.kind}
+    entry = {"name": kind.plural, "singularName": kind.one, "verbs": list(kind.verbs)}
     subresources = [
-        {
-            "name": f"{kind.plural}/{name}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "kind": kind.kind,
-            "verbs": _STATUS_VERBS if name == "status" else ["get"],
-        }
+        {"name": f"{kind.plural}/{name}", "singularName": "", "verbs": _STATUS_VERBS, **common}
         for name in sorted(kind.subresources)
     ]
-    return [entry, *subresources]
+    return [{**entry, **common, **_names(kind)}, *subresources]
 
 
 def _aggregated(registry: Registry, root: str) -> dict[str, Any]:
@@ -153,11 +136,7 @@ def _discovered_group(registry: Registry, group: str) -> dict[str, Any]:
     versions = [
         {
             "version": version,
-            "resources": [
-                _discovered(kind)
-                for kind in registry
-                if (kind.group, kind.version) == (group, version)
-            ],
+            "resources": [_discovered(k) for k in registry if _is_in(k, group, version)],
             "freshness": "Current",
         }
         for version in _versions(registry, group)
@@ -166,26 +145,22 @@ def _discovered_group(registry: Registry, group: str) -> dict[str, Any]:
     return {"metadata": {**metadata, "creationTimestamp": None}, "versions": versions}
 
 
+def _is_in(kind: Kind, group: str, version: str) -> bool:
+    return (kind.group, kind.version) == (group, version)
+
+
 def _discovered(kind: Kind) -> dict[str, Any]:
-    response = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    entry: dict[str, Any] = {
+    common = {"responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind}}
+    subresources = [
+        {"subresource": name, "verbs": _STATUS_VERBS, **common}
+        for name in sorted(kind.subresources)
+    ]
+    return {
         "resource": kind.plural,
-        "responseKind": response,
+        **common,
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.one,
         "verbs": list(kind.verbs),
+        **_names(kind),
+        **({"subresources": subresources} if subresources else {}),
     }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
-    if kind.subresources:
-        entry["subresources"] = [
-            {
-                "subresource": name,
-                "responseKind": response,
-                "verbs": _STATUS_VERBS if name == "status" else ["get"],
-            }
-            for name in sorted(kind.subresources)
-        ]
-    return entry

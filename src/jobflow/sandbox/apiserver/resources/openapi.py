@@ -19,10 +19,8 @@ _V2_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_PROTOBUF = b"\x0a\x032.0"
 """An OpenAPI v2 document (gnostic's openapi_v2.Document) that holds only its version. kubectl
 requests it before it applies a `List`, and ignores kinds that it does not describe."""
-_FIELD_VALIDATION = (
-    "What is done about unknown and duplicate fields: Ignore drops them, Warn drops them with a "
-    "warning, Strict refuses the request."
-)
+_INFO = {"title": "Kubernetes", "version": "v1.32.0"}
+_TEXT = {"type": "string"}
 
 
 def openapi(registry: Registry, request: Request) -> Response | None:
@@ -30,9 +28,9 @@ def openapi(registry: Registry, request: Request) -> Response | None:
     if request.method != "GET" or not request.path.startswith("/openapi/"):
         return None
     if request.path == "/openapi/v2":
-        if "protobuf" in request.accept:
+        if "protobuf" in request.header(b"accept"):
             return Response(_V2_PROTOBUF, media_type=_V2_MEDIA_TYPE)
-        return Response(encode(_v2()))
+        return Response(encode({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}))
     if request.path == _ROOT:
         return Response(encode({"paths": dict(_index(registry))}))
     kinds = _of_path(registry, request.path.removeprefix(f"{_ROOT}/"))
@@ -65,7 +63,7 @@ def document(kinds: list[Kind]) -> dict[str, Any]:
         paths[_path(kind)] = _operations(kind)
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.32.0"},
+        "info": _INFO,
         "paths": paths,
         "components": {"schemas": schemas},
     }
@@ -89,14 +87,15 @@ def _path(kind: Kind) -> str:
 def _schema(kind: Kind) -> dict[str, Any]:
     known = kind.openapi or {
         "type": "object",
-        "description": f"{kind.kind}, as far as this server knows it.",
+        "description": f"{kind.kind}, without a schema.",
         "x-kubernetes-preserve-unknown-fields": True,
     }
     properties: Mapping[str, Any] = known.get("properties") or {}
     return {
         **known,
         "properties": {
-            **_type_meta(),
+            "apiVersion": _TEXT | {"description": "The version of this schema."},
+            "kind": _TEXT | {"description": "The kind of this object."},
             **properties,
             "metadata": {
                 "description": "Standard object's metadata.",
@@ -107,20 +106,13 @@ def _schema(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _type_meta() -> dict[str, Any]:
-    return {
-        "apiVersion": {"type": "string", "description": "The version of this schema."},
-        "kind": {"type": "string", "description": "The kind of this object."},
-    }
-
-
 def _object_meta() -> dict[str, Any]:
-    text = {"type": "string"}
-    texts = {"type": "object", "additionalProperties": text}
+    texts = {"type": "object", "additionalProperties": _TEXT}
+    time = {"type": "string", "format": "date-time"}
     reference = {
         "type": "object",
         "properties": {
-            **dict.fromkeys(("apiVersion", "kind", "name", "uid"), text),
+            **dict.fromkeys(("apiVersion", "kind", "name", "uid"), _TEXT),
             **dict.fromkeys(("controller", "blockOwnerDeletion"), {"type": "boolean"}),
         },
     }
@@ -128,13 +120,11 @@ def _object_meta() -> dict[str, Any]:
         "type": "object",
         "description": "Metadata that every object has.",
         "properties": {
-            **dict.fromkeys(("name", "generateName", "namespace", "resourceVersion", "uid"), text),
-            "creationTimestamp": {"type": "string", "format": "date-time"},
-            "deletionTimestamp": {"type": "string", "format": "date-time"},
+            **dict.fromkeys(("name", "generateName", "namespace", "resourceVersion", "uid"), _TEXT),
+            **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), time),
             "generation": {"type": "integer", "format": "int64"},
-            "labels": texts,
-            "annotations": texts,
-            "finalizers": {"type": "array", "items": text},
+            **dict.fromkeys(("labels", "annotations"), texts),
+            "finalizers": {"type": "array", "items": _TEXT},
             "ownerReferences": {"type": "array", "items": reference},
         },
     }
@@ -163,8 +153,11 @@ def _operations(kind: Kind) -> dict[str, Any]:
 
 _WRITE_PARAMETERS = {
     "dryRun": "All: nothing is stored.",
-    "fieldManager": "Who makes this change.",
-    "fieldValidation": _FIELD_VALIDATION,
+    "fieldManager": "Name of the client that makes this change.",
+    "fieldValidation": (
+        "Unknown and duplicate fields: Ignore drops them, Warn drops them with a warning, Strict "
+        "refuses the request."
+    ),
 }
 
 
@@ -183,13 +176,4 @@ def _parameter(name: str, description: str, where: str = "query") -> dict[str, A
         "description": description,
         "schema": {"type": "string", "uniqueItems": True},
         **({"required": True} if where == "path" else {}),
-    }
-
-
-def _v2() -> dict[str, Any]:
-    return {
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "v1.32.0"},
-        "paths": {},
-        "definitions": {},
     }
